@@ -32,11 +32,14 @@ type engine struct {
 	seen   int64    // the pool.applied for which limits was built
 	behind bool     // these rules do not say what a call takes of some limit of the pool
 	name   string   // the api's name, set once it has had an account
+	// departures holds, for each pool that the engine has left, the removal that a stored snapshot must include.
+	departures map[*claims]int64
 
 	// Of a pool:
 	members map[string]bool   // the apis whose stores count in the pool
 	left    map[string]Micros // when each former member left the pool
 	awaits  bool              // an api of the account is not a member yet
+	version uint64            // the largest Rules.Version of a member so far
 	// stranger says that the api which brings the next rules may have been called without the pool.
 	stranger bool
 }
@@ -182,7 +185,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	switch {
 	case e.behind || e.pool != nil && e.pool.awaits:
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + permitPoll}
-	case e.adding() || e.pool != nil && e.pool.adding():
+	case e.adding() || e.pool != nil && e.pool.adding() || len(e.departures) > 0 && e.departing():
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
 	}
 	for i := range e.limits {
@@ -329,9 +332,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	e.stranger = false
 	if grown {
 		e.arrived = max(e.arrived, now+joinAhead)
-		maps.DeleteFunc(e.left, func(api string, _ Micros) bool {
-			return !slices.Contains(e.rules.In.APIs, api) && slices.Contains(rules.In.APIs, api)
-		})
+	}
+	if e.isPool() { // an api that rules name now comes back
+		maps.DeleteFunc(e.left, func(api string, _ Micros) bool { return slices.Contains(rules.APIs(""), api) })
 	}
 	next := make([]sharedLimit, len(counted))
 	for i, l := range counted {

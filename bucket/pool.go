@@ -185,7 +185,12 @@ func (m *Memory) join(rules Rules) error {
 		defer pool.mu.Unlock()
 		p := &pool.engine
 		p.arrived = max(p.arrived, e.arrived)
-		if next := rules.Pool(); moved || !reflect.DeepEqual(next, p.rules) {
+		next := rules.Pool()
+		if rules.Version < p.version {
+			next = p.rules // a change that comes late undoes no newer one
+		}
+		p.version = max(p.version, rules.Version)
+		if moved || !reflect.DeepEqual(next, p.rules) {
 			p.stranger = moved
 			if err := p.apply(now, next); err != nil {
 				return err
@@ -215,6 +220,7 @@ func (m *Memory) leavePool(now Micros) {
 	if m.pool != nil {
 		m.pool.mu.Lock()
 		m.pool.engine.strike(m.engine.name, now)
+		m.engine.depart(m.pool.engine.claims)
 		m.pool.mu.Unlock()
 	}
 	if len(m.pasts) == maxPasts {
@@ -380,11 +386,32 @@ func (e *engine) enrol(api string) {
 	e.muster()
 }
 
-// strike notes that an api has left this pool.
+// strike notes that an api has left this pool. The pool's next snapshot does not name it.
 func (e *engine) strike(api string, now Micros) {
 	delete(e.members, api)
 	e.left[api] = now
+	if e.claims != nil {
+		e.claims.dropped++
+	}
 	e.muster()
+}
+
+// depart notes that the engine has left the pool with these claims.
+func (e *engine) depart(from *claims) {
+	if from == nil {
+		return
+	}
+	if e.departures == nil {
+		e.departures = map[*claims]int64{}
+	}
+	e.departures[from] = from.dropped
+}
+
+// departing reports whether the stored snapshot of a pool that the engine has left may still name its api. If the
+// process died now and the api came back, it would be unknown that the api was called elsewhere.
+func (e *engine) departing() bool {
+	maps.DeleteFunc(e.departures, func(from *claims, dropped int64) bool { return from.stored.Load() >= dropped })
+	return len(e.departures) > 0
 }
 
 // muster finds whether the pool still awaits an api of its account. It does not await an api that has left: that api is
@@ -403,14 +430,19 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// LeftWithin returns the apis that have left the pool within the last d. The pool may have counted their last calls.
+// LeftWithin returns the apis that have left the pool within the last d, and forgets the others. The pool may have
+// counted their last calls.
 func (m *Memory) LeftWithin(d time.Duration) (apis []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.engine.tick(m.now())
-	for api, at := range m.engine.left {
-		if now < at.Add(d) {
+	e := &m.engine
+	now := e.tick(m.now())
+	for api, at := range e.left {
+		switch {
+		case now < at.Add(d):
 			apis = append(apis, api)
+		case !slices.Contains(e.rules.APIs(""), api): // rules that still name it must not await it
+			delete(e.left, api)
 		}
 	}
 	return apis

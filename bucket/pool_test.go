@@ -261,3 +261,95 @@ func TestSnapshotNamesItsAPIs(t *testing.T) {
 		}
 	}
 }
+
+// TestLateChangeUndoesNoNewerOne checks that an api which takes in a change late does not put the account's limits back
+// to it. The other api has taken in a newer change meanwhile.
+func TestLateChangeUndoesNoNewerOne(t *testing.T) {
+	for _, late := range []string{"two", "three"} {
+		t.Run(late+" is late", func(t *testing.T) {
+			r := newAccountsRig(t)
+			at := func(version uint64, api string, limits ...bucket.Limit) bucket.Rules {
+				rules := r.rules(api, "acme", []string{"one", "three", "two"}, limits...)
+				rules.Version = version
+				return rules
+			}
+			three := r.open("three", r.rules("three", "", nil))
+			one, two := r.open("one", at(1, "one", running(3))), r.open("two", at(1, "two", running(3)))
+			wider := running(30)
+			r.turn(one, at(2, "one", wider))
+			r.turn(one, at(3, "one", running(3)))
+			if late == "two" {
+				r.turn(three, at(3, "three", running(3)))
+				r.turn(two, at(2, "two", wider))
+			} else {
+				r.turn(two, at(3, "two", running(3)))
+				r.turn(three, at(2, "three", wider))
+			}
+			if n := len(one.take(5)); n != 3 {
+				t.Errorf("%d calls of 3 were granted", n)
+			}
+			r.turn(one, at(4, "one", running(4)))
+			if n := len(one.take(5)); n != 1 {
+				t.Errorf("after the next change %d more calls of 1 were granted", n)
+			}
+		})
+	}
+}
+
+// TestAccountTakenUpAgain checks that an account which all apis left, and which they come back to, grants nothing until
+// the last of them has come. A new api may be the first to come.
+func TestAccountTakenUpAgain(t *testing.T) {
+	for _, first := range []string{"one", "new"} {
+		t.Run(first+" comes first", func(t *testing.T) {
+			r := newAccountsRig(t)
+			apis := oneAndTwo
+			in := func(api string) bucket.Rules { return r.rules(api, "acme", apis, running(6)) }
+			one, two := r.open("one", in("one")), r.open("two", in("two"))
+			r.turn(one, r.rules("one", "", nil))
+			r.turn(two, r.rules("two", "", nil))
+			caller := one
+			if first == "new" {
+				apis = []string{"new", "one", "two"}
+				caller = r.open("new", in("new"))
+			}
+			r.turn(one, in("one"))
+			if n := len(caller.take(3)); n != 0 || !r.pool["acme"].Awaits() {
+				t.Errorf("before the last api came, %d calls were granted", n)
+			}
+			r.turn(two, in("two"))
+			if n := len(caller.take(3)); n != 3 {
+				t.Errorf("after the last api came, %d of 3 calls were granted", n)
+			}
+		})
+	}
+}
+
+// TestLeaverWaitsForASnapshot checks that an api which leaves its account is called only when a snapshot is stored that
+// does not name it. So if the process dies and the api comes back, it is known that the api was called elsewhere.
+func TestLeaverWaitsForASnapshot(t *testing.T) {
+	r := newAccountsRig(t)
+	in := func(api, account string) bucket.Rules { return r.rules(api, account, oneAndTwo, running(6)) }
+	r.openPool(in("one", "acme"))
+	pool := r.pool["acme"]
+	pool.Restore(bucket.Snapshot{})
+	one, two := r.open("one", in("one", "acme")), r.open("two", in("two", "acme"))
+	save := func() { pool.Saved(pool.Checkpoint(time.Minute)) }
+	save()
+	if n := len(one.take(1)) + len(two.take(1)); n != 2 {
+		t.Fatalf("%d of 2 calls were granted", n)
+	}
+	before := pool.Checkpoint(time.Minute)
+	r.turn(two, r.rules("two", "other", []string{"two"}, running(6)))
+	r.turn(two, r.rules("two", "", nil))
+	if n := len(two.take(1)); n != 0 {
+		t.Errorf("while the stored snapshot names the api, %d calls were granted", n)
+	}
+	pool.Saved(before)
+	if n := len(two.take(1)); n != 0 {
+		t.Errorf("after a snapshot was stored that was made before the api left, %d calls were granted", n)
+	}
+	save()
+	if n := len(two.take(1)); n != 1 {
+		t.Errorf("after the next snapshot %d of 1 calls were granted", n)
+	}
+}

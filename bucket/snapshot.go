@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,7 +43,7 @@ type Snapshot struct {
 	Limit []LimitSnapshot `json:"limits,omitempty"`
 	APIs  []string        `json:"apis,omitempty"` // of an account: the apis whose calls the limits count
 
-	dropped int // claims.dropped when it was made
+	dropped int64 // claims.dropped when it was made
 }
 
 // LimitSnapshot is one limit's state.
@@ -100,9 +101,11 @@ const (
 // claims bound what may be granted before the next snapshot is stored.
 type claims struct {
 	until Micros
-	// dropped and stored count removals of limits and changes of rates. The stored snapshot must include them before a
-	// call is made that the former limits do not count.
-	dropped, stored int
+	// dropped and stored count removals of limits and of a pool's apis, and changes of rates. The stored snapshot must
+	// include them before a call is made that the former limits do not count. An api that has left a pool reads the
+	// pool's stored without a lock.
+	dropped int64
+	stored  atomic.Int64
 }
 
 // Restore restores the state of a former process and turns checkpoints on: until the first Saved nothing is granted.
@@ -253,7 +256,7 @@ func (e *engine) saved(s Snapshot) {
 		return
 	}
 	e.claims.until = max(e.claims.until, s.Until-e.ahead)
-	e.claims.stored = max(e.claims.stored, s.dropped)
+	e.claims.stored.Store(max(e.claims.stored.Load(), s.dropped))
 	for i := range e.shared {
 		for _, l := range s.Limit {
 			if l.Name == e.shared[i].Name {
@@ -359,7 +362,7 @@ func (e *engine) outlasts(at Micros) bool {
 	switch {
 	case e.claims == nil:
 		return false
-	case e.claims.stored < e.claims.dropped:
+	case e.claims.stored.Load() < e.claims.dropped:
 		return true
 	}
 	return len(e.shared) > 0 && at > e.claims.until
