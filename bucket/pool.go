@@ -430,13 +430,13 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// LeftWithin returns the apis that have left the pool within the last d, and forgets the others. The pool may have
-// counted their last calls.
-func (m *Memory) LeftWithin(d time.Duration) (apis []string) {
+// Callers returns the apis whose calls the pool may have counted within the last d: its members, and those that have
+// left it since. It forgets those that left earlier.
+func (m *Memory) Callers(d time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := &m.engine
-	now := e.tick(m.now())
+	now, apis := e.tick(m.now()), e.enrolled()
 	for api, at := range e.left {
 		switch {
 		case now < at.Add(d):

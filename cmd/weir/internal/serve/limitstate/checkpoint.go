@@ -88,7 +88,22 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 		c.news.started(o, u.name, c.early)
 	}
 	c.restored, c.bare = s, len(s.Limit) == 0
-	return c, nil
+	return c, c.strike(ctx, s)
+}
+
+// strike stores a restored checkpoint without the apis that have left the account, before these are called. So if this
+// process dies and they come back, it is known that they were called elsewhere.
+func (c *checkpointer) strike(ctx context.Context, s bucket.Snapshot) error {
+	left := func(api string) bool { return !slices.Contains(c.of.apis, api) }
+	if !slices.ContainsFunc(s.APIs, left) {
+		return nil
+	}
+	s.APIs = slices.DeleteFunc(slices.Clone(s.APIs), left)
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic("a checkpoint that JSON cannot carry: " + err.Error())
+	}
+	return c.put(ctx, data)
 }
 
 // unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used

@@ -40,7 +40,7 @@ func serverForLimits(t *testing.T) *Options {
 	if err := dispatcher.EnsureStreams(t.Context(), dispatcher.Options{JetStream: js, Replicas: 1, LedgerAge: 100 * 24 * time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Instance: "test"}
+	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Pools: &Pools{}, Instance: "test"}
 }
 
 // testUnit returns the unit of the limits in a store.

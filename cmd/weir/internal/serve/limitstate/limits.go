@@ -26,7 +26,7 @@ type Options struct {
 	Clock     *clock.Clock
 	Redis     *Redis  // nil if limits are counted in the process
 	Levels    *Levels // to which every api's levels are added
-	Pools     *Pools  // to which the limits of accounts are added; nil in tests without accounts
+	Pools     *Pools  // to which the limits of accounts are added
 	Ledger    *LedgerWatch
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
 	Instance  string
@@ -137,6 +137,7 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 		return nil, nil, err
 	}
 	store.ExpectSums(checkpoints.restored, called)
+	u.before = checkpoints.restored.APIs
 	if checkpoints.accounts, err = openAccounts(ctx, o, u, store, checkpoints.early); err != nil {
 		return nil, nil, err
 	}
@@ -151,12 +152,9 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 // now.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels reads the use of the limits every second, until ctx ends. Each api of an account also reads the levels of
-// the account.
+// WatchLevels reads the use of an api's limits every second, until ctx ends. Each api of an account also reads the
+// levels of the account.
 func (a *Limits) WatchLevels(ctx context.Context) error {
-	if a.watch == nil {
-		return nil
-	}
 	return a.watch.run(ctx)
 }
 

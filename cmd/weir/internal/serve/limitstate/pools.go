@@ -30,9 +30,6 @@ func (p *Pools) add(account string, store *bucket.Memory, now func()) {
 
 // join adds the limits of an api that Redis counts.
 func (p *Pools) join(s *sharedLimits) {
-	if p == nil {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shared = append(p.shared, s)
@@ -50,7 +47,7 @@ func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 
 // of returns the pools that a unit's store may use. The store of an account uses none.
 func (p *Pools) of(u unit) *bucket.Pools {
-	if p == nil || u.pool {
+	if u.pool {
 		return nil
 	}
 	return &p.pools
@@ -58,7 +55,7 @@ func (p *Pools) of(u unit) *bucket.Pools {
 
 // checkpoint asks for a checkpoint of the limits of the account that rules name.
 func (p *Pools) checkpoint(rules bucket.Rules) {
-	if p == nil || rules.In == nil {
+	if rules.In == nil {
 		return
 	}
 	p.mu.Lock()

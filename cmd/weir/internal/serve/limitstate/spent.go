@@ -43,13 +43,14 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 	if before == nil {
 		return nil, nil
 	}
+	accounted := map[string]bool{}
 	for i := range after.APIs {
 		api := &after.APIs[i]
 		former, known := before.API(api.Name)
 		if !known {
 			continue // calls under another configuration do not count
 		}
-		spent, err := spentOf(ctx, js, former, api, now)
+		spent, err := spentOf(ctx, js, former, api, accounted, now)
 		if err != nil {
 			return found, fmt.Errorf("whether the limits of %s are used up already is not known: %w", api.Name, err)
 		}
@@ -58,11 +59,17 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 	return found, nil
 }
 
-func spentOf(ctx context.Context, js jetstream.JetStream, former, api *config.API, now time.Time) (found []Spent, err error) {
+// spentOf is SpentAlready for one api. accounted names the limits of accounts that an earlier api has looked at.
+func spentOf(
+	ctx context.Context, js jetstream.JetStream, former, api *config.API, accounted map[string]bool, now time.Time,
+) (found []Spent, err error) {
 	var limits []bucket.Limit
 	since := map[string]time.Time{}
 	for _, l := range api.Rules.Shared {
-		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) && (l.Account == "" || api.Rules.In.APIs[0] == api.Name) {
+		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) && !accounted[l.Name] {
+			if l.Account != "" {
+				accounted[l.Name] = true
+			}
 			limits = append(limits, l)
 			since[l.Name] = periodStart(api.Rules, &l, bucket.MicrosOf(now)).Time()
 		}

@@ -22,6 +22,8 @@ type unit struct {
 	apis  []string // the apis whose calls the limits count
 	rules bucket.Rules
 	pool  bool // the limits are those of an account
+	// before are the apis that the account's last checkpoint names.
+	before []string
 }
 
 // unitOf returns the unit of an api's own limits.
@@ -53,6 +55,11 @@ func (u *unit) log(o *Options) *slog.Logger {
 		return o.Log.With("component", "limits", "account", u.rules.In.Account)
 	}
 	return o.Log.With("component", "limits", "api", u.name)
+}
+
+// leavers reports whether an api has left the account since the last checkpoint, while weir was stopped.
+func (u *unit) leavers() bool {
+	return slices.ContainsFunc(u.before, func(api string) bool { return !slices.Contains(u.apis, api) })
 }
 
 // api returns the api whose records of the ledger are read, or "" for the records of all apis.
@@ -102,16 +109,21 @@ func (u *unit) recovered(c Caller) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. It includes apis
-// that left the account lately, because the account may have counted their last calls. While the account awaits an api,
-// isQuiet reports false, because that api may be called without the account's limits.
+// callers returns the apis whose calls the unit's limits may have counted lately. Calls of an api that has left the
+// account, or that is not configured any more, may still run or wait to be recorded.
+func (u *unit) callers(store *bucket.Memory) []string {
+	rules := store.Rules()
+	lately := time.Duration(rules.LeaseMicros())*time.Microsecond + recordWait
+	return slices.Concat(u.now(store).apis, store.Callers(lately))
+}
+
+// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. While the
+// account awaits an api, isQuiet reports false, because that api may be called without the account's limits.
 func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	if store.Awaits() {
 		return false
 	}
-	rules := store.Rules()
-	left := store.LeftWithin(time.Duration(rules.LeaseMicros())*time.Microsecond + recordWait)
-	for _, api := range slices.Concat(u.now(store).apis, left) {
+	for _, api := range u.callers(store) {
 		if !c.Quiet(api) {
 			return false
 		}

@@ -1,6 +1,8 @@
 package limitstate
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +51,58 @@ func TestPoolCountsTheCallsOfItsAPIs(t *testing.T) {
 	}
 	r.catchUp()
 	r.counts("acme/day", 33)
+
+	// After that only records of apis that may have had the account are read.
+	if _, err := r.o.JetStream.Publish(t.Context(), ledger.CallsOf("four")[:len(ledger.CallsOf("four"))-1]+"k", []byte("no record")); err != nil {
+		t.Fatal(err)
+	}
+	r.record(ledger.Record{
+		API: "two", Key: "k", Job: "j", Stream: "WEIR_x_0", Seq: 9, Call: 1, Planned: time.Now(), Started: time.Now(),
+		Sent: true, Outcome: ledger.Done, Final: true, Price: "0.00", Billed: deadletter.BilledYes, Instance: "test", Limits: []string{"acme/day"}, Costs: []int64{20},
+	})
+	r.catchUp()
+	if used := r.note.Account.Of("acme/day").Used; used != 53 {
+		t.Errorf("beside a record of another api that cannot be read, the account is %d, want 53", used)
+	}
+}
+
+// TestAccountLeftWhileStopped checks a start whose configuration takes an api out of its account. Before the api is
+// called, the stored checkpoint does not name it any more. What the account may have granted until the death of the
+// former process counts, because the last calls of that api may be recorded at any time.
+func TestAccountLeftWhileStopped(t *testing.T) {
+	r := newAccountRig(t)
+	shared := r.rules.Shared[0]
+	shared.Name, shared.Account = "acme/day", "acme"
+	rules := bucket.Rules{Key: r.rules.Key, Shared: []bucket.Limit{shared}, In: &bucket.Membership{Account: "acme", API: "one", APIs: []string{"one"}}}
+	former := bucket.Snapshot{Made: 1, Until: 1, APIs: []string{"one", "two"}, Limit: []bucket.LimitSnapshot{{Name: "acme/day", Used: 3}}}
+	former.Limit[0].Start, former.Limit[0].End = shared.Quota.Period(r.o.Clock.Now())
+	data, err := json.Marshal(former)
+	if err == nil {
+		_, err = r.o.Control.Put(t.Context(), checkpointKey(accountPrefix+"acme"), data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, store, err := openUnit(t.Context(), r.o, poolOf(rules), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := r.o.Control.Get(t.Context(), checkpointKey(accountPrefix+"acme"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s bucket.Snapshot
+	if err := json.Unmarshal(kept.Value(), &s); err != nil || !slices.Equal(s.APIs, []string{"one"}) || len(s.Limit) != 1 {
+		t.Errorf("the stored checkpoint is %s, %v", kept.Value(), err)
+	}
+	a := opened.state.(*checkpointer).accounts
+	a.recovered = func() (int, bool) { return 0, true }
+	if err := a.advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := store.Levels()[0]; l.Used != 3 || l.Bound {
+		t.Errorf("%d counts (bound: %v), want 3", l.Used, l.Bound)
+	}
 }
 
 // TestGrownPoolWaits checks that the earlier calls of an api count in an account that it came to while weir was
@@ -166,6 +220,12 @@ func TestPoolIsQuiet(t *testing.T) {
 		stores = append(stores, m)
 	}
 	check(true, "three")
+	check(false, "two")
+	removed := rules("one") // the configuration has no api two any more, which calls on by its last one
+	removed.In.APIs = []string{"one"}
+	if err := stores[0].Apply(removed); err != nil {
+		t.Fatal(err)
+	}
 	check(false, "two")
 	if err := stores[1].Apply(bucket.Rules{Key: rules("two").Key}); err != nil {
 		t.Fatal(err)

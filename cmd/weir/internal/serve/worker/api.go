@@ -61,7 +61,8 @@ func (w *Worker) forgetAccounts(ctx context.Context) error {
 	})
 }
 
-// openAccounts opens those accounts of a configuration whose limits are not open yet.
+// openAccounts opens those accounts of a configuration whose limits are not open yet. After the start only the follower
+// calls it.
 func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 	if w.dispatch == nil {
 		return nil
@@ -76,7 +77,6 @@ func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 			return fmt.Errorf("account %s: %w", rules.In.Account, err)
 		}
 		if opened != nil {
-			w.accounts = append(w.accounts, opened)
 			w.newAccounts = append(w.newAccounts, opened)
 		}
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -54,6 +55,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if err := w.openAccounts(ctx, w.config); err != nil {
 		return err
 	}
+	w.accounts = slices.Clone(w.newAccounts)
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
 		if err != nil {

@@ -96,7 +96,7 @@ type Worker struct {
 
 	letters     *deadletter.Writer
 	opened      []*apiParts          // at the start
-	accounts    []*limitstate.Limits // the accounts whose limits this process counts
+	accounts    []*limitstate.Limits // at the start, the accounts whose limits this process counts
 	newAccounts []*limitstate.Limits // those of accounts that do not run yet
 	dispatch    *dispatcher.Dispatcher
 	dedupe      *queue.Dedupe
