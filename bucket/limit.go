@@ -115,6 +115,7 @@ func Kinds() []Kind { return []Kind{KindRate, KindQuota, KindInFlight, KindBudge
 // Limit is one limit shared by all keys of an api. Exactly one of Rate, Quota, InFlight and Budget is set.
 type Limit struct {
 	Name     string
+	Account  string // the account that sets the limit; "": the limit is of the api alone
 	Rate     *Rate
 	Quota    *Quota
 	InFlight int64
@@ -199,11 +200,15 @@ type Rules struct {
 	// If it is "", every key takes turns by itself.
 	TenantUntil string
 	Weights     Weights       // of the priorities
+	In          *Membership   // the api's account; nil for none
 	Headroom    int64         // percent to stay below every limit, 0 to 99
 	Jitter      time.Duration // how much later than planned a call may arrive
 	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout
 	// and a margin. 0: DefaultLease.
 	Lease time.Duration
+	// Version numbers the configuration that the rules are of; 0 if it has no number. A pool takes up no rules that are
+	// older than its own.
+	Version uint64
 }
 
 // DefaultLease is the Lease of Rules that name none.

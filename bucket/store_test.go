@@ -16,3 +16,5 @@ func TestMemoryConforms(t *testing.T) {
 		return m
 	}, 500)
 }
+
+func TestAccountsConform(t *testing.T) { storetest.Accounts(t, storetest.InMemory, 200) }

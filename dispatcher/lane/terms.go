@@ -36,7 +36,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
 	return &schedule.Policy{
 		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker, Reuse: api.Reuse != nil,
-		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
+		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, HoldAccount: r.HoldAccount, Adaptive: r.Adaptive},
 	}
 }
 
@@ -47,8 +47,8 @@ func (j *Job) Bind(by *Terms) { j.Terms, j.Policy = by, by.Policy }
 type Toll struct {
 	Costs []int64
 	Price int64
-	// Estimates are the units of each shared limit by the job's own estimates, of a Toll that recent answers have raised
-	// or lowered; nil if no answer says what calls take.
+	// Estimates are the job's own estimates of the units of each shared limit. Recent answers may have raised or
+	// lowered Costs. Estimates is nil if no answer says what calls take.
 	Estimates []int64
 }
 

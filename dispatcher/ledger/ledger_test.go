@@ -182,7 +182,7 @@ func TestReadCharges(t *testing.T) {
 		b.write(other)
 	}
 	read := func(after, last uint64) (got []uint64, err error) {
-		err = ReadCharges(t.Context(), b.js, Charges{API: "pay", After: after, Last: last}, func(c *Record, seq uint64) {
+		err = ReadCharges(t.Context(), b.js, Charges{APIs: []string{"pay"}, After: after, Last: last}, func(c *Record, seq uint64) {
 			if got = append(got, seq); c.API != "pay" {
 				t.Errorf("a call of %s is charged", c.API)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,18 +20,19 @@ var ErrNoLedger = errors.New("there is no ledger: weir has not run on this serve
 // portion is a part of the ledger or of the results: the messages of a subject from one place to another. All reading
 // of this package goes through it.
 type portion struct {
-	stream  string
-	subject string    // "": all
-	since   time.Time // stored then or later, by the server; zero: see after
-	after   uint64    // behind this sequence, if there is no time
-	upTo    uint64    // no message behind this sequence; 0: up to the newest
-	bare    bool      // without bodies
+	stream   string
+	subject  string    // "": all, or subjects
+	subjects []string  // read together, if there is no subject
+	since    time.Time // stored then or later, by the server; zero: see after
+	after    uint64    // behind this sequence, if there is no time
+	upTo     uint64    // no message behind this sequence; 0: up to the newest
+	bare     bool      // without bodies
 }
 
 // from returns the consumer configuration that reads the portion.
 func (p *portion) from() jetstream.OrderedConsumerConfig {
 	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: p.bare}
-	if p.subject != "" {
+	if cfg.FilterSubjects = p.subjects; p.subject != "" {
 		cfg.FilterSubjects = []string{p.subject}
 	}
 	if p.since.IsZero() {
@@ -140,12 +142,15 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
-// Charges chooses the records of an api behind one sequence of the ledger and up to another.
+// Charges chooses the records of some apis behind one sequence of the ledger and up to another.
 type Charges struct {
-	API         string
+	APIs        []string // none: of all apis
 	After, Last uint64
 	Whole       bool // records of all apis are read: one that is missing between them counts as unreadable
 }
+
+// mostChosen bounds the apis whose records the server picks out. Of more apis all records are read.
+const mostChosen = 64
 
 // Damage is the first record of a reading that is missing or cannot be read. It is an ErrUnreadable.
 type Damage struct {
@@ -165,20 +170,32 @@ func missing(seq uint64) *Damage {
 // ReadCharges calls take with each record, in order. It fails with a Damage at the first it cannot read. It blocks
 // until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
-	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}
-	if o.Whole {
-		p.subject = CallSubjects.Below()
+	p := portion{stream: CallsStream, after: o.After}
+	for _, api := range o.APIs {
+		p.subjects = append(p.subjects, CallsOf(api))
 	}
-	newest, err := stream.LastOf(ctx, js.Conn(), CallsStream, p.subject)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+	chosen := func(subject string) bool {
+		return len(o.APIs) == 0 || slices.ContainsFunc(o.APIs, func(api string) bool {
+			return strings.HasPrefix(subject, strings.TrimSuffix(CallsOf(api), ">"))
+		})
 	}
-	of, seen := strings.TrimSuffix(CallsOf(o.API), ">"), o.After
-	err = p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	if o.Whole || len(p.subjects) == 0 || len(p.subjects) > mostChosen {
+		p.subjects = []string{CallSubjects.Below()}
+	}
+	newest := uint64(0)
+	for _, subject := range p.subjects {
+		last, err := stream.LastOf(ctx, js.Conn(), CallsStream, subject)
+		if err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
+		newest = max(newest, last)
+	}
+	seen := o.After
+	err := p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if o.Whole && meta.Sequence.Stream != seen+1 {
 			return missing(seen + 1)
 		}
-		if seen = meta.Sequence.Stream; !strings.HasPrefix(msg.Subject(), of) {
+		if seen = meta.Sequence.Stream; !chosen(msg.Subject()) {
 			return nil
 		}
 		c, err := readRecord(msg, meta)

@@ -244,9 +244,9 @@ func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
 	}
 }
 
-// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many keys
-// with low jobs use up, however short before its slot a job is made ready, and however soon the key's own rate lets it
-// call again.
+// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many
+// keys with low jobs use up. This must hold however short before its slot a job is made ready, and however soon the
+// key's own rate lets the key call again.
 func TestHighJobsOfOneKeyPass(t *testing.T) {
 	for _, lead := range []time.Duration{LeastLead, 10 * time.Millisecond, 40 * time.Millisecond} {
 		for _, own := range []int64{100, 1000} {
@@ -283,19 +283,24 @@ func TestHighJobsOfOneKeyPass(t *testing.T) {
 	}
 }
 
-// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at a
-// shared limit by its own weights, although most of them belong to its low jobs: all other keys have only high ones.
+// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at
+// a shared limit by the weights. Most of these turns belong to low jobs, because all other keys have only high jobs.
 func TestSlowKeysFollowTheirWeights(t *testing.T) {
 	for _, slow := range []bucket.KeyLimits{
 		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 1},
 		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 8},
 		{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1},
 	} {
-		for _, others := range []int{5, 50} {
+		for _, others := range []int{5, 50, -5} { // -5: of an api that has an account
 			m := steady(t, slow.Rate)
 			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
 			m.policy.Rules.Key.Capacity, m.policy.Rules.Key.InFlight = 10_000, slow.InFlight
 			m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 40, Per: time.Second, Burst: 1}}}
+			if others < 0 {
+				others = -others
+				m.policy.Rules.Shared[0].Account = "acme"
+				m.policy.Rules.In = &bucket.Membership{Account: "acme", API: "one", APIs: []string{"one"}}
+			}
 			m.openStore()
 			m.s.Adopt(m.policy)
 			m.priorities = priorities{of: map[uint64]bucket.Priority{}}

@@ -96,6 +96,9 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
 		return nil, err
 	}
+	for i := range v.Config.APIs {
+		v.Config.APIs[i].Rules.Version = v.Number
+	}
 	return v, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/dispatcher"
@@ -39,5 +40,10 @@ func serverForLimits(t *testing.T) *Options {
 	if err := dispatcher.EnsureStreams(t.Context(), dispatcher.Options{JetStream: js, Replicas: 1, LedgerAge: 100 * 24 * time.Hour, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Instance: "test"}
+	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Pools: &Pools{}, Instance: "test"}
+}
+
+// testUnit returns the unit of the limits in a store.
+func testUnit(api string, store *bucket.Memory) unit {
+	return unit{name: api, apis: []string{api}, rules: store.Rules()}
 }
