@@ -206,6 +206,9 @@ type Rules struct {
 	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout
 	// and a margin. 0: DefaultLease.
 	Lease time.Duration
+	// Version orders the configurations that the rules come from: a later one has a greater Version, below 2^53. 0: not
+	// known.
+	Version int64
 }
 
 // DefaultLease is the Lease of Rules that name none.
