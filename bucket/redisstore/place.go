@@ -29,8 +29,8 @@ import (
 // come is called nowhere else.
 
 // ErrBehind says that the limits are counted by a later configuration than the rules of this Store.
-var ErrBehind = errors.New("redis counts the limits by a later configuration: calls wait until this replica follows it; " +
-	"if it does not, look why it refused the configuration (weir status), or apply a changed configuration")
+var ErrBehind = errors.New("redis counts the limits by a later configuration: calls wait until this replica follows " +
+	"it; if it does not, look why it refused the configuration (weir status), or apply a changed configuration")
 
 // ErrAwaits says that an api of the account is not counted there yet.
 var ErrAwaits = errors.New("calls wait until all apis of the account are counted in it")

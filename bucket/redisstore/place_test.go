@@ -80,8 +80,8 @@ func TestMovedAPIIsCalledNowhereElse(t *testing.T) {
 	}
 }
 
-// TestOldMoveIsRefused checks that a replica which has not followed the last change cannot take an api out of an account
-// that is counted by the last change.
+// TestOldMoveIsRefused checks that a replica which has not followed the last change cannot take an api out of an
+// account that is counted by the last change.
 func TestOldMoveIsRefused(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules = together(account, "one", 5, "one") })
@@ -106,7 +106,8 @@ func TestOlderRulesAreRefused(t *testing.T) {
 			o.Rules.Shared[2].Quota = &bucket.Quota{Count: most, Window: bucket.Fixed, Per: 24 * time.Hour}
 		}
 	}
-	one, two := newMember(t, s, account, "one", &now, version(1, 10)), newMember(t, s, account, "two", &now, version(1, 10))
+	one := newMember(t, s, account, "one", &now, version(1, 10))
+	two := newMember(t, s, account, "two", &now, version(1, 10))
 	come(one, two)
 	running := two.left("k", 4)
 	if err := one.Apply(newMember(t, s, account, "one", &now, version(3, 6)).rules); err != nil {
@@ -150,7 +151,8 @@ func TestAccountAwaitsItsAPIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.refused(ErrAwaits)
-	two := newMember(t, s, account, "two", &now, func(o *Options) { o.Rules = together(account, "two", 2, "one", "two") })
+	comes := func(o *Options) { o.Rules = together(account, "two", 2, "one", "two") }
+	two := newMember(t, s, account, "two", &now, comes)
 	if _, err := two.Touch(ctx); err != nil {
 		t.Fatal(err)
 	}
