@@ -72,6 +72,7 @@ if of == '' then
   local born = tonumber(string.match(epoch, '^(%d+)%.') or 0)
   born = math.max(born, known, time[1] * 1000000 + time[2]) + 1
   redis.call('HSET', key, 'epoch', dec(born) .. '.moved.' .. dec(version))
+  redis.call('HSETNX', key, 'asked', '0') -- a state that was never used has none
   return 0
 end
 if tonumber(redis.call('HGET', key, 'gen') or 0) > version then return 1 end

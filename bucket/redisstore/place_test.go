@@ -80,6 +80,19 @@ func TestMovedAPIIsCalledNowhereElse(t *testing.T) {
 	}
 }
 
+// TestMoveOfAnUncalledAPI moves an api that has never had a state of its own.
+func TestMoveOfAnUncalledAPI(t *testing.T) {
+	s, now, api := startServer(t), start, names()
+	if err := Move(context.Background(), s.client(), api, "", Fresh, 2); err != nil {
+		t.Fatal(err)
+	}
+	newReplica(t, s, api, Fresh, alone(1), &now).refused(ErrBehind)
+	back := newReplica(t, s, api, Fresh, alone(3), &now)
+	if _, err := back.Touch(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOldMoveIsRefused checks that a replica which has not followed the last change cannot take an api out of an
 // account that is counted by the last change.
 func TestOldMoveIsRefused(t *testing.T) {
