@@ -39,7 +39,7 @@ type engine struct {
 	members map[string]bool   // the apis whose stores count in the pool
 	left    map[string]Micros // when each former member left the pool
 	awaits  bool              // an api of the account is not a member yet
-	version uint64            // the largest Rules.Version of a member so far
+	version int64             // the largest Rules.Version of a member so far
 	// stranger says that the api which brings the next rules may have been called without the pool.
 	stranger bool
 }

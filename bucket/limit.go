@@ -206,9 +206,9 @@ type Rules struct {
 	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout
 	// and a margin. 0: DefaultLease.
 	Lease time.Duration
-	// Version numbers the configuration that the rules are of; 0 if it has no number. A pool takes up no rules that are
-	// older than its own.
-	Version uint64
+	// Version orders the configurations that the rules come from: a later one has a greater Version, below 2^53. 0: not
+	// known. An account takes up no rules that are older than its own.
+	Version int64
 }
 
 // DefaultLease is the Lease of Rules that name none.

@@ -268,7 +268,7 @@ func TestLateChangeUndoesNoNewerOne(t *testing.T) {
 	for _, late := range []string{"two", "three"} {
 		t.Run(late+" is late", func(t *testing.T) {
 			r := newAccountsRig(t)
-			at := func(version uint64, api string, limits ...bucket.Limit) bucket.Rules {
+			at := func(version int64, api string, limits ...bucket.Limit) bucket.Rules {
 				rules := r.rules(api, "acme", []string{"one", "three", "two"}, limits...)
 				rules.Version = version
 				return rules

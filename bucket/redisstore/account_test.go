@@ -38,6 +38,15 @@ func newMember(t testing.TB, s *server, account, api string, clock *bucket.Micro
 
 func asNew(*Options) {}
 
+// come lets apis come to their account, as a process does when it opens their limits.
+func come(all ...replica) {
+	for _, r := range all {
+		if _, err := r.Touch(context.Background()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
 // take asks for one slot of each of some keys, and returns how many may leave now.
 func (r replica) take(keys ...string) (n int) {
 	for _, key := range keys {
@@ -53,12 +62,14 @@ var manyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "
 func TestAccountAfterLoss(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one, two := newMember(t, s, account, "one", &now, asNew), newMember(t, s, account, "two", &now, asNew)
+	come(one, two)
 	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 20 {
 		t.Fatalf("%d slots of a burst of 20, and 10 of each api's own", n)
 	}
 	if err := s.client().FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
 	}
+	come(one, two)
 	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 0 {
 		t.Errorf("%d slots just after the loss", n)
 	}
@@ -83,7 +94,7 @@ func TestAccountAfterLoss(t *testing.T) {
 // so it counts as used up until the ledger is added up. The other api's own limits and keys go on as they were.
 func TestAccountOfAStranger(t *testing.T) {
 	s, now, account := startServer(t), start, names()
-	one := newMember(t, s, account, "one", &now, asNew)
+	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })
 	one.take("a", "b")
 	two := newMember(t, s, account, "two", &now, func(o *Options) { o.Epoch, o.Uncalled, o.Stranger = "", false, true })
 	if _, err := two.Touch(context.Background()); err != nil {
@@ -105,7 +116,7 @@ func TestAccountOfAStranger(t *testing.T) {
 // was: the newcomer's unknown calls concern no keys and no own limits of the other api.
 func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
 	s, now, account := startServer(t), start, names()
-	one := newMember(t, s, account, "one", &now, asNew)
+	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })
 	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1}}
 	ask := func(key string) bucket.Answer {
 		t.Helper()
@@ -145,15 +156,14 @@ func TestAccountPermitsAfterLoss(t *testing.T) {
 		permits(o)
 		o.Rules.Lease, o.Rules.Shared[0] = 2*time.Minute, bucket.Limit{Name: account + "/running", Account: account, InFlight: 3}
 	})
-	if _, err := one.Touch(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	come(one, two)
 	if n := len(two.left("k", 3)); n != 3 {
 		t.Fatalf("%d calls of 3", n)
 	}
 	if err := s.client().FlushAll(context.Background()).Err(); err != nil {
 		t.Fatal(err)
 	}
+	come(one, two)
 	for now < start.Add(2*time.Minute) {
 		if n := len(one.left("k", 1)); n != 0 {
 			t.Fatalf("%s after the loss a call was granted beside 3 that may run", start.Until(now))
@@ -175,6 +185,7 @@ func TestOlderCopyLosesEachAPI(t *testing.T) {
 		o.Rules.Shared = []bucket.Limit{o.Rules.Shared[2], {Name: "own", Rate: &bucket.Rate{Count: 10, Per: time.Hour, Burst: 10}}}
 	}
 	one, two := newMember(t, s, account, "one", &now, hourly), newMember(t, s, account, "two", &now, hourly)
+	come(one, two)
 	one.take("a")
 	two.take("a")
 	if err := s.client().Save(ctx).Err(); err != nil {
@@ -208,7 +219,7 @@ func TestOlderCopyLosesEachAPI(t *testing.T) {
 // TestAccountIsOneSlotOfACluster checks that all keys which one reservation touches have one hash tag.
 func TestAccountIsOneSlotOfACluster(t *testing.T) {
 	s, now, account := startServer(t), start, names()
-	one := newMember(t, s, account, "one", &now, asNew)
+	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })
 	one.take("a")
 	keys, err := s.client().Keys(context.Background(), "*").Result()
 	if err != nil || len(keys) == 0 {

@@ -57,8 +57,8 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	return r
 }
 
-// membershipLocked writes the api's name, what the state does not know of the api, and the account's lease and jitter.
-// For an api without an account it writes an empty name and zeros.
+// membershipLocked writes the api's name, what the state does not know of the api, the account's lease and jitter, and
+// what place.go needs. For an api without an account it writes an empty name and zeros.
 func (s *Store) membershipLocked(r *request) {
 	in := s.rules.In
 	if in == nil {
@@ -74,6 +74,12 @@ func (s *Store) membershipLocked(r *request) {
 	of := bucket.Rules{Lease: in.Lease, Jitter: in.Jitter}
 	r.num(int64(of.LeaseMicros()))
 	r.num(jitterOf(&of))
+	r.num(s.version.Load())
+	r.str(s.sign)
+	r.num(int64(len(in.APIs)))
+	for _, api := range in.APIs {
+		r.str(api)
+	}
 }
 
 // fieldOf returns the beginning of the names of a limit's fields.

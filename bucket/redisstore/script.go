@@ -126,12 +126,30 @@ local mode, injected, known, fresh_id, seen, lease, far = str(), str(), str(), s
 sums = num() == 1
 local paces, memory, jitter = str(), num(), num()
 local api, fresh, stranger, all = str(), num() == 1, num() == 1, {lease = num(), jitter = num()}
-if api ~= '' then P = api .. '|' else all = nil end
+local version, sign, apis, left, old, awaited = 0, '', {}, false, false, nil -- place.go
+if api ~= '' then
+  P, version, sign = api .. '|', num(), str()
+  for i = 1, num() do apis[i] = str() end
+else
+  all = nil
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if injected ~= '' then now = tonumber(injected) end
 local flat = redis.call('HGETALL', KEYS[1])
 for i = 1, #flat, 2 do st[flat[i]] = flat[i + 1] end
+if all then
+  left = st[P .. 'moved'] and version <= load(P .. 'moved')
+  old = version < load('gen') and st.sign ~= sign
+  if mode ~= 'settle' and (left or old) then return {'behind'} end
+  if not left and not old and (not st.gen or version > load('gen')) then
+    st.gen, st.sign = dec(version), sign
+    save('gen', st.gen) save('sign', sign)
+  end
+  for _, other in ipairs(apis) do
+    if other ~= api and not st[other .. '|asked'] then awaited = other end
+  end
+end
 -- Where TIME was set back, slots go by a clock that goes on, until TIME has caught up with it: no bucket, log or permit waits for
 -- that. Calendars go by TIME. A little step back is waited for.
 if now < load('clock') then
@@ -216,14 +234,16 @@ local function under_way(set)
   redis.call('ZREMRANGEBYSCORE', set, '-inf', dec(now))
   return redis.call('ZCARD', set)
 end
-if n_own > 0 then open = under_way(KEYS[2]) end
-if n_limits > n_own then open_all = under_way(KEYS[3]) end
+if all or n_own > 0 then open = under_way(KEYS[2]) end
+if all then open_all = under_way(KEYS[3]) end
 local out = {'ok', st.epoch, '', dec(now), st.behind}
-if mode == 'reserve' then
+if mode == 'settle' then
+  settle(now, all)
+elseif awaited then
+  out[1], out[6] = 'awaits', awaited
+elseif mode == 'reserve' then
   reserve(now, lease, far, memory, jitter, all, out)
-elseif mode == 'settle' then
-  settle(now)
-else
+elseif mode == 'seed' then
   seed(now)
 end
 out[3] = st.asked
@@ -232,7 +252,7 @@ for _, f in ipairs({'paces', 'memory', 'least', 'known', 'latest', 'arrived', 'l
   if st[P .. f] then save(P .. f, st[P .. f]) end
 end
 if all then
-  save(P .. 'asked', st.asked) save(P .. 'loss', st.loss or '')
+  if not left then save(P .. 'asked', st.asked) save(P .. 'loss', st.loss or '') end
   if st.arrived then save('arrived', st.arrived) end
   if st.lease then save('lease', st.lease) end
 end

@@ -205,8 +205,9 @@ local function commit(at, serial, k, a, lease, jitter, all)
       l.taken = l.taken + cost
     end
   end
-  if n_own > 0 then hold(KEYS[2], P .. 'lease', at, lease, dec(serial)) open = open + 1 end
-  if all and n_limits > n_own then hold(KEYS[3], 'lease', at, all.lease, dec(serial)) open_all = open_all + 1 end
+  -- with an account also if no limit needs it: a change may bring such a limit while the call runs
+  if all or n_own > 0 then hold(KEYS[2], P .. 'lease', at, lease, dec(serial)) open = open + 1 end
+  if all then hold(KEYS[3], 'lease', at, all.lease, dec(serial)) open_all = open_all + 1 end
 end
 local function reserve(now, lease, far, memory, jitter, all, out)
   local asked, n, replica, more, held, waits, weights, tenants, api, part = load('asked'), num(), str(), 0, false, 0, {}, {}, '', 1
@@ -261,7 +262,7 @@ end
 
 // luaSettle ends grants, and seeds limits whose use was unknown.
 const luaSettle = `
-local function settle(now)
+local function settle(now, all)
   for j = 1, num() do
     local serial, former, at, returned, hold = num(), num(), num(), num() == 1, num()
     local name = KEYS[3 + n_limits + j]
@@ -274,11 +275,12 @@ local function settle(now)
       end
     end
     local member = dec(serial)
-    local own_open = n_own > 0 and redis.call('ZREM', KEYS[2], member) == 1
-    if hold > 0 and n_own > 0 then redis.call('ZADD', KEYS[2], dec(now + hold), member) end
+    local holds_own = all or n_own > 0
+    local own_open = holds_own and redis.call('ZREM', KEYS[2], member) == 1
+    if hold > 0 and holds_own then redis.call('ZADD', KEYS[2], dec(now + hold), member) end
     if serial < 0 then member = P .. member end -- operations of two apis may have the same
-    local all_open = n_limits > n_own and redis.call('ZREM', KEYS[3], member) == 1
-    if hold > 0 and n_limits > n_own then redis.call('ZADD', KEYS[3], dec(now + hold), member) end
+    local all_open = all and redis.call('ZREM', KEYS[3], member) == 1
+    if hold > 0 and all then redis.call('ZADD', KEYS[3], dec(now + hold), member) end
     for i = 1, n_limits do
       local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
       local was_open = own_open

@@ -89,8 +89,11 @@ type Store struct {
 	horizon atomic.Int64         // the farthest ahead that any replica asks, in microseconds
 	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
 
-	rulesMu sync.RWMutex // guards rules and orders; read-held over a round trip: costs and grants share the rules
+	version atomic.Int64 // bucket.Rules.Version, or a later one with the same rules
+
+	rulesMu sync.RWMutex // guards rules, sign and orders; read-held over a round trip: costs and grants share the rules
 	rules   bucket.Rules
+	sign    string // bucket.Rules.AccountSign
 	orders  bucket.Orders
 
 	mu    sync.Mutex // guards what follows; taken while rulesMu is held, never the other way round
@@ -120,9 +123,10 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Horizon <= 0 {
 		o.Horizon = time.Second
 	}
-	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked, sums: o.Sums, made: time.Now()}
+	s := &Store{client: o.Client, prefix: ownPrefix(o.API), epoch: o.Epoch, seen: o.Asked, sums: o.Sums, made: time.Now()}
+	s.takeRulesLocked(o.Rules)
 	if s.own = s.prefix; o.Rules.In != nil {
-		s.account, s.prefix = o.Rules.In.Account, "{weir:account/"+o.Rules.In.Account+"}:"
+		s.account, s.prefix = o.Rules.In.Account, accountPrefix(o.Rules.In.Account)
 		s.own = s.prefix + o.API + "/"
 	}
 	switch {
@@ -177,7 +181,7 @@ func (s *Store) Apply(rules bucket.Rules) error {
 	below := (s.seen + 1) * bucket.MaxWant // no round trip is under way
 	s.mu.Unlock()
 	s.orders.Change(below, s.rules.Shared)
-	s.rules = rules
+	s.takeRulesLocked(rules)
 	return nil
 }
 
@@ -216,8 +220,12 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 }
 
 // Settle implements bucket.Store. A settlement that is repeated after an error gives nothing back twice, but may charge
-// an overage twice. Settling nothing still brings new rules into force.
+// an overage twice. Settling nothing still brings new rules into force, and fails if Reserve would.
 func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
+	if len(uses) == 0 {
+		_, _, err := s.touch(ctx)
+		return err
+	}
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	_, err := s.run(ctx, func() *request {
@@ -228,30 +236,42 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 		}
 		return r
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrBehind) { // the api has left its own state, which counts nothing any more
 		return fmt.Errorf("settle in redis: %w", err)
 	}
 	return nil
 }
 
 // run calls the script. If Redis finds its time outside the offered periods, run offers other periods by that time,
-// once.
+// once. It also repeats the request once if the api has come back to a state that it had left.
 func (s *Store) run(ctx context.Context, build func() *request) (*reader, error) {
-	for range 2 {
+	for range 3 {
 		q := build()
 		fields, err := script.Run(ctx, s.client, q.keys, q.argv...).Slice()
 		if err != nil {
 			return nil, err
 		}
 		r := &reader{fields: fields}
-		if r.str() == "ok" {
+		told := r.str()
+		if told == "ok" || told == "awaits" {
 			epoch, asked := r.str(), r.num()
 			r.now, r.behind = bucket.Micros(r.num()), bucket.Micros(r.num())
-			if r.err == nil {
-				s.learn(epoch, asked)
-				s.news.Store(nothing)
+			if r.err != nil {
+				return nil, r.err
 			}
-			return r, r.err
+			if err := s.learn(epoch, asked); errors.Is(err, errAgain) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			s.news.Store(nothing)
+			if told == "awaits" {
+				return r, fmt.Errorf("%w: api %s has not come yet", ErrAwaits, r.str())
+			}
+			return r, nil
+		}
+		if told == "behind" {
+			return nil, ErrBehind
 		}
 		theirs := r.num()
 		if r.err != nil {
@@ -264,13 +284,17 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 
 // learn keeps the state's epoch and count of asks. Answers may come out of order: within an epoch the count only rises,
 // and the next answer corrects a late one of an earlier epoch.
-func (s *Store) learn(epoch string, asked int64) {
+func (s *Store) learn(epoch string, asked int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch != s.epoch {
+		if strings.Contains(epoch, leftEpoch) {
+			return s.comeBackLocked(epoch)
+		}
 		s.epoch, s.seen = epoch, 0
 	}
 	s.seen = max(s.seen, asked)
+	return nil
 }
 
 // Epoch returns the state's identity. Keep it with a checkpoint and give it to New after a restart.
@@ -288,25 +312,28 @@ func (s *Store) Mark() (epoch string, asked int64) {
 	return s.epoch, s.seen
 }
 
-// Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time.
+// Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time. The
+// account's state knows from then on that the api has come.
 func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	now, _, err := s.touch(ctx)
+	if errors.Is(err, ErrAwaits) {
+		err = nil
+	}
 	return now, err
 }
 
-// touch does what Touch does. behind is by how much the server's time is behind the clock of the slots.
+// touch does what Touch does, and fails if Reserve would. behind is by how much the server's time is behind the clock
+// of the slots.
 func (s *Store) touch(ctx context.Context) (now, behind bucket.Micros, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	r, err := s.run(ctx, func() *request {
-		r := s.beginLocked("settle", 0)
-		r.num(0)
-		return r
+		return s.beginLocked("touch", 0)
 	})
-	if err != nil {
+	if r == nil {
 		return 0, 0, fmt.Errorf("reach the limits in redis: %w", err)
 	}
-	return r.now - r.behind, r.behind, nil
+	return r.now - r.behind, r.behind, err
 }
 
 // ShadowHolds returns for every shadow limit how many calls it would have held so far, over all replicas; nil if Redis

@@ -124,6 +124,9 @@ func accountOpener(s *server) storetest.OpenAccount {
 			}
 			st.now = clock.Now
 			st.horizon.Store(0)
+			if _, err := st.Touch(context.Background()); err != nil {
+				t.Fatal(err)
+			}
 			stores = append(stores, &accountStore{st, account})
 		}
 		return stores

@@ -26,6 +26,8 @@ type Config struct {
 	Notifications []Destination // by name
 
 	File string // its name in messages
+	// Version orders configurations: a later one has a greater Version. 0: it is not in force.
+	Version int64
 
 	// Warnings are settings that are allowed and probably not meant, in the order of the lines.
 	Warnings []Problem

@@ -40,6 +40,18 @@ type StoredConfig struct {
 	// TakenBack holds checksums of the texts that rollbacks took out of force since then. A start or SIGHUP that finds
 	// one of them in the file does not put it in force again. The newest is last; there are at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
+	// Order is greater than that of every earlier version, also after NATS was restored: it is the time in microseconds,
+	// or one more than the Order before. Versions of an earlier weir have none.
+	Order int64 `json:"order,omitempty"`
+}
+
+// After returns the Order of a version that comes after s, which is nil if there is no version.
+func (s *StoredConfig) After() int64 {
+	now := time.Now().UnixMicro()
+	if s != nil {
+		now = max(now, s.Order+1)
+	}
+	return now
 }
 
 // FoundFile is a file that had its effect on the configuration. A file that says what is in force already adds no
@@ -62,7 +74,7 @@ func (s *StoredConfig) Knows(sum string) bool {
 // before.
 func (s *StoredConfig) Follow(next *StoredConfig) {
 	wanted := Checksum([]byte(next.YAML))
-	next.File = s.File
+	next.File, next.Order = s.File, s.After()
 	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
 }
 
@@ -96,9 +108,10 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
 		return nil, err
 	}
-	for i := range v.Config.APIs {
-		v.Config.APIs[i].Rules.Version = v.Number
+	if v.Order == 0 {
+		v.Order = entry.Created().UnixMicro()
 	}
+	v.Config.Version = v.Order
 	return v, nil
 }
 

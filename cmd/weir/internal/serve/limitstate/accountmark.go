@@ -2,6 +2,10 @@ package limitstate
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,32 +19,75 @@ import (
 // The apis of an account have one state, and one mark for it. Each api also has a mark of its own, which says in which
 // account the api is counted. If calls of an api were counted elsewhere before it comes to an account, the account's
 // state does not have these calls. The state then counts as lost, and is added up from the ledger. If the api comes
-// back to a state of its own, its mark is later than that state, which then counts as lost, too.
+// back to a state of its own, its mark is later than that state, which then counts as lost, too. The state that the api
+// has left refuses the api (redisstore.Move).
 
 // ofAccount returns the end of the epoch in the mark of an api that is counted in an account.
 func ofAccount(account string) string { return "." + accountPrefix + account }
 
-// isStrangerLocked reports whether the account's state does not have earlier calls of the api.
-func (s *sharedLimits) isStrangerLocked() bool {
-	in := s.rules.In
-	return in != nil && s.own.Epoch != redisstore.Fresh && !strings.HasSuffix(s.own.Epoch, ofAccount(in.Account))
+// counted returns the account in which a mark says that its api is counted, "" for none.
+func (m *redisMark) counted() string {
+	_, account, _ := strings.Cut(m.Epoch, ofAccount(""))
+	return account
 }
 
-// joinLocked notes in which account the api is counted from now on.
-func (s *sharedLimits) joinLocked(ctx context.Context) error {
-	in := s.rules.In
-	if in == nil || strings.HasSuffix(s.own.Epoch, ofAccount(in.Account)) {
+// isStranger reports whether the account's state does not have earlier calls of the api.
+func isStranger(rules bucket.Rules, own redisMark) bool {
+	return rules.In != nil && own.Epoch != redisstore.Fresh && own.counted() != rules.In.Account
+}
+
+// leave makes the state in which the api was counted refuse the api, if the rules count it elsewhere.
+func (s *sharedLimits) leave(ctx context.Context, client redisstore.Client, rules bucket.Rules, own redisMark) error {
+	from := own.counted()
+	if from == accountOf(rules) {
 		return nil
 	}
-	born, _, _ := strings.Cut(s.own.Epoch, ".")
-	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than every mark with one
-	mark := redisMark{Epoch: strconv.FormatInt(n+1, 10) + ofAccount(in.Account)}
-	if err := s.put(ctx, epochKey(s.api), mark); err != nil {
-		return err
+	if own.Version > rules.Version {
+		return redisstore.ErrBehind
 	}
-	s.own = mark
-	return nil
+	return redisstore.Move(ctx, client, s.api, from, own.Epoch, rules.Version)
 }
+
+// join notes in which account the api is counted from now on. It returns the api's mark.
+func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMark) (redisMark, error) {
+	if rules.In == nil || own.counted() == rules.In.Account {
+		return own, nil
+	}
+	born, _, _ := strings.Cut(own.Epoch, ".")
+	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than every mark with one
+	mark := redisMark{Epoch: strconv.FormatInt(n+1, 10) + ofAccount(rules.In.Account), Version: rules.Version}
+	return mark, s.put(ctx, epochKey(s.api), mark)
+}
+
+// replace stores the mark of a state that is in use. It fails if a later configuration counts the api in another state.
+// It looks for that if the state is new, and always before it replaces the api's own mark.
+func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark redisMark, changed bool) error {
+	key := keyOf(s.api, rules)
+	for tries := 0; rules.In == nil || changed; tries++ {
+		entry, err := s.control.Get(ctx, epochKey(s.api))
+		if err != nil {
+			return fmt.Errorf("the limits' mark: %w", err)
+		}
+		var own redisMark
+		if err := json.Unmarshal(entry.Value(), &own); err != nil {
+			return fmt.Errorf("the limits' mark (%s in %s) cannot be read: %w", entry.Key(), s.control.Bucket(), err)
+		}
+		if own.counted() != accountOf(rules) {
+			return redisstore.ErrBehind
+		}
+		if rules.In != nil {
+			break
+		}
+		// another replica may replace the mark at the same time
+		if err := s.put(ctx, key, mark, entry.Revision()); err == nil || tries == 3 {
+			return err
+		}
+	}
+	return s.put(ctx, key, mark)
+}
+
+// errMoved says that the api has moved to another state meanwhile.
+var errMoved = errors.New("the configuration has changed meanwhile")
 
 // grantID tells the grants of an api apart. States begin their serials independently of each other.
 type grantID struct {
@@ -55,8 +102,12 @@ type formerSlot struct {
 	account string
 	store   *redisstore.Store
 	open    map[grantID]struct{}
-	until   time.Time // by then the calls of these grants have ended and are recorded
+	owed    []bucket.Use // ends that the state has not taken yet; at most one for each grant, and mostOwed
+	until   time.Time    // by then the calls of these grants have ended and are recorded
 }
+
+// mostOwed bounds formerSlot.owed.
+const mostOwed = 4096
 
 // mostFormers bounds the former states.
 const mostFormers = 8
@@ -84,51 +135,71 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	}
 	if store := s.store.Load(); store != nil {
 		until := time.Now().Add(time.Duration(leaseOf(s.rules))*time.Microsecond + recordWait)
-		s.formers = append(s.formers, formerSlot{accountOf(s.rules), store, s.open, until})
+		s.formers = append(s.formers, &formerSlot{account: accountOf(s.rules), store: store, open: s.open, until: until})
 		s.formers = s.formers[max(0, len(s.formers)-mostFormers):]
 	}
 	s.store.Store(nil)
+	s.moves++
 	s.rules, s.open, s.doubt = rules, map[grantID]struct{}{}, true
 	s.wake()
 	return nil
 }
 
-// settleFormer ends the grants that former states counted, and returns the uses of all other grants.
-func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (rest []bucket.Use, err error) {
+// settleFormer ends the grants that former states counted, and returns the uses of all other grants. What a former
+// state does not take now, retryFormers gives it later.
+func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (rest []bucket.Use) {
 	s.mu.Lock()
-	formers := s.formers
-	s.mu.Unlock()
-	if len(formers) == 0 {
-		return uses, nil
+	if len(s.formers) == 0 {
+		s.mu.Unlock()
+		return uses
 	}
-	past := make([][]bucket.Use, len(formers))
-	s.mu.Lock()
 next:
 	for _, u := range uses {
-		for i := range formers {
-			if _, open := formers[i].open[idOf(&u.Grant)]; open {
-				past[i] = append(past[i], u)
-				continue next
+		for _, f := range s.formers {
+			_, open := f.open[idOf(&u.Grant)]
+			operation := u.Grant.Serial < 0 && u.Hold == 0 // it may still hold a slot there
+			if (open || operation) && len(f.owed) < mostOwed {
+				f.owed = append(f.owed, u)
 			}
-			if u.Grant.Serial < 0 && u.Hold == 0 {
-				past[i] = append(past[i], u) // an operation may still hold a slot there
+			if open {
+				continue next
 			}
 		}
 		rest = append(rest, u)
 	}
 	s.mu.Unlock()
-	for i := range formers {
-		if len(past[i]) == 0 {
+	s.retryFormers(ctx)
+	return rest
+}
+
+// retryFormers gives the former states the ends that they have not taken, and drops those whose calls have all ended.
+func (s *sharedLimits) retryFormers(ctx context.Context) {
+	s.mu.Lock()
+	s.formers = slices.DeleteFunc(s.formers, func(f *formerSlot) bool { return time.Now().After(f.until) })
+	formers := slices.Clone(s.formers)
+	s.mu.Unlock()
+	for _, f := range formers {
+		s.mu.Lock()
+		owed := f.owed
+		f.owed = nil
+		s.mu.Unlock()
+		if len(owed) == 0 {
 			continue
 		}
-		if err := formers[i].store.Settle(ctx, past[i]); err != nil {
-			return nil, err
-		}
+		err := f.store.Settle(ctx, owed)
 		s.mu.Lock()
-		for k := range past[i] {
-			delete(formers[i].open, idOf(&past[i][k].Grant))
+		if err != nil {
+			f.owed = append(owed, f.owed...)
+			f.owed = f.owed[:min(len(f.owed), mostOwed)]
+		} else {
+			for k := range owed {
+				delete(f.open, idOf(&owed[k].Grant))
+			}
 		}
 		s.mu.Unlock()
+		if err != nil {
+			s.log.Warn("the former state of the limits does not take the ends of calls; trying again",
+				"account", f.account, "until", f.until, "err", err)
+		}
 	}
-	return rest, nil
 }

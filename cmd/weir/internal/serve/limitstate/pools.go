@@ -35,6 +35,21 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
+// Confirm says that the named apis have the rules of a version of the configuration, whether it has changed them or not.
+func (p *Pools) Confirm(version int64, named func(api string) bool) {
+	for _, s := range p.members(nil) {
+		if s == nil || !named(s.api) {
+			continue
+		}
+		s.mu.Lock()
+		s.rules.Version = max(s.rules.Version, version)
+		if store := s.store.Load(); store != nil {
+			store.Confirm(version)
+		}
+		s.mu.Unlock()
+	}
+}
+
 // members returns the limits that Redis counts, of every api that may have, or may have had, the account of own.
 func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {

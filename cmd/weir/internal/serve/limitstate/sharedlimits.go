@@ -37,8 +37,9 @@ type sharedLimits struct {
 	mu      sync.Mutex // guards all below
 	rules   bucket.Rules
 	kept    redisMark
-	own     redisMark            // the mark of an api with an account (accountmark.go)
-	formers []formerSlot         // states that the api has left
+	own     redisMark            // the mark of the api, which says where it is counted (accountmark.go)
+	moves   int                  // how often the api has moved to another state
+	formers []*formerSlot        // states that the api has left
 	doubt   bool                 // some of what was counted may be unknown
 	open    map[grantID]struct{} // grants that have not ended
 	why     string               // why what was lost could not be added up yet, and what to do
@@ -50,8 +51,9 @@ type sharedLimits struct {
 
 // redisMark identifies a state, with the number of asks it had counted.
 type redisMark struct {
-	Epoch string `json:"epoch"`
-	Asked int64  `json:"asked"`
+	Epoch   string `json:"epoch"`
+	Asked   int64  `json:"asked"`
+	Version int64  `json:"version,omitempty"` // of the rules by which an api came to an account
 }
 
 const (
@@ -76,7 +78,10 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	if err != nil {
 		return s, nil //nolint:nilerr // run opens them
 	}
-	return s, s.begin(ctx, client)
+	if err := s.begin(ctx, client); !errors.Is(err, redisstore.ErrBehind) {
+		return s, err
+	}
+	return s, nil // run opens them after this replica has followed
 }
 
 // tryOpen reaches Redis and opens the limits.
@@ -89,13 +94,17 @@ func (s *sharedLimits) tryOpen(ctx context.Context) error {
 }
 
 // begin opens the limits. It stores the state's mark before they are used, so that no later loss is taken for a new
-// state.
+// state. If the api was counted elsewhere, that state refuses the api from then on.
 func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	rules, kept, own, moves := s.rules, s.kept, s.own, s.moves
+	s.mu.Unlock()
+	if err := s.leave(ctx, client, rules, own); err != nil {
+		return err
+	}
 	store, err := redisstore.New(ctx, redisstore.Options{
-		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead, Sums: true,
-		Uncalled: s.own.Epoch == redisstore.Fresh, Stranger: s.isStrangerLocked(),
+		Client: client, API: s.api, Rules: rules, Epoch: kept.Epoch, Asked: kept.Asked, Horizon: schedule.MostAhead, Sums: true,
+		Uncalled: own.Epoch == redisstore.Fresh, Stranger: isStranger(rules, own),
 	})
 	if errors.Is(err, redisstore.ErrEviction) {
 		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
@@ -108,17 +117,25 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 	}
 	mark := redisMark{}
 	mark.Epoch, mark.Asked = store.Mark()
-	if err := s.put(ctx, s.keyLocked(), mark); err != nil {
+	if err := s.put(ctx, keyOf(s.api, rules), mark); err != nil {
 		return err
 	}
-	if err := s.joinLocked(ctx); err != nil {
+	joined, err := s.join(ctx, rules, own)
+	if err != nil {
 		return err
 	}
-	if s.kept.Epoch != redisstore.Fresh && s.kept.Epoch != mark.Epoch {
+	if kept.Epoch != redisstore.Fresh && kept.Epoch != mark.Epoch {
 		s.log.Warn("the limits begin a new state in redis: earlier use counts as used until the ledger is added up", "epoch", mark.Epoch)
 	}
-	s.doubt = true
-	s.kept = mark
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moves != moves {
+		return errMoved
+	}
+	if err := store.Apply(s.rules); err != nil {
+		return err
+	}
+	s.doubt, s.kept, s.own = true, mark, joined
 	s.store.Store(store)
 	s.wake()
 	return nil
@@ -133,15 +150,25 @@ func (s *sharedLimits) opened() (*redisstore.Store, error) {
 }
 
 // recall finds which state the api's limits had. An api with neither a mark nor a recorded call was never called.
-func (s *sharedLimits) recall(ctx context.Context) (err error) {
+func (s *sharedLimits) recall(ctx context.Context) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.own = redisMark{}
-	if s.kept, err = s.readMark(ctx, s.keyLocked(), s.rules.APIs(s.api)); err != nil || s.rules.In == nil {
+	rules, moves := s.rules, s.moves
+	s.mu.Unlock()
+	kept, err := s.readMark(ctx, keyOf(s.api, rules), rules.APIs(s.api))
+	own := kept
+	if err == nil && rules.In != nil {
+		own, err = s.readMark(ctx, epochKey(s.api), []string{s.api})
+	}
+	if err != nil {
 		return err
 	}
-	s.own, err = s.readMark(ctx, epochKey(s.api), []string{s.api})
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moves != moves {
+		return errMoved
+	}
+	s.kept, s.own = kept, own
+	return nil
 }
 
 // readMark reads a mark. The epoch is Fresh if there is no mark and none of the apis was ever called.
@@ -163,12 +190,12 @@ func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) 
 	return mark, err
 }
 
-// keyLocked returns where the mark of the limits' state is kept.
-func (s *sharedLimits) keyLocked() string {
-	if in := s.rules.In; in != nil {
+// keyOf returns where the mark of the state is kept in which rules count an api.
+func keyOf(api string, rules bucket.Rules) string {
+	if in := rules.In; in != nil {
 		return epochKey(accountPrefix + in.Account)
 	}
-	return epochKey(s.api)
+	return epochKey(api)
 }
 
 func epochKey(api string) string { return "epoch." + api }
@@ -226,9 +253,7 @@ func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 	if err != nil {
 		return err
 	}
-	if uses, err = s.settleFormer(ctx, uses); err != nil {
-		return err
-	}
+	uses = s.settleFormer(ctx, uses)
 	if err := store.Settle(ctx, uses); err != nil {
 		return err
 	}
@@ -273,16 +298,18 @@ func (s *sharedLimits) wake() {
 	}
 }
 
-// keep stores the state's mark.
+// keep stores the state's mark. It does not store the mark of the api's own state in place of a mark by which the api
+// came to an account: then this replica has not followed that change.
 func (s *sharedLimits) keep(ctx context.Context) error {
-	store, err := s.opened()
-	if err != nil {
-		return err
+	s.mu.Lock()
+	store, rules := s.store.Load(), s.rules
+	if store == nil {
+		s.mu.Unlock()
+		return redisstore.ErrUnreachable
 	}
 	var mark redisMark
 	mark.Epoch, mark.Asked = store.Mark()
-	s.mu.Lock()
-	same, changed, key := mark == s.kept, mark.Epoch != s.kept.Epoch, s.keyLocked()
+	same, changed := mark == s.kept, mark.Epoch != s.kept.Epoch
 	s.mu.Unlock()
 	if same {
 		return nil
@@ -291,7 +318,7 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 		s.log.Warn("the limits begin a new state in redis: earlier use counts as used until the ledger is added up", "epoch", mark.Epoch)
 		s.suspect()
 	}
-	if err := s.put(ctx, key, mark); err != nil {
+	if err := s.replace(ctx, rules, mark, changed); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -302,14 +329,20 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 	return nil
 }
 
-func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark) error {
+// put stores a mark. With a revision it replaces only that revision.
+func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revision ...uint64) error {
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("a mark that JSON cannot carry: " + err.Error())
 	}
 	ctx, cancel := context.WithTimeout(ctx, markWait)
 	defer cancel()
-	if _, err := s.control.Put(ctx, key, data); err != nil {
+	if len(revision) > 0 {
+		_, err = s.control.Update(ctx, key, data, revision[0])
+	} else {
+		_, err = s.control.Put(ctx, key, data)
+	}
+	if err != nil {
 		return fmt.Errorf("the limits' mark: %w", err)
 	}
 	return nil
@@ -328,6 +361,7 @@ func (s *sharedLimits) run(ctx context.Context) error {
 			if err := s.keep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("could not note the state of the limits in redis", "err", err)
 			}
+			s.retryFormers(ctx)
 		case <-s.lost:
 			if err := s.awaitOpen(ctx); err != nil {
 				return err

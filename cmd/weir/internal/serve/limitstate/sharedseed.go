@@ -36,7 +36,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 		return
 	}
 	told := ""
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && s.store.Load() == store {
 		epoch := store.Epoch()
 		_, err := store.Touch(ctx) // also puts new rules into force where debts are kept
 		var unknown []string
@@ -68,7 +68,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 
 func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, unknown []string) error {
 	rules := s.rulesNow()
-	if err := s.awaitOthers(ctx, rules); err != nil {
+	if err := s.awaitOthers(ctx, store, rules); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, seedWithin)
@@ -79,7 +79,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 			limits = append(limits, l)
 		}
 	}
-	if err := s.awaitQuiet(ctx, limits); err != nil {
+	if err := s.awaitQuiet(ctx, store, limits); err != nil {
 		return err
 	}
 	now, err := store.Touch(ctx)
@@ -139,8 +139,8 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 
 // awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
 // takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
-func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
-	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
+func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store, rules bucket.Rules) error {
+	for start := time.Now(); s.store.Load() == store && s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
 		case <-time.After(seedRetry):
 		case <-ctx.Done():
@@ -152,7 +152,7 @@ func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) erro
 
 // awaitQuiet blocks until every call made is in the ledger. No new call starts meanwhile, because what is unknown
 // counts as used up, unless the limit only watches.
-func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) error {
+func (s *sharedLimits) awaitQuiet(ctx context.Context, store *redisstore.Store, limits []bucket.Limit) error {
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
 	}
@@ -163,6 +163,9 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	tick := time.NewTicker(seedPoll)
 	defer tick.Stop()
 	for {
+		if s.store.Load() != store {
+			return errMoved
+		}
 		if !slices.ContainsFunc(of, func(m *sharedLimits) bool { return !m.isQuiet(account) }) {
 			return nil
 		}
@@ -182,7 +185,7 @@ func (s *sharedLimits) isQuiet(account string) bool {
 		open = 0
 	}
 	for i := range s.formers {
-		if f := &s.formers[i]; f.account == account && time.Now().Before(f.until) {
+		if f := s.formers[i]; f.account == account && time.Now().Before(f.until) {
 			open, in = open+len(f.open), true
 		}
 	}

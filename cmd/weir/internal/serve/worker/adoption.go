@@ -86,9 +86,12 @@ func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adop
 		}},
 		former: file.config, home: home, file: file, last: last,
 	}
+	var before *admin.StoredConfig
 	if current != nil {
-		a.former, a.version = current.Config, current.Number
+		a.former, a.version, before = current.Config, current.Number, &current.StoredConfig
 	}
+	a.present.Order = before.After()
+	a.present.Config.Version = a.present.Order
 	return a, nil
 }
 

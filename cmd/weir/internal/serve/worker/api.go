@@ -91,6 +91,13 @@ func (w *Worker) runAccounts() {
 	w.newAccounts = nil
 }
 
+// confirm tells the limits in Redis that all apis of a configuration have its rules.
+func (w *Worker) confirm(c *config.Config) {
+	if w.dispatch != nil {
+		w.limits.Pools.Confirm(c.Version, func(api string) bool { _, has := c.API(api); return has })
+	}
+}
+
 func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},

@@ -75,6 +75,7 @@ type apiHost interface {
 	runAPI(a *apiParts)
 	openAccounts(ctx context.Context, c *config.Config) error
 	runAccounts()
+	confirm(c *config.Config)
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
@@ -174,6 +175,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	dedupeChanged(ctx, f.js, f.dedupe, f.log)
 	changes := f.config.Diff(v.Config)
 	f.config = v.Config
+	f.host.confirm(v.Config)
 	clear(f.tried)
 	f.inForce.Store(v.Config)
 	f.seen.Store(v.Number)

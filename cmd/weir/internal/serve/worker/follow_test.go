@@ -58,6 +58,8 @@ func (openedHost) openAccounts(context.Context, *config.Config) error { return n
 
 func (openedHost) runAccounts() {}
 
+func (openedHost) confirm(*config.Config) {}
+
 func (openedHost) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: c.Dedupe}, API: a.Name, Partitions: 1, Capacity: 100, MaxBody: a.MaxBody,

@@ -40,6 +40,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		},
 		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
 	}
+	api.Rules.Version = c.Version
 	for _, u := range a.Usage {
 		api.Usage = append(api.Usage, httpcall.UsageCounter{Name: u.Name, From: u.From})
 	}

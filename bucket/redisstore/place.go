@@ -1,0 +1,114 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/bucket"
+)
+
+// Where an api is counted, and by which configuration.
+//
+// An api that comes to an account, leaves it, or changes it, is counted in another state from then on. Replicas follow
+// such a change at different times. So the state that the api has left refuses it (Move). The state of an account also
+// refuses rules of an earlier configuration, if these differ in the account's limits or apis. A replica whose request
+// is refused makes no calls of the api until it follows the change. Calls that it has made still end.
+//
+// The state of an account keeps the greatest bucket.Rules.Version of a request and the bucket.Rules.AccountSign of that
+// request (gen, sign), and for an api that has left the Version of the rules by which it left (NAME|moved). An api's
+// own state that the api has left has an epoch that says so. The script needs no further step for it: Store.learn
+// notices.
+//
+// An account also grants nothing before each of its apis has come, because an api that is still outside may be called
+// without the account's limits. Move comes before the first request of the api in the new state. So an api that has
+// come is called nowhere else.
+
+// ErrBehind says that the limits are counted by a later configuration than the rules of this Store.
+var ErrBehind = errors.New("redis counts the limits by a later configuration: calls wait until this replica follows " +
+	"it; if it does not, look why it refused the configuration (weir status), or apply a changed configuration")
+
+// ErrAwaits says that an api of the account is not counted there yet.
+var ErrAwaits = errors.New("calls wait until all apis of the account are counted in it")
+
+// errAgain says that a request must be repeated.
+var errAgain = errors.New("repeat the request")
+
+// accountPrefix begins the keys of an account.
+func accountPrefix(account string) string { return "{weir:account/" + account + "}:" }
+
+func ownPrefix(api string) string { return "{weir:" + api + "}:" }
+
+// Move makes the state that an api has left refuse the api, unless its rules are of a later Version than version. from
+// is the account that the api has left, "" if the api was counted by itself. epoch is the last known epoch of the api's
+// own state. Move fails with ErrBehind if the account is counted by a later configuration already.
+func Move(ctx context.Context, c Client, api, from, epoch string, version int64) error {
+	key, of := ownPrefix(api)+"state", ""
+	if from != "" {
+		key, of = accountPrefix(from)+"state", api+"|"
+	}
+	behind, err := moveOut.Run(ctx, c, []string{key}, of, version, born(epoch)).Bool()
+	switch {
+	case err != nil:
+		return fmt.Errorf("leave the former limits in redis: %w", err)
+	case behind:
+		return ErrBehind
+	}
+	return nil
+}
+
+var moveOut = redis.NewScript(`
+local key, of, version, known = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local function dec(x) return string.format('%.0f', x) end
+if of == '' then
+  local epoch = redis.call('HGET', key, 'epoch') or ''
+  local moved = tonumber(string.match(epoch, '%.moved%.(%d+)$') or -1)
+  if moved >= version then return 0 end
+  local time = redis.call('TIME')
+  local born = tonumber(string.match(epoch, '^(%d+)%.') or 0)
+  born = math.max(born, known, time[1] * 1000000 + time[2]) + 1
+  redis.call('HSET', key, 'epoch', dec(born) .. '.moved.' .. dec(version))
+  redis.call('HSETNX', key, 'asked', '0') -- a state that was never used has none
+  return 0
+end
+if tonumber(redis.call('HGET', key, 'gen') or 0) > version then return 1 end
+if tonumber(redis.call('HGET', key, of .. 'moved') or -1) < version then
+  redis.call('HSET', key, of .. 'moved', dec(version))
+  redis.call('HDEL', key, of .. 'asked')
+end
+return 0
+`)
+
+// born returns when an epoch began, 0 if the epoch does not say.
+func born(epoch string) int64 {
+	at, _, _ := strings.Cut(epoch, ".")
+	n, _ := strconv.ParseInt(at, 10, 64) // no number is earlier than every number
+	return n
+}
+
+// comeBackLocked is called when the api's own state has an epoch in which the api has left it. A Store of later rules
+// begins a new state: it repeats its request as if the state were lost.
+func (s *Store) comeBackLocked(epoch string) error {
+	_, version, _ := strings.Cut(epoch, leftEpoch)
+	if at, err := strconv.ParseInt(version, 10, 64); err != nil || s.version.Load() <= at {
+		return ErrBehind
+	}
+	s.epoch, s.seen = strconv.FormatInt(born(epoch)+1, 10)+".back", 0
+	return errAgain
+}
+
+// leftEpoch is within the epoch of a state that its api has left. The version follows it.
+const leftEpoch = ".moved."
+
+// Confirm says that the rules are also those of a later configuration.
+func (s *Store) Confirm(version int64) { s.version.Store(max(s.version.Load(), version)) }
+
+// takeRulesLocked puts validated rules in force.
+func (s *Store) takeRulesLocked(rules bucket.Rules) {
+	s.rules, s.sign = rules, rules.AccountSign()
+	s.version.Store(rules.Version)
+}

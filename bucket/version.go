@@ -1,0 +1,36 @@
+package bucket
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+)
+
+// AccountSign returns a word for the limits of the api's account and the apis that share them. Rules in which anything
+// of this differs have another word. The result is "" without an account.
+func (r Rules) AccountSign() string {
+	if r.In == nil {
+		return ""
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%q %q %d %d %d", r.In.Account, r.In.APIs, r.In.Headroom, r.In.Jitter, r.In.Lease) // never fails
+	for i := range r.Shared {
+		l := &r.Shared[i]
+		if l.Account == "" {
+			continue
+		}
+		_, _ = fmt.Fprintf(h, "\n%q %d %t %+v %+v %+v", l.Name, l.InFlight, l.Shadow, l.Cost, l.Left, l.LeftUntil)
+		if l.Rate != nil {
+			_, _ = fmt.Fprintf(h, " %+v", *l.Rate)
+		}
+		quota := l.Quota
+		if l.Budget != nil {
+			quota = &l.Budget.Quota
+			_, _ = fmt.Fprintf(h, " %q", l.Budget.OnExhausted)
+		}
+		if quota != nil {
+			_, _ = fmt.Fprintf(h, " %d %q %d %q %v", quota.Count, quota.Window, quota.Per, quota.Unit, quota.Zone)
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
