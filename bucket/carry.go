@@ -168,9 +168,9 @@ const coarseTo = 1 << 20
 // called. The zero value has forgotten nothing.
 type turning struct {
 	memory Micros // how long a key is remembered now
-	least  Micros // how long at least it was remembered if it was called before latest, and after known
-	known  Micros // when the last call arrives of keys that were called before that
-	latest Micros // when the last call arrives that was granted under paces of before
+	least  Micros // the shortest time that a key was remembered whose last call arrived between known and latest
+	known  Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
+	latest Micros // when the last call arrives that was granted under former paces
 	former []Former
 }
 

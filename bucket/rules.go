@@ -270,7 +270,7 @@ func (r Rules) validateQuota(q Quota) error {
 		}
 	case Fixed:
 		if q.Per <= 2*r.Jitter+time.Microsecond || q.Per > maxPer {
-			return fmt.Errorf("period %s leaves no room between the guard bands of %s on both sides", q.Per, r.Jitter)
+			return fmt.Errorf("period %s is too short: weir makes no calls in the first and the last %s of it, because of the jitter", q.Per, r.Jitter)
 		}
 	default:
 		return fmt.Errorf("window %q is not calendar, sliding or fixed", q.Window)

@@ -267,7 +267,7 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
 	switch {
-	case mark.Ends == EndsReused: // a later owner may have to store another one, or another end
+	case mark.Ends == EndsReused: // a later owner may store such a mark too, or one of another end
 		name += fmt.Sprintf("-reused-%d", mark.Epoch)
 	case mark.Ends != "":
 		name += "-end" // beside the mark of the last call

@@ -44,7 +44,7 @@ type Partition struct {
 
 	expected expectation // of the reader
 
-	jobs, keys atomic.Int64 // in the book, without those that are finished
+	jobs, keys atomic.Int64 // unfinished ones in the book
 
 	mu             sync.Mutex // guards what follows, and the sweeper's state
 	book           *book

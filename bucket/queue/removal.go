@@ -148,7 +148,7 @@ func (p *Partition) isAnother(born time.Time) bool {
 }
 
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
-var errEpochTaken = errors.New("messages were deleted by hand while the stream was read, its owner's epoch among them; the partition must be taken over again")
+var errEpochTaken = errors.New("the owner's epoch was deleted by hand while weir read the stream; weir must take the partition over again")
 
 // lookForRemovals reports messages that were deleted by hand. It fails if the reader cannot continue as it is. If it
 // cannot look at the stream, the next tick looks again.

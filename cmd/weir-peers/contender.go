@@ -52,7 +52,7 @@ type peer struct {
 	without string
 }
 
-// peers in the order of the report. The first brings what the others are held against.
+// peers are in the order of the report. The others are compared with the first.
 var peers = []peer{
 	{name: "weir", start: weirPeer},
 	{name: "nats", start: barePeer, without: "JetStream has no limit in messages: a consumer's is in bits, and of push consumers only"},

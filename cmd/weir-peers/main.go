@@ -109,7 +109,7 @@ func parse(args []string) (o options, err error) {
 		{"bullmq-workers", o.BullWorkers, 1, mostWorkers},
 	} {
 		if b.is < b.least || b.is > b.most {
-			return o, fmt.Errorf("--%s %d: it is from %d to %d", b.name, b.is, b.least, b.most)
+			return o, fmt.Errorf("--%s %d: must be from %d to %d", b.name, b.is, b.least, b.most)
 		}
 	}
 	return o, nil

@@ -44,7 +44,7 @@ func postgresBin(ctx context.Context) (string, error) {
 	if bin := find(); bin != "" {
 		return bin, nil
 	}
-	return "", errors.New("PostgreSQL was installed, and initdb is not found")
+	return "", errors.New("PostgreSQL was installed, but initdb was not found")
 }
 
 // apt installs a package of Debian.

@@ -59,7 +59,7 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 			return nil, true
 		}
 		if ahead {
-			e.jobs.Wait(j, s) // it is looked at again if there is an answer
+			e.jobs.Wait(j, s) // an answer to s brings the job up again
 		}
 	}
 	if ahead {

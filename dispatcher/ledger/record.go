@@ -264,7 +264,7 @@ func Money(millionths int64) string {
 	const decimals = 6
 	s := strconv.AppendInt(make([]byte, 0, len("9223372036854.775807")), millionths/1e6, 10)
 	units := len(s)
-	s = strconv.AppendInt(s, 1e6+millionths%1e6, 10) // the one keeps the zeros behind it
+	s = strconv.AppendInt(s, 1e6+millionths%1e6, 10) // the added million keeps the zeros after the point
 	s[units] = '.'
 	for end := units + decimals; end > units+2 && s[end] == '0'; end-- {
 		s = s[:end]

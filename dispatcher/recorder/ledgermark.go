@@ -45,9 +45,9 @@ func (r *Recorder) Recorded(seq uint64) {
 	})
 }
 
-// FormerLedger returns the last sequence that, by the notes of ended processes, the ledger had stored; 0 if there is
-// none. It counts only processes that were started after a time, in nanoseconds; newest is when the newest of these was
-// started.
+// FormerLedger reads the notes of ended processes that were started after a time, in nanoseconds. last is the last
+// sequence that the ledger born at born had stored by these notes, 0 if there is none. newest is when the newest of these
+// processes was started.
 func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
 	newest = after
 	if r == nil {

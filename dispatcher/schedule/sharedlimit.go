@@ -167,7 +167,7 @@ func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 	}
 }
 
-// drift moves an average of the last few values towards another value. The first value is the average.
+// drift returns an average of the last few values, moved towards the next value. The first value becomes the average.
 func drift(average, next float64) float64 {
 	if average == 0 {
 		return next

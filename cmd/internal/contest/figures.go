@@ -60,7 +60,7 @@ func Fullest(sorted []int64, window time.Duration) (most int) {
 	return most
 }
 
-// PerSecond returns n by the nanoseconds that they took.
+// PerSecond returns how many a second they were: n in took nanoseconds.
 func PerSecond(n int, took int64) float64 {
 	return float64(n) / max(1e-9, time.Duration(took).Seconds())
 }

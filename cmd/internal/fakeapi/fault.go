@@ -70,7 +70,7 @@ func (c *call) half(b Behaviour) []byte {
 // breakOff takes the connection from the server, writes head, and ends the connection: by a reset, or in order for
 // FaultClose.
 func (c *call) breakOff(head []byte, fault Fault) error {
-	c.api.conns.Add(1) // taking it over ends the server's own count of it
+	c.api.conns.Add(1) // from Hijack on the server no longer counts the connection
 	defer c.api.conns.Done()
 	conn, _, err := http.NewResponseController(c.w).Hijack()
 	if err != nil {

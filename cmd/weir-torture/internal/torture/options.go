@@ -104,7 +104,7 @@ func (o *Options) Validate() error {
 		wrong = append(wrong, errors.New("an embedded server dies with its weir: without --server external there are no --server-kills, --disk-fulls and --takeovers"))
 	}
 	if o.Server != Embedded && o.Restores+o.Flips > 0 {
-		wrong = append(wrong, errors.New("--restores and --flips are of the store inside weir: --server embedded"))
+		wrong = append(wrong, errors.New("--restores and --flips need --server embedded: they change the store inside weir"))
 	}
 	if o.Restores > 0 && o.ConfigChanges+o.IdleKills > 0 {
 		wrong = append(wrong, errors.New("a backup takes configurations and budgets back: --restores goes with --config-changes 0 --idle-kills 0"))

@@ -21,8 +21,9 @@ type field struct {
 	otherwise string
 	absent    func()
 
-	// Of a variable: the field of a context of the nats command that may replace it, which expand converts; and whether
-	// a variable that is set to nothing has no value rather than its default.
+	// Only variables have these. in is the field of a context of the nats command that may replace the variable, and
+	// expand converts that field's value. empty says that a variable that is set to nothing has no value. Otherwise it
+	// has its default.
 	in     string
 	expand func(string) (string, error)
 	empty  bool

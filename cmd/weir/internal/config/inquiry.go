@@ -166,7 +166,7 @@ func parseTemplatePath(text, fix string, known func(name string) (names bool, er
 	case len(text) > longestInquiryPath:
 		return "", refuse(fix, "is longer than %d bytes", longestInquiryPath)
 	case strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }):
-		return "", refuse(fix, "%s has a letter that no url has", quote(text))
+		return "", refuse(fix, "%s holds a character that no url can hold", quote(text))
 	}
 	differs, rest := false, text
 	for {

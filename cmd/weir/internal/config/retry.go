@@ -163,7 +163,7 @@ type Breaker struct {
 	Min, Max time.Duration // of the time it stays open: 1ms to 24h
 }
 
-// section has the fields of the breaker. It stays open as long as a retry waits unless the file says otherwise.
+// section has the fields of the breaker. By default the breaker stays open as long as a retry waits.
 func (b *Breaker) section(r *Retry) section {
 	open := duration(time.Millisecond, day)
 	return section{

@@ -167,6 +167,16 @@ func TestDocsOfReasons(t *testing.T) {
 	}
 	sameNames(t, "dead-letters", code, namedIn(tableRows(t, "dead-letters", "reason")))
 	sameNames(t, "redrive", valuesOf(t, "Skip", "deadletter"), namedIn(tableRows(t, "redrive", "left alone")))
+
+	const script = "cmd/weir/internal/httpd/console/web/cause.js"
+	causes, _, _ := strings.Cut(weirtest.MustRead(t, filepath.Join(weirtest.Repository, script)), "\n};")
+	var explained []string
+	for _, m := range regexp.MustCompile(`(?m)^  (\w+): \[`).FindAllStringSubmatch(causes, -1) {
+		explained = append(explained, m[1])
+	}
+	if slices.Sort(code); !slices.Equal(slices.Sorted(slices.Values(explained)), code) {
+		t.Errorf("%s explains the reasons %v, and the code has %v", script, explained, code)
+	}
 }
 
 // TestDocsOfLimitKinds: the topic has a row for each kind of shared limit, says how many there are, and the message for an entry

@@ -53,7 +53,7 @@ func (o *Options) check() error {
 		{"--seconds", o.Seconds, 2, mostSeconds},
 	} {
 		if b.is < b.least || b.is > b.most {
-			return cli.Usage(fmt.Errorf("%s %d: it is from %d to %d", b.flag, b.is, b.least, b.most))
+			return cli.Usage(fmt.Errorf("%s %d: must be from %d to %d", b.flag, b.is, b.least, b.most))
 		}
 	}
 	if o.Durability != "always" && o.Durability != "interval" {

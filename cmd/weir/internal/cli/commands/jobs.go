@@ -20,12 +20,12 @@ func jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "List jobs: waiting, being called, done, dead",
-		Long: `Lists jobs, the newest first by when they came to their state: when they were accepted, called, or ended. Queues say
-which jobs wait and which are being called. An index that each dispatching weir keeps in memory says which are done, by
-the ledger, and which are dead letters. "weir job ID" tells the story of one.
+		Long: `Lists jobs, the newest first by when they came to their state: when they were accepted, called, or ended. The
+queues know which jobs wait or are being called. An index in the memory of each dispatching weir knows which jobs are
+done, from the ledger, and which are dead letters. "weir job ID" tells the story of one.
 
-A weir that just began reads the ledger in the background: until it is done, and if there are more jobs than its memory
-holds, the command says back to when it lists those that have ended. Exit code 3: no job matches.`,
+A weir that has just started reads the ledger in the background. Until it has read all of it, and if its index has no
+room for all jobs, the command says from what time on it lists ended jobs. Exit code 3: no job matches.`,
 		Example: "  weir jobs\n  weir jobs --state dead --status 5xx --since 1h\n  weir jobs --api credit-check --key vip-1 --limit 1000 --json | jq .job",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -44,7 +44,7 @@ holds, the command says back to when it lists those that have ended. Exit code 3
 	flags.StringVar(&choice.Since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")
 	flags.StringVar(&choice.Until, "until", "", "only before this time, or until this long ago")
 	flags.StringVar(&choice.ID, "id", "", "only jobs whose ids contain this")
-	flags.StringVar(&choice.After, "after", "", "go on behind a list: it names this place when it ends before the last job")
+	flags.StringVar(&choice.After, "after", "", "continue a list that ended before the last job: that list names the place")
 	flags.IntVar(&choice.Limit, "limit", choice.Limit, "how many to list, up to "+strconv.Itoa(joblist.MostListed))
 	as.Add(flags, "one JSON object per line")
 	return cmd

@@ -14,8 +14,8 @@ func notifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notify",
 		Short: "Test the receivers of events and of callbacks",
-		Long: `Tests the addresses to which weir posts: those under notifications in the configuration, for events, and
-those of the callbacks of apis, for the ends of jobs. ` + "`weir help events` and `weir help callbacks`" + `
+		Long: `Tests the addresses to which weir posts: events to those under notifications in the configuration, and the ends
+of jobs to the callbacks of apis. ` + "`weir help events` and `weir help callbacks`" + `
 describe the posts.`,
 		Example: "  weir notify test\n  weir notify test chat",
 		RunE:    group,
@@ -30,7 +30,7 @@ func notifyTestCommand() *cobra.Command {
 		Use:   "test [NAME]",
 		Short: "Post a test message to all receivers, or to one",
 		Long: `Makes a replica post a message to the destination NAME, to the callback of an api, which is API/callback, or to
-all of them, each in its format and with its secret. The message names you, is no event and no end, and is posted once.
+all of them, each in its format and with its secret. The message names you. It is neither an event nor an end, and is posted once.
 The command says what each receiver answered. Exit code 1: a receiver has not accepted the message; 3: there is no such
 receiver.`,
 		Example: "  weir notify test\n  weir notify test chat --json\n  weir notify test credit-check/callback",

@@ -229,7 +229,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 func (f *planFlags) base() (whatif.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {
-			return whatif.Candidate{}, errors.New("--api names an api of a configuration: name that with -f")
+			return whatif.Candidate{}, errors.New("--api needs -f: it names an api of that configuration")
 		}
 		return whatif.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}, nil
 	}

@@ -107,7 +107,7 @@ func read[T any](r *request) (T, error) {
 	return said, nil
 }
 
-// readIfAny is read for a request whose body may be empty.
+// readIfAny does what read does, and returns a zero value if the body is empty.
 func readIfAny[T any](r *request) (T, error) {
 	if r.ContentLength == 0 {
 		var nothing T

@@ -68,7 +68,7 @@ type Filter struct {
 	Since  time.Time              `json:"since,omitzero"`  // came to its state then or later
 	Until  time.Time              `json:"until,omitzero"`  // before then
 	Part   string                 `json:"id,omitempty"`    // of its id
-	After  Place                  `json:"after,omitzero"`  // only what a list has behind this place
+	After  Place                  `json:"after,omitzero"`  // only jobs behind this place in the list
 }
 
 // Question asks for jobs that have ended.

@@ -32,7 +32,7 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 		return nil, err
 	}
 	if o.Overflowed > 0 {
-		return nil, fmt.Errorf("no capacity a configuration may have is enough: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
+		return nil, fmt.Errorf("the largest capacity that a configuration may have is too small: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
 	}
 	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // the run held that many jobs, so this capacity holds them too
 	if o, err = Run(ctx, t, &c, progress); err != nil {

@@ -16,8 +16,8 @@ func configRollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback [VERSION]",
 		Short: "Apply an earlier version of the configuration again",
-		Long: `Applies an earlier version, by default the previous one, as a new version, as config apply would apply its
-text. It does not change the file that the version came from; weir serve applies that file only once it has changed.`,
+		Long: `Applies an earlier version, by default the previous one, as config apply would apply its text: it becomes a new
+version. The command does not change the file that the version came from; weir serve applies that file only once it has changed.`,
 		Example: "  weir config rollback\n  weir config rollback 17 --yes",
 		Args:    cli.Takes("[VERSION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
