@@ -123,7 +123,7 @@ func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	switch {
 	case q == nil || q.by() != l.By:
 	case q.Window == Sliding:
-		_, grain := rules.SlidingBounds(*q)
+		_, grain := rules.By(&rules.Shared[i]).SlidingBounds(*q)
 		l.log(at, units, grain)
 	default:
 		p := q.spanAt(at)
@@ -168,7 +168,7 @@ func (a *Account) Forget(rules Rules, now Micros) {
 		if l == nil || q == nil || q.Window != Sliding {
 			continue
 		}
-		life, _ := rules.SlidingBounds(*q)
+		life, _ := rules.By(s).SlidingBounds(*q)
 		old := sort.Search(len(l.Log), func(i int) bool { return Micros(l.Log[i][0])+life > now })
 		l.Log = slices.Delete(l.Log, 0, old)
 	}

@@ -11,7 +11,8 @@
 //	quota.go, sliding.go        windows, quotas and money
 //	left.go                     what the vendor says is left, with its proof
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
-//	line.go                     turns of the processes that share a store
+//	pool.go                     limits of an account, which the stores of several apis share
+//	line.go, inturn.go          turns of the processes, and of the apis, that share limits
 //	snapshot.go                 how a restart continues and never counts too little
 //	admission.go                the limits that a job must pass when it comes in
 //	checker.go, quality.go      recorded arrivals checked against the limits, exactly
@@ -25,4 +26,6 @@
 //   - Every error path grants less, never more.
 //   - A change of the rules never loosens a limit for what was granted before it.
 //   - What the vendor says is left only ever holds calls longer (left.go has the rule).
+//   - A call of an api with an account is reserved, settled and returned in the api's limits and in the account's in one
+//     step.
 package bucket

@@ -1,6 +1,9 @@
 package bucket
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // engine is the whole state of one api's limits, and the pure core of Memory. Time comes in as an argument; the engine
 // locks nothing and reads nothing from outside.
@@ -23,6 +26,19 @@ type engine struct {
 	arrived   Micros // latest time at which the call with the latest slot arrives
 	permits   permits
 	lines     lines // of replicas that use this engine together
+
+	pool   *engine  // counts the limits of the api's account; nil without one
+	limits []placed // all limits of a call: shared, and those of the pool
+	seen   int64    // the pool's changes of rules that limits follows
+	behind bool     // the pool has a limit of which these rules do not say what a call takes
+	name   string   // the api's, since it had an account
+
+	// Of a pool:
+	members map[string]bool   // the apis whose stores count in it
+	left    map[string]Micros // when others left it
+	awaits  bool              // an api of the account is not a member yet
+	// stranger says that the rules which are put in force come with an api that may have been called without the pool.
+	stranger bool
 }
 
 // sharedLimit is one of Rules.Shared with its state.
@@ -73,7 +89,7 @@ func (e *engine) setAhead(now, ahead Micros) {
 
 // check returns what is wrong with an ask, before anything is granted.
 func (e *engine) check(a *Ask) error {
-	if err := a.validate(len(e.shared)); err != nil {
+	if err := a.validate(len(e.rules.Shared)); err != nil {
 		return err
 	}
 	_, err := e.pace(a.Limits.Rate)
@@ -102,9 +118,11 @@ func (e *engine) pace(r Rate) (pace, error) {
 
 // reserveAll answers the asks of one round. Each ask must have passed check.
 func (e *engine) reserveAll(now Micros, asks []Ask) []Answer {
+	now = e.follow(now)
 	if len(asks) > 0 && asks[0].Line != nil {
-		e.lines.begin(e.tick(now), asks[0].Line, Micros(ceilMicros(asks[0].Horizon)))
-		defer func() { e.lines.end(e.clock, len(asks)) }()
+		lines := e.standing()
+		lines.begin(now, asks[0].Line, Micros(ceilMicros(asks[0].Horizon)))
+		defer func() { lines.end(now, len(asks)) }()
 	}
 	answers := make([]Answer, len(asks))
 	for i := range asks {
@@ -116,9 +134,9 @@ func (e *engine) reserveAll(now Micros, asks []Ask) []Answer {
 // reserve answers one ask.
 func (e *engine) reserve(now Micros, a *Ask) Answer {
 	now = e.tick(now)
-	e.permits.expire(now)
-	for i := range e.shared {
-		e.shared[i].advance(now)
+	e.expire(now)
+	for i := range e.limits {
+		e.limits[i].advance(now)
 	}
 	own, err := e.pace(a.Limits.Rate)
 	if err != nil {
@@ -130,11 +148,11 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	if a.Floor > key.end() {
 		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
 	}
-	e.asked++
-	ans := Answer{Now: now}
+	e.count()
+	lines, ans := e.standing(), Answer{Now: now}
 	for i := range a.Want {
 		at, wait := e.slot(now, key, own.burst, a)
-		if e.lines.own != nil {
+		if lines.own != nil {
 			e.inTurn(now, at, a, &wait)
 		}
 		if wait.Until != 0 || wait.Never {
@@ -149,78 +167,10 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial, Before: former, Counts: e.counts()})
 	}
 	e.keys.store(place, key)
-	if e.lines.own != nil {
-		ans.Elsewhere, ans.Whole = e.lines.elsewhere(a.Tenant, a.Priority), e.lines.whole(a.Priority)
+	if lines.own != nil {
+		ans.Elsewhere, ans.Whole, ans.Part = lines.elsewhere(a.Tenant, a.Priority), lines.whole(a.Priority), lines.part()
 	}
 	return ans
-}
-
-// inTurn makes an ask wait if other replicas come before it for a slot, or for what refused it one. It charges the
-// replica for a slot that it may have.
-func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
-	service, horizon := float64(max(1, a.Service)), Micros(ceilMicros(a.Horizon))
-	switch {
-	case wait.Never || wait.Limit == OwnRate || wait.Limit == OwnCheckpoint:
-		return
-	case wait.Limit == "":
-		b := e.lines.before(now, at, max(now, at-horizon), service)
-		if b.until != 0 {
-			if scarce := e.scarce(now, now+horizon, a, b.dear); scarce >= 0 {
-				*wait = Wait{Limit: e.shared[scarce].Name, Until: b.until}
-				e.lines.wait(b.until, keptNothing, "")
-				return
-			}
-		}
-		e.lines.serve(now, at, service)
-	default:
-		i := slices.IndexFunc(e.shared, func(l sharedLimit) bool { return l.Name == wait.Limit })
-		l, keep := &e.shared[i], keptNothing
-		_, periodic := l.meter.(*quotaMeter)
-		periodic = periodic || wait.Excess > 0
-		switch {
-		case l.meter == nil:
-			keep = keptPermit
-		case l.Rate != nil && a.cost(i) > 1 && !periodic:
-			if keep = keptUnits; len(e.lines.all) > 1 {
-				wait.Until = min(wait.Until, now+dearPoll)
-			}
-		}
-		if b := e.lines.before(now, wait.Until+horizon, wait.Until, service); b.until > wait.Until {
-			wait.Until, keep = b.until, keptNothing
-		}
-		if periodic {
-			e.lines.waitForPeriod(wait.Until)
-		} else {
-			e.lines.wait(wait.Until, keep, wait.Limit)
-		}
-	}
-}
-
-// scarce returns the first limit that has no room by reach for a call of every key that waits, like this one, or of
-// which units are kept for dear calls; -1 if there is none.
-func (e *engine) scarce(now, reach Micros, a *Ask, dear []string) int {
-	for i := range e.shared {
-		l := &e.shared[i]
-		cost := a.cost(i)
-		units := cost * min(e.lines.calls, maxCost/max(1, cost))
-		switch m := l.meter.(type) {
-		case nil:
-			if !l.Shadow && e.open(now)+e.lines.calls > l.inFlight {
-				return i
-			}
-		case *rateMeter:
-			drained := float64(max(m.tat, now)) + float64(units-m.burst)*float64(m.interval.P)/float64(m.interval.Q)
-			short := drained > float64(reach) || l.excess.short(now, reach, units)
-			if !l.Shadow && cost > 0 && (short || slices.Contains(dear, l.Name)) {
-				return i
-			}
-		default:
-			if !l.Shadow && cost > 0 && (units > l.capacity || l.earliest(now, units) > reach) {
-				return i
-			}
-		}
-	}
-	return -1
 }
 
 // slot finds the earliest time at which every limit lets one call of the ask pass, or returns why there is none within
@@ -229,22 +179,25 @@ func (e *engine) scarce(now, reach Micros, a *Ask, dear []string) int {
 // Every limit moves the time only forward. So slot repeats until no limit moves it any more, and ends at the earliest
 // common time.
 func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
-	for i := range e.shared {
-		if l := &e.shared[i]; a.cost(i) > l.capacity && !l.Shadow {
+	switch {
+	case e.behind || e.pool != nil && e.pool.awaits:
+		return 0, Wait{Limit: OwnCheckpoint, Until: now + permitPoll}
+	case e.adding() || e.pool != nil && e.pool.adding():
+		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
+	}
+	for i := range e.limits {
+		if l := &e.limits[i]; a.cost(l.at) > l.capacity && !l.Shadow {
 			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.onExhausted()}
 		}
-	}
-	if e.adding() {
-		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
 	at, binding := key.slot(now, key.interval, burst, 1), -1
 	var before Micros // the time before the binding limit moved it
 	for moved := true; moved && at <= reach; {
 		moved = false
-		for i := range e.shared {
-			l := &e.shared[i]
-			cost := a.cost(i)
+		for i := range e.limits {
+			l := &e.limits[i]
+			cost := a.cost(l.at)
 			if l.meter == nil || l.Shadow || cost == 0 {
 				continue
 			}
@@ -256,16 +209,16 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 	if at > reach {
 		w := Wait{Limit: OwnRate, Until: max(now+1, at-(reach-now))}
 		if binding >= 0 {
-			l := &e.shared[binding]
-			w.Limit, w.Exhausted, w.Excess = l.Name, l.exhausted(before, at, a.cost(binding)), l.excess.holds(now, at)
+			l := &e.limits[binding]
+			w.Limit, w.Exhausted, w.Excess = l.Name, l.exhausted(before, at, a.cost(l.at)), l.excess.holds(now, at)
 		}
-		if binding >= 0 && e.shared[binding].bound { // perhaps the calls behind the bound were never made
+		if binding >= 0 && e.limits[binding].bound { // perhaps the calls behind the bound were never made
 			w = Wait{Limit: OwnCheckpoint, Until: min(w.Until, now+boundPoll)}
 		}
 		return 0, w
 	}
-	for i := range e.shared {
-		if l := &e.shared[i]; l.inFlight > 0 && !l.Shadow && e.open(now) >= l.inFlight {
+	for i := range e.limits {
+		if l := &e.limits[i]; l.inFlight > 0 && !l.Shadow && l.of.permits.all(now) >= l.inFlight {
 			return 0, Wait{Limit: l.Name, Until: now + permitPoll}
 		}
 	}
@@ -279,11 +232,12 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 // call pass.
 func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	key.take(at, key.interval, 1)
-	key.last, e.arrived = serial, max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
-	for i := range e.shared {
-		l := &e.shared[i]
-		cost := a.cost(i)
-		if l.Shadow && l.wouldHold(at, cost, e.permits.open()) {
+	key.last = serial
+	e.arrives(at)
+	for i := range e.limits {
+		l := &e.limits[i]
+		cost := a.cost(l.at)
+		if l.Shadow && l.wouldHold(at, cost, l.of.permits.open()) {
 			l.holds++
 			continue
 		}
@@ -293,8 +247,8 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 			l.taken += cost
 		}
 	}
-	if len(e.shared) > 0 {
-		e.permits.take(serial, at+e.rules.LeaseMicros())
+	for of := range e.both {
+		of.permits.take(serial, at+of.rules.LeaseMicros())
 	}
 }
 
@@ -308,10 +262,10 @@ func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 
 // settle ends one grant.
 func (e *engine) settle(now Micros, u *Use) {
-	now = e.tick(now)
+	now = e.follow(now)
 	if u.Hold > 0 {
-		if len(e.shared) > 0 {
-			e.permits.hold(u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
+		for of := range e.both {
+			of.permits.hold(e.holderIn(of), u.Grant.Serial, now+Micros(ceilMicros(u.Hold)))
 		}
 		return
 	}
@@ -323,15 +277,24 @@ func (e *engine) settle(now Micros, u *Use) {
 			}
 		})
 	}
-	if len(e.shared) == 0 {
-		return
+	for of := range e.both {
+		of.permits.expire(now)
+		if open := of.permits.settle(e.holderIn(of), u.Grant.Serial); len(of.shared) > 0 {
+			e.settleIn(of, now, u, open)
+		}
 	}
-	e.permits.expire(now)
-	open := e.permits.settle(u.Grant.Serial)
-	for i := range e.shared {
-		l := &e.shared[i]
-		at, ok := e.orders.Place(u, l.Name, i)
-		if l.meter == nil || l.Shadow || !ok {
+}
+
+// settleIn gives back what the grant took from the limits that an engine counts, or corrects it. open says in which
+// state the grant was there.
+func (e *engine) settleIn(of *engine, now Micros, u *Use, open settled) {
+	for i := range e.limits {
+		l := &e.limits[i]
+		if l.of != of {
+			continue
+		}
+		at, ok := e.orders.Place(u, l.Name, l.at)
+		if l.meter == nil || l.Shadow || !ok || at < 0 {
 			continue
 		}
 		l.advance(now)
@@ -362,8 +325,14 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		e.asked = int64(now) / microsPerAsk // keeps serials above those of a former process
 	}
 	e.applied++
-	next := make([]sharedLimit, len(rules.Shared))
-	for i, l := range rules.Shared {
+	counted, grown := e.counted(rules), e.grown(&rules)
+	e.stranger = false
+	if grown {
+		e.arrived = max(e.arrived, now+joinAhead)
+		maps.DeleteFunc(e.left, func(api string, _ Micros) bool { return !slices.Contains(e.rules.In.APIs, api) && slices.Contains(rules.In.APIs, api) })
+	}
+	next := make([]sharedLimit, len(counted))
+	for i, l := range counted {
 		next[i] = newSharedLimit(rules, l, e.ahead)
 		next[i].partial, next[i].since = e.sums && l.accounted(), e.applied
 		next[i].owe(now, e.arrived, e.asked)
@@ -371,9 +340,12 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
+				if grown && l.Rate != nil {
+					continue // it owes what the new api may have been called for
+				}
 				next[i].inherit(now, e.arrived, old, e.asked)
 				next[i].inheritExcess(old)
-				if old.accounted() {
+				if old.accounted() && !grown {
 					next[i].partial, next[i].since = old.partial && l.accounted(), old.since
 				}
 			}
@@ -386,8 +358,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	}
 	e.noteDropped(rules)
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
-	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]pace{}, Rate{}
+	e.rules, e.shared, e.intervals, e.rate, e.seen = rules, next, map[Rate]pace{}, Rate{}, unlinked
 	e.heeds = slices.ContainsFunc(rules.Shared, func(l Limit) bool { return l.ReadsLeft() })
+	e.muster()
 	return nil
 }
 
@@ -395,6 +368,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
 	s.spare, s.slack = r.Spare(l)
+	r = r.By(&l)
 	switch l.Kind() {
 	case KindRate:
 		s.meter = &rateMeter{tally: tally{pace: r.pace(*l.Rate)}}

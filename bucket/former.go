@@ -20,7 +20,7 @@ func (m *Memory) Account() *Account {
 	defer m.mu.Unlock()
 	now := m.engine.tick(m.now())
 	var limits []LimitSnapshot
-	a := NewAccount(m.engine.rules)
+	a := NewAccount(m.engine.own())
 	for i := range m.engine.shared {
 		if l := &m.engine.shared[i]; l.accounted() {
 			limits = append(limits, l.snapshot(now, now, 0))
@@ -33,11 +33,17 @@ func (m *Memory) Account() *Account {
 	return a
 }
 
-// Rules returns the rules in force.
+// Rules returns the rules in force, without the limits that a pool counts.
 func (m *Memory) Rules() Rules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.engine.rules
+	return m.engine.own()
+}
+
+func (e *engine) own() Rules {
+	rules := e.rules
+	rules.Shared = e.counted(rules)
+	return rules
 }
 
 // Bounds returns, by name, the bounds that limits count for former processes whose exact use is unknown.

@@ -121,6 +121,7 @@ func (l *Limit) Period() time.Duration {
 // less than weir has left an answer may say although only weir uses the account: tokens that a full bucket did not get
 // while a call was late.
 func (r Rules) Spare(l Limit) (spare, slack int64) {
+	r = r.By(&l)
 	switch l.Kind() {
 	case KindRate:
 		rate := *l.Rate
@@ -279,10 +280,10 @@ func (e *engine) counts() []Count {
 	if !e.heeds {
 		return nil
 	}
-	counts := make([]Count, len(e.shared))
-	for i := range e.shared {
-		if l := &e.shared[i]; l.ReadsLeft() {
-			counts[i] = Count{l.taken, l.freed}
+	counts := make([]Count, len(e.rules.Shared))
+	for i := range e.limits {
+		if l := &e.limits[i]; l.ReadsLeft() {
+			counts[l.at] = Count{l.taken, l.freed}
 		}
 	}
 	return counts

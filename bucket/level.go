@@ -53,29 +53,28 @@ func (l *Level) Window(now Micros) (start, end Micros) {
 // Levels returns how much of the shared limits is used, in their order. It leaves out limits that have neither a count
 // nor a shadow nor an excess.
 func (m *Memory) Levels() []Level {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.enter()()
 	return m.engine.levels(m.now())
 }
 
 func (e *engine) levels(now Micros) []Level {
-	now = e.tick(now)
+	now = e.follow(now)
 	var levels []Level
-	for i := range e.shared {
-		l := &e.shared[i]
+	for i := range e.limits {
+		l := &e.limits[i]
 		more := now < l.excess.until
 		if l.Quota == nil && l.Budget == nil && !l.Shadow && !more {
 			continue
 		}
 		level := Level{Limit: l.Limit, Held: l.holds, Bound: l.bound}
 		if more {
-			level.Excess, level.ExcessUntil = l.excess.units, l.excess.until+e.ahead
+			level.Excess, level.ExcessUntil = l.excess.units, l.excess.until+l.of.ahead
 		}
 		switch m := l.meter.(type) {
 		case *quotaMeter:
 			p := m.at(now)
 			level.Count, level.Used = m.count, m.usedIn(p)
-			p = p.moved(e.ahead)
+			p = p.moved(l.of.ahead)
 			level.Start, level.End = p.start, p.end
 		case *slidingMeter:
 			l.advance(now)

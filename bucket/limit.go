@@ -115,6 +115,7 @@ func Kinds() []Kind { return []Kind{KindRate, KindQuota, KindInFlight, KindBudge
 // Limit is one limit shared by all keys of an api. Exactly one of Rate, Quota, InFlight and Budget is set.
 type Limit struct {
 	Name     string
+	Account  string // that it is of; "": of the api alone
 	Rate     *Rate
 	Quota    *Quota
 	InFlight int64
@@ -199,6 +200,7 @@ type Rules struct {
 	// If it is "", every key takes turns by itself.
 	TenantUntil string
 	Weights     Weights       // of the priorities
+	In          *Membership   // the api's account; nil for none
 	Headroom    int64         // percent to stay below every limit, 0 to 99
 	Jitter      time.Duration // how much later than planned a call may arrive
 	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout

@@ -28,6 +28,11 @@ import (
 // limits would lend one call a round trip.
 //
 // Turns only ever refuse a slot that the limits allow. They change nothing of what the limits count.
+//
+// The apis of an account share its Store, and take turns there in the same way. A replica of an api then weighs its part
+// of what the api weighs. So the apis get turns by their weights, however many replicas, tenants and keys each has. The
+// limits of an api alone are no matter of other apis: for these only the api's own replicas take turns, and a replica
+// that waits for one of these keeps no slot from the others.
 
 // Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
 type Line struct {
@@ -41,6 +46,9 @@ type Line struct {
 	Weights Weights // of the priorities
 	// Held says that the replica itself is what keeps its other keys from asking in this round. No slot is kept for them.
 	Held bool
+	// API and Weight are those of the Membership of an api that has an account.
+	API    string
+	Weight int64
 }
 
 // Waiting is how many of a tenant's keys wait at a replica with jobs of a priority.
@@ -69,24 +77,54 @@ const (
 	dearPoll = goneAfter / 5
 )
 
-// lines is what the replicas of an api said of themselves lately. It is empty while none of them waits.
+// scope says which replicas take turns.
+type scope int8
+
+const (
+	theAccount scope = iota // those of all apis of the account
+	theAPI                  // those of one api
+)
+
+// scopeOf returns which replicas take turns at a limit.
+func scopeOf(l *Limit) scope {
+	if l.Account != "" {
+		return theAccount
+	}
+	return theAPI
+}
+
+// lines is what the replicas of an api, or of an account, said of themselves lately. It is empty while none of them
+// waits.
 type lines struct {
 	clock float64     // virtual time of the replica that was granted a slot last
 	all   []*standing // in the order in which they came
 	own   *standing   // of the replica that asks now; nil if the asks have no Line
 
 	// Of the replicas that wait, with the one that asks.
-	keys    map[Waiting]int      // of each tenant and priority
+	keys map[ofAPI]int // of each tenant and priority
+	apis []lined       // of each api
+
+	due    Micros // when the replica that asks comes again; 0: it does not wait
+	kept   kept
+	limit  string // of which units are kept
+	later  bool   // it waits for a quota's next period
+	held   bool   // as it said
+	within scope  // of the limit that it waits for
+}
+
+// ofAPI is a tenant of an api with a priority.
+type ofAPI struct {
+	api string
+	Waiting
+}
+
+// lined is what waits of one api, at all replicas.
+type lined struct {
+	api     string
 	tenants [len(Priorities)]int // of each priority
 	calls   int64                // one of each key
 	weights float64
-
-	due   Micros // when the replica that asks comes again; 0: it does not wait
-	kept  kept
-	limit string  // of which units are kept
-	later bool    // it waits for a quota's next period
-	held  bool    // as it said
-	parts Weights // of the priorities, as it said
+	parts   float64 // what its replicas weigh together, before the api's weight divides them
 }
 
 // kept is what is kept for a replica in its turn even before it is expected.
@@ -101,7 +139,10 @@ const (
 // standing is one replica's place.
 type standing struct {
 	replica string
+	api     string
+	part    int64   // what the api weighs
 	taken   float64 // virtual time: what its calls have taken
+	served  int64   // numbers its last call among those of all replicas
 	seen    Micros
 	due     Micros // when it asks again; 0: nothing waits there
 	kept    kept
@@ -113,6 +154,8 @@ type standing struct {
 	waits   int // keys, as it said
 	keys    int64
 	weight  float64
+	within  scope   // of the limit that it waits for
+	parts   Weights // of the priorities
 }
 
 // begin takes in what the replica says that is about to ask, how far ahead.
@@ -130,8 +173,8 @@ func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 		own.taken = max(own.taken, l.clock)
 	}
 	own.seen, own.due, own.later, own.horizon, own.tenants, own.more = now, now, false, horizon, line.Tenants, line.More
-	own.waits = line.Keys
-	l.own, l.due, l.kept, l.later, l.held, l.parts = own, 0, keptNothing, false, line.Held, line.Weights
+	own.waits, own.within, own.parts, own.api, own.part = line.Keys, theAccount, line.Weights, line.API, max(1, line.Weight)
+	l.own, l.due, l.kept, l.later, l.held, l.within = own, 0, keptNothing, false, line.Held, theAccount
 	l.weigh(now)
 }
 
@@ -149,30 +192,43 @@ func (l *lines) forgetOldest() {
 // called.
 func (s *standing) rests(now Micros) bool { return s.later && s.due > now+goneAfter }
 
+// of returns what waits of an api.
+func (l *lines) of(api string) *lined {
+	for i := range l.apis {
+		if l.apis[i].api == api {
+			return &l.apis[i]
+		}
+	}
+	l.apis = append(l.apis, lined{api: api})
+	return &l.apis[len(l.apis)-1]
+}
+
 // weigh computes the weights of all replicas that wait. Keys of those that rest do not count.
 func (l *lines) weigh(now Micros) {
-	l.keys, l.tenants, l.calls, l.weights = map[Waiting]int{}, [len(Priorities)]int{}, 0, 0
+	l.keys, l.apis = map[ofAPI]int{}, l.apis[:0]
 	for _, s := range l.all {
 		if s.due == 0 || s.rests(now) {
 			continue
 		}
-		l.tenants[Normal-High] += s.more
+		a := l.of(s.api)
+		a.tenants[Normal-High] += s.more
 		for _, t := range s.tenants {
-			if _, known := l.keys[t.whose()]; !known {
-				l.tenants[t.Priority-High]++
+			if _, known := l.keys[s.whose(t)]; !known {
+				a.tenants[t.Priority-High]++
 			}
-			l.keys[t.whose()] += t.Keys
+			l.keys[s.whose(t)] += t.Keys
 		}
 	}
-	each := l.each()
 	for _, s := range l.all {
 		if s.due == 0 {
 			continue
 		}
+		a := l.of(s.api)
+		each := a.each(s.parts)
 		s.keys, s.weight = int64(s.more), float64(float64(s.more)*each[Normal-High]) // rounded here, as in the script
 		for _, t := range s.tenants {
 			s.keys += int64(t.Keys)
-			all := l.keys[t.whose()]
+			all := l.keys[s.whose(t)]
 			if s.rests(now) {
 				all += t.Keys
 			}
@@ -185,26 +241,84 @@ func (l *lines) weigh(now Micros) {
 			s.keys = int64(s.waits)
 		}
 		if !s.rests(now) {
-			l.calls += s.keys
-			l.weights += s.weight
+			a.parts += s.weight
+		}
+	}
+	for _, s := range l.all {
+		if s.due == 0 {
+			continue
+		}
+		a, rests := l.of(s.api), s.rests(now)
+		if s.api != "" {
+			all := a.parts
+			if rests {
+				all += s.weight
+			}
+			s.weight = float64(float64(s.part)*s.weight) / all
+		}
+		if !rests {
+			a.calls += s.keys
+			a.weights += s.weight
 		}
 	}
 }
 
+// part returns the part of the account's turns, in thousandths, that the api has whose replica asks.
+func (l *lines) part() int {
+	own, all := l.weights(theAPI), l.weights(theAccount)
+	if own <= 0 || all <= own {
+		return 1000
+	}
+	return max(1, int(math.Floor(1000*own/all+0.5)))
+}
+
+// scopes returns in which the replica that asks takes turns.
+func (l *lines) scopes() []scope {
+	if l.own.api == "" {
+		return onlyAPI
+	}
+	return bothScopes
+}
+
+var onlyAPI, bothScopes = []scope{theAPI}, []scope{theAPI, theAccount}
+
+// calls returns how many calls wait in a scope, one of each key.
+func (l *lines) calls(within scope) (n int64) {
+	for i := range l.apis {
+		if within == theAccount || l.apis[i].api == l.own.api {
+			n += l.apis[i].calls
+		}
+	}
+	return n
+}
+
+// weights returns what the replicas that wait in a scope weigh together.
+func (l *lines) weights(within scope) (w float64) {
+	for i := range l.apis {
+		if within == theAccount || l.apis[i].api == l.own.api {
+			w += l.apis[i].weights
+		}
+	}
+	return w
+}
+
+// whose returns what is the same at all replicas of the api.
+func (s *standing) whose(w Waiting) ofAPI { return ofAPI{s.api, w.whose()} }
+
 // each returns what a tenant of each priority weighs: one, if all are of one priority.
-func (l *lines) each() (each [len(Priorities)]float64) {
+func (a *lined) each(parts Weights) (each [len(Priorities)]float64) {
 	kinds, sum, all := 0, int64(0), 0
 	for i, p := range Priorities {
-		if each[i] = 1; l.tenants[i] > 0 {
-			kinds, sum, all = kinds+1, sum+l.parts.Of(p), all+l.tenants[i]
+		if each[i] = 1; a.tenants[i] > 0 {
+			kinds, sum, all = kinds+1, sum+parts.Of(p), all+a.tenants[i]
 		}
 	}
 	if kinds < 2 {
 		return each
 	}
 	for i, p := range Priorities {
-		if n := l.tenants[i]; n > 0 {
-			each[i] = float64(l.parts.Of(p)*int64(all)) / float64(sum*int64(n))
+		if n := a.tenants[i]; n > 0 {
+			each[i] = float64(parts.Of(p)*int64(all)) / float64(sum*int64(n))
 		}
 	}
 	return each
@@ -214,7 +328,7 @@ func (l *lines) each() (each [len(Priorities)]float64) {
 func (l *lines) elsewhere(tenant string, p Priority) int {
 	for _, t := range l.own.tenants {
 		if t.Tenant == tenant && t.Priority == p {
-			return l.keys[t.whose()] - t.Keys
+			return l.keys[l.own.whose(t)] - t.Keys
 		}
 	}
 	return 0
@@ -229,13 +343,13 @@ func (l *lines) whole(p Priority) int {
 	}
 	for _, t := range l.own.tenants {
 		if t.Priority == p {
-			part += float64(t.Keys) / float64(l.keys[t.whose()])
+			part += float64(t.Keys) / float64(l.keys[l.own.whose(t)])
 		}
 	}
 	if part == 0 {
 		return 0
 	}
-	return int(math.Floor(float64(1000*l.tenants[p-High])/part + 0.5))
+	return int(math.Floor(float64(1000*l.of(l.own.api).tenants[p-High])/part + 0.5))
 }
 
 // competes reports whether a replica is expected to ask in time for a slot, or what the slot takes is kept for it.
@@ -255,25 +369,40 @@ func (s *standing) until(slot Micros) Micros {
 // late returns until when a replica may come that was told to.
 func (s *standing) late() Micros { return s.due + s.horizon + lateBy }
 
+// takesPart reports whether a replica takes turns with another in a scope.
+func (s *standing) takesPart(own *standing, within scope) bool {
+	if within == theAPI {
+		return s.api == own.api
+	}
+	return s.within == theAccount
+}
+
+// isNext reports whether a replica of another api has its turn before own, of replicas with the same virtual time: the
+// one whose last call was earlier. So apis of one weight take turns one by one in any span.
+func (s *standing) isNext(own *standing, same float64) bool {
+	return s.api != own.api && s.served < own.served && math.Abs(own.taken-s.taken) <= same
+}
+
 // behind is why a replica may not have a slot: others come before it.
 type behind struct {
 	until Micros   // when it may ask again; 0: none comes before it
 	dear  []string // the limits of which units are kept for dear calls of those
 }
 
-// before returns which replicas come before the one that asks for a slot. Without them it could have the slot from the
-// time from on. service is what its call takes.
-func (l *lines) before(now, slot, from Micros, service float64) (b behind) {
+// before returns which replicas of a scope come before the one that asks for a slot. Without them it could have the slot
+// from the time from on. service is what its call takes.
+func (l *lines) before(now, slot, from Micros, service float64, within scope) (b behind) {
 	own := l.own
 	each := service / own.weight
-	slack := min(float64(own.horizon)/l.weights, float64(own.keys-1)/2*each)
+	slack := min(float64(own.horizon)/l.weights(within), float64(own.keys-1)/2*each)
 	ahead, first, last := 0.0, maxMicros, Micros(0)
 	for _, s := range l.all {
-		if s == own || !s.competes(now, slot) {
+		if s == own || !s.takesPart(own, within) || !s.competes(now, slot) {
 			continue
 		}
-		if lead := own.taken - slack - s.taken; lead > each/1024 {
-			ahead += lead * s.weight
+		lead := own.taken - slack - s.taken
+		if lead > each/1024 || within == theAccount && s.isNext(own, each/1024) {
+			ahead += max(0, lead) * s.weight
 			first, last = min(first, s.due), max(last, s.until(slot)+1)
 			if s.kept == keptUnits {
 				b.dear = append(b.dear, s.limit)
@@ -294,30 +423,31 @@ func (l *lines) serve(now, slot Micros, service float64) {
 		if s != own && s.due != 0 && !s.competes(now, slot) {
 			s.taken = max(s.taken, own.taken-service/s.weight)
 		}
+		own.served = max(own.served, s.served+1)
 	}
 	l.clock = max(l.clock, own.taken)
 	own.taken += service / own.weight
 }
 
 // wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.
-func (l *lines) wait(until Micros, k kept, limit string) {
-	l.due, l.kept, l.limit, l.later = until, k, limit, false
+func (l *lines) wait(until Micros, k kept, limit string, within scope) {
+	l.due, l.kept, l.limit, l.later, l.within = until, k, limit, false, within
 }
 
 // waitForPeriod notes the same of a replica that waits for a quota's next period. If it waits for something else too,
 // that comes first.
-func (l *lines) waitForPeriod(begins Micros) {
+func (l *lines) waitForPeriod(begins Micros, within scope) {
 	if l.due == 0 {
-		l.due, l.later = begins, true
+		l.due, l.later, l.within = begins, true, within
 	}
 }
 
 // end ends a round of asks.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
-	own.due, own.kept, own.limit, own.later = l.due, l.kept, l.limit, l.later
+	own.due, own.kept, own.limit, own.later, own.within = l.due, l.kept, l.limit, l.later, l.within
 	if (own.due == 0 || own.later) && own.keys > int64(asks) && !l.held {
-		own.due, own.later = now, false // it had no room for all of them in one round
+		own.due, own.later, own.within = now, false, theAccount // it had no room for all of them in one round
 	}
 	l.own = nil
 	if !slices.ContainsFunc(l.all, func(s *standing) bool { return s.due != 0 }) {

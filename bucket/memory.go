@@ -17,17 +17,16 @@ type Memory struct {
 
 	mu     sync.Mutex // guards what follows
 	engine engine
+	pools  *Pools
+	pool   *Memory // of the api's account; nil if the store counts all limits itself
+	pasts  []past  // oldest first
 }
 
 var _ Store = (*Memory)(nil)
 
 // NewMemory returns a store for one api that knows no key yet: every key may be called at once. now is the clock.
 func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
-	m := &Memory{now: now}
-	if err := m.engine.apply(now(), rules); err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
-	return m, nil
+	return NewMember(rules, nil, now)
 }
 
 // Apply puts new rules in force. A limit that keeps its name and kind keeps its count, and slots already granted stay
@@ -37,7 +36,7 @@ func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 func (m *Memory) Apply(rules Rules) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.engine.apply(m.now(), rules); err != nil {
+	if err := m.join(rules); err != nil {
 		return fmt.Errorf("limits: %w", err)
 	}
 	return nil
@@ -54,8 +53,7 @@ func (m *Memory) Ahead(by Micros) {
 
 // Reserve implements Store. It fails only if an ask is malformed, and then grants none.
 func (m *Memory) Reserve(_ context.Context, asks []Ask) ([]Answer, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.enter()()
 	for i := range asks {
 		if err := m.engine.check(&asks[i]); err != nil {
 			return nil, fmt.Errorf("ask %d, key %q: %w", i, asks[i].Key, err)
@@ -67,11 +65,24 @@ func (m *Memory) Reserve(_ context.Context, asks []Ask) ([]Answer, error) {
 
 // Settle implements Store. It never fails.
 func (m *Memory) Settle(_ context.Context, uses []Use) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now()
+	leave := m.enter()
+	now, late := m.now(), []*Use(nil)
 	for i := range uses {
-		m.engine.settle(now, &uses[i])
+		u := &uses[i]
+		_, past := m.past(u.Grant.Serial)
+		if past || len(m.pasts) > 0 && u.Grant.Serial < 0 && u.Hold == 0 {
+			late = append(late, u)
+		}
+		if !past {
+			m.engine.settle(now, u)
+		}
+	}
+	leave()
+	for _, u := range late {
+		if u.Grant.Serial > 0 {
+			m.settlePast(u)
+		}
+		m.endPast(u.Grant.Serial)
 	}
 	return nil
 }
@@ -97,11 +108,11 @@ func (m *Memory) Keys() int {
 
 // ShadowHolds returns for every shadow limit how many calls it would have held so far.
 func (m *Memory) ShadowHolds() map[string]int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.enter()()
+	m.engine.follow(m.now())
 	holds := map[string]int64{}
-	for i := range m.engine.shared {
-		if l := &m.engine.shared[i]; l.Shadow {
+	for i := range m.engine.limits {
+		if l := &m.engine.limits[i]; l.Shadow {
 			holds[l.Name] = l.holds
 		}
 	}

@@ -74,7 +74,7 @@ func (r Rules) sharedPaces() map[string]pace {
 	paces := map[string]pace{}
 	for _, l := range r.Shared {
 		if l.Rate != nil && !l.Shadow {
-			paces[l.Name] = r.pace(*l.Rate)
+			paces[l.Name] = r.By(&l).pace(*l.Rate)
 		}
 	}
 	return paces

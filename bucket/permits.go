@@ -2,22 +2,34 @@ package bucket
 
 import "sort"
 
-// permits are the calls under way. Every grant of an api with shared limits holds one from its reservation until it is
-// settled or its lease runs out. All in-flight limits of the api count the same permits. permits also remembers which
-// grants are still open, so that settling one twice changes nothing the second time.
+// permits are the calls under way. Every grant holds one from its reservation until it is settled or its lease runs out,
+// also while no limit counts it: one may be added while the call runs. All in-flight limits of the api count the same
+// permits. permits also remembers which grants are still open, so that settling one twice changes nothing the second
+// time.
 //
 // Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
 // sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
 // calls granted within one lease, and is packed when more than half of it is settled.
 //
 // A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder
-// chooses, and an end of its own.
+// chooses, and an end of its own. In an account's permits one may also belong to a call that its api began before it
+// came to the account, under the call's serial.
+//
+// Ghosts are calls of former processes that may be under way.
 type permits struct {
 	list   []permit
 	done   int    // settled ones still in the list
 	latest Micros // the last lease's end
-	held   map[int64]Micros
+	held   map[holder]Micros
 	over   Micros // when the first held permit ends, or earlier
+	ghosts int64
+	gone   Micros // when the ghosts are over
+}
+
+// holder is an operation that holds a permit. Operations of different apis may have the same serial.
+type holder struct {
+	api    string
+	serial int64
 }
 
 type permit struct {
@@ -26,18 +38,48 @@ type permit struct {
 	end    Micros
 }
 
-// open returns the number of calls under way.
+// open returns the number of calls under way that this process began.
 func (p *permits) open() int64 { return int64(len(p.list) - p.done + len(p.held)) }
 
+// all returns the number of calls that may be under way.
+func (p *permits) all(now Micros) int64 {
+	if now < p.gone {
+		return p.open() + p.ghosts
+	}
+	return p.open()
+}
+
+// haunt notes calls of former processes that may be under way until gone.
+func (p *permits) haunt(calls int64, gone Micros) { p.ghosts, p.gone = calls, gone }
+
+// join opens a permit for each call of an api that may be under way when the api comes to the account, unless it has
+// one already.
+func (p *permits) join(api string, of *permits, now Micros, has func(serial int64) bool) {
+	for _, call := range of.list {
+		if call.serial != 0 && call.end > now && !has(call.serial) {
+			p.hold(api, call.serial, call.end)
+		}
+	}
+	for operation, end := range of.held {
+		if end > now {
+			p.hold(api, operation.serial, end)
+		}
+	}
+	if now < of.gone {
+		was := p.all(now) - p.open()
+		p.haunt(min(was+of.ghosts, maxCost), max(p.gone, of.gone))
+	}
+}
+
 // hold opens a permit under a serial of the holder's choice, or gives an open one another end.
-func (p *permits) hold(serial int64, end Micros) {
+func (p *permits) hold(api string, serial int64, end Micros) {
 	if p.held == nil {
-		p.held = map[int64]Micros{}
+		p.held = map[holder]Micros{}
 	}
 	if len(p.held) == 0 || end < p.over {
 		p.over = end
 	}
-	p.held[serial] = end
+	p.held[holder{api, serial}] = end
 }
 
 // take opens a permit for a grant. Serials must rise.
@@ -47,9 +89,8 @@ func (p *permits) take(serial int64, end Micros) {
 }
 
 // settle closes the permit of a grant, and reports whether it was open.
-func (p *permits) settle(serial int64) settled {
-	if _, held := p.held[serial]; held {
-		delete(p.held, serial)
+func (p *permits) settle(api string, serial int64) settled {
+	if p.drop(api, serial) {
 		return wasOpen
 	}
 	i := sort.Search(len(p.list), func(i int) bool { return p.list[i].number >= serial })
@@ -62,6 +103,14 @@ func (p *permits) settle(serial int64) settled {
 		p.pack()
 	}
 	return wasOpen
+}
+
+// drop closes a held permit, and reports whether there was one.
+func (p *permits) drop(api string, serial int64) bool {
+	of := holder{api, serial}
+	_, held := p.held[of]
+	delete(p.held, of)
+	return held
 }
 
 // settled says in which state a settlement found its grant.
@@ -86,9 +135,9 @@ func (p *permits) expire(now Micros) {
 		return
 	}
 	p.over = maxMicros
-	for serial, end := range p.held {
+	for of, end := range p.held {
 		if end <= now {
-			delete(p.held, serial)
+			delete(p.held, of)
 		} else {
 			p.over = min(p.over, end)
 		}

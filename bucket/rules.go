@@ -127,8 +127,14 @@ func (r Rules) Validate() error {
 	if err := r.Weights.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("priorities: %w", err))
 	}
+	if r.In != nil {
+		errs = append(errs, r.In.validate())
+	}
 	names := map[string]int{}
 	for _, l := range r.Shared {
+		if l.Account != "" && l.Account != r.account() {
+			errs = append(errs, fmt.Errorf("limit %q is of account %q, and the api of account %q", l.Name, l.Account, r.account()))
+		}
 		names[l.Name]++
 		if names[l.Name] == 2 {
 			errs = append(errs, fmt.Errorf("limit %q is named twice", l.Name))
@@ -167,7 +173,7 @@ func (r Rules) Warnings() []string {
 		}
 	}
 	for _, l := range r.Shared {
-		if l.Rate != nil {
+		if l.Rate != nil && l.Account == "" {
 			warn(fmt.Sprintf("limit %q", l.Name), *l.Rate)
 		}
 	}
@@ -206,6 +212,7 @@ func (rate Rate) Validate() error {
 
 // validateLimit returns why a shared limit cannot be kept.
 func (r Rules) validateLimit(l Limit) error {
+	r = r.By(&l)
 	kinds := 0
 	var err error
 	if l.Rate != nil {
@@ -273,6 +280,7 @@ func (r Rules) validateQuota(q Quota) error {
 
 // Capacity returns the largest cost that limit l can ever let pass, less the headroom. A permit always has the cost 1.
 func (r Rules) Capacity(l Limit) int64 {
+	r = r.By(&l)
 	switch l.Kind() {
 	case KindRate:
 		return l.Rate.Burst

@@ -40,6 +40,7 @@ type Snapshot struct {
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when they may be under way
 	Limit []LimitSnapshot `json:"limits,omitempty"`
+	APIs  []string        `json:"apis,omitempty"` // of an account: those whose calls the limits count
 
 	dropped int // claims.dropped when it was made
 }
@@ -98,9 +99,7 @@ const (
 
 // claims bound what may be granted before the next snapshot is stored.
 type claims struct {
-	until  Micros
-	ghosts int64  // calls of a former process that may be under way
-	gone   Micros // when they are over
+	until Micros
 	// dropped and stored count removals of limits and changes of rates. The stored snapshot must include them before a
 	// call is made that the former limits do not count.
 	dropped, stored int
@@ -139,6 +138,9 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	if e.claims != nil {
 		s.dropped = e.claims.dropped
 	}
+	if e.isPool() {
+		s.APIs = e.enrolled()
+	}
 	if ahead <= 0 {
 		if e.claims == nil {
 			e.claims = &claims{}
@@ -156,8 +158,8 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 		}
 		s.Limit = append(s.Limit, l.snapshot(now, s.Until, units))
 	}
-	if e.claims != nil && now < e.claims.gone {
-		s.Open, s.Lease = s.Open+e.claims.ghosts, max(s.Lease, e.claims.gone)
+	if now < e.permits.gone {
+		s.Open, s.Lease = min(s.Open+e.permits.ghosts, maxCost), max(s.Lease, e.permits.gone)
 	}
 	return s.moved(e.ahead)
 }
@@ -265,16 +267,26 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	now, s = e.tick(now), s.moved(-e.ahead)
 	early := max(0, s.Made-now)
 	s.Until -= min(early, s.Until)
-	e.claims = &claims{ghosts: s.Open, gone: s.Lease - early}
+	e.claims = &claims{}
+	e.permits.haunt(s.Open, s.Lease-early)
 	if s.Until > 0 {
 		e.arrived = max(e.arrived, s.Until+s.Late)
 	}
+	grown := len(s.Limit) > 0 && e.isPool() && joined(s.APIs, e.rules.In.APIs)
+	if grown {
+		e.arrived = max(e.arrived, now+joinAhead)
+		e.permits.haunt(maxCost, max(e.permits.gone, now+e.rules.LeaseMicros()))
+	}
 	for i := range e.shared {
-		e.shared[i].owe(now, e.arrived, e.asked)
+		l := &e.shared[i]
+		l.owe(now, e.arrived, e.asked)
 		for _, old := range s.Limit {
-			if old.Name == e.shared[i].Name {
-				e.shared[i].restore(now, max(s.Until, e.arrived), old, early)
+			if old.Name == l.Name && (!grown || l.Rate == nil) {
+				l.restore(now, max(s.Until, e.arrived), old, early)
 			}
+		}
+		if grown && l.accounted() {
+			l.partial, l.since = true, e.applied
 		}
 	}
 	return Micros(0).Until(early)
@@ -326,35 +338,32 @@ func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros
 	}
 }
 
-// unclaimed reports whether a slot would go beyond what the last stored snapshot covers.
+// unclaimed reports whether a slot would go beyond what the last stored snapshots cover.
 func (e *engine) unclaimed(at Micros, a *Ask) bool {
-	switch {
-	case e.claims == nil:
-		return false
-	case e.claims.stored < e.claims.dropped:
-		return true
-	case len(e.shared) == 0:
-		return false
+	for of := range e.both {
+		if of.outlasts(at) {
+			return true
+		}
 	}
-	if at > e.claims.until {
-		return true
-	}
-	for i := range e.shared {
-		if l := &e.shared[i]; l.counted() && l.taken+a.cost(i) > l.top {
-			l.largest = max(l.largest, a.cost(i))
+	for i := range e.limits {
+		if l := &e.limits[i]; l.of.claims != nil && l.counted() && l.taken+a.cost(l.at) > l.top {
+			l.largest = max(l.largest, a.cost(l.at))
 			return true
 		}
 	}
 	return false
 }
 
+// outlasts reports whether a slot is later than what the last stored snapshot covers.
+func (e *engine) outlasts(at Micros) bool {
+	switch {
+	case e.claims == nil:
+		return false
+	case e.claims.stored < e.claims.dropped:
+		return true
+	}
+	return len(e.shared) > 0 && at > e.claims.until
+}
+
 // counted reports whether a snapshot claims units of the limit. A rate is claimed by time.
 func (l *sharedLimit) counted() bool { return !l.Shadow && (l.Quota != nil || l.Budget != nil) }
-
-// open returns the number of calls that may be under way, including those of a former process.
-func (e *engine) open(now Micros) int64 {
-	if e.claims != nil && now < e.claims.gone {
-		return e.permits.open() + e.claims.ghosts
-	}
-	return e.permits.open()
-}

@@ -50,6 +50,9 @@ func (a *Ask) validate(shared int) error {
 		return fmt.Errorf("has a line of replica %q with %d tenants and %d more", l.Replica, len(l.Tenants), l.More)
 	}
 	if a.Line != nil {
+		if w := a.Line.Weight; w < 0 || w > MostWeight {
+			return fmt.Errorf("has a line of an api of weight %d, not 0 to %d", w, MostWeight)
+		}
 		if err := a.Line.Weights.Validate(); err != nil {
 			return err
 		}
@@ -111,6 +114,9 @@ type Answer struct {
 	// Whole is what all replicas have of the ask's priority, in thousandths of what the asking replica has: 1000 if no
 	// other has any, and 0 if the ask has no Line.
 	Whole int
+	// Part is how much of the account's limits the ask's api gets, in thousandths, while all apis wait that wait now: 1000
+	// if no other waits, and 0 if the ask has no Line.
+	Part int
 }
 
 // Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if all later grants

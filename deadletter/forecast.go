@@ -69,16 +69,17 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 		if limit.Shadow {
 			continue
 		}
+		by := t.Rules.By(limit)
 		what, all := fmt.Sprintf("limit %s of %s", limit.Name, api), l.units[i]+ahead
 		switch limit.Kind() {
 		case bucket.KindRate:
-			slower((all-float64(limit.Rate.Burst))/t.Rules.Interval(*limit.Rate).PerSecond(), what)
+			slower((all-float64(limit.Rate.Burst))/by.Interval(*limit.Rate).PerSecond(), what)
 		case bucket.KindQuota:
-			slower(periods(all, t.Rules.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
+			slower(periods(all, by.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
 		case bucket.KindInFlight: // it depends on how long calls take, which is unknown here
 		case bucket.KindBudget:
 			spent := float64(t.Price) * (float64(l.jobs) + ahead)
-			slower(periods(spent, t.Rules.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
+			slower(periods(spent, by.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
 		}
 	}
 	return longest, slowest

@@ -75,7 +75,7 @@ func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
 	shared := math.Inf(1)
 	for i := range t.Rules.Shared {
 		if limit := &t.Rules.Shared[i]; !limit.Shadow && limit.Kind() == bucket.KindRate && l.units[i] > 0 {
-			shared = min(shared, t.Rules.Interval(*limit.Rate).PerSecond()*float64(l.jobs)/l.units[i])
+			shared = min(shared, t.Rules.By(limit).Interval(*limit.Rate).PerSecond()*float64(l.jobs)/l.units[i])
 		}
 	}
 	keys := make(inflow, 0, len(l.keys))

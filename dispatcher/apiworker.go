@@ -45,6 +45,8 @@ type apiWorker struct {
 	contact contact           // with the api and its limits; the lane's lock guards it
 
 	slotsKnown bool          // every slot that an operation holds is known; the lane's lock guards it
+	slotsAway  atomic.Bool   // slotsUnknownLocked, as the loop found it last
+	allKnown   bool          // the other apis of the account have said so too; only the loop uses it
 	tailLoaded bool          // the ledger was read for this worker before it ran
 	ready      chan struct{} // closed when every partition is open, if this process owns them all
 }
@@ -66,11 +68,14 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
+	w.slots.beside = w.slotsBeside
+	w.settler.HoldAccount = w.holdBeside
 	w.poller = polling.New(l, w.settler)
 	w.settler.Operations.Use(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
 		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.KnownLocked, Terms: d.RedriveTerms,
 	})
+	w.slotsAway.Store(w.slotsUnknownLocked())
 	w.tenancies = make([]*tenancy, len(l.Partitions))
 	w.inventories = takeover.NewInventories(l, w.takeoversLocked)
 	if hold, held := d.env.Restored.Hold(&o.API.Rules, w.Now()); held {
@@ -78,6 +83,38 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		w.notes.TellHold(hold)
 	}
 	return w
+}
+
+// beside returns the workers of the other apis of the account, nil without an account.
+func (w *apiWorker) beside() (others []*apiWorker) {
+	in := w.Present().Rules.In
+	if in == nil {
+		return nil
+	}
+	for _, other := range w.d.workersNow() {
+		if of := other.Present().Rules.In; other != w && of != nil && of.Account == in.Account {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// holdBeside holds the other apis of the account.
+func (w *apiWorker) holdBeside(hold schedule.HoldChange) {
+	for _, other := range w.beside() {
+		other.Mu.Lock()
+		news := other.Sched.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
+		other.Mu.Unlock()
+		other.notes.AnnounceHolds(news)
+		other.WakeUp()
+	}
+}
+
+func (w *apiWorker) slotsBeside() (others []*slots) {
+	for _, other := range w.beside() {
+		others = append(others, other.slots)
+	}
+	return others
 }
 
 // replicaAt returns a name for this process among those that use a store, "" for a store that no other process uses.
@@ -166,13 +203,20 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		w.adoptChange()
+		w.allKnown = w.allKnown || w.othersKnow()
 		w.Mu.Lock()
 		w.Sched.FollowWall(w.Env.Ahead())
-		w.Sched.Allow((w.d.owner == nil || w.d.owner.Valid()) && !w.slotsUnknownLocked())
+		unknown := w.slotsUnknownLocked()
+		w.Sched.Allow((w.d.owner == nil || w.d.owner.Valid()) && !unknown && w.allKnown)
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
 		forfeited = w.Sched.Forfeited - forfeited
 		w.Mu.Unlock()
+		if w.slotsAway.Swap(unknown) && !unknown {
+			for _, other := range w.beside() {
+				other.WakeUp()
+			}
+		}
 		if forfeited > 0 {
 			w.Env.Metrics.Forfeited.WithLabelValues(w.Name).Add(float64(forfeited))
 		}
@@ -211,6 +255,12 @@ func (w *apiWorker) slotsUnknownLocked() bool {
 	}
 	w.slotsKnown = true
 	return false
+}
+
+// othersKnow reports whether every slot of the account that an operation of another api holds is known. The account's
+// calls in flight are counted over all of them.
+func (w *apiWorker) othersKnow() bool {
+	return !slices.ContainsFunc(w.beside(), func(other *apiWorker) bool { return other.slotsAway.Load() })
 }
 
 // orderAll carries out what a step of the schedule decided about single jobs.

@@ -27,6 +27,7 @@ type slots struct {
 	rounds     sync.WaitGroup  // of asks under way
 	checkpoint func()          // asks for the limits' state to be stored at once, because slots wait for it
 	answers    func(err error) // called under the lock when the store has answered or not
+	beside     func() []*slots // of the other apis of the account
 	down       time.Time       // since when the store does not answer, zero while it does; the lane's lock guards it
 	allDown    *atomic.Int32   // workers whose store does not answer
 }
@@ -93,9 +94,17 @@ func (w *slots) heardOfEnds(uses []bucket.Use) {
 	if w.Clock == schedule.OwnClock && !back {
 		return // a store in this process is asked again within milliseconds while permits are missing
 	}
+	w.cameBack(back)
+	for _, other := range w.beside() {
+		other.cameBack(back)
+	}
+}
+
+// cameBack resumes calls that wait for permits, or for units if some came back.
+func (w *slots) cameBack(units bool) {
 	w.Mu.Lock()
 	w.Sched.PermitFreed()
-	putOff := back && w.Sched.UnitsCameBack(w.Now())
+	putOff := units && w.Sched.UnitsCameBack(w.Now())
 	w.Mu.Unlock()
 	if putOff {
 		w.askAgain()

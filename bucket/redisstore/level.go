@@ -23,7 +23,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	var fields []string
 	for _, l := range s.rules.Shared {
 		for _, f := range []string{":u", ":s", ":e", ":sum", ":h", ":x", ":xu", ":xt"} {
-			fields = append(fields, l.Name+f)
+			fields = append(fields, s.fieldOf(&l)+f)
 		}
 	}
 	if len(fields) == 0 {

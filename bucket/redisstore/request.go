@@ -30,8 +30,8 @@ func (r *request) flag(on bool) {
 
 // beginLocked writes what every call carries: the mode, the state's identity, and the rules.
 func (s *Store) beginLocked(mode string, keys int) *request {
-	r := &request{keys: make([]string, 0, 2+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
-	r.keys = append(r.keys, s.prefix+"state", s.prefix+"open")
+	r := &request{keys: make([]string, 0, 3+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
+	r.keys = append(r.keys, s.prefix+"state", s.own+"open", s.prefix+"open")
 	r.str(mode)
 	if s.now != nil {
 		r.num(int64(s.now()))
@@ -49,11 +49,39 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	r.str(s.rules.KeyPaces())
 	r.num(int64(s.rules.Memory()))
 	r.num(jitterOf(&s.rules))
+	s.membershipLocked(r)
 	r.num(int64(len(s.rules.Shared)))
 	for i := range s.rules.Shared {
 		s.limitLocked(r, &s.rules.Shared[i])
 	}
 	return r
+}
+
+// membershipLocked writes the api's name, what the state does not know of it, and the account's lease and jitter; for an
+// api without an account an empty name and zeros.
+func (s *Store) membershipLocked(r *request) {
+	in := s.rules.In
+	if in == nil {
+		r.str("")
+		for range 4 {
+			r.num(0)
+		}
+		return
+	}
+	r.str(in.API)
+	r.flag(s.news.Load() == uncalled)
+	r.flag(s.news.Load() == stranger)
+	of := bucket.Rules{Lease: in.Lease, Jitter: in.Jitter}
+	r.num(int64(of.LeaseMicros()))
+	r.num(jitterOf(&of))
+}
+
+// fieldOf returns with what the fields of a limit begin.
+func (s *Store) fieldOf(l *bucket.Limit) string {
+	if l.Account == "" && s.rules.In != nil {
+		return s.rules.In.API + "|" + l.Name
+	}
+	return l.Name
 }
 
 // jitterOf returns the jitter in microseconds, rounded up.
@@ -62,7 +90,8 @@ func jitterOf(r *bucket.Rules) int64 { return int64(bucket.Micros(0).Add(r.Jitte
 // limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time
 // zones.
 func (s *Store) limitLocked(r *request, l *bucket.Limit) {
-	r.keys = append(r.keys, s.prefix+"log:"+l.Name)
+	rules := s.rules.By(l)
+	r.keys = append(r.keys, s.prefix+"log:"+s.fieldOf(l))
 	t := bucket.Interval{P: 1, Q: 1}
 	var kind, sign string
 	var burst, per, grain int64
@@ -70,7 +99,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	inWindow := func(quota *bucket.Quota) {
 		switch quota.Window {
 		case bucket.Sliding:
-			life, g := s.rules.SlidingBounds(*quota)
+			life, g := rules.SlidingBounds(*quota)
 			kind, per, grain = "s", int64(life), int64(g)
 		case bucket.Fixed:
 			start, end := quota.Period(0)
@@ -83,20 +112,21 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	}
 	switch l.Kind() {
 	case bucket.KindRate:
-		kind, t, burst, per = "r", s.rules.Interval(*l.Rate), s.rules.Burst(*l.Rate), int64(s.rules.Window(*l.Rate))
+		kind, t, burst, per = "r", rules.Interval(*l.Rate), rules.Burst(*l.Rate), int64(rules.Window(*l.Rate))
 	case bucket.KindQuota:
 		inWindow(l.Quota)
 	case bucket.KindInFlight:
-		kind, burst = "i", s.rules.Lowered(l.InFlight)
+		kind, burst = "i", rules.Lowered(l.InFlight)
 	case bucket.KindBudget:
 		inWindow(&l.Budget.Quota)
 	}
-	r.str(l.Name)
+	r.str(s.fieldOf(l))
+	r.flag(l.Account != "")
 	r.str(kind)
 	r.flag(l.Shadow)
 	r.num(s.rules.Capacity(*l))
 	r.num(burst)
-	r.num(jitterOf(&s.rules))
+	r.num(jitterOf(&rules))
 	r.num(per)
 	r.num(grain)
 	r.num(leftPeriod(l))
@@ -142,6 +172,8 @@ func (r *request) line(l *bucket.Line) {
 	for _, p := range bucket.Priorities {
 		r.num(l.Weights.Of(p))
 	}
+	r.str(l.API)
+	r.num(max(1, l.Weight))
 	r.num(int64(len(l.Tenants)))
 	for i := range l.Tenants {
 		r.str(marks[l.Tenants[i].Priority] + short(l.Tenants[i].Tenant))
@@ -161,7 +193,7 @@ func short(name string) string {
 
 // askLocked writes one ask, which must have passed Validate.
 func (s *Store) askLocked(r *request, a *bucket.Ask) {
-	r.keys = append(r.keys, s.prefix+"key:"+a.Key)
+	r.keys = append(r.keys, s.own+"key:"+a.Key)
 	t := s.rules.Interval(a.Limits.Rate)
 	r.num(t.P)
 	r.num(t.Q)
@@ -193,7 +225,7 @@ func tenantOf(a *bucket.Ask) int64 {
 // useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for what its
 // answer does not say.
 func (s *Store) useLocked(r *request, u *bucket.Use) {
-	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
+	r.keys = append(r.keys, s.own+"key:"+u.Key)
 	r.num(u.Grant.Serial)
 	r.num(u.Grant.Before)
 	r.num(int64(u.Grant.At))
@@ -296,7 +328,7 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 		a.Grants = append(a.Grants, g)
 	}
 	binding, until, never, excess := r.num(), r.num(), r.num(), r.num()
-	a.Elsewhere, a.Whole = int(r.num()), int(r.num())
+	a.Elsewhere, a.Whole, a.Part = int(r.num()), int(r.num()), int(r.num())
 	switch {
 	case r.err != nil || binding < 0:
 	case binding == 0:

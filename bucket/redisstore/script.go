@@ -125,6 +125,8 @@ const luaMain = `
 local mode, injected, known, fresh_id, seen, lease, far = str(), str(), str(), str(), num(), num(), num()
 sums = num() == 1
 local paces, memory, jitter = str(), num(), num()
+local api, fresh, stranger, all = str(), num() == 1, num() == 1, {lease = num(), jitter = num()}
+if api ~= '' then P = api .. '|' else all = nil end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if injected ~= '' then now = tonumber(injected) end
@@ -145,6 +147,12 @@ local lost, existed, counted = known ~= 'fresh', st.epoch ~= nil, load('asked')
 if st.epoch then
   lost = born(st.epoch) < born(known) or st.epoch == known and load('asked') < seen
 end
+-- of an account: the state does not know what the api was called for before, or has lost what the api had counted. An older
+-- copy has lost that too: loss is the epoch that began with the last loss, and each api has the one of which it knows.
+local copy = lost
+lost = lost or stranger
+local gone = lost or P ~= '' and not fresh and (not st[P .. 'asked'] or (st[P .. 'loss'] or '') ~= (st.loss or ''))
+local counted_own = load(P .. 'asked')
 if lost or not st.epoch then
   st.epoch = dec(max(now, born(known) + 1)) .. '.' .. fresh_id
   -- serials begin above all that were given before: fewer than one ask in 32 us on the average
@@ -154,29 +162,38 @@ end
 if lost then
   st.cold, st.coldserial = dec(now), dec(load('asked') * WANT)
   save('cold', st.cold) save('coldserial', st.coldserial)
-  st.arrived = dec(max(load('arrived'), now + far + jitter))
-  st.latest = dec(coarse(load('arrived')))
+  if all then st.arrived = dec(max(load('arrived'), now + far + all.jitter)) end
+  if all and copy then st.loss = st.epoch save('loss', st.loss) end
 end
+if gone then
+  st[P .. 'cold'], st[P .. 'coldserial'] = dec(now), dec(load('asked') * WANT)
+  save(P .. 'cold', st[P .. 'cold']) save(P .. 'coldserial', st[P .. 'coldserial'])
+  st[P .. 'arrived'] = dec(max(load(P .. 'arrived'), now + far + jitter))
+  st[P .. 'latest'] = dec(coarse(load(P .. 'arrived')))
+end
+cold, cold_all, coldserial = load(P .. 'cold'), all and load('cold') or 0, load(P .. 'coldserial')
 st.clock, st.behind = dec(now), dec(behind)
 -- keys go by other rates from now on: turning in carry.go
-if st.paces ~= paces then
-  if st.paces and load('arrived') > 0 then
-    if now - load('least') >= load('latest') then st.known, st.least = dec(load('latest')), dec(load('memory')) end
-    st.least, st.latest = dec(min(load('least'), load('memory'))), dec(coarse(max(now, load('arrived'))))
+if st[P .. 'paces'] ~= paces then
+  local known_, least_, latest_, memory_ = P .. 'known', P .. 'least', P .. 'latest', P .. 'memory'
+  if st[P .. 'paces'] and load(P .. 'arrived') > 0 then
+    if now - load(least_) >= load(latest_) then st[known_], st[least_] = dec(load(latest_)), dec(load(memory_)) end
+    st[least_], st[latest_] = dec(min(load(least_), load(memory_))), dec(coarse(max(now, load(P .. 'arrived'))))
   else
-    st.least = dec(memory)
+    st[least_] = dec(memory)
   end
-  st.paces, st.memory = paces, dec(memory)
+  st[P .. 'paces'], st[memory_] = paces, dec(memory)
 end
 if load_limits(now) == 'stale' then return {'stale', dec(now - behind)} end
 -- A quota that did not see the last ask was not in the rules then. One of a version that did not note it did, if it is there at all.
 local function missed(l)
   if not sums or not existed or l.kind == 'r' or l.kind == 'i' then return false end
   local n = st[l.name .. ':n']
-  if n then return tonumber(n) ~= counted end
+  if n then return tonumber(n) ~= (l.all and counted or counted_own) end
   return not st[l.name .. ':k']
 end
 for _, l in ipairs(L) do
+  local lost = lost or gone and not l.all
   local partial = not lost and missed(l)
   if lost or partial then
     local quota = l.kind == 's' or l.kind == 'q' or l.kind == 'f'
@@ -184,7 +201,7 @@ for _, l in ipairs(L) do
     if quota then save(l.name .. ':x', st[l.name .. ':x']) end
     if l.kind == 'r' then
       l.t, l.r, l.last = max(l.t, now + far + ceildiv(l.burst * l.p, l.q)), 0, 0
-      l.since = coarse(load('arrived'))
+      l.since = coarse(arrived(l))
       l.marks = {{(load('asked') + 1) * WANT, 0}}
     elseif l.kind == 's' then
       M.s.take(l, now + far, max(0, l.cap - l.sum))
@@ -195,13 +212,15 @@ for _, l in ipairs(L) do
     end
   end
 end
-if n_limits > 0 then
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', dec(now))
-  open = redis.call('ZCARD', KEYS[2])
+local function under_way(set)
+  redis.call('ZREMRANGEBYSCORE', set, '-inf', dec(now))
+  return redis.call('ZCARD', set)
 end
+if n_own > 0 then open = under_way(KEYS[2]) end
+if n_limits > n_own then open_all = under_way(KEYS[3]) end
 local out = {'ok', st.epoch, '', dec(now), st.behind}
 if mode == 'reserve' then
-  reserve(now, lease, far, memory, jitter, out)
+  reserve(now, lease, far, memory, jitter, all, out)
 elseif mode == 'settle' then
   settle(now)
 else
@@ -209,13 +228,17 @@ else
 end
 out[3] = st.asked
 save('asked', st.asked) save('clock', st.clock) save('behind', st.behind)
-for _, f in ipairs({'paces', 'memory', 'least', 'known', 'latest', 'arrived'}) do
-  if st[f] then save(f, st[f]) end
+for _, f in ipairs({'paces', 'memory', 'least', 'known', 'latest', 'arrived', 'lease'}) do
+  if st[P .. f] then save(P .. f, st[P .. f]) end
+end
+if all then
+  save(P .. 'asked', st.asked) save(P .. 'loss', st.loss or '')
+  if st.arrived then save('arrived', st.arrived) end
+  if st.lease then save('lease', st.lease) end
 end
 for _, l in ipairs(L) do
   if sums and l.kind ~= 'r' and l.kind ~= 'i' then save(l.name .. ':n', st.asked) end
 end
-if st.lease then save('lease', st.lease) end
 save_limits()
 redis.call('HSET', KEYS[1], unpack(dirty))
 for _, l in ipairs(L) do

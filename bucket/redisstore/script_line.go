@@ -2,17 +2,18 @@ package redisstore
 
 // luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads
 // it ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
-// horizon, more, each tenant with its number of keys, the limit of which units are kept, later, and waits. It is empty
+// horizon, more, each tenant with its number of keys, the limit of which units are kept, later, waits, api, part, served,
+// within and parts. It is empty
 // while no replica waits. The word of a tenant begins with h: or l: if the jobs of these keys have that priority.
 const luaLine = `
 local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 200000}
-local lines = {clock = 0, all = {}, calls = 0, weights = 0, due = 0}
+local lines = {clock = 0, all = {}, apis = {}, order = {}, due = 0}
 local CLASS = {['h:'] = 1, ['l:'] = 3}
 local function line_class(tenant) return CLASS[string.sub(tenant, 1, 2)] or 2 end
 local function line_late(s) return s.due + s.horizon + LINE.LATE end
 local function line_rests(s, now) return s.later and s.due > now + LINE.GONE end
-local function line_each(count)
-  local kinds, sum, all, each, w = 0, 0, 0, {1, 1, 1}, lines.parts
+local function line_each(count, w)
+  local kinds, sum, all, each = 0, 0, 0, {1, 1, 1}
   for c = 1, 3 do
     if count[c] > 0 then kinds, sum, all = kinds + 1, sum + w[c], all + count[c] end
   end
@@ -21,48 +22,83 @@ local function line_each(count)
   end
   return each
 end
+local function line_of(api)
+  local a = lines.apis[api]
+  if not a then
+    a = {api = api, keys = {}, count = {0, 0, 0}, calls = 0, weights = 0, parts = 0}
+    lines.apis[api] = a
+    lines.order[#lines.order + 1] = a
+  end
+  return a
+end
 local function line_weigh(now)
-  local keys, count, calls, weights = {}, {0, 0, 0}, 0, 0
+  lines.apis, lines.order = {}, {}
   for _, s in ipairs(lines.all) do
     local t = s.tenants
     if s.due ~= 0 and not line_rests(s, now) then
-      count[2] = count[2] + s.more
+      local a = line_of(s.api)
+      a.count[2] = a.count[2] + s.more
       for i = 1, #t, 2 do
-        if not keys[t[i]] then
+        if not a.keys[t[i]] then
           local c = line_class(t[i])
-          count[c] = count[c] + 1
+          a.count[c] = a.count[c] + 1
         end
-        keys[t[i]] = (keys[t[i]] or 0) + t[i + 1]
+        a.keys[t[i]] = (a.keys[t[i]] or 0) + t[i + 1]
       end
     end
   end
-  local each = line_each(count)
   for _, s in ipairs(lines.all) do
     if s.due ~= 0 then
+      local a = line_of(s.api)
+      local each = line_each(a.count, s.parts)
       local t, n, weight, rests = s.tenants, s.more, s.more * each[2], line_rests(s, now)
       for i = 1, #t, 2 do
-        local all = keys[t[i]] or 0
+        local all = a.keys[t[i]] or 0
         if rests then all = all + t[i + 1] end
         n, weight = n + t[i + 1], weight + t[i + 1] / all * each[line_class(t[i])]
       end
       if n == 0 then n, weight = 1, 1 end
       if s.waits > 0 then n = s.waits end
       s.keys, s.weight = n, weight
-      if not rests then calls, weights = calls + n, weights + weight end
+      if not rests then a.parts = a.parts + weight end
     end
   end
-  lines.keys, lines.count, lines.calls, lines.weights = keys, count, calls, weights
+  for _, s in ipairs(lines.all) do
+    if s.due ~= 0 then
+      local a, rests = line_of(s.api), line_rests(s, now)
+      if s.api ~= '' then
+        local all = a.parts
+        if rests then all = all + s.weight end
+        s.weight = s.part * s.weight / all
+      end
+      if not rests then a.calls, a.weights = a.calls + s.keys, a.weights + s.weight end
+    end
+  end
 end
-local function line_begin(now, replica, horizon, more, held, waits, parts, tenants)
+local function line_sum(field, within)
+  local n = 0
+  for _, a in ipairs(lines.order) do
+    if within == 0 or a.api == lines.own.api then n = n + a[field] end
+  end
+  return n
+end
+local function line_part()
+  if not lines.own then return 0 end
+  local own, all = line_sum('weights', 1), line_sum('weights', 0)
+  if own <= 0 or all <= own then return 1000 end
+  return max(1, math.floor(1000 * own / all + 0.5))
+end
+local function line_begin(now, asks, held)
   local all, own = {}, nil
   if (st.lines or '') ~= '' then
     local known = cmsgpack.unpack(st.lines)
     lines.clock = known[1]
     for i = 2, #known do
       local w = known[i]
-      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9] or '', later = w[10], waits = w[11] or 0}
+      local s = {replica = w[1], taken = w[2], seen = w[3], due = w[4], kept = w[5], horizon = w[6], more = w[7], tenants = w[8], limit = w[9], later = w[10], waits = w[11],
+        api = w[12], part = w[13], served = w[14], within = w[15], parts = w[16]}
       if now <= max(s.seen, s.due) + LINE.GONE then all[#all + 1] = s end
-      if s == all[#all] and s.replica == replica then own = s end
+      if s == all[#all] and s.replica == asks.replica then own = s end
     end
   end
   if not own then
@@ -71,29 +107,28 @@ local function line_begin(now, replica, horizon, more, held, waits, parts, tenan
       for i, s in ipairs(all) do if s.seen < all[oldest].seen then oldest = i end end
       table.remove(all, oldest)
     end
-    own = {replica = replica, taken = 0, due = 0}
+    own = {taken = 0, due = 0, served = 0}
     all[#all + 1] = own
   end
   if own.due == 0 then own.taken = max(own.taken, lines.clock) end
-  own.later = false
-  own.seen, own.due, own.horizon, own.tenants, own.more, own.waits = now, now, horizon, tenants, more, waits
-  lines.parts = parts
-  lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.later, lines.held = all, own, 0, 0, '', false, held
+  for f, v in pairs(asks) do own[f] = v end
+  own.seen, own.due, own.later, own.within = now, now, false, 0
+  lines.all, lines.own, lines.due, lines.kept, lines.limit, lines.later, lines.held, lines.within = all, own, 0, 0, '', false, held, 0
   line_weigh(now)
 end
 local function line_elsewhere(tenant)
   if not lines.own or tenant == 0 then return 0 end
   local t = lines.own.tenants
-  return lines.keys[t[2 * tenant - 1]] - t[2 * tenant]
+  return line_of(lines.own.api).keys[t[2 * tenant - 1]] - t[2 * tenant]
 end
 local function line_whole(class)
   if not lines.own then return 0 end
-  local t, part = lines.own.tenants, class == 2 and lines.own.more or 0
+  local t, part, a = lines.own.tenants, class == 2 and lines.own.more or 0, line_of(lines.own.api)
   for i = 1, #t, 2 do
-    if line_class(t[i]) == class then part = part + t[i + 1] / lines.keys[t[i]] end
+    if line_class(t[i]) == class then part = part + t[i + 1] / a.keys[t[i]] end
   end
   if part == 0 then return 0 end
-  return math.floor(1000 * lines.count[class] / part + 0.5)
+  return math.floor(1000 * a.count[class] / part + 0.5)
 end
 local function line_until(s, slot)
   if s.due <= slot then return line_late(s) end
@@ -102,15 +137,24 @@ end
 local function line_competes(s, now, slot)
   return s.due ~= 0 and now <= line_until(s, slot) and (s.kept > 0 or s.due <= slot)
 end
-local function line_before(now, slot, from, service)
+-- within is 0 for the replicas of all apis of the account, and 1 for those of the api
+local function line_takes_part(s, within)
+  if within == 1 then return s.api == lines.own.api end
+  return s.within == 0
+end
+local function line_is_next(s, same)
+  local own = lines.own
+  return s.api ~= own.api and s.served < own.served and math.abs(own.taken - s.taken) <= same
+end
+local function line_before(now, slot, from, service, within)
   local own, ahead, first, last, dear = lines.own, 0, MAX, 0, {}
   local each = service / own.weight
-  local slack = min(own.horizon / lines.weights, (own.keys - 1) / 2 * each)
+  local slack = min(own.horizon / line_sum('weights', within), (own.keys - 1) / 2 * each)
   for _, s in ipairs(lines.all) do
-    if s ~= own and line_competes(s, now, slot) then
+    if s ~= own and line_takes_part(s, within) and line_competes(s, now, slot) then
       local lead = own.taken - slack - s.taken
-      if lead > each / 1024 then
-        ahead = ahead + lead * s.weight
+      if lead > each / 1024 or within == 0 and line_is_next(s, each / 1024) then
+        ahead = ahead + max(0, lead) * s.weight
         first, last = min(first, s.due), max(last, line_until(s, slot) + 1)
         if s.kept == 2 then dear[s.limit] = true end
       end
@@ -123,28 +167,32 @@ local function line_serve(now, slot, service)
   local own = lines.own
   for _, s in ipairs(lines.all) do
     if s ~= own and s.due ~= 0 and not line_competes(s, now, slot) then s.taken = max(s.taken, own.taken - service / s.weight) end
+    own.served = max(own.served, s.served + 1)
   end
   lines.clock = max(lines.clock, own.taken)
   own.taken = own.taken + service / own.weight
 end
 local function line_end(now, asks)
   local own, waits = lines.own, false
-  own.due, own.kept, own.limit, own.later = lines.due, lines.kept, lines.limit, lines.later
-  if (own.due == 0 or own.later) and own.keys > asks and not lines.held then own.due, own.later = now, false end
+  own.due, own.kept, own.limit, own.later, own.within = lines.due, lines.kept, lines.limit, lines.later, lines.within
+  if (own.due == 0 or own.later) and own.keys > asks and not lines.held then own.due, own.later, own.within = now, false, 0 end
   local all = {lines.clock}
   for i, s in ipairs(lines.all) do
     waits = waits or s.due ~= 0
-    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit, s.later, s.waits}
+    all[i + 1] = {s.replica, s.taken, s.seen, s.due, s.kept, s.horizon, s.more, s.tenants, s.limit, s.later, s.waits,
+      s.api, s.part, s.served, s.within, s.parts}
   end
   if waits then save('lines', cmsgpack.pack(all)) elseif (st.lines or '') ~= '' then save('lines', '') end
 end
-local function line_scarce(now, reach, a, dear)
+local function line_scope(l) return l.all and 0 or 1 end
+local function line_scarce(now, reach, a, dear, within)
+  local calls = line_sum('calls', within)
   for i, l in ipairs(L) do
     local cost = a.costs[i]
-    local units = cost * min(lines.calls, math.floor(2 ^ 52 / max(1, cost)))
-    if l.shadow then
+    local units = cost * min(calls, math.floor(2 ^ 52 / max(1, cost)))
+    if l.shadow or line_scope(l) ~= within then
     elseif l.kind == 'i' then
-      if open + lines.calls > l.burst then return i end
+      if open_of(l) + calls > l.burst then return i end
     elseif cost > 0 then
       if l.kind == 'r' then
         local drained = max(l.t, now) + (units - l.burst) * l.p / l.q
@@ -158,17 +206,19 @@ end
 -- makes an ask wait if other replicas come before it for the slot at, or for what refused it one; returns what slot returns
 local function in_turn(now, at, b, u, nv, x, a)
   if at then
-    local till, dear = line_before(now, at, max(now, at - a.horizon), a.service)
-    local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear)
-    if scarce then
-      lines.due, lines.kept, lines.limit, lines.later = till, 0, '', false
-      return nil, scarce, till, 3
+    for within = 1, lines.own.api == '' and 1 or 0, -1 do
+      local till, dear = line_before(now, at, max(now, at - a.horizon), a.service, within)
+      local scarce = till ~= 0 and line_scarce(now, now + a.horizon, a, dear, within)
+      if scarce then
+        lines.due, lines.kept, lines.limit, lines.later, lines.within = till, 0, '', false, within
+        return nil, scarce, till, 3
+      end
     end
     line_serve(now, at, a.service)
     return at
   end
   if b == 0 or nv == 1 then return nil, b, u, nv, x end
-  local l, keep = L[b], 0
+  local l, keep, within = L[b], 0, line_scope(L[b])
   local periodic = l.kind == 'q' or l.kind == 'f' or (x or 0) > 0
   if l.kind == 'i' then
     keep = 1
@@ -176,12 +226,12 @@ local function in_turn(now, at, b, u, nv, x, a)
     keep = 2
     if #lines.all > 1 then u = min(u, now + LINE.DEAR) end
   end
-  local till = line_before(now, u + a.horizon, u, a.service)
+  local till = line_before(now, u + a.horizon, u, a.service, within)
   if till > u then u, keep = till, 0 end
   if periodic then
-    if lines.due == 0 then lines.due, lines.later = u, true end
+    if lines.due == 0 then lines.due, lines.later, lines.within = u, true, within end
   else
-    lines.due, lines.kept, lines.limit, lines.later = u, keep, l.name, false
+    lines.due, lines.kept, lines.limit, lines.later, lines.within = u, keep, l.name, false, within
   end
   return nil, b, u, nv, x
 end

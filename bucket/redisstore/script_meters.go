@@ -2,8 +2,10 @@ package redisstore
 
 // luaMeters is bucket's meter.go, quota.go and sliding.go.
 const luaMeters = `
-local st, dirty, L, n_limits, open = {}, {}, {}, 0, 0
+local st, dirty, L, n_limits, open, open_all, P = {}, {}, {}, 0, 0, 0, ''
 local function load(field) return tonumber(st[field] or 0) end
+local function arrived(l) if l.all then return load('arrived') end return load(P .. 'arrived') end
+local function open_of(l) if l.all then return open_all end return open end
 local function save(field, v) dirty[#dirty + 1] = field; dirty[#dirty + 1] = v end
 
 -- rate
@@ -174,7 +176,7 @@ function M.s.advance(l, now)
   while true do
     local head = redis.call('LINDEX', l.log, 0)
     if not head then
-      if l.sum > 0 then l.freed, l.sum, l.gone = l.freed + l.sum, 0, load('arrived') end -- the log expired
+      if l.sum > 0 then l.freed, l.sum, l.gone = l.freed + l.sum, 0, arrived(l) end -- the log expired
       return
     end
     local _, e, units = entry(head)

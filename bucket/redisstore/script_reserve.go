@@ -2,6 +2,8 @@ package redisstore
 
 // luaReserve is bucket's engine.go up to a grant: load, find the common slot, commit.
 const luaReserve = `
+-- cold is when the api's own part of the state was lost, cold_all when the account's was; n_own limits are of the api alone
+local cold, cold_all, coldserial, n_own = 0, 0, 0, 0
 -- A quota whose window slides from now on, or does no more, keeps its count. Replicas may not agree for a moment which of the
 -- two it is: so what it counted as the other stays where it is, and only what is missing is added.
 local function reconcile(l, now)
@@ -32,13 +34,14 @@ end
 local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
-    local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(),
+    local l = {name = str(), all = num() == 1, kind = str(), shadow = num() == 1, cap = num(), burst = num(),
       guard = num(), per = num(), grain = num(), left = num(), of = str(), slack = num(), sign = str(),
-      bounds = {}, log = KEYS[2 + i]}
+      bounds = {}, log = KEYS[3 + i]}
     local p, q = num(), num()
     for b = 1, num() do l.bounds[b] = num() end
     local f = l.name .. ':'
     l.meter = M[l.kind]
+    if not l.all then n_own = n_own + 1 end
     x_load(l)
     if l.kind == 'r' then
       l.t, l.r, l.last, l.since, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'c'), {}
@@ -49,12 +52,12 @@ local function load_limits(now)
       local from = {p = load(f .. 'p'), q = load(f .. 'q'), burst = load(f .. 'b'), window = load(f .. 'w'), late = load(f .. 'j')}
       local kept = {{(load('asked') + 1) * WANT, 0}}
       if not st[f .. 'm'] then l.marks = kept end -- an earlier version kept no marks
-      if from.p == 0 or load('arrived') == 0 or load(f .. 'rn') ~= load('asked') or st[f .. 'y'] == '1' and not l.shadow then
+      if from.p == 0 or arrived(l) == 0 or load(f .. 'rn') ~= load(l.all and 'asked' or P .. 'asked') or st[f .. 'y'] == '1' and not l.shadow then
         -- it has not counted every call
-        local last = load('arrived')
+        local last = arrived(l)
         l.t, l.r, l.last, l.since, l.marks = unknown(l, now, last), 0, 0, coarse(last), last > 0 and kept or {}
       elseif not same(from, l) then
-        carry(l, now, load('arrived'), from, l)
+        carry(l, now, arrived(l), from, l)
         l.last, l.marks = 0, kept
       end
     elseif l.kind == 's' then
@@ -118,12 +121,12 @@ local function load_key(name, lost)
     for x in string.gmatch(v, '%d+') do n[#n + 1] = tonumber(x) end
     k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late, k.since = unpack(n)
   end
-  if lost > k.t and k.last < load('coldserial') then k.t, k.r, k.last, k.since = lost, 0, 0, load('latest') end
+  if lost > k.t and k.last < coldserial then k.t, k.r, k.last, k.since = lost, 0, 0, load(P .. 'latest') end
   return k
 end
 local function turn_key(k, now, own)
-  local arrived, latest = load('arrived'), load('latest')
-  local called = max(max(now - load('memory'), load('known')), min(latest, now - load('least')))
+  local arrived, latest = load(P .. 'arrived'), load(P .. 'latest')
+  local called = max(max(now - load(P .. 'memory'), load(P .. 'known')), min(latest, now - load(P .. 'least')))
   if k.p == 0 or g_end(k) + k.late <= called then
     local t = unknown(own, now, min(min(called, arrived), latest))
     if k.p > 0 or t > k.t then k.t, k.r = t, 0 end
@@ -132,7 +135,7 @@ local function turn_key(k, now, own)
     return
   else
     carry(k, now, arrived, k, own)
-    st.latest = dec(max(latest, coarse(arrived)))
+    st[P .. 'latest'] = dec(max(latest, coarse(arrived)))
   end
   k.p, k.q, k.burst, k.window, k.late, k.last = own.p, own.q, own.burst, own.window, own.late, 0
 end
@@ -148,12 +151,12 @@ local function save_key(name, k, now, memory)
 end
 
 local function would_hold(l, at, cost)
-  if l.kind == 'i' then return open >= l.burst end
+  if l.kind == 'i' then return open_of(l) >= l.burst end
   return cost > l.cap or cost > 0 and l.meter.earliest(l, at, cost) > at
 end
 -- returns the slot, or nil, the number of the binding limit (0: the key's own), until, 1 for never or 3 for the edge of a period,
 -- and the units of the excess whose end is waited for
-local function slot(now, k, a, blind)
+local function slot(now, k, a, blind, blind_all)
   for i, l in ipairs(L) do
     if a.costs[i] > l.cap and not l.shadow then return nil, i, 0, 1 end
   end
@@ -178,12 +181,18 @@ local function slot(now, k, a, blind)
     return nil, binding, max(now + 1, at - a.horizon), why, excess
   end
   for i, l in ipairs(L) do
-    if l.kind == 'i' and not l.shadow and (open >= l.burst or now < blind) then return nil, i, now + 5000, 0 end
+    if l.kind == 'i' and not l.shadow and (open_of(l) >= l.burst or now < (l.all and blind_all or blind)) then return nil, i, now + 5000, 0 end
   end
   return at
 end
-local function commit(at, serial, k, a, lease, jitter)
-  st.arrived = dec(max(load('arrived'), at + jitter))
+local function hold(set, field, at, lease, serial)
+  local e = max(at + lease, load(field))
+  st[field] = dec(e)
+  redis.call('ZADD', set, dec(e), serial)
+end
+local function commit(at, serial, k, a, lease, jitter, all)
+  st[P .. 'arrived'] = dec(max(load(P .. 'arrived'), at + jitter))
+  if all then st.arrived = dec(max(load('arrived'), at + all.jitter)) end
   g_take(k, at, 1)
   k.last = serial
   for i, l in ipairs(L) do
@@ -196,18 +205,15 @@ local function commit(at, serial, k, a, lease, jitter)
       l.taken = l.taken + cost
     end
   end
-  if n_limits > 0 then
-    local e = max(at + lease, load('lease'))
-    st.lease = dec(e)
-    redis.call('ZADD', KEYS[2], dec(e), dec(serial))
-    open = open + 1
-  end
+  if n_own > 0 then hold(KEYS[2], P .. 'lease', at, lease, dec(serial)) open = open + 1 end
+  if all and n_limits > n_own then hold(KEYS[3], 'lease', at, all.lease, dec(serial)) open_all = open_all + 1 end
 end
-local function reserve(now, lease, far, memory, jitter, out)
-  local asked, n, replica, more, held, waits, weights, tenants = load('asked'), num(), str(), 0, false, 0, {}, {}
+local function reserve(now, lease, far, memory, jitter, all, out)
+  local asked, n, replica, more, held, waits, weights, tenants, api, part = load('asked'), num(), str(), 0, false, 0, {}, {}, '', 1
   if replica ~= '' then
     more, held, waits = num(), num() == 1, num()
     for c = 1, 3 do weights[c] = num() end
+    api, part = str(), num()
     for i = 1, 2 * num(), 2 do tenants[i], tenants[i + 1] = str(), num() end
   end
   for j = 1, n do
@@ -215,14 +221,14 @@ local function reserve(now, lease, far, memory, jitter, out)
     local a = {burst = own.burst, horizon = num(), want = num(), costs = {}}
     local floor, tenant, class = num(), num(), num()
     a.service = num()
-    if j == 1 and replica ~= '' then line_begin(now, replica, a.horizon, more, held, waits, weights, tenants) end
+    if j == 1 and replica ~= '' then line_begin(now, {replica = replica, horizon = a.horizon, more = more, waits = waits, parts = weights, tenants = tenants, api = api, part = part}, held) end
     for i = 1, n_limits do a.costs[i] = num() end
-    local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
-    if st.cold then
-      local farthest = load('cold') + max(a.horizon, far)
-      lost = farthest + ceildiv(own.burst * own.p, own.q)
-      blind = farthest + lease
+    local name, lost, blind, blind_all, farthest = KEYS[3 + n_limits + j], 0, 0, 0, max(a.horizon, far)
+    if cold > 0 then
+      lost = cold + farthest + ceildiv(own.burst * own.p, own.q)
+      blind = cold + farthest + lease
     end
+    if cold_all > 0 then blind_all = cold_all + farthest + all.lease end
     local k = load_key(name, lost)
     turn_key(k, now, own)
     if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
@@ -231,11 +237,11 @@ local function reserve(now, lease, far, memory, jitter, out)
     out[count_at] = '0'
     local binding, till, never, excess = -1, 0, 0, 0
     for i = 0, a.want - 1 do
-      local at, b, u, nv, x = slot(now, k, a, blind)
+      local at, b, u, nv, x = slot(now, k, a, blind, blind_all)
       if lines.own then at, b, u, nv, x = in_turn(now, at, b, u, nv, x, a) end
       if not at then binding, till, never, excess = b, u, nv, x or 0 break end
       local serial, former = asked * WANT + i, k.last
-      commit(at, serial, k, a, lease, jitter)
+      commit(at, serial, k, a, lease, jitter, all)
       out[count_at] = dec(i + 1)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial) out[#out + 1] = dec(former)
       for _, l in ipairs(L) do
@@ -245,7 +251,7 @@ local function reserve(now, lease, far, memory, jitter, out)
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never ~= 1 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never) out[#out + 1] = dec(excess)
-    out[#out + 1] = dec(line_elsewhere(tenant)) out[#out + 1] = dec(line_whole(class))
+    out[#out + 1] = dec(line_elsewhere(tenant)) out[#out + 1] = dec(line_whole(class)) out[#out + 1] = dec(line_part())
     save_key(name, k, now, memory)
   end
   if lines.own then line_end(now, n) end
@@ -258,7 +264,7 @@ const luaSettle = `
 local function settle(now)
   for j = 1, num() do
     local serial, former, at, returned, hold = num(), num(), num(), num() == 1, num()
-    local name = KEYS[2 + n_limits + j]
+    local name = KEYS[3 + n_limits + j]
     if returned and redis.call('EXISTS', name) == 1 then
       local k = load_key(name, 0)
       if serial > 0 and k.last == serial then
@@ -267,10 +273,16 @@ local function settle(now)
         redis.call('SET', name, packed(k), 'KEEPTTL')
       end
     end
-    local was_open = n_limits > 0 and redis.call('ZREM', KEYS[2], dec(serial)) == 1
-    if hold > 0 and n_limits > 0 then redis.call('ZADD', KEYS[2], dec(now + hold), dec(serial)) end
+    local member = dec(serial)
+    local own_open = n_own > 0 and redis.call('ZREM', KEYS[2], member) == 1
+    if hold > 0 and n_own > 0 then redis.call('ZADD', KEYS[2], dec(now + hold), member) end
+    if serial < 0 then member = P .. member end -- operations of two apis may have the same
+    local all_open = n_limits > n_own and redis.call('ZREM', KEYS[3], member) == 1
+    if hold > 0 and n_limits > n_own then redis.call('ZADD', KEYS[3], dec(now + hold), member) end
     for i = 1, n_limits do
       local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
+      local was_open = own_open
+      if l.all then was_open = all_open end
       local left, till, least, taken, freed = -1, 0, 0, 0, 0
       if l.left > 0 then left, till, least, taken, freed = num(), num(), num(), num(), num() end
       if l.kind ~= 'i' and not l.shadow and cost >= 0 then

@@ -24,18 +24,14 @@ func (s *Store) Missed(ctx context.Context) ([]string, error) {
 func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
-	var names []string
+	var names, marks []string
 	for _, l := range s.rules.Shared {
 		if l.Quota != nil || l.Budget != nil {
-			names = append(names, l.Name)
+			names, marks = append(names, l.Name), append(marks, s.fieldOf(&l)+":x")
 		}
 	}
 	if len(names) == 0 {
 		return nil, nil, nil
-	}
-	marks := make([]string, len(names))
-	for i, name := range names {
-		marks[i] = name + ":x"
 	}
 	values, err := s.client.HMGet(ctx, s.prefix+"state", marks...).Result()
 	if err != nil {

@@ -4,7 +4,9 @@
 // # Where things lie
 //
 // All keys of one api carry the hash tag {weir:<api>}, so that they share a slot of a Redis Cluster and one reservation
-// is one step of one server. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of
+// is one step of one server. Those of an api with an account carry {weir:account/<account>}, with the api's name behind
+// it, and the apis share one state: the fields of what is an api's alone begin with its name and "|". The account has a
+// sorted set of its own for the grants of all its apis. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of
 // the grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
 // <tag>:key:<key> the bucket of one key, which expires when it has been empty for the longest window of any key's rate.
 // What replicas said of what waits there (bucket/line.go) is one field of the state, empty while nothing waits, and of at
@@ -54,7 +56,10 @@ const Fresh = "fresh"
 type Options struct {
 	Client redis.UniversalClient // required; the Store does not close it
 	API    string                // required: the api's name, a part of every key
-	Rules  bucket.Rules          // required
+	// Uncalled says that an api with an account has never been called. Stranger says that it has, and that the account's
+	// state does not know of that: then the state counts as lost.
+	Uncalled, Stranger bool
+	Rules              bucket.Rules // required
 	// Epoch is the last known epoch of the api's state, from a checkpoint: see Store.Epoch. It is empty if nothing is
 	// known, and Fresh if the api has never been called.
 	Epoch string
@@ -73,7 +78,10 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
-	sums    bool // Options.Sums
+	own     string       // of the keys of the api alone: as prefix without an account
+	account string       // whose limits this store counts too, "" for none
+	news    atomic.Int32 // Options.Uncalled and Stranger: what the state does not know, until it has answered once
+	sums    bool         // Options.Sums
 	made    time.Time
 	now     func() bucket.Micros // only in tests: replaces Redis TIME
 	horizon atomic.Int64         // the farthest ahead that any replica asks, in microseconds
@@ -93,6 +101,9 @@ var _ bucket.Store = (*Store)(nil)
 // ErrEviction says that a Redis may evict state to make room: an evicted bucket is full again.
 var ErrEviction = errors.New("redis may evict limits; set maxmemory-policy noeviction")
 
+// ErrAccount says that rules are of another account: they need another Store.
+var ErrAccount = errors.New("the api's limits are counted in another account")
+
 // New checks the rules and the server's settings. It does not touch the state; the first call does.
 func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Client == nil || o.API == "" || strings.ContainsAny(o.API, "{}") {
@@ -108,9 +119,26 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.Horizon = time.Second
 	}
 	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked, sums: o.Sums, made: time.Now()}
+	if s.own = s.prefix; o.Rules.In != nil {
+		s.account, s.prefix = o.Rules.In.Account, "{weir:account/"+o.Rules.In.Account+"}:"
+		s.own = s.prefix + o.API + "/"
+	}
+	switch {
+	case o.Uncalled:
+		s.news.Store(uncalled)
+	case o.Stranger:
+		s.news.Store(stranger)
+	}
 	s.horizon.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }
+
+// What the state does not know of an api with an account.
+const (
+	nothing  = iota
+	uncalled // the api was never called
+	stranger // it was called before it had the account
+)
 
 // checkEviction checks every primary.
 func checkEviction(ctx context.Context, c redis.UniversalClient) error {
@@ -137,6 +165,9 @@ func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 func (s *Store) Apply(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return fmt.Errorf("redis limits: %w", err)
+	}
+	if in := rules.In; in != nil && in.Account != s.account || in == nil && s.account != "" {
+		return ErrAccount
 	}
 	s.rulesMu.Lock()
 	defer s.rulesMu.Unlock()
@@ -216,6 +247,7 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 			r.now, r.behind = bucket.Micros(r.num()), bucket.Micros(r.num())
 			if r.err == nil {
 				s.learn(epoch, asked)
+				s.news.Store(nothing)
 			}
 			return r, r.err
 		}
@@ -287,7 +319,7 @@ func (s *Store) ShadowHolds() map[string]int64 {
 		if !l.Shadow {
 			continue
 		}
-		n, err := s.client.HGet(ctx, s.prefix+"state", l.Name+":h").Int64()
+		n, err := s.client.HGet(ctx, s.prefix+"state", s.fieldOf(&l)+":h").Int64()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil
 		}

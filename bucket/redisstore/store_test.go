@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,4 +100,73 @@ func TestRefusedRoundReadsTheLogOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAccountsConform checks apis of one account that are counted in Redis.
+func TestAccountsConform(t *testing.T) { storetest.Accounts(t, accountOpener(startServer(t)), 8) }
+
+// TestAccountsAgreeWithMemory compares the script with the Go code for apis of one account.
+func TestAccountsAgreeWithMemory(t *testing.T) {
+	storetest.AgreeOnAccounts(t, func(t testing.TB, rules []bucket.Rules, clock *storetest.Clock) (stores []storetest.Store) {
+		pools := &bucket.Pools{}
+		pool, err := bucket.NewMemory(rules[0].Pool(), clock.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pools.Add(rules[0].In.Account, pool)
+		for i := range rules {
+			m, err := bucket.NewMember(rules[i], pools, clock.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, m)
+		}
+		return stores
+	}, accountOpener(startServer(t)), 12)
+}
+
+// accountOpener opens stores of apis that share an account with no other test.
+func accountOpener(s *server) storetest.OpenAccount {
+	client := s.client()
+	return func(t testing.TB, rules []bucket.Rules, clock *storetest.Clock) (stores []storetest.Store) {
+		account := names()
+		for i := range rules {
+			st, err := New(context.Background(), Options{
+				Client: client, API: rules[i].In.API, Rules: inTest(rules[i], account), Epoch: Fresh, Uncalled: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st.now = clock.Now
+			st.horizon.Store(0)
+			stores = append(stores, &accountStore{st, account})
+		}
+		return stores
+	}
+}
+
+// inTest gives an account the name of a test.
+func inTest(rules bucket.Rules, account string) bucket.Rules {
+	in := *rules.In
+	in.Account, rules.In, rules.Shared = account, &in, slices.Clone(rules.Shared)
+	for i := range rules.Shared {
+		if rules.Shared[i].Account != "" {
+			rules.Shared[i].Account = account
+		}
+	}
+	return rules
+}
+
+// accountStore counts for an account of a test.
+type accountStore struct {
+	*Store
+	account string
+}
+
+// Apply puts rules of the test's account in force.
+func (s *accountStore) Apply(rules bucket.Rules) error {
+	if rules.In == nil {
+		return s.Store.Apply(rules)
+	}
+	return s.Store.Apply(inTest(rules, s.account))
 }

@@ -85,11 +85,13 @@ type Idempotency struct {
 
 // Retry holds the rules for jobs whose call failed.
 type Retry struct {
-	Attempts int                // calls that count, including the first
-	Min, Max time.Duration      // of the backoff
-	On       []int              // statuses that mean "not processed"
-	Reject   []int              // statuses about the job, although they are usually about weir's access
-	HoldAPI  bool               // pushback holds the api, not only the key
-	Obey     bool               // an answer whose headers say that nothing is left holds like a pushback
-	Adaptive *schedule.Adaptive // nil: pushback does not lower the rate
+	Attempts int           // calls that count, including the first
+	Min, Max time.Duration // of the backoff
+	On       []int         // statuses that mean "not processed"
+	Reject   []int         // statuses about the job, although they are usually about weir's access
+	HoldAPI  bool          // pushback holds the api, not only the key
+	// HoldAccount says that it holds all apis of the account, too.
+	HoldAccount bool
+	Obey        bool               // an answer whose headers say that nothing is left holds like a pushback
+	Adaptive    *schedule.Adaptive // nil: pushback does not lower the rate
 }

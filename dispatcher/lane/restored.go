@@ -87,15 +87,15 @@ func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until
 		if l.Shadow {
 			continue
 		}
-		over := at
+		over, jitter := at, rules.By(l).Jitter
 		switch l.Kind() {
 		case bucket.KindRate:
 			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count)) // refills the whole burst
-			over = at.Add(max(l.Rate.Per, filled) + rules.Jitter)
+			over = at.Add(max(l.Rate.Per, filled) + jitter)
 		case bucket.KindQuota:
-			over = l.Quota.Over(at, rules.Jitter)
+			over = l.Quota.Over(at, jitter)
 		case bucket.KindBudget:
-			over = l.Budget.Over(at, rules.Jitter)
+			over = l.Budget.Over(at, jitter)
 		case bucket.KindInFlight:
 		}
 		if over > until {

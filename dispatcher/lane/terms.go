@@ -36,7 +36,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
 	return &schedule.Policy{
 		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker, Reuse: api.Reuse != nil,
-		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
+		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, HoldAccount: r.HoldAccount, Adaptive: r.Adaptive},
 	}
 }
 

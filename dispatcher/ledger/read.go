@@ -142,7 +142,7 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 
 // Charges chooses the records of an api behind one sequence of the ledger and up to another.
 type Charges struct {
-	API         string
+	API         string // "": of all apis
 	After, Last uint64
 	Whole       bool // records of all apis are read: one that is missing between them counts as unreadable
 }
@@ -166,14 +166,18 @@ func missing(seq uint64) *Damage {
 // until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, subject: CallsOf(o.API), after: o.After}
-	if o.Whole {
+	of := strings.TrimSuffix(p.subject, ">")
+	if o.API == "" {
+		of = ""
+	}
+	if o.Whole || o.API == "" {
 		p.subject = CallSubjects.Below()
 	}
 	newest, err := stream.LastOf(ctx, js.Conn(), CallsStream, p.subject)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	of, seen := strings.TrimSuffix(CallsOf(o.API), ">"), o.After
+	seen := o.After
 	err = p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if o.Whole && meta.Sequence.Stream != seen+1 {
 			return missing(seen + 1)

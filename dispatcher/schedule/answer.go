@@ -69,6 +69,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		own := jobs[0].seat()
 		own.tenant.elsewhere = a.Elsewhere
 		s.turns.of(jobs[0].turn).merit.whole = a.Whole
+		s.Shared.divided(a.Part)
 		s.turns.of(jobs[0].turn).book(q, len(a.Grants))
 		own.refuse(0)
 		q.refused("", 0)

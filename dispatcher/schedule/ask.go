@@ -88,7 +88,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.turns.of(turn).take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
 	ask := bucket.Ask{
 		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
-		Tenant: own.tenant.name, Priority: turn, Service: bucket.Micros(own.lastService),
+		Tenant: own.tenant.name, Priority: turn, Service: bucket.Micros(s.Shared.serviceAtStore(jobs[0].Costs, own.lastService)),
 	}
 	if q.cold {
 		ask.Floor = s.Floor(q)

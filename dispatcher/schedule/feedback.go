@@ -28,6 +28,7 @@ type Feedback struct {
 	Free      bool          // the call does not count as an attempt
 	First     bool          // the call is the first failure in a row
 	Hold      HoldChange    // a hold that has no other mark to survive a restart; none if Until is 0
+	Account   HoldChange    // a hold of all apis of the account; none if Until is 0
 	News      []HoldChange
 	Denied    bool // the first of News is a denial, which must survive a restart
 }
@@ -45,6 +46,15 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	if q != nil {
 		s.Touch(q)
 	}
+}
+
+// HoldLonger is Hold for the whole api. It returns the hold if the api was not held before.
+func (s *Schedule) HoldLonger(until bucket.Micros, why string, now bucket.Micros) (news []HoldChange) {
+	if s.holds.held <= now {
+		news = append(news, HoldChange{Until: until, Why: why})
+	}
+	s.Hold(nil, until, why)
+	return news
 }
 
 // OnCallEnd decides what the end of a job's call means for later calls. It only ever slows them, except that the
@@ -117,6 +127,9 @@ func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 	}
 	if !e.PushedBack {
 		f.Hold = n
+	}
+	if retry.HoldAccount {
+		f.Account = n
 	}
 	return scope
 }

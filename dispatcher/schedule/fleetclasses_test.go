@@ -112,3 +112,11 @@ type fleetGrant struct {
 	at  bucket.Micros
 	key string
 }
+
+// neverOver checks that the calls of all replicas together are within the limit.
+func (f *fleet) neverOver() (bad []string) {
+	if v := bucket.Check(f.arrivals, bucket.Expectation{Limit: f.rules.Shared[0], Jitter: f.rules.Jitter}); v.Outcome == bucket.Fail {
+		bad = append(bad, fmt.Sprint("over the limit: ", v))
+	}
+	return bad
+}

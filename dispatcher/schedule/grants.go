@@ -3,12 +3,12 @@ package schedule
 // grants counts the calls that were granted a slot under one policy and are not settled.
 type grants struct {
 	open   int
-	others bool    // other processes use the store too
+	others bool    // other processes, or other apis, use the store too
 	former *grants // of the policy before that has such calls
 }
 
 // under returns the grants of a new policy.
-func (g *grants) under() *grants { return &grants{others: g.others, former: g.unsettled()} }
+func (g *grants) under(others bool) *grants { return &grants{others: others, former: g.unsettled()} }
 
 // unsettled returns the newest of these and the former grants that are not all settled, nil if all are.
 func (g *grants) unsettled() *grants {

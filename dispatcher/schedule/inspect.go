@@ -317,12 +317,12 @@ func (v View) near() (n float64, known bool, by string) {
 func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
-// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes use
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or others use
 // the limits too, this process assumes as many as it was granted lately: it begins with one job, and allows more with
 // every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
-	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock) {
+	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))

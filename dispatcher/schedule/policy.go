@@ -53,7 +53,9 @@ type Retry struct {
 	Attempts int           // calls that count, including the first
 	Min, Max time.Duration // of the backoff
 	HoldAPI  bool          // pushback holds the api, not only the key
-	Adaptive *Adaptive     // nil: pushback does not lower the rate
+	// HoldAccount says that it holds all apis of the account, too.
+	HoldAccount bool
+	Adaptive    *Adaptive // nil: pushback does not lower the rate
 }
 
 // Backoff returns the delay after the n-th failure in a row (the first is 1). It grows exponentially from least
@@ -81,7 +83,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
 		s.holds.breaker = breaker{}
 	}
-	s.grants = s.grants.under()
+	s.grants = s.grants.under(s.sharesStore())
 	s.Shared = newSharedLimits(s.policy, s.grants)
 	s.turns.reset(next.Rules.Weights)
 }

@@ -51,13 +51,17 @@ type Schedule struct {
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
-		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(), grants: &grants{others: p.Replica != ""},
+		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
+	s.grants = &grants{others: s.sharesStore()}
 	s.Shared = newSharedLimits(policy, s.grants)
 	s.turns.shares.onWay = &s.Pipe.onWay
 	s.turns.reset(policy.Rules.Weights)
 	return s
 }
+
+// sharesStore reports whether others use the store too: other processes, or other apis of the account.
+func (s *Schedule) sharesStore() bool { return s.Pipe.pace.Replica != "" || s.policy.Rules.In != nil }
 
 // Effects are what the dispatcher must do after a step.
 type Effects struct {

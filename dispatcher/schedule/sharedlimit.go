@@ -18,6 +18,7 @@ type sharedLimit struct {
 	burst    int64           // of a rate: units at once
 	most     int64           // of calls in flight: how many may run
 	settles  bool            // answers say what their calls took
+	part     float64         // what this api gets of it while others of the account wait; 1 if none does
 	firstly  float64         // what a call takes as configured, until one has started
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
 	took     float64         // what calls took lately, as they were settled; 0 until one was
@@ -52,10 +53,11 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 	for i := range limits {
 		l := &limits[i]
 		l.Limit, l.index, l.grants = &p.Rules.Shared[i], i, g
-		l.firstly, l.settles = max(1, float64(l.Cost.Usual())), l.Cost.Settles()
+		l.firstly, l.settles, l.part = max(1, float64(l.Cost.Usual())), l.Cost.Settles(), 1
 		switch l.Kind() {
 		case bucket.KindRate:
-			l.interval, l.burst = p.Rules.Interval(*l.Rate), p.Rules.Burst(*l.Rate)
+			by := p.Rules.By(l.Limit)
+			l.interval, l.burst = by.Interval(*l.Rate), by.Burst(*l.Rate)
 			l.unit = float64(l.interval.Duration().Microseconds())
 		case bucket.KindQuota:
 			l.unit = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
@@ -63,7 +65,7 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 			l.unit, l.firstly = float64(l.Budget.Length().Microseconds())/float64(l.Budget.Count), float64(p.Price)
 			l.settles = p.Settles
 		case bucket.KindInFlight: // a permit comes back, however large the call was
-			l.most = p.Rules.Lowered(l.InFlight)
+			l.most = p.Rules.By(l.Limit).Lowered(l.InFlight)
 		}
 		if l.Shadow {
 			l.unit = 0
@@ -97,6 +99,21 @@ func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 	most := 1.0
 	for i := range limits.of(costs) {
 		most = max(most, float64(costs[i])*limits[i].unit)
+	}
+	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+}
+
+// serviceAtStore is serviceTime as the store counts it for turns. The apis of an account take turns there: what a call
+// takes of the limits of its api alone is no matter of the others. own is the serviceTime.
+func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) serviceTime {
+	most, shared := 1.0, false
+	for i := range limits.of(costs) {
+		if limits[i].Account != "" {
+			most, shared = max(most, float64(costs[i])*limits[i].unit), true
+		}
+	}
+	if !shared {
+		return own
 	}
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
@@ -264,7 +281,19 @@ func (l *sharedLimit) usual() float64 {
 // units that set this time.
 func (l *sharedLimit) each(took time.Duration) float64 {
 	held, run := l.reserve(), float64(took.Microseconds())
-	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit
+	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit / l.part
+}
+
+// divided notes which part of the account's limits the store last said this api has, in thousandths.
+func (limits SharedLimits) divided(thousandths int) {
+	if thousandths <= 0 {
+		return
+	}
+	for i := range limits {
+		if l := &limits[i]; l.Account != "" {
+			l.part = float64(thousandths) / 1000
+		}
+	}
 }
 
 // comingBack returns how many of the units that running calls have reserved should come back when they are settled.
@@ -364,7 +393,7 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 		return 1e6 / max(1e-3, l.each(took))
 	case bucket.KindInFlight:
 		if took > 0 {
-			return float64(l.most) / max(took, time.Microsecond).Seconds()
+			return float64(l.most) * l.part / max(took, time.Microsecond).Seconds()
 		}
 	case bucket.KindQuota, bucket.KindBudget: // what is left of them is reported beside it
 	}
@@ -375,7 +404,10 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 // shut is until when the store has refused it, 0 if it has not. calls run now, each takes took; 0 if no call has
 // ended yet.
 func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o outlook) (at bucket.Micros) {
-	each, usual, last := l.each(took), l.usual(), l.reserve()
+	each, usual, last, part := l.each(took), l.usual(), l.reserve(), l.part
+	if o == bestCase { // the other apis stop waiting
+		each, part = each*part, 1
+	}
 	if o == bestCase && l.settles {
 		each, usual, last = 0, 0, 1
 	}
@@ -391,13 +423,14 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 		if took <= 0 {
 			return 0
 		}
-		if place := int64(calls) + int64(ahead) + 1; place > l.most {
-			waves := float64((place-1)/l.most-1) + 1/float64(l.most+1) // the first of so many calls ends soon
+		most := max(1, int64(float64(l.most)*part))
+		if place := int64(calls) + int64(ahead) + 1; place > most {
+			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
 			at = later(from, waves, float64(took.Microseconds()))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
 		if at = shut; !l.mayAllComeBack(o) {
-			at = max(shut, l.afterPeriod(ahead*usual+last-l.comingBack(o), from, o))
+			at = max(shut, l.afterPeriod(ahead*usual/part+last-l.comingBack(o), from, o))
 		}
 	}
 	return at
@@ -424,76 +457,4 @@ func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) b
 		return level.ExcessUntil
 	}
 	return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
-}
-
-// LimitUse is how much this process uses now of a rate, or of the calls in flight, that all keys share.
-type LimitUse struct {
-	Limit string
-	Used  int64         // units of calls that started within Per; of in_flight, calls that run
-	Count int64         // the most that there may be
-	Per   time.Duration // 0 for in_flight
-}
-
-// use returns how much of the limit is used here. calls run now. The store counts quotas and budgets: counted is
-// false for these.
-func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
-	u.Limit = l.Name
-	switch l.Kind() {
-	case bucket.KindRate:
-		u.Per = usedPer(l.Rate)
-		u.Count = int64(float64(r.Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
-		l.started.at(l.Rate, now)
-		for _, units := range l.started.units {
-			u.Used += units
-		}
-	case bucket.KindInFlight:
-		u.Used, u.Count = int64(calls), l.most
-	case bucket.KindQuota, bucket.KindBudget:
-		return u, false
-	}
-	return u, true
-}
-
-// usedSlots is into how many parts the period of a rate is divided to count what started in it. The count is off by
-// at most one part.
-const usedSlots = 10
-
-// leastUsedPer is the shortest period reported: the use of ten milliseconds informs no reader.
-const leastUsedPer = time.Second
-
-// rateUse counts the units of calls that started, by parts of the last period.
-type rateUse struct {
-	units [usedSlots]int64
-	part  bucket.Micros // the number of the newest part since 1970
-}
-
-func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
-
-// correct counts units more, or fewer, for a call that began at a time, as long as that time counts.
-func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
-	place := u.at(r, now)
-	part := began / partOf(r)
-	switch {
-	case part > u.part-usedSlots:
-		place = int(part % usedSlots)
-	case units < 0:
-		return
-	}
-	u.units[place] += units
-}
-
-// partOf returns the length of a part.
-func partOf(r *bucket.Rate) bucket.Micros {
-	return max(1, bucket.Micros((usedPer(r) / usedSlots).Microseconds()))
-}
-
-// at drops the parts that are over, and returns the index of the present one.
-func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
-	part := now / partOf(r)
-	for n := 0; u.part < part && n < usedSlots; n++ {
-		u.part++
-		u.units[u.part%usedSlots] = 0
-	}
-	u.part = max(u.part, part)
-	return int(part % usedSlots)
 }

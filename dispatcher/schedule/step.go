@@ -40,7 +40,7 @@ func (s *step) run() {
 	s.invite()
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
-		if s.Pipe.pace.Replica != "" && len(s.Shared) > 0 {
+		if s.sharesStore() && len(s.Shared) > 0 {
 			s.standInLine()
 		}
 	}
@@ -49,6 +49,10 @@ func (s *step) run() {
 // standInLine lets the asks say what waits here, so that the store can give each process its turn.
 func (s *step) standInLine() {
 	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
+	if in := s.policy.Rules.In; in != nil {
+		line.API, line.Weight = in.API, in.Weight
+		line.Replica = cmp.Or(line.Replica, in.API)
+	}
 	keys, all := map[bucket.Waiting]int{}, -s.turns.shares.twice
 	for o := range s.turns.orders {
 		for of := range o.coming {

@@ -36,6 +36,8 @@ type Settler struct {
 	Unrecorded unrecordedCalls
 	called     func(answered bool) // called under the lock when a call has ended
 	Operations *Operations
+	// HoldAccount holds the other apis of the account; nil: there is none.
+	HoldAccount func(schedule.HoldChange)
 }
 
 // New returns a settler of a lane's jobs. It calls called under the lock when a call has ended.
@@ -80,6 +82,9 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 		w.LogOf(j).Warn("a call failed", "attempt", j.Attempts, "reason", out.Detail)
 	}
 	w.notes.AnnounceHolds(f.News)
+	if f.Account.Until != 0 && w.HoldAccount != nil {
+		w.HoldAccount(f.Account)
+	}
 	w.notes.keepHold(j.Part, f.Hold)
 	if f.Denied {
 		w.notes.keepDenial(f.News[0].Until, f.News[0].Why)

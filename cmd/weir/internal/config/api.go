@@ -15,6 +15,8 @@ import (
 type API struct {
 	Name           string
 	Vendor         Vendor
+	Account        string   // "" for none
+	Weight         int64    // of its turns in the account
 	URL            *url.URL // scheme, host and base path, without a slash at its end
 	Methods        []string // what a job may ask for, at least one; the first is the default
 	Headers        []Header // sent with every call, applied last; in the order of the file
@@ -53,7 +55,7 @@ func (a *API) Forwards(header string) bool {
 }
 
 // section has the fields of one api.
-func (a *API) section() section {
+func (a *API) section(accounts *[]Account) section {
 	r := &a.Rules
 	return section{
 		fill: func(v value) value { return v.doc.filled(v) },
@@ -61,6 +63,14 @@ func (a *API) section() section {
 			{
 				name: "vendor", is: shorthand(a.Vendor.section), otherwise: "none",
 				means: "whose API it is. What that vendor documents is then the default of other fields ([vendors](vendors.md))",
+			},
+			{
+				name: "account", is: one(&a.Account, orEmpty(free("the name of an account", parseName))), otherwise: "none",
+				means: "the account that the API shares with others. Its limits count for this API's calls too ([accounts](accounts.md))",
+			},
+			{
+				name: "weight", is: one(&a.Weight, whole[int64](1, bucket.MostWeight)), or: "1",
+				means: "the part of the account's turns that the API gets while other APIs of the account wait too",
 			},
 			{
 				name: "url", needs: "write url: https://api.example.com/v2",
@@ -112,7 +122,7 @@ func (a *API) section() section {
 			},
 		}, rules(r, &a.Prices, &a.Usage), []field{
 			{
-				name: "retry", is: mapping(func() section { return a.Retry.section(r) }),
+				name: "retry", is: mapping(func() section { return a.Retry.section(a) }),
 				means: "how weir repeats failed calls, and what pushback holds ([pushback](pushback.md))",
 			},
 			{name: "breaker", is: mapping(func() section { return a.Breaker.section(&a.Retry) }), means: "when failures stop all calls"},
@@ -140,13 +150,13 @@ func (a *API) section() section {
 		relations: object{"anyOf": []object{
 			required("vendor"), {"properties": object{"idempotency": required("header")}},
 		}},
-		check: a.check,
+		check: func(f fields) { a.check(f, *accounts) },
 		whole: func() string { return a.URL.String() + " at " + FormatRate(r.Key.Rate) },
 	}
 }
 
 // check reports what fields of the api cause together.
-func (a *API) check(f fields) {
+func (a *API) check(f fields, accounts []Account) {
 	if a.Name == "_" {
 		f.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
@@ -159,6 +169,7 @@ func (a *API) check(f fields) {
 		}
 	}
 	warnOfPlainText(f, a)
+	a.join(f, accounts)
 	if n := a.answerPointers(); n > ingest.MostPointers {
 		f.fail(fmt.Sprintf("settle and usage name %d places in an answer's body, and weir looks for at most %d", n, ingest.MostPointers),
 			"write fewer, or let terms share a place")

@@ -16,7 +16,8 @@ import (
 
 // Config is a validated configuration. It is not changed after Parse and may be shared between goroutines.
 type Config struct {
-	APIs          []API // sorted by name
+	Accounts      []Account // sorted by name
+	APIs          []API     // sorted by name
 	DeadLetters   DeadLetters
 	Results       Results
 	Dedupe        time.Duration // how long a job's id is remembered: 1s to 7d
@@ -84,7 +85,11 @@ func (c *Config) section() section {
 	return section{
 		fields: []field{
 			{
-				name: "apis", is: named(&c.APIs, mostAPIs, "NAME", (*API).section, func(a *API) *string { return &a.Name }), otherwise: "none",
+				name: "accounts", is: named(&c.Accounts, mostAccounts, "NAME", (*Account).section, func(a *Account) *string { return &a.Name }), otherwise: "none",
+				means: "the accounts that several APIs share, with limits that count over all of them ([accounts](accounts.md))",
+			},
+			{
+				name: "apis", is: named(&c.APIs, mostAPIs, "NAME", func(a *API) section { return a.section(&c.Accounts) }, func(a *API) *string { return &a.Name }), otherwise: "none",
 				means: "the APIs to call. Without any, weir refuses every job",
 			},
 			{name: "dead_letters", is: mapping(c.DeadLetters.section), means: "how long weir keeps letters, and how much room they have"},
@@ -114,6 +119,8 @@ func (c *Config) section() section {
 				c.warnOfIDs(f)
 				c.warnOfCallbacks(f)
 				c.checkReuse(f)
+				c.joinAccounts()
+				c.warnOfAccounts(f)
 			}
 		},
 	}

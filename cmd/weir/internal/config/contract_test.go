@@ -44,6 +44,7 @@ func TestContractExample(t *testing.T) {
 	want := &Config{
 		APIs: []API{{
 			Name:    "credit-check",
+			Weight:  1,
 			URL:     &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v2"},
 			Methods: []string{"POST"},
 			Headers: []Header{

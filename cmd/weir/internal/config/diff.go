@@ -64,11 +64,12 @@ func toldOtherwise(path string, before, after texts) bool {
 	return before[path].whole && after[path].whole
 }
 
-// Concerns reports whether one of the changes concerns the api, or all apis.
+// Concerns reports whether one of the changes concerns the api, or all apis. What changes in the accounts counts as all.
 func Concerns(changes []Change, api string) bool {
 	path := "apis." + api
 	for _, c := range changes {
-		if c.Path == path || strings.HasPrefix(c.Path, path+".") || c.Path == "results.max_body" || c.Path == "dedupe" {
+		ofAccounts := c.Path == "accounts" || strings.HasPrefix(c.Path, "accounts.")
+		if c.Path == path || strings.HasPrefix(c.Path, path+".") || ofAccounts || c.Path == "results.max_body" || c.Path == "dedupe" {
 			return true
 		}
 	}

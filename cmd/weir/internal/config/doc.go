@@ -11,6 +11,7 @@
 //	config.go, api.go           a whole file, with what is about all of it; one api of it
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
 //	limit.go, quota.go          limits that keys share; periods
+//	account.go                  limits that several apis share
 //	cost.go, answer.go          what a job takes from limits and budgets; numbers of answers
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop

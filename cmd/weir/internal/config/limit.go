@@ -15,7 +15,7 @@ import (
 const mostShared = 32
 
 // limit has the fields of a limit that all keys share. of are the rules that were read before it, price is what a call
-// costs, and usage are the usage counters. lines has the names of the limits before it. A limit without a name is called
+// costs, nil for a limit of an account, and usage are the usage counters. lines has the names of the limits before it. A limit without a name is called
 // by its kind. A limit whose value could not be read has its kind, so that the other checks of the file can continue.
 func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
@@ -74,7 +74,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 			},
 			{name: "shadow", is: one(&l.Shadow, yes()), or: "false", means: "`true`: the limit only watches ([limits](limits.md))"},
 		}...),
-		check:  func(f fields) { at.check(f, of, *price, lines) },
+		check:  func(f fields) { at.check(f, of, price, lines) },
 		called: func() string { return l.Name },
 		relations: object{
 			"oneOf": []object{required("rate"), required("quota"), required("in_flight"), required("budget")},
@@ -102,7 +102,7 @@ type limitFields struct {
 }
 
 // check leaves the limit the fields of its kind, and refuses a second limit with the same name.
-func (l *limitFields) check(f fields, of *bucket.Rules, price ingest.Cost, lines map[string]int) {
+func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, lines map[string]int) {
 	l.Rate, l.Quota, l.Budget = nil, nil, nil
 	kind, ok := limitKind(f)
 	if !ok {
@@ -199,7 +199,7 @@ func limitKind(f fields) (bucket.Kind, bool) {
 }
 
 // checkPassable refuses a limit that can never let a call through, and warns of a limit with a surprising effect.
-func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price ingest.Cost) {
+func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost) {
 	switch l.Kind() {
 	case bucket.KindRate:
 		checkRate(f, l, of.Key.Rate)
@@ -212,6 +212,10 @@ func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price ingest.Cost)
 		}
 	case bucket.KindInFlight: // at least one call may be under way, whatever the headroom
 	case bucket.KindBudget:
+		if price == nil { // each api of the account has its own
+			checkFixed(f, l.Budget.Quota, of.Jitter)
+			return
+		}
 		usual := Money(price.Usual())
 		if price.Fixed() && usual == 0 {
 			f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")

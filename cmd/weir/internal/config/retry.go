@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"weir/bucket"
 )
 
 // Scope says what a pushback stops.
@@ -15,6 +13,8 @@ type Scope string
 const (
 	// HoldAPI stops every key of the api: its pushback concerns a limit that they share.
 	HoldAPI Scope = "api"
+	// HoldAccount stops every api of the account.
+	HoldAccount Scope = "account"
 	// HoldKey stops only the key whose call was pushed back.
 	HoldKey Scope = "key"
 )
@@ -74,7 +74,7 @@ func (c *Config) Notes() []Problem { return c.notes }
 
 // section has the fields of what happens to failed calls. The default of what a pushback stops depends on what keys
 // share.
-func (r *Retry) section(of *bucket.Rules) section {
+func (r *Retry) section(of *API) section {
 	backoff := duration(time.Millisecond, day)
 	return section{
 		fields: []field{
@@ -97,13 +97,13 @@ func (r *Retry) section(of *bucket.Rules) section {
 					"becomes a `rejected` letter",
 			},
 			{
-				name: "hold", is: one(&r.Hold, word(HoldAPI, HoldKey)), otherwise: "`api` with shared limits, else `key`",
+				name: "hold", is: one(&r.Hold, word(HoldAccount, HoldAPI, HoldKey)), otherwise: "`api` with an account or shared limits, else `key`",
 				absent: func() {
-					if r.Hold = HoldKey; len(of.Shared) > 0 {
+					if r.Hold = HoldKey; len(of.Rules.Shared) > 0 || of.Account != "" {
 						r.Hold = HoldAPI
 					}
 				},
-				means: "what pushback holds",
+				means: "what pushback holds: `account` holds all APIs of the account",
 			},
 			{
 				name: "headers", is: one(&r.Headers, word(ObeyHeaders, IgnoreHeaders)), or: string(ObeyHeaders),
@@ -118,6 +118,9 @@ func (r *Retry) section(of *bucket.Rules) section {
 			r.holdSet = f.has("hold")
 			if f.fine("attempts", "min", "max") && r.Min > r.Max {
 				f.place("min").fail("min "+FormatDuration(r.Min)+" is above max "+FormatDuration(r.Max), "raise max or lower min")
+			}
+			if r.Hold == HoldAccount && of.Account == "" && f.fine("hold") {
+				f.place("hold").fail("means nothing without an account", "write account: NAME for the api, or hold: api")
 			}
 		},
 	}

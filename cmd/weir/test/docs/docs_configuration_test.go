@@ -45,18 +45,21 @@ func (s section) below(field, name, at string, base object, wrap func(inner obje
 
 // bases are what the sections cannot be without.
 var bases = map[string]object{
-	"apis.NAME":              {"url": "https://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
-	"apis.NAME.vendor":       {"name": "openai"},
-	"apis.NAME.idempotency":  {"header": "Idempotency-Key"},
-	"apis.NAME.key":          {"from": "subject"},
-	"apis.NAME.bucket":       {"rate": "10/s", "capacity": 5},
-	"apis.NAME.limits":       {"name": "one", "rate": "20/s"},
-	"apis.NAME.limits.cost":  {"from": 1},
-	"apis.NAME.price":        {"each": 1},
-	"apis.NAME.admit":        {"rate": "10/s"},
-	"apis.NAME.keys.PATTERN": {"in_flight": 1},
-	"apis.NAME.tls":          {"ca_file": "/ca.pem", "cert_file": "/own.pem"},
-	"apis.NAME.callback":     {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
+	"accounts.NAME":             {"limits": []any{object{"rate": "20/s"}}},
+	"accounts.NAME.limits":      {"name": "one", "rate": "20/s"},
+	"accounts.NAME.limits.cost": {"from": 1},
+	"apis.NAME":                 {"url": "https://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
+	"apis.NAME.vendor":          {"name": "openai"},
+	"apis.NAME.idempotency":     {"header": "Idempotency-Key"},
+	"apis.NAME.key":             {"from": "subject"},
+	"apis.NAME.bucket":          {"rate": "10/s", "capacity": 5},
+	"apis.NAME.limits":          {"name": "one", "rate": "20/s"},
+	"apis.NAME.limits.cost":     {"from": 1},
+	"apis.NAME.price":           {"each": 1},
+	"apis.NAME.admit":           {"rate": "10/s"},
+	"apis.NAME.keys.PATTERN":    {"in_flight": 1},
+	"apis.NAME.tls":             {"ca_file": "/ca.pem", "cert_file": "/own.pem"},
+	"apis.NAME.callback":        {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 	"apis.NAME.inquiry": {
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
@@ -215,11 +218,13 @@ func holdToDefault(t *testing.T, s section, path, name, text string) {
 	t.Helper()
 	with := object{}
 	switch path {
-	case "apis.NAME.limits.window", "apis.NAME.limits.tz":
+	case "apis.NAME.limits.window", "apis.NAME.limits.tz", "accounts.NAME.limits.window", "accounts.NAME.limits.tz":
 		with = object{"rate": nil, "quota": "5/day"}
 	case "notifications.NAME.secret":
 		with = object{"format": "slack", "url": "${env:CHAT_URL}"}
-	case "apis.NAME.limits.on_exhausted":
+	case "apis.NAME.weight":
+		with = object{"account": "some"}
+	case "apis.NAME.limits.on_exhausted", "accounts.NAME.limits.on_exhausted":
 		with = object{"rate": nil, "budget": "5.00/day"}
 	}
 	file := func(value any) (*config.Config, error) {
@@ -239,6 +244,9 @@ func holdToDefault(t *testing.T, s section, path, name, text string) {
 		if path == "apis.NAME.limits.on_exhausted" {
 			whole["apis"].(object)["some"].(object)["price"] = "0.10"
 		}
+		if path == "apis.NAME.weight" {
+			whole["accounts"] = object{"some": bases["accounts.NAME"]}
+		}
 		written, err := yaml.Marshal(whole)
 		if err != nil {
 			t.Fatal(err)
@@ -246,7 +254,7 @@ func holdToDefault(t *testing.T, s section, path, name, text string) {
 		return config.Parse(written, config.Options{})
 	}
 	without, err := file(nil)
-	if required := err != nil; required != (text == "required" || path == "apis.NAME.limits.rate" || s.path == "apis.NAME.keys.PATTERN" && name == "in_flight") {
+	if required := err != nil; required != (text == "required" || strings.HasSuffix(path, "s.NAME.limits.rate") || s.path == "apis.NAME.keys.PATTERN" && name == "in_flight") {
 		t.Errorf("topic configuration: the default of %s is %q, and a file without it is taken: %v %v", path, text, !required, err)
 	}
 	quoted := inBackticks(text)

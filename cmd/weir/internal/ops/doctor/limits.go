@@ -55,7 +55,7 @@ func (e *examination) limitsOf(a *config.API) {
 		l := &a.Rules.Shared[i]
 		switch l.Kind() {
 		case bucket.KindRate:
-			if all := a.Rules.Interval(*l.Rate).PerSecond(); all < own.PerSecond() && !l.Shadow {
+			if all := a.Rules.By(l).Interval(*l.Rate).PerSecond(); all < own.PerSecond() && !l.Shadow {
 				e.watch(config.SlowLimitFix(*l.Rate), "api %s: limit %s lets %.3g calls a second pass, less than the %.3g of one key: no key ever gets its rate",
 					a.Name, l.Name, all, own.PerSecond())
 			}

@@ -83,10 +83,18 @@ const (
 func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	r := &replay{
 		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{}, mostKeys: most.Keys,
-		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}, most: cmp.Or(most.Jobs, mostJobs)},
+		horizon: longestCall(a) + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}, most: cmp.Or(most.Jobs, mostJobs)},
 	}
 	r.limit()
 	return r
+}
+
+// longestCall returns how long a call of the api may take, or of another api of its account.
+func longestCall(a *config.API) time.Duration {
+	if in := a.Rules.In; in != nil {
+		return max(a.Timeout, in.Lease)
+	}
+	return a.Timeout
 }
 
 // limit creates the checks of the limits.
@@ -94,7 +102,7 @@ func (r *replay) limit() {
 	r.shared = nil
 	for i := range r.api.Rules.Shared {
 		l := r.api.Rules.Shared[i]
-		r.shared = append(r.shared, newChecked(l, r.former.limit(&l), r.jitter))
+		r.shared = append(r.shared, newChecked(l, r.former.limit(&l), r.rules.By(&l).Jitter))
 	}
 }
 
@@ -135,6 +143,24 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
+// beside processes a record of another api of the account: it counts for the account's limits alone.
+func (r *replay) beside(c *ledger.Record) {
+	if c.Outcome == ledger.Reused {
+		return
+	}
+	r.charge(c)
+	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
+	if c.Polled || !c.Sent || unplaced || c.Started.Before(r.since) && !r.former.matters(c.Started) {
+		return
+	}
+	r.push(c)
+}
+
+// counts reports whether a limit counts the calls of an api.
+func (r *replay) counts(l *bucket.Limit, api string) bool {
+	return l.Account != "" || api == r.api.Name
+}
+
 // forgo takes a job that got the answer of another one. A call of it would be a second one.
 func (r *replay) forgo(c *ledger.Record) {
 	if c.Started.Before(r.since) {
@@ -160,7 +186,7 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 	for i := range r.rules.Shared {
 		l := &r.rules.Shared[i]
-		if units, in := c.Took(l); in {
+		if units, in := c.Took(l); in && r.counts(l, c.API) {
 			r.account.Add(r.rules, l.Name, limitstate.ChargedAt(c), units)
 		}
 	}
@@ -225,9 +251,13 @@ func (r *replay) sameCall(before string, c *ledger.Record) bool {
 
 // arrival returns a call as the limits count it.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
-	a := keyedArrival{key: c.Key, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
+	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
-		a.costs = append(a.costs, c.Units(&r.api.Rules.Shared[i]))
+		l, units := &r.api.Rules.Shared[i], int64(0)
+		if r.counts(l, c.API) {
+			units = c.Units(l)
+		}
+		a.costs = append(a.costs, units)
 	}
 	return a
 }
@@ -243,9 +273,12 @@ func (r *replay) check(before int64) {
 			continue
 		}
 		r.settled = a.at
-		key, era := r.key(a.key), r.era(a.at)
-		key.rate.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
-		key.inFlight.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+		era := r.era(a.at)
+		if !a.other {
+			key := r.key(a.key)
+			key.rate.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+			key.inFlight.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+		}
 		for i, c := range r.shared {
 			if a.costs[i] > 0 {
 				c.add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]}, era)
@@ -282,6 +315,7 @@ func (r *replay) key(name string) *keyReplay {
 // keyedArrival is a call that waits until no earlier one can come.
 type keyedArrival struct {
 	key     string
+	other   bool // it is of another api of the account
 	at, end int64
 	costs   []int64
 }

@@ -166,10 +166,27 @@ func inForceSince(versions []*admin.Version, api string) (was *config.API, since
 	return nil, time.Time{}
 }
 
+// besides returns by api the replays of other apis whose accounts' limits count its calls.
+func besides(replays map[string]*replay) map[string][]*replay {
+	others := map[string][]*replay{}
+	for name, r := range replays {
+		for _, api := range r.rules.APIs(name) {
+			if api != name {
+				others[api] = append(others[api], r)
+			}
+		}
+	}
+	return others
+}
+
 // readLedger reads the ledger.
 func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays map[string]*replay) (strangers, unreadable int, err error) {
-	talk, shown := o.Talk, false
-	unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: o.Since},
+	talk, shown, others := o.Talk, false, besides(replays)
+	only := o.API
+	if len(others) > 0 {
+		only = "" // the account's limits count other apis' calls
+	}
+	unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: only, Since: o.Since},
 		func(call *ledger.Record, read, of uint64) error {
 			if o.Most.Calls > 0 && max(read, of) > uint64(o.Most.Calls) {
 				return fmt.Errorf("%w: %d calls are more than %d", ErrTooMuch, max(read, of), o.Most.Calls)
@@ -178,9 +195,14 @@ func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays 
 				shown = true
 				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
 			}
+			for _, other := range others[call.API] {
+				other.beside(call)
+			}
 			r := replays[call.API]
 			if r == nil {
-				strangers++
+				if o.API == "" {
+					strangers++
+				}
 				return nil
 			}
 			r.take(call)

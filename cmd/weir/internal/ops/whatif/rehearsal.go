@@ -37,12 +37,13 @@ type end struct {
 // Run runs a trace under a candidate's rules until every accepted job has been called. It passes the number of arrivals
 // to progress. It ends early only with ctx, or if the rules can never be kept.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
+	rules := c.Rules.Alone()
 	r := &rehearsal{
 		trace: t, took: max(0, c.CallTime), part: &schedule.Partition{Open: true},
-		policy: &schedule.Policy{Rules: c.Rules, Price: c.Price, Retry: schedule.Retry{Attempts: 1}},
+		policy: &schedule.Policy{Rules: rules, Price: c.Price, Retry: schedule.Retry{Attempts: 1}},
 	}
 	var err error
-	if r.store, err = bucket.NewMemory(c.Rules, func() bucket.Micros { return r.now }); err != nil {
+	if r.store, err = bucket.NewMemory(rules, func() bucket.Micros { return r.now }); err != nil {
 		return nil, fmt.Errorf("these limits cannot be kept: %w", err)
 	}
 	r.s = schedule.New(r.policy, schedule.Pace{

@@ -37,9 +37,9 @@ type accountNote struct {
 	Account *bucket.Account `json:"account"`
 }
 
-// accounts keeps one api's account. Once opened, only run touches it.
+// accounts keeps the account of one unit. Once opened, only run touches it.
 type accounts struct {
-	api       string
+	of        unit
 	store     *bucket.Memory
 	js        jetstream.JetStream
 	control   jetstream.KeyValue
@@ -80,12 +80,12 @@ func accountKey(api string) string { return "account." + api }
 // granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
 //
 // early is by how much the former run's clock was ahead of this one's: then the account's periods lie ahead too.
-func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory, early time.Duration) (*accounts, error) {
+func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
-		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
-		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() (int64, bool) { return o.Caller.FixedPrice(api) },
-		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
-		log: o.Log.With("component", "limits", "api", api),
+		of: u, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
+		recovered: func() (int, bool) { return u.now(store).recovered(o.Caller) }, price: func() (int64, bool) { return u.now(store).price(o.Caller) },
+		quiet: func() bool { return u.isQuiet(store, o.Caller) }, changed: func() {}, lost: o.Ledger.lost, damaged: o.Ledger.damaged, settled: make(chan struct{}), wake: make(chan struct{}, 1),
+		log: u.log(o),
 	}
 	a.shifted = a.ahead()
 	a.start = a.now() + a.shifted
@@ -135,7 +135,7 @@ func bootID() string {
 
 // recall reads the stored account, or returns why it cannot be used.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
-	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.api)))
+	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.of.name)))
 	if err != nil {
 		return "", fmt.Errorf("account of the last run: %w", err)
 	}
@@ -187,7 +187,7 @@ func (a *accounts) put(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, accountWait)
 	defer cancel()
-	if _, err := a.control.Put(ctx, accountKey(a.api), data); err != nil {
+	if _, err := a.control.Put(ctx, accountKey(a.of.name), data); err != nil {
 		return fmt.Errorf("account of the limits: %w", err)
 	}
 	a.stored = a.note.Read
@@ -271,7 +271,7 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		return a.adopt(ctx, d)
 	}
 	whole := d.former != nil // a check that no record from before the start is missing
-	err := ledger.ReadCharges(ctx, a.js, ledger.Charges{API: a.api, After: d.note.Read, Last: extent.Last, Whole: whole}, func(c *ledger.Record, seq uint64) {
+	err := ledger.ReadCharges(ctx, a.js, ledger.Charges{API: a.of.api(), After: d.note.Read, Last: extent.Last, Whole: whole}, func(c *ledger.Record, seq uint64) {
 		d.calls++
 		d.count(d.note.Account, c)
 		if d.former != nil && a.isFormer(c, seq) {

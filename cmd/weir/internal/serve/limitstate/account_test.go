@@ -46,7 +46,7 @@ func (r *accountRig) live(claims int64) {
 		s.Limit = append(s.Limit, l)
 	}
 	r.store.Restore(s)
-	if r.accounts, err = openAccounts(r.t.Context(), r.o, "acc", r.store, 0); err != nil {
+	if r.accounts, err = openAccounts(r.t.Context(), r.o, testUnit("acc", r.store), r.store, 0); err != nil {
 		r.t.Fatal(err)
 	}
 	r.recovered = func() (int, bool) { return 0, true }

@@ -24,7 +24,7 @@ import (
 // checkpointer stores what the shared limits of one api have used for the next start. A stored checkpoint claims ahead,
 // so that a crash makes weir count too much, never too little.
 type checkpointer struct {
-	api   string
+	of    unit
 	store *bucket.Memory
 	clock *clock.Clock
 	nc    *nats.Conn
@@ -45,6 +45,9 @@ type checkpointer struct {
 	news     news
 }
 
+// forgotten stands for the checkpoint of an account that is not configured any more: its apis are called without it.
+const forgotten = "{}"
+
 // errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
 var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
@@ -59,26 +62,29 @@ const (
 const mostTried = 4096
 
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
-func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.Memory) (*checkpointer, error) {
+func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memory) (*checkpointer, error) {
 	c := &checkpointer{
-		api: api, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: o.Log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
+		of: u, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: u.log(o), wake: make(chan struct{}, 1),
 		tried: map[[sha256.Size]byte]struct{}{}, ahead: o.Clock.Ahead(),
 	}
-	c.moved = func(by time.Duration) { c.news.calendarMoved(o, api, by) }
+	c.moved = func(by time.Duration) { c.news.calendarMoved(o, u.name, by) }
+	if u.pool {
+		c.moved = func(time.Duration) {} // each api of the account tells it
+	}
 	var s bucket.Snapshot
 	last, err := c.last(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("limits of the last run: %w", err)
 	}
 	c.revision, c.own = last.Seq, last.Seq
-	if last.Seq == 0 || json.Unmarshal(last.Data, &s) != nil {
-		if s, err = c.unknown(ctx, last.Seq > 0 || slices.Contains(o.Unread, c.key())); err != nil {
+	if last.Seq == 0 || string(last.Data) == forgotten || json.Unmarshal(last.Data, &s) != nil {
+		if s, err = c.unknown(ctx, o, last.Seq > 0 && string(last.Data) != forgotten || slices.Contains(o.Unread, c.key())); err != nil {
 			return nil, err
 		}
 	}
 	store.Ahead(c.ahead)
-	if c.early = store.Restore(s); c.early > clockNoise {
-		c.news.started(o, api, c.early)
+	if c.early = store.Restore(s); c.early > clockNoise && !u.pool {
+		c.news.started(o, u.name, c.early)
 	}
 	c.restored, c.bare = s, len(s.Limit) == 0
 	return c, nil
@@ -86,8 +92,11 @@ func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.
 
 // unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
 // every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
-func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapshot, err error) {
-	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, ledger.CallsOf(c.api))
+//
+// Calls that were under way when this process began, and that an account's limits did not count then, may be as many as
+// are allowed.
+func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bucket.Snapshot, err error) {
+	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, c.of.calls())
 	var none *jetstream.APIError
 	if errors.As(err, &none) && none.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		return s, nil // a test of checkpoints alone
@@ -102,10 +111,20 @@ func (c *checkpointer) unknown(ctx context.Context, lost bool) (s bucket.Snapsho
 	case called.Seq > 0:
 		s.Until = min(now, bucket.MicrosOf(called.Time)) + c.ahead
 	}
-	return s, nil
+	if !c.of.pool {
+		return s, nil
+	}
+	before, err := c.of.called(ctx, o.JetStream)
+	if before {
+		s.Open, s.Lease = anyCalls, o.began()+c.of.rules.LeaseMicros()+c.ahead
+	}
+	return s, err
 }
 
-func (c *checkpointer) key() string { return checkpointKey(c.api) }
+// anyCalls is more calls than any limit of calls in flight allows.
+const anyCalls = 1 << 40
+
+func (c *checkpointer) key() string { return checkpointKey(c.of.name) }
 
 func checkpointKey(api string) string { return "limits." + api }
 

@@ -19,7 +19,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newCheckpointer(t.Context(), o, "other", store)
+		c, err := newCheckpointer(t.Context(), o, testUnit("other", store), store)
 		if err != nil {
 			t.Fatal(err)
 		}

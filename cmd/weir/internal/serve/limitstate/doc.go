@@ -8,6 +8,8 @@
 //   - In Redis the state itself is shared by all replicas (sharedlimits.go). A mark in NATS identifies the state, so that a lost
 //     state is not taken for a new one. What a lost state had counted is added up from the ledger (sharedseed.go). Until that is
 //     done quotas and budgets count as used up.
+//   - The limits of an account, which several apis share, have a checkpoint and an account of their own in the process
+//     (unit.go, pools.go). In Redis the apis of an account have one state and one mark (accountmark.go).
 //   - If the process takes over the counting from Redis, it begins with what the ledger says (handover.go).
 //
 // In addition the levels of each api's limits are read every second, for metrics, for operators, and for the events of

@@ -63,7 +63,7 @@ func (w *levelWatch) sendExcess(l *bucket.Limit, data ExcessData, now time.Time)
 	if data.Units == 0 {
 		what = "end"
 	}
-	id := fmt.Sprintf("excess.%s.%s.%s.%d", w.api, l.Name, what, now.Truncate(quietFor(l)).Unix())
+	id := fmt.Sprintf("excess.%s.%s.%d", w.idOf(l), what, now.Truncate(quietFor(l)).Unix())
 	w.letters.Send(deadletter.Event{Type: deadletter.ExcessEvent, API: w.api, ID: id, Data: data}, func(err error) {
 		if err != nil {
 			w.log.Warn("could not store the event that the vendor counts more than weir", "limit", l.Name, "err", err)

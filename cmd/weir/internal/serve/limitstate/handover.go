@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
 )
 
 // Limits that change hands.
@@ -25,8 +24,8 @@ import (
 const processEpoch = ".process"
 
 // takeOverFromRedis adds the calls made while Redis counted to the process's checkpoint, if Redis counted last.
-func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error {
-	key := epochKey(api.Name)
+func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
+	key := epochKey(u.name)
 	entry, err := o.Control.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil
@@ -40,8 +39,8 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 	if strings.HasSuffix(mark.Epoch, processEpoch) {
 		return nil
 	}
-	o.Log.Info("limits are counted in the process again; their use is added up from the ledger", "api", api.Name)
-	s, err := snapshotOfLedger(ctx, o, api, o.Clock.Now())
+	o.Log.Info("limits are counted in the process again; their use is added up from the ledger", "limits", u.name)
+	s, err := snapshotOfLedger(ctx, o, u, o.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 	for _, put := range []struct {
 		key   string
 		value any
-	}{{checkpointKey(api.Name), s}, {key, redisMark{Epoch: strconv.FormatInt(n+1, 10) + processEpoch}}} {
+	}{{checkpointKey(u.name), s}, {key, redisMark{Epoch: strconv.FormatInt(n+1, 10) + processEpoch}}} {
 		data, err := json.Marshal(put.value)
 		if err != nil {
 			panic("a checkpoint that JSON cannot carry: " + err.Error())
@@ -62,27 +61,35 @@ func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error
 	return nil
 }
 
-// snapshotOfLedger returns the most that an api's shared limits may have counted, as far as the ledger knows. A rate's
+// snapshotOfLedger returns the most that the limits of a unit may have counted, as far as the ledger knows. A rate's
 // burst counts as used, and a call may be running for every permit, for one lease.
-func snapshotOfLedger(ctx context.Context, o *Options, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
+func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
+	if u.pool {
+		s.APIs = u.apis
+	}
 	var counted []bucket.Limit
 	since := map[string]time.Time{}
-	for i := range api.Rules.Shared {
-		l := &api.Rules.Shared[i]
+	shared := u.rules.Shared
+	if !u.pool {
+		shared = u.rules.Own().Shared
+	}
+	for i := range shared {
+		l := &shared[i]
+		rules := u.rules.By(l)
 		switch l.Kind() {
 		case bucket.KindRate:
-			t := api.Rules.Interval(*l.Rate)
+			t := rules.Interval(*l.Rate)
 			tat := now.Add(t.Duration() * time.Duration(l.Rate.Burst))
 			s.Limit = append(s.Limit, bucket.LimitSnapshot{Name: l.Name, TAT: tat, P: t.P, Q: t.Q})
 		case bucket.KindInFlight:
-			s.Open, s.Lease = max(s.Open, l.InFlight), now+api.Rules.LeaseMicros()
+			s.Open, s.Lease = max(s.Open, l.InFlight), now+rules.LeaseMicros()
 		case bucket.KindQuota, bucket.KindBudget:
 			counted = append(counted, *l)
-			since[l.Name] = periodStart(api.Rules, l, now).Time()
+			since[l.Name] = periodStart(rules, l, now).Time()
 		}
 	}
-	used, err := readUsage(ctx, o.JetStream, api.Name, counted, since)
+	used, err := readUsage(ctx, o.JetStream, u.rules, u.name, counted, since)
 	if err != nil {
 		return s, err
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/dispatcher"
@@ -40,4 +41,9 @@ func serverForLimits(t *testing.T) *Options {
 		t.Fatal(err)
 	}
 	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Instance: "test"}
+}
+
+// testUnit returns the unit of the limits in a store.
+func testUnit(api string, store *bucket.Memory) unit {
+	return unit{name: api, apis: []string{api}, rules: store.Rules()}
 }

@@ -205,7 +205,7 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 		"budget", config.Money(l.Count).String(), "until", end.Time())
 	stored := make(chan error, 1)
 	w.letters.Send(deadletter.Event{
-		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%s.%d.%d.%d", w.api, l.Limit.Name, l.Count, start, percent),
+		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%d.%d.%d", w.idOf(&l.Limit), l.Count, start, percent),
 		Data: BudgetData{
 			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
 			From: start.Time(), Until: end.Time(), OnExhausted: l.Limit.Budget.OnExhausted, Shadow: l.Limit.Shadow,
@@ -217,6 +217,14 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	case <-ctx.Done():
 		return fmt.Errorf("event %s: %w", deadletter.BudgetEvent, context.Cause(ctx))
 	}
+}
+
+// idOf names a limit in the ids of events: one event for all apis of an account.
+func (w *levelWatch) idOf(l *bucket.Limit) string {
+	if l.Account != "" {
+		return l.Name
+	}
+	return w.api + "." + l.Name
 }
 
 // recall reads which events were sent before this process started.

@@ -26,12 +26,22 @@ type Options struct {
 	Clock     *clock.Clock
 	Redis     *Redis  // nil if limits are counted in the process
 	Levels    *Levels // to which every api's levels are added
+	Pools     *Pools  // to which the limits of accounts are added; nil in tests without accounts
 	Ledger    *LedgerWatch
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
 	Instance  string
+	Began     bucket.Micros // when this process began; 0: now
 	Unread    []string // keys of Control whose values were damaged
 	Unsynced  bool     // writes that the server has acknowledged may be lost with the machine
 	Log       *slog.Logger
+}
+
+// began returns when this process began: what former processes called was called before.
+func (o *Options) began() bucket.Micros {
+	if o.Began == 0 {
+		return o.Clock.Now()
+	}
+	return o.Began
 }
 
 // Caller is what limits must know of the code that calls by them, and what they tell it. Its methods take the name of
@@ -84,32 +94,21 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 }
 
 func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
-	if err := takeOverFromRedis(ctx, o, api); err != nil {
-		return nil, err
-	}
-	store, err := bucket.NewMemory(api.Rules, o.Clock.Now)
+	a, store, err := openUnit(ctx, o, unitOf(api), former)
 	if err != nil {
 		return nil, err
 	}
-	checkpoints, err := newCheckpointer(ctx, o, api.Name, store)
-	if err != nil {
-		return nil, err
-	}
-	store.Former(former)
-	called, err := hasCalls(ctx, o.JetStream, api.Name)
-	if err != nil {
-		return nil, err
-	}
-	store.ExpectSums(checkpoints.restored, called)
-	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store, checkpoints.early); err != nil {
-		return nil, err
-	}
-	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Dispatch: dispatcher.APIOptions{
-		Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+	checkpoints := a.state.(*checkpointer)
+	a.Dispatch = dispatcher.APIOptions{
+		Store: store, Checkpoint: func() {
+			checkpoints.now()
+			o.Pools.checkpoint(store.Rules())
+		},
+		TAT: func(key string) bucket.Micros {
 			tat, _ := store.TAT(key)
 			return tat
 		},
-	}}
+	}
 	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
 	a.watch.gap, a.watch.news = checkpoints.accounts.gaps.of, &checkpoints.news
 	checkpoints.accounts.changed = func() {
@@ -119,12 +118,47 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API, former []
 	return a, nil
 }
 
+// openUnit opens limits that this process counts.
+func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (*Limits, *bucket.Memory, error) {
+	if err := takeOverFromRedis(ctx, o, &u); err != nil {
+		return nil, nil, err
+	}
+	store, err := bucket.NewMember(u.rules, o.Pools.of(u), o.Clock.Now)
+	if err != nil {
+		return nil, nil, err
+	}
+	checkpoints, err := newCheckpointer(ctx, o, u, store)
+	if err != nil {
+		return nil, nil, err
+	}
+	store.Former(former)
+	called, err := u.called(ctx, o.JetStream)
+	if err != nil {
+		return nil, nil, err
+	}
+	store.ExpectSums(checkpoints.restored, called)
+	if checkpoints.accounts, err = openAccounts(ctx, o, u, store, checkpoints.early); err != nil {
+		return nil, nil, err
+	}
+	checkpoints.accounts.changed = checkpoints.now
+	if u.pool {
+		o.Pools.add(u.rules.In.Account, store, checkpoints.now)
+	}
+	return &Limits{state: checkpoints, settled: checkpoints.accounts.settled}, store, nil
+}
+
 // Run keeps what the limits have counted until ctx ends. Its error ends the process: another process counts the limits
 // now.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels reads the use of the limits every second, until ctx ends.
-func (a *Limits) WatchLevels(ctx context.Context) error { return a.watch.run(ctx) }
+// WatchLevels reads the use of the limits every second, until ctx ends. The levels of an account are read with those of
+// each of its apis.
+func (a *Limits) WatchLevels(ctx context.Context) error {
+	if a.watch == nil {
+		return nil
+	}
+	return a.watch.run(ctx)
+}
 
 // AwaitExact waits until no limit counts a bound any more. It returns false if ctx ended first. Limits in Redis never
 // count a bound.

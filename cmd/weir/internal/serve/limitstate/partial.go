@@ -104,7 +104,7 @@ func (a *accounts) awaitQuiet(ctx context.Context) error {
 // way at a death without a record.
 func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[string]int64, extent ledger.Extent) (*bucket.Account, error) {
 	now := a.now() + a.ahead()
-	late := bucket.Micros(0).Add(rules.Jitter + usageMargin)
+	late, apis := bucket.Micros(0).Add(rules.Jitter+usageMargin), rules.APIs(a.of.name)
 	sum := bucket.NewAccount(rules)
 	sum.Limits = slices.DeleteFunc(sum.Limits, func(l bucket.LimitAccount) bool { _, in := partial[l.Name]; return !in })
 	var limits []bucket.Limit
@@ -119,19 +119,21 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 	}
 	ctx, cancel := context.WithTimeout(ctx, partialWithin)
 	defer cancel()
-	unreadable, err := ledger.Read(ctx, a.js, ledger.Filter{API: a.api, Since: (first - late).Time().Add(-ledger.ServerSkew)}, func(c *ledger.Record, _, _ uint64) error {
+	unreadable, err := ledger.Read(ctx, a.js, ledger.Filter{API: a.of.api(), Since: (first - late).Time().Add(-ledger.ServerSkew)}, func(c *ledger.Record, _, _ uint64) error {
 		if c.At > extent.Last {
 			return nil
 		}
 		// Calls that no limit kept away from a period's edge may have counted in the next period at the api.
 		at := min(now, ChargedAt(c)+late)
 		for i := range limits {
-			sum.Add(rules, limits[i].Name, at, c.Units(&limits[i]))
+			if units, counts := unitsOf(c, &limits[i], apis); counts {
+				sum.Add(rules, limits[i].Name, at, units)
+			}
 		}
 		return nil
 	})
 	if err == nil && unreadable > 0 {
-		err = fmt.Errorf("ledger: %d records of api %s cannot be read: the limits stay closed until these records are older than the limits' periods", unreadable, a.api)
+		err = fmt.Errorf("ledger: %d records of %s cannot be read: the limits stay closed until these records are older than the limits' periods", unreadable, a.of.name)
 	}
 	if err != nil {
 		return nil, err

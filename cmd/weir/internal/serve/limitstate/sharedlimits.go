@@ -14,7 +14,6 @@ import (
 	"weir/bucket/redisstore"
 	"weir/bucket/stream"
 	"weir/dispatcher/httpcall"
-	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,13 +32,16 @@ type sharedLimits struct {
 	quiet   func() bool   // reports that no call of the api runs here or waits to be recorded
 	beside  func() bool   // reports whether other replicas call too
 	lost    chan struct{} // the state may have been lost
+	pools   *Pools        // knows the other apis of the account
 
-	mu    sync.Mutex // guards all below
-	rules bucket.Rules
-	kept  redisMark
-	doubt bool               // some of what was counted may be unknown
-	open  map[int64]struct{} // grants that have not ended
-	why   string             // why what was lost could not be added up yet, and what to do
+	mu      sync.Mutex // guards all below
+	rules   bucket.Rules
+	kept    redisMark
+	own     redisMark            // of an api with an account: what is known of the api (accountmark.go)
+	formers []formerSlot         // of accounts that the api has left
+	doubt   bool                 // some of what was counted may be unknown
+	open    map[grantID]struct{} // grants that have not ended
+	why     string               // why what was lost could not be added up yet, and what to do
 
 	gaps  gaps // in what was added up
 	news  news
@@ -61,10 +63,11 @@ const (
 // opens the limits later.
 func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
-		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
+		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[grantID]struct{}{}, lost: make(chan struct{}, 1),
 		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
-		beside: func() bool { return o.Caller.Beside() },
+		beside: func() bool { return o.Caller.Beside() }, pools: o.Pools,
 	}
+	o.Pools.join(s)
 	s.moved = func(by time.Duration) { s.news.calendarMoved(o, api.Name, by) }
 	if err := s.recall(ctx); err != nil {
 		return nil, err
@@ -92,6 +95,7 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 	defer s.mu.Unlock()
 	store, err := redisstore.New(ctx, redisstore.Options{
 		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead, Sums: true,
+		Uncalled: s.own.Epoch == redisstore.Fresh, Stranger: s.isStrangerLocked(),
 	})
 	if errors.Is(err, redisstore.ErrEviction) {
 		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
@@ -104,7 +108,10 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 	}
 	mark := redisMark{}
 	mark.Epoch, mark.Asked = store.Mark()
-	if err := s.put(ctx, mark); err != nil {
+	if err := s.put(ctx, s.keyLocked(), mark); err != nil {
+		return err
+	}
+	if err := s.joinLocked(ctx); err != nil {
 		return err
 	}
 	if s.kept.Epoch != redisstore.Fresh && s.kept.Epoch != mark.Epoch {
@@ -126,39 +133,45 @@ func (s *sharedLimits) opened() (*redisstore.Store, error) {
 }
 
 // recall finds which state the api's limits had. An api with neither a mark nor a recorded call was never called.
-func (s *sharedLimits) recall(ctx context.Context) error {
-	entry, err := s.control.Get(ctx, s.key())
-	if err == nil {
-		if err := json.Unmarshal(entry.Value(), &s.kept); err != nil {
-			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), s.control.Bucket(), err)
-		}
-		return nil
-	}
-	if !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return fmt.Errorf("limits of the last run: %w", err)
-	}
-	called, err := hasCalls(ctx, s.js, s.api)
-	if err != nil {
+func (s *sharedLimits) recall(ctx context.Context) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.own = redisMark{}
+	if s.kept, err = s.readMark(ctx, s.keyLocked(), s.rules.APIs(s.api)); err != nil || s.rules.In == nil {
 		return err
 	}
-	if !called {
-		s.kept.Epoch = redisstore.Fresh
-	}
-	return nil
+	s.own, err = s.readMark(ctx, epochKey(s.api), []string{s.api})
+	return err
 }
 
-func (s *sharedLimits) key() string { return epochKey(s.api) }
+// readMark reads a mark. It is Fresh if there is none, and none of the apis was ever called.
+func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) (mark redisMark, err error) {
+	entry, err := s.control.Get(ctx, key)
+	if err == nil {
+		if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+			return mark, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, s.control.Bucket(), err)
+		}
+		return mark, nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return mark, fmt.Errorf("limits of the last run: %w", err)
+	}
+	called, err := (&unit{apis: apis}).called(ctx, s.js)
+	if err == nil && !called {
+		mark.Epoch = redisstore.Fresh
+	}
+	return mark, err
+}
+
+// keyLocked returns where the mark of the limits' state is kept.
+func (s *sharedLimits) keyLocked() string {
+	if in := s.rules.In; in != nil {
+		return epochKey(accountPrefix + in.Account)
+	}
+	return epochKey(s.api)
+}
 
 func epochKey(api string) string { return "epoch." + api }
-
-// hasCalls reports whether the ledger has any call of an api.
-func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
-	last, err := stream.LastOf(ctx, js.Conn(), ledger.CallsStream, ledger.CallsOf(api))
-	if err != nil {
-		return false, fmt.Errorf("ledger: %w", err)
-	}
-	return last > 0, nil
-}
 
 // Reserve implements bucket.Store. It withholds slots of a state whose mark is not stored yet; they are lost.
 func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
@@ -178,8 +191,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
-			for _, g := range answers[i].Grants {
-				s.open[g.Serial] = struct{}{}
+			for k := range answers[i].Grants {
+				s.open[idOf(&answers[i].Grants[k])] = struct{}{}
 			}
 			if doubt {
 				s.softenLocked(&answers[i])
@@ -213,13 +226,16 @@ func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 	if err != nil {
 		return err
 	}
+	if uses, err = s.settleFormer(ctx, uses); err != nil {
+		return err
+	}
 	if err := store.Settle(ctx, uses); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range uses {
-		delete(s.open, uses[i].Grant.Serial)
+		delete(s.open, idOf(&uses[i].Grant))
 	}
 	return nil
 }
@@ -228,6 +244,9 @@ func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 func (s *sharedLimits) Apply(rules bucket.Rules) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if accountOf(rules) != accountOf(s.rules) {
+		return s.moveLocked(rules)
+	}
 	if store := s.store.Load(); store != nil {
 		if err := store.Apply(rules); err != nil {
 			return err
@@ -263,7 +282,7 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 	var mark redisMark
 	mark.Epoch, mark.Asked = store.Mark()
 	s.mu.Lock()
-	same, changed := mark == s.kept, mark.Epoch != s.kept.Epoch
+	same, changed, key := mark == s.kept, mark.Epoch != s.kept.Epoch, s.keyLocked()
 	s.mu.Unlock()
 	if same {
 		return nil
@@ -272,23 +291,25 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 		s.log.Warn("the limits begin a new state in redis: earlier use counts as used until the ledger is added up", "epoch", mark.Epoch)
 		s.suspect()
 	}
-	if err := s.put(ctx, mark); err != nil {
+	if err := s.put(ctx, key, mark); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = mark
+	if s.store.Load() == store {
+		s.kept = mark
+	}
 	return nil
 }
 
-func (s *sharedLimits) put(ctx context.Context, mark redisMark) error {
+func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark) error {
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("a mark that JSON cannot carry: " + err.Error())
 	}
 	ctx, cancel := context.WithTimeout(ctx, markWait)
 	defer cancel()
-	if _, err := s.control.Put(ctx, s.key(), data); err != nil {
+	if _, err := s.control.Put(ctx, key, data); err != nil {
 		return fmt.Errorf("the limits' mark: %w", err)
 	}
 	return nil
@@ -298,22 +319,8 @@ func (s *sharedLimits) put(ctx context.Context, mark redisMark) error {
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
-	told := ""
-	for s.store.Load() == nil {
-		err := s.tryOpen(ctx)
-		if late := (*LateError)(nil); errors.As(err, &late) && ctx.Err() == nil {
-			return late
-		}
-		if err != nil && ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
-			s.log.Warn("the limits are not ready yet: calls wait; trying again", "err", err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			stream.Sleep(ctx, markEvery)
-		}
+	if err := s.awaitOpen(ctx); err != nil {
+		return err
 	}
 	for {
 		select {
@@ -322,9 +329,35 @@ func (s *sharedLimits) run(ctx context.Context) error {
 				s.log.Warn("could not note the state of the limits in redis", "err", err)
 			}
 		case <-s.lost:
+			if err := s.awaitOpen(ctx); err != nil {
+				return err
+			}
 			s.seed(ctx)
 		case <-ctx.Done():
 			return s.keep(context.WithoutCancel(ctx))
 		}
 	}
+}
+
+// awaitOpen opens the limits if they are not open, and tries again until it succeeds or ctx ends. Its error ends the
+// process.
+func (s *sharedLimits) awaitOpen(ctx context.Context) error {
+	told := ""
+	for s.store.Load() == nil && ctx.Err() == nil {
+		err := s.recall(ctx)
+		if err == nil {
+			err = s.tryOpen(ctx)
+		}
+		if late := (*LateError)(nil); errors.As(err, &late) && ctx.Err() == nil {
+			return late
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			s.log.Warn("the limits are not ready yet: calls wait; trying again", "err", err)
+		}
+		if err != nil && ctx.Err() == nil {
+			stream.Sleep(ctx, markEvery)
+		}
+	}
+	return nil
 }

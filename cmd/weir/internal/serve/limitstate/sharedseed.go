@@ -67,9 +67,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 }
 
 func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, unknown []string) error {
-	s.mu.Lock()
-	rules := s.rules
-	s.mu.Unlock()
+	rules := s.rulesNow()
 	if err := s.awaitOthers(ctx, rules); err != nil {
 		return err
 	}
@@ -104,6 +102,12 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	return nil
 }
 
+func (s *sharedLimits) rulesNow() bucket.Rules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rules
+}
+
 // addUp returns what the ledger says of limits. The ledger must reach back to what was lost. A limit that was not in
 // the rules begins with what there is.
 func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
@@ -121,7 +125,7 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 			reached[name] = extent.Begins.Add(usageMargin)
 		}
 	}
-	used, err := readUsage(ctx, s.js, s.api, limits, reached)
+	used, err := readUsage(ctx, s.js, s.rulesNow(), s.api, limits, reached)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +140,7 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 // awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
 // takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
 func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
-	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond+recordWait; {
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
 		case <-time.After(seedRetry):
 		case <-ctx.Done():
@@ -152,13 +156,14 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
 	}
+	account, of := accountOf(s.rulesNow()), []*sharedLimits{s}
+	if slices.ContainsFunc(limits, func(l bucket.Limit) bool { return l.Account != "" }) {
+		of = s.pools.members(s)
+	}
 	tick := time.NewTicker(seedPoll)
 	defer tick.Stop()
 	for {
-		s.mu.Lock()
-		open := len(s.open)
-		s.mu.Unlock()
-		if open == 0 && s.quiet() {
+		if !slices.ContainsFunc(of, func(m *sharedLimits) bool { return !m.isQuiet(account) }) {
 			return nil
 		}
 		select {
@@ -169,11 +174,27 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	}
 }
 
+// isQuiet reports whether every call that was made in an account is in the ledger, "" for none.
+func (s *sharedLimits) isQuiet(account string) bool {
+	s.mu.Lock()
+	open, in := len(s.open), accountOf(s.rules) == account
+	if !in {
+		open = 0
+	}
+	for i := range s.formers {
+		if f := &s.formers[i]; f.account == account && time.Now().Before(f.until) {
+			open, in = open+len(f.open), true
+		}
+	}
+	s.mu.Unlock()
+	return !in || open == 0 && s.quiet()
+}
+
 // periodStart returns from when on the use of a quota or budget counts at now.
 func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
 	quota := quotaOf(l)
 	if quota.Window == bucket.Sliding {
-		life, _ := rules.SlidingBounds(*quota)
+		life, _ := rules.By(l).SlidingBounds(*quota)
 		return now - life
 	}
 	start, _ := quota.Period(now)

@@ -62,7 +62,7 @@ func spentOf(ctx context.Context, js jetstream.JetStream, former, api *config.AP
 	var limits []bucket.Limit
 	since := map[string]time.Time{}
 	for _, l := range api.Rules.Shared {
-		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) {
+		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) && (l.Account == "" || api.Rules.In.APIs[0] == api.Name) {
 			limits = append(limits, l)
 			since[l.Name] = periodStart(api.Rules, &l, bucket.MicrosOf(now)).Time()
 		}
@@ -72,13 +72,13 @@ func spentOf(ctx context.Context, js jetstream.JetStream, former, api *config.AP
 	}
 	ctx, cancel := context.WithTimeout(ctx, spentWithin)
 	defer cancel()
-	used, err := readUsage(ctx, js, api.Name, limits, since)
+	used, err := readUsage(ctx, js, api.Rules, api.Name, limits, since)
 	if err != nil {
 		return nil, err
 	}
 	for i := range limits {
 		l := &limits[i]
-		s := Spent{API: api.Name, Limit: l.Name, Used: used[l.Name], Count: api.Rules.Lowered(quotaOf(l).Count), Unit: InUnits}
+		s := Spent{API: api.Name, Limit: l.Name, Used: used[l.Name], Count: api.Rules.By(l).Lowered(quotaOf(l).Count), Unit: InUnits}
 		next := int64(1)
 		if l.Budget != nil {
 			s.Unit, s.Ends, next = InMoney, l.Budget.OnExhausted == bucket.DeadLetter, max(1, int64(api.Price))
@@ -101,7 +101,7 @@ func changed(former, api *config.API, l *bucket.Limit) bool {
 	for i := range former.Rules.Shared {
 		was := &former.Rules.Shared[i]
 		if q := quotaOf(was); was.Name == l.Name && q != nil {
-			return was.Shadow || former.Rules.Lowered(q.Count) != api.Rules.Lowered(quotaOf(l).Count)
+			return was.Shadow || former.Rules.By(was).Lowered(q.Count) != api.Rules.By(l).Lowered(quotaOf(l).Count)
 		}
 	}
 	return false

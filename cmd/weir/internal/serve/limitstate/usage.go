@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,13 +20,18 @@ const usageMargin = time.Second
 var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
 	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
-// readUsage adds up what the ledger says was taken from each limit since its given time. It reads the ledger as a
-// stream: memory does not grow with it.
-func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
-	used := map[string]int64{}
+// readUsage adds up what the ledger says was taken from each limit since its given time: by calls of the api, and from
+// the limits of its account, which rules name, by those of all its apis. It reads the ledger as a stream: memory does not
+// grow with it.
+func readUsage(
+	ctx context.Context, js jetstream.JetStream, rules bucket.Rules, api string, limits []bucket.Limit, since map[string]time.Time,
+) (map[string]int64, error) {
+	used, filter := map[string]int64{}, ledger.Filter{API: api}
 	first := time.Now()
 	for i := range limits {
-		used[limits[i].Name] = 0
+		if used[limits[i].Name] = 0; limits[i].Account != "" {
+			filter.API = ""
+		}
 		if at := since[limits[i].Name]; at.Before(first) {
 			first = at
 		}
@@ -40,13 +46,18 @@ func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits [
 	}
 	read := func(c *ledger.Record, _, _ uint64) error {
 		for i := range limits {
-			if l := &limits[i]; !c.Started.Before(since[l.Name].Add(-usageMargin)) {
-				used[l.Name] += c.Units(l)
+			l, apis := &limits[i], []string{api}
+			if l.Account != "" {
+				apis = rules.APIs(api)
+			}
+			if units, counts := unitsOf(c, l, apis); counts && !c.Started.Before(since[l.Name].Add(-usageMargin)) {
+				used[l.Name] += units
 			}
 		}
 		return nil
 	}
-	unreadable, err := ledger.Read(ctx, js, ledger.Filter{API: api, Since: first}, read)
+	filter.Since = first
+	unreadable, err := ledger.Read(ctx, js, filter, read)
 	if err == nil && unreadable > 0 {
 		err = fmt.Errorf("ledger: %d records of api %s cannot be read", unreadable, api)
 	}
@@ -54,4 +65,16 @@ func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits [
 		return nil, err
 	}
 	return used, nil
+}
+
+// unitsOf returns what a call took from a limit that counts the calls of some apis now. An account's limit also counts
+// the calls that other apis made while they were of the account.
+func unitsOf(c *ledger.Record, l *bucket.Limit, apis []string) (units int64, counts bool) {
+	if slices.Contains(apis, c.API) {
+		return c.Units(l), true
+	}
+	if l.Account == "" {
+		return 0, false
+	}
+	return c.Took(l)
 }

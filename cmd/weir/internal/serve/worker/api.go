@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket/queue"
@@ -50,6 +51,46 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	return opened, nil
 }
 
+// forgetAccounts forgets what the limits of accounts had counted that no api has any more.
+func (w *Worker) forgetAccounts(ctx context.Context) error {
+	if w.dispatch == nil {
+		return nil
+	}
+	return limitstate.ForgetAccounts(ctx, w.limits, func(account string) bool {
+		return slices.ContainsFunc(w.config.APIs, func(a config.API) bool { return a.Account == account })
+	})
+}
+
+// openAccounts opens the limits of a configuration's accounts that are not open yet.
+func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
+	if w.dispatch == nil {
+		return nil
+	}
+	for i := range c.APIs {
+		rules := c.APIs[i].CallRules()
+		if rules.In == nil || w.limits.Pools.Has(rules.In.Account) {
+			continue
+		}
+		opened, err := limitstate.OpenAccount(ctx, w.limits, rules)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", rules.In.Account, err)
+		}
+		if opened != nil {
+			w.accounts = append(w.accounts, opened)
+			w.newAccounts = append(w.newAccounts, opened)
+		}
+	}
+	return nil
+}
+
+// runAccounts keeps what the limits of newly opened accounts have counted.
+func (w *Worker) runAccounts() {
+	for _, a := range w.newAccounts {
+		w.lowerGo(func() error { return a.Run(w.base) })
+	}
+	w.newAccounts = nil
+}
+
 func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
@@ -76,6 +117,11 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 	defer cancel()
 	for _, a := range w.opened {
 		if !a.limits.AwaitExact(ctx) {
+			return
+		}
+	}
+	for _, a := range w.accounts {
+		if !a.AwaitExact(ctx) {
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,8 @@ type apiHost interface {
 	beginCallbacks(ctx context.Context, c *config.Config, version uint64) error
 	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
 	runAPI(a *apiParts)
+	openAccounts(ctx context.Context, c *config.Config) error
+	runAccounts()
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
@@ -223,6 +226,9 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	if err := f.host.beginCallbacks(ctx, next, v.Number); err != nil {
 		return err
 	}
+	if err := f.host.openAccounts(ctx, next); err != nil {
+		return err
+	}
 	var added []*apiParts
 	var changed []*config.API
 	for i := range next.APIs {
@@ -235,13 +241,14 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 				return err
 			}
 			added = append(added, opened)
-		case config.Concerns(changes, a.Name):
+		case config.Concerns(changes, a.Name) || movesInAccount(formers, a):
 			if err := q.Raise(ctx, f.host.queueSettings(a, next)); err != nil {
 				return fmt.Errorf("api %s: %w", a.Name, err)
 			}
 			changed = append(changed, a)
 		}
 	}
+	f.host.runAccounts()
 	for _, a := range added {
 		if err := f.start(ctx, a); err != nil {
 			return err
@@ -254,6 +261,15 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	}
 	f.takeJobsOf(next)
 	return nil
+}
+
+// movesInAccount reports whether what the other apis of an api's account are, or how late their calls may be, differs
+// from one of the former configurations.
+func movesInAccount(formers []*config.Config, a *config.API) bool {
+	return slices.ContainsFunc(formers, func(former *config.Config) bool {
+		was, known := former.API(a.Name)
+		return known && !reflect.DeepEqual(was.Rules.In, a.Rules.In)
+	})
 }
 
 func (f *follower) start(ctx context.Context, a *apiParts) error {

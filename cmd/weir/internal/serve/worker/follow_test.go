@@ -54,6 +54,10 @@ func (openedHost) ensureStreams(context.Context, *config.Config, *config.Config)
 
 func (openedHost) beginCallbacks(context.Context, *config.Config, uint64) error { return nil }
 
+func (openedHost) openAccounts(context.Context, *config.Config) error { return nil }
+
+func (openedHost) runAccounts() {}
+
 func (openedHost) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: c.Dedupe}, API: a.Name, Partitions: 1, Capacity: 100, MaxBody: a.MaxBody,

@@ -35,7 +35,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
 		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
 		Retry: httpcall.Retry{
-			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, Reject: a.Retry.Reject, HoldAPI: a.Retry.Hold == config.HoldAPI,
+			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, Reject: a.Retry.Reject, HoldAPI: a.Retry.Hold != config.HoldKey, HoldAccount: a.Retry.Hold == config.HoldAccount,
 			Obey: a.Retry.Headers == config.ObeyHeaders,
 		},
 		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},

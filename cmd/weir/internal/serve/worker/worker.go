@@ -94,19 +94,21 @@ type Worker struct {
 	past   []pastConfig   // what ran before that, the newest first
 	clock  *clock.Clock
 
-	letters  *deadletter.Writer
-	opened   []*apiParts // at the start
-	dispatch *dispatcher.Dispatcher
-	dedupe   *queue.Dedupe
-	levels   limitstate.Levels // of the shared limits
-	guard    *diskGuard
-	foreign  *foreign.Watch
-	pauses   *admin.Pauses
-	limits   *limitstate.Options            // nil if this replica does not dispatch
-	shares   *lease.Registry                // if replicas share the partitions, with an external server
-	taking   atomic.Pointer[ingest.Service] // the intake, for other goroutines
-	http     *console.Server
-	reloads  chan func() // requests for a reload, each called when it has ended
+	letters     *deadletter.Writer
+	opened      []*apiParts          // at the start
+	accounts    []*limitstate.Limits // whose limits this process counts
+	newAccounts []*limitstate.Limits // of these, those that do not run yet
+	dispatch    *dispatcher.Dispatcher
+	dedupe      *queue.Dedupe
+	levels      limitstate.Levels // of the shared limits
+	guard       *diskGuard
+	foreign     *foreign.Watch
+	pauses      *admin.Pauses
+	limits      *limitstate.Options            // nil if this replica does not dispatch
+	shares      *lease.Registry                // if replicas share the partitions, with an external server
+	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
+	http        *console.Server
+	reloads     chan func() // requests for a reload, each called when it has ended
 }
 
 // traces sends the spans of jobs.
@@ -222,6 +224,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		return nil, err
 	}
 	w.lowerGo(func() error { return w.letters.Run(w.base) })
+	w.runAccounts()
 	for _, a := range w.opened {
 		w.runAPI(a)
 	}

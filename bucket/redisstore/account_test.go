@@ -1,0 +1,121 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// memberRules returns the rules of one of two apis of an account: a rate and a quota of both, and a rate of its own.
+func memberRules(account, api string) bucket.Rules {
+	rules := bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Minute, Burst: 5}}, Lease: 30 * time.Second,
+		In: &bucket.Membership{Account: account, API: api, APIs: []string{"one", "two"}, Lease: 30 * time.Second},
+		Shared: []bucket.Limit{
+			{Name: "own", Rate: &bucket.Rate{Count: 100, Per: time.Minute, Burst: 10}},
+			{Name: account + "/rate", Account: account, Rate: &bucket.Rate{Count: 1000, Per: time.Minute, Burst: 20}},
+			{Name: account + "/daily", Account: account, Quota: &bucket.Quota{Count: 40, Window: bucket.Fixed, Per: 24 * time.Hour}},
+		},
+	}
+	return rules
+}
+
+// newMember opens the limits of an api of an account. change sets what else is known.
+func newMember(t testing.TB, s *server, account, api string, clock *bucket.Micros, change func(*Options)) replica {
+	t.Helper()
+	o := Options{Client: s.client(), API: api, Rules: memberRules(account, api), Epoch: Fresh, Uncalled: true, Sums: true}
+	change(&o)
+	st, err := New(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.now = func() bucket.Micros { return *clock }
+	return replica{st, t}
+}
+
+func asNew(*Options) {}
+
+// take asks for one slot of each of some keys, and returns how many may leave now.
+func (r replica) take(keys ...string) (n int) {
+	for _, key := range keys {
+		n += len(r.left(key, 1))
+	}
+	return n
+}
+
+var manyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
+
+// TestAccountAfterLoss empties Redis. Neither of two apis is then granted what could not have left without that: the one
+// that sees it first, and the one that comes later and finds a new state.
+func TestAccountAfterLoss(t *testing.T) {
+	s, now, account := startServer(t), start, names()
+	one, two := newMember(t, s, account, "one", &now, asNew), newMember(t, s, account, "two", &now, asNew)
+	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 20 {
+		t.Fatalf("%d slots of a burst of 20, and 10 of each api's own", n)
+	}
+	if err := s.client().FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 0 {
+		t.Errorf("%d slots just after the loss", n)
+	}
+	unknown, err := two.Unknown(context.Background())
+	if err != nil || !slices.Contains(unknown, account+"/daily") {
+		t.Errorf("what is unknown after the loss: %v, %v", unknown, err)
+	}
+	if err := one.Seed(context.Background(), map[string]int64{account + "/daily": 20}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 20 {
+		t.Errorf("an hour later %d slots of a burst of 20 and a quota of which 20 are left", n)
+	}
+	now = now.Add(time.Hour)
+	if n := one.take(manyKeys...) + two.take(manyKeys...); n != 0 {
+		t.Errorf("%d slots beyond the quota of both", n)
+	}
+}
+
+// TestAccountOfAStranger has an api that was called before it had the account. The account does not have these calls, so
+// it counts as used up until the ledger is added up; the other api's own limits and keys go on as they were.
+func TestAccountOfAStranger(t *testing.T) {
+	s, now, account := startServer(t), start, names()
+	one := newMember(t, s, account, "one", &now, asNew)
+	one.take("a", "b")
+	two := newMember(t, s, account, "two", &now, func(o *Options) { o.Epoch, o.Uncalled, o.Stranger = "", false, true })
+	if _, err := two.Touch(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := one.take("c") + two.take("c"); n != 0 {
+		t.Errorf("%d slots before what the newcomer was called for is known", n)
+	}
+	if unknown, err := one.Unknown(context.Background()); err != nil || len(unknown) != 1 {
+		t.Errorf("what is unknown: %v, %v", unknown, err)
+	}
+	epoch := two.Epoch()
+	if _, err := two.Touch(context.Background()); err != nil || two.Epoch() != epoch {
+		t.Errorf("the state is lost a second time: %v", err)
+	}
+}
+
+// TestAccountIsOneSlotOfACluster checks that all that one reservation touches has one hash tag.
+func TestAccountIsOneSlotOfACluster(t *testing.T) {
+	s, now, account := startServer(t), start, names()
+	one := newMember(t, s, account, "one", &now, asNew)
+	one.take("a")
+	keys, err := s.client().Keys(context.Background(), "*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatal(keys, err)
+	}
+	for _, key := range keys {
+		if want := "{weir:account/" + account + "}:"; len(key) < len(want) || key[:len(want)] != want {
+			t.Errorf("the key %s has another tag than %s", key, want)
+		}
+	}
+	if err := one.Apply(bucket.Rules{Key: memberRules(account, "one").Key}); err == nil {
+		t.Error("rules of no account are counted in the account's state")
+	}
+}

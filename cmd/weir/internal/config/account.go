@@ -1,0 +1,118 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// Account is a vendor's account that several apis share, with the limits that count over all of them.
+type Account struct {
+	Name  string
+	Rules bucket.Rules // its limits and their headroom
+}
+
+// mostAccounts bounds the accounts of a file.
+const mostAccounts = 100
+
+// section has the fields of one account.
+func (a *Account) section() section {
+	of, lines := &a.Rules, map[string]int{}
+	of.Jitter = DefaultJitter // each api is checked by its own, too
+	return section{
+		fields: []field{
+			{
+				name: "headroom", is: one(&of.Headroom, percent(0, 99)), or: "0%",
+				means: "how far weir stays below every limit of the account",
+			},
+			{
+				name: "limits", needs: "write limits: [{name: calls, rate: 100/s}]",
+				is:    items(&of.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, of, nil, &[]Usage{}, lines) }),
+				means: "limits that count over all APIs of the account; a call must be within all of them, and within those of its API",
+			},
+		},
+		whole: func() string { return fmt.Sprintf("%d limits", len(of.Shared)) },
+	}
+}
+
+// Account returns the account of that name.
+func (c *Config) Account(name string) (*Account, bool) {
+	i := slices.IndexFunc(c.Accounts, func(a Account) bool { return a.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return &c.Accounts[i], true
+}
+
+// join gives an api the limits of its account, behind its own. The limits are called by the account's name and theirs.
+func (a *API) join(f fields, accounts []Account) {
+	if a.Account == "" {
+		f.ignored("without an account", "weight")
+		return
+	}
+	i := slices.IndexFunc(accounts, func(of Account) bool { return of.Name == a.Account })
+	if i < 0 {
+		fix := "write it under accounts, with its limits"
+		if len(accounts) > 0 {
+			names := make([]string, len(accounts))
+			for i := range accounts {
+				names[i] = accounts[i].Name
+			}
+			fix = meant(a.Account, names)
+		}
+		f.place("account").fail("there is no account "+quote(a.Account), fix)
+		return
+	}
+	of := &accounts[i]
+	a.Rules.In = &bucket.Membership{Account: of.Name, API: a.Name, Weight: a.Weight, Headroom: of.Rules.Headroom}
+	for _, l := range of.Rules.Shared {
+		l.Name, l.Account = of.Name+"/"+l.Name, of.Name
+		a.Rules.Shared = append(a.Rules.Shared, l)
+		if l.Budget != nil {
+			a.checkBudget(f, &l)
+		}
+	}
+}
+
+// checkBudget refuses a budget of the account under which no call of the api can be made.
+func (a *API) checkBudget(f fields, l *bucket.Limit) {
+	usual := Money(a.Prices.Usual())
+	left := afterHeadroom(l.Budget.Count, a.Rules.In.Headroom)
+	switch {
+	case a.Prices.Fixed() && usual == 0:
+		f.place("account").fail("the budget "+l.Name+" needs to know what a call costs", "write price: 0.40 for the api")
+	case !a.Prices.Varies() && int64(usual) > left:
+		f.place("account").fail(fmt.Sprintf("a call costs %s and at most %s of %s may be spent per period: none can ever pass", usual, Money(left), l.Name),
+			"raise the budget, or lower price or headroom")
+	}
+}
+
+// joinAccounts tells the apis of each account of each other: limits that they share allow for the latest call of any.
+func (c *Config) joinAccounts() {
+	for i := range c.Accounts {
+		var apis []string
+		var jitter, lease time.Duration
+		for k := range c.APIs {
+			if a := &c.APIs[k]; a.Account == c.Accounts[i].Name {
+				apis, jitter, lease = append(apis, a.Name), max(jitter, a.CallRules().Jitter), max(lease, a.Rules.Lease)
+			}
+		}
+		for k := range c.APIs {
+			if in := c.APIs[k].Rules.In; in != nil && in.Account == c.Accounts[i].Name {
+				in.APIs, in.Jitter, in.Lease = apis, jitter, lease
+			}
+		}
+	}
+}
+
+// warnOfAccounts warns of accounts whose limits count nothing.
+func (c *Config) warnOfAccounts(f fields) {
+	for i := range c.Accounts {
+		name := c.Accounts[i].Name
+		if !slices.ContainsFunc(c.APIs, func(a API) bool { return a.Account == name }) {
+			f.place("accounts").warn("no api has the account "+name, "write account: "+name+" for each of its apis")
+		}
+	}
+}

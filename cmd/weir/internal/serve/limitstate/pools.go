@@ -1,0 +1,73 @@
+package limitstate
+
+import (
+	"slices"
+	"sync"
+
+	"weir/bucket"
+)
+
+// Pools are the limits of accounts that this process counts, and the apis whose limits Redis counts. It is safe for
+// concurrent use. The zero value has none.
+type Pools struct {
+	pools bucket.Pools
+
+	mu     sync.Mutex        // guards what follows
+	now    map[string]func() // asks for a checkpoint of an account's limits at once
+	shared []*sharedLimits   // of each api; one for each that was ever configured
+}
+
+// add adds the opened limits of an account.
+func (p *Pools) add(account string, store *bucket.Memory, now func()) {
+	p.mu.Lock()
+	if p.now == nil {
+		p.now = map[string]func(){}
+	}
+	p.now[account] = now
+	p.mu.Unlock()
+	p.pools.Add(account, store)
+}
+
+// join adds the limits of an api that Redis counts.
+func (p *Pools) join(s *sharedLimits) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shared = append(p.shared, s)
+}
+
+// members returns the limits of all apis that Redis counts, and that may be or have been of the account of own.
+func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
+	if p == nil {
+		return []*sharedLimits{own}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.shared)
+}
+
+// of returns the pools that a unit's store may use: none for an account.
+func (p *Pools) of(u unit) *bucket.Pools {
+	if p == nil || u.pool {
+		return nil
+	}
+	return &p.pools
+}
+
+// checkpoint asks for a checkpoint of the limits of the account that rules name.
+func (p *Pools) checkpoint(rules bucket.Rules) {
+	if p == nil || rules.In == nil {
+		return
+	}
+	p.mu.Lock()
+	now := p.now[rules.In.Account]
+	p.mu.Unlock()
+	if now != nil {
+		now()
+	}
+}
+
+// Has reports whether the limits of an account are open.
+func (p *Pools) Has(account string) bool { return p.pools.Of(account) != nil }

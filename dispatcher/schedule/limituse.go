@@ -1,0 +1,79 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// LimitUse is how much this process uses now of a rate, or of the calls in flight, that all keys share.
+type LimitUse struct {
+	Limit string
+	Used  int64         // units of calls that started within Per; of in_flight, calls that run
+	Count int64         // the most that there may be
+	Per   time.Duration // 0 for in_flight
+}
+
+// use returns how much of the limit is used here. calls run now. The store counts quotas and budgets: counted is
+// false for these.
+func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
+	u.Limit = l.Name
+	switch l.Kind() {
+	case bucket.KindRate:
+		u.Per = usedPer(l.Rate)
+		u.Count = int64(float64(r.By(l.Limit).Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
+		l.started.at(l.Rate, now)
+		for _, units := range l.started.units {
+			u.Used += units
+		}
+	case bucket.KindInFlight:
+		u.Used, u.Count = int64(calls), l.most
+	case bucket.KindQuota, bucket.KindBudget:
+		return u, false
+	}
+	return u, true
+}
+
+// usedSlots is into how many parts the period of a rate is divided to count what started in it. The count is off by
+// at most one part.
+const usedSlots = 10
+
+// leastUsedPer is the shortest period reported: the use of ten milliseconds informs no reader.
+const leastUsedPer = time.Second
+
+// rateUse counts the units of calls that started, by parts of the last period.
+type rateUse struct {
+	units [usedSlots]int64
+	part  bucket.Micros // the number of the newest part since 1970
+}
+
+func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
+
+// correct counts units more, or fewer, for a call that began at a time, as long as that time counts.
+func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
+	place := u.at(r, now)
+	part := began / partOf(r)
+	switch {
+	case part > u.part-usedSlots:
+		place = int(part % usedSlots)
+	case units < 0:
+		return
+	}
+	u.units[place] += units
+}
+
+// partOf returns the length of a part.
+func partOf(r *bucket.Rate) bucket.Micros {
+	return max(1, bucket.Micros((usedPer(r) / usedSlots).Microseconds()))
+}
+
+// at drops the parts that are over, and returns the index of the present one.
+func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
+	part := now / partOf(r)
+	for n := 0; u.part < part && n < usedSlots; n++ {
+		u.part++
+		u.units[u.part%usedSlots] = 0
+	}
+	u.part = max(u.part, part)
+	return int(part % usedSlots)
+}
