@@ -51,6 +51,11 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			s.expire(j)
 			continue
 		}
+		if j.isLate(now) || j.isSplit() {
+			s.split(q, j)
+			over = over.with(j.Priority)
+			continue
+		}
 		if q.waits.classes == nil && int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}

@@ -23,7 +23,8 @@ type KeyQueue struct {
 	holdups holdups // what kept it from being called lately
 
 	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held   int             // of its operations, those that hold their slots
+	held   int32           // of its operations, those that hold their slots
+	packed int32           // jobs that go in one call with one of Jobs
 
 	arrived  uint64 // jobs that came since the queue was created, without those that a takeover found
 	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
@@ -46,6 +47,7 @@ const (
 	calling               // its call is running
 	settling              // its outcome is being stored
 	polled                // the api has accepted it, and is polled
+	packed                // goes in one call with the job that leads its pack
 )
 
 // Job is what the schedule knows of one job that is near its call, or past it. Of a job that waits it knows only
@@ -91,6 +93,9 @@ type Job struct {
 	looked    bool   // an earlier answer was looked for, or is
 	answered  bool   // an earlier answer was found before its turn: it is looked at again then
 	ahead     bool   // it was looked at before its slot and waits for it: it counts in looks.ahead
+	members   []*Job // that go in one call with it: it leads their pack
+	carries   bool   // one of them was never called
+	Bond      *Bond  // of a pack that must be called again as it was; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
 	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
 }
@@ -155,9 +160,14 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 
 // begin makes a Job of a sequence that was removed from the waiting ones.
 func (q *KeyQueue) begin(s spot) *Job {
-	j := &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
+	j := q.jobOf(s)
 	q.insert(j)
 	return j
+}
+
+// jobOf makes a Job of a sequence, which is not among the queue's jobs yet.
+func (q *KeyQueue) jobOf(s spot) *Job {
+	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
 }
 
 // Job returns the Job of a sequence, nil if the sequence waits or is not there.
@@ -166,6 +176,9 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 		if j.Seq == seq {
 			return j
 		}
+	}
+	if _, m := q.leaderOf(seq); m != nil {
+		return m
 	}
 	return q.polled[seq]
 }
@@ -213,8 +226,9 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	if q.polled[seq] != nil {
 		return 1, 0
 	}
+	lead, _ := q.leaderOf(seq)
 	for i, j := range q.Jobs {
-		if j.Seq == seq {
+		if j.Seq == seq || j == lead {
 			return i + 1 + q.waits.before(j.spot()), j.NotBefore
 		}
 	}
@@ -260,6 +274,11 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
+	for _, m := range q.allMembers {
+		if !yield(m.Seq) {
+			return
+		}
+	}
 	for _, p := range q.waits.priorities() {
 		more := true
 		q.waits.of(p).seqs(func(seq uint64) bool {
@@ -287,7 +306,7 @@ func (q *KeyQueue) Empty() bool { return q.Depth() == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
 // for that call.
-func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }
+func (j *Job) First() bool { return j.Calls == 0 || j.Unseen || j.carries }
 
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
@@ -303,7 +322,7 @@ func (q *KeyQueue) crowded() bucket.Micros {
 
 // free returns how many more calls the queue may ask for or have under way, and when that may change by itself.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(q.held+q.count(asking, granted, calling)), Never
+	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
 		n, again = n-int64(q.Orphaned), q.Partition.Leftover
 	}

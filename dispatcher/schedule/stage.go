@@ -16,6 +16,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if j == nil && at == Never {
 			return Never
 		}
+		if s.policy.Packs != nil && at <= soon {
+			at = max(at, s.gathers(q, j, of))
+		}
 		at = max(at, q.brake.earliest(), q.crowded(), s.policy.slot(q.Limits, q.TAT, s.now, int(ungranted)+1))
 		if at > soon {
 			return s.Pipe.lead(at)
@@ -50,6 +53,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		s.Pipe.stage(j)
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
+		if s.policy.Packs != nil {
+			s.pack(j)
+		}
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
@@ -94,6 +100,8 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, o
 func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable := true
+	var bond string          // of the bonded job that was looked at last
+	var bonded bucket.Micros // when its pack is due
 	for _, rest := range q.Jobs {
 		if rest.Priority != of {
 			continue
@@ -109,8 +117,15 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 		if rest.Phase != resting {
 			continue
 		}
-		if may := s.suspects.mayCall(rest); may && rest.NotBefore < at {
-			j, at = rest, rest.NotBefore
+		due := rest.NotBefore
+		if rest.Bond != nil && s.policy.Packs != nil {
+			if rest.Bond.ID != bond {
+				bond, bonded = rest.Bond.ID, rest.bondDue()
+			}
+			due = bonded
+		}
+		if may := s.suspects.mayCall(rest); may && due < at {
+			j, at = rest, due
 		}
 		if rest.First() {
 			passable = false
