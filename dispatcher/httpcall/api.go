@@ -33,6 +33,7 @@ type API struct {
 	Trust       Trust       // how an https api is trusted
 	MaxResult   int64       // bytes kept of an answer's body
 	Reuse       *reuse.Rule // nil: every job is called
+	Pack        *Pack       // nil: each call has one job
 }
 
 // UsageCounter is a number of an answer that is counted for reports.

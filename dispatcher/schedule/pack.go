@@ -118,19 +118,21 @@ func (s *step) pack(j *Job) {
 
 // packMore attaches the queue's next jobs to a job, up to one that must be called before those behind it.
 func (s *step) packMore(j *Job) {
-	q, of, most := j.Queue, j.Priority, s.policy.Packs.Jobs
+	q, of, most, behind := j.Queue, j.Priority, s.policy.Packs.Jobs, false
 	for _, m := range slices.Clone(q.Jobs) {
 		switch {
 		case len(j.members)+1 >= most:
 			return
-		case m.Priority != of || m == j:
+		case m == j:
+			behind = true
+		case m.Priority != of:
 		case s.joins(m, j, of):
 			s.looks.leave(m)
 			q.attach(j, m)
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
 			return // no job of its priority overtakes it
-		case !j.First() && (m.First() && m.Phase < calling || m.Unsent):
-			return // it is behind the retry in its queue, and before the jobs that wait
+		case behind && (m.First() && m.Phase < calling || m.Unsent):
+			return // this pack may be called before it
 		}
 	}
 	b := q.waits.of(of)

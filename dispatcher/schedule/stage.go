@@ -9,6 +9,9 @@ import (
 // stage makes jobs ready of priorities that may go, whose slots are near, and returns when to look again. Jobs that
 // wait for the turn of another priority take no slot of the key from them.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
+	if len(s.packs.freed) > 0 {
+		s.loosen()
+	}
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	for {
@@ -116,6 +119,10 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 		}
 		if rest.Phase != resting {
 			continue
+		}
+		if rest.cancelled && s.policy.Packs != nil { // it has just left a pack, and ends in the next step
+			passable = false
+			break
 		}
 		due := rest.NotBefore
 		if rest.Bond != nil && s.policy.Packs != nil {
