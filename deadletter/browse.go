@@ -98,20 +98,34 @@ func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) 
 	return &Browser{js: js, stream: stream}, nil
 }
 
-// Get reads one letter with its body.
+// Get reads one letter with its body, as the stream's leader has it.
 func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
-	msg, err := stream.AskLeader(ctx, b.js.Conn(), Stream, fmt.Sprintf(`{"seq":%d}`, seq))
+	return b.get(ctx, seq, stream.AskLeader)
+}
+
+// GetSoon is Get for readers that change nothing. If the stream has one replica, no other can lag, and the answer does
+// not wait for the deletions of finished jobs.
+func (b *Browser) GetSoon(ctx context.Context, seq uint64) (Kept, error) {
+	info := b.stream.CachedInfo()
+	if info.Config.Replicas > 1 || info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
+		return b.Get(ctx, seq)
+	}
+	return b.get(ctx, seq, stream.AskReplica)
+}
+
+func (b *Browser) get(
+	ctx context.Context, seq uint64, ask func(context.Context, *nats.Conn, string, string) (*stream.LeaderMessage, error),
+) (Kept, error) {
+	msg, err := ask(ctx, b.js.Conn(), Stream, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {
 		return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
 	if msg == nil {
 		return Kept{}, ErrNoLetter
 	}
-	header := nats.Header{}
-	if len(msg.Headers) > 0 {
-		if header, err = nats.DecodeHeadersMsg(msg.Headers); err != nil {
-			return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
-		}
+	header, err := msg.Header()
+	if err != nil {
+		return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
 	k := readLetter(msg.Subject, header)
 	k.Seq, k.Stored, k.Body, k.Size = seq, msg.Time, msg.Data, len(msg.Data)

@@ -75,6 +75,67 @@ func EventsNear(ctx context.Context, js jetstream.JetStream, f EventFilter, unti
 	})
 }
 
+// EventAt returns the event at a sequence if it is about a job with this id; nil if it is not, or was removed.
+func EventAt(ctx context.Context, js jetstream.JetStream, seq uint64, job string) (*KeptEvent, error) {
+	of := func(m *stream.LeaderMessage) *KeptEvent {
+		e, ok := parseEvent(m.Subject, m.Data)
+		if !ok || e.Data[eventJob] != job {
+			return nil
+		}
+		e.Seq, e.Stored = m.Seq, m.Time
+		return &e
+	}
+	m, err := stream.MessageAt(ctx, js.Conn(), EventsStream, seq, func(m *stream.LeaderMessage) bool { return of(m) != nil })
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return of(m), nil
+}
+
+// eventJob is the field of an event's data with the id of the job that it is about.
+const eventJob = "job"
+
+// EventPlace is what an index keeps of an event. Job is "" if the event is about no job.
+type EventPlace struct {
+	Seq    uint64
+	Stored time.Time // by the server
+	Job    string
+}
+
+func placeOfEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) EventPlace {
+	e, _ := parseEvent(msg.Subject(), msg.Data()) // one that cannot be read is about no job
+	job, _ := e.Data[eventJob].(string)
+	return EventPlace{meta.Sequence.Stream, meta.Timestamp, job}
+}
+
+// EventsBefore passes the events before a sequence to take, the newest first, until take fails; stream.ErrEnough ends
+// it without an error.
+func EventsBefore(ctx context.Context, js jetstream.JetStream, before uint64, take func(EventPlace) error) error {
+	n := stream.Newest{JetStream: js, Stream: EventsStream, Before: before}
+	_, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error { return take(placeOfEvent(msg, meta)) })
+	if err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	return nil
+}
+
+// EventsAfter passes the events behind a sequence to take, those that are there and those that come, until take fails,
+// the stream can no longer be read, or ctx ends.
+func EventsAfter(ctx context.Context, js jetstream.JetStream, after uint64, take func(EventPlace) error) error {
+	source, err := js.Stream(ctx, EventsStream)
+	if err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
+	return stream.Follow(ctx, source, cfg, func(msg jetstream.Msg) error {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		return take(placeOfEvent(msg, meta))
+	})
+}
+
 // FollowEvents passes the events that f chooses to take as they are stored, from f.Since or from now on. It blocks
 // until ctx ends or take fails.
 func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, take func(KeptEvent) error) error {

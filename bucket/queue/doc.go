@@ -23,6 +23,9 @@
 //
 // # Ids
 //
+// Beside the sequence of each job that it delivers, the reader keeps 32 bits of a hash of the job's id (find.go). So a
+// search for an id loads only jobs that have it, however many wait.
+//
 // JetStream forgets the id of a deleted message when its server restarts. Ids of finished jobs come back from the
 // ledger (finishedids.go), and dedupe.go judges whether a message with a known id is the same job.
 //

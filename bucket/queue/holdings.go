@@ -42,9 +42,10 @@ const (
 
 	// keyBytes is what a waiting key costs, with its first job: its line, its count, its place in the server's index of
 	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the embedded
-	// server. jobBytes is what each job costs until it ends.
+	// server. jobBytes is what each job costs until it ends, with 4 bytes for
+	// a hash of its id.
 	keyBytes = 1100
-	jobBytes = 32
+	jobBytes = 36
 )
 
 // mostArriving bounds the bytes of large messages on their way, once for those read ahead and once for those loaded,

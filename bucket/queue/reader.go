@@ -381,7 +381,7 @@ func (p *Partition) noteRead(e Entry) bool {
 		delete(p.sweeper.deleted, e.Seq) // a marker that was discarded before it was read back
 		return false
 	}
-	p.sweeper.order = append(p.sweeper.order, e.Seq)
+	p.sweeper.order, p.sweeper.names = append(p.sweeper.order, e.Seq), append(p.sweeper.names, nameOf(&e))
 	p.sweeper.passed++
 	if e.Kind != JobEntry {
 		return true

@@ -12,8 +12,11 @@ import (
 	"weir/ingest/await"
 )
 
-// ownedPartition returns a partition that is owned and read, with so many jobs, and what its reader reads and misses.
-func ownedPartition(t *testing.T, jobs int, removalWatch time.Duration) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
+// ownedPartition returns a partition that is owned and read, with so many jobs, and what its reader reads and misses. The
+// reader looks for what is missing every removalWatch.
+func ownedPartition(
+	t *testing.T, jobs int, removalWatch time.Duration,
+) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
 	t.Helper()
 	p = openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	p.removalWatch = removalWatch

@@ -37,6 +37,7 @@ type sweeper struct {
 	connection uint64              // how often the connection had been lost
 	intact     uint64              // how often it had been lost when the stream was last seen not to be reset
 	order      []uint64            // read and not deleted, rising
+	names      []uint32            // of the ids of the jobs in order, by place; see Partition.Find
 	finished   map[uint64]string   // to be deleted, with the key to subtract from the book ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
 	removed    map[uint64]struct{} // deleted by hand and not finished, still in order: see Removal
@@ -73,7 +74,7 @@ func (p *Partition) Unswept() int {
 
 // forgetLocked drops everything that was read from the stream.
 func (s *sweeper) forgetLocked() {
-	s.read, s.newest, s.order = 0, time.Time{}, nil
+	s.read, s.newest, s.order, s.names = 0, time.Time{}, nil, nil
 	s.before, s.connection = readPosition{}, s.p.reconnects()
 	s.intact = s.connection
 	clear(s.own)
@@ -164,7 +165,7 @@ func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 		}
 		covered = append(covered, seq)
 	}
-	s.order = s.order[front:]
+	s.order, s.names = s.order[front:], s.names[front:]
 	if len(covered) > 0 {
 		upTo = covered[len(covered)-1]
 	}
@@ -278,7 +279,14 @@ func (s *sweeper) gone(seqs []uint64) {
 		}
 	}
 	if len(s.deleted) > 1024+len(s.order)/2 {
-		s.order = slices.DeleteFunc(s.order, func(seq uint64) bool { _, gone := s.deleted[seq]; return gone })
+		left := 0
+		for i, seq := range s.order {
+			if _, gone := s.deleted[seq]; !gone {
+				s.order[left], s.names[left] = seq, s.names[i]
+				left++
+			}
+		}
+		s.order, s.names = s.order[:left], s.names[:left]
 		maps.DeleteFunc(s.deleted, func(seq uint64, _ struct{}) bool { return seq <= s.read })
 	}
 }

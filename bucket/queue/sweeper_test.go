@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/bucket/stream"
+	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -69,7 +70,7 @@ func TestSweeper(t *testing.T) {
 			"read": func(t *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(t, "n") {
 					seq += uint64(rapid.IntRange(1, 2).Draw(t, "gap"))
-					e := Entry{Kind: JobEntry, Seq: seq, Key: "k", Header: nats.Header{}}
+					e := Entry{Kind: JobEntry, Seq: seq, Key: "k", Header: nats.Header{ingest.HeaderJobID: {fmt.Sprint(seq)}}}
 					if rapid.Bool().Draw(t, "marker") {
 						e = Entry{Kind: RetryEntry, Seq: seq}
 					}
@@ -101,6 +102,11 @@ func TestSweeper(t *testing.T) {
 			"sweep":     func(*rapid.T) { sweep(true) },
 			"no answer": func(*rapid.T) { sweep(false) },
 			"": func(t *rapid.T) {
+				for _, job := range waiting {
+					if named, _ := p.named(fmt.Sprint(job)); !slices.Contains(named, job) {
+						t.Fatalf("job %d is not found by its id", job)
+					}
+				}
 				if p.Unswept() > len(finished) || len(s.deleted) > 1025+len(s.order) {
 					t.Fatalf("%d unswept, %d deleted, %d in order", p.Unswept(), len(s.deleted), len(s.order))
 				}

@@ -27,7 +27,9 @@ func returns(t *testing.T, open Open, scenes int) {
 			}
 			p.lay(bucket.Rules{Key: bucket.KeyLimits{Rate: rate}})
 			p.each = bucket.Micros(p.rules.Interval(rate).P) // of such rates it is whole
-			rt.Repeat(map[string]func(*rapid.T){"ask": p.request, "wait": p.wait, "call": p.call, "return": p.giveBack, "": p.windows})
+			rt.Repeat(map[string]func(*rapid.T){
+				"ask": p.request, "wait": p.wait, "call": p.call, "return": p.giveBack, "": p.windows,
+			})
 		})
 	}
 }
@@ -57,7 +59,8 @@ func (p *returning) slot(also []bucket.Grant) bucket.Micros {
 }
 
 func (p *returning) request(rt *rapid.T) {
-	a := bucket.Ask{Want: rapid.IntRange(1, 3).Draw(rt, "want"), Horizon: time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms ahead")) * time.Millisecond}
+	ahead := time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms ahead")) * time.Millisecond
+	a := bucket.Ask{Want: rapid.IntRange(1, 3).Draw(rt, "want"), Horizon: ahead}
 	got := p.ask(a).Grants
 	for i := range a.Want {
 		at := p.slot(got[:min(i, len(got))])

@@ -5,19 +5,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LeaderMessage is a message as its stream's leader has it.
+// LeaderMessage is a message as its stream's leader has it, or as the replica has it that was asked instead.
 type LeaderMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
 	Data    []byte    `json:"data"`
 	Time    time.Time `json:"time"`
 	Headers []byte    `json:"hdrs"` // in wire format
+
+	header nats.Header // instead of Headers, if a replica gave the message
+}
+
+// Header returns the message's headers, never nil.
+func (m *LeaderMessage) Header() (nats.Header, error) {
+	switch {
+	case m.header != nil:
+		return m.header, nil
+	case len(m.Headers) == 0:
+		return nats.Header{}, nil
+	}
+	return nats.DecodeHeadersMsg(m.Headers)
 }
 
 // AskLeader asks a stream's leader for a message, and returns nil if there is none. A replica that lags may answer
@@ -43,6 +57,54 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 		return nil, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
 	}
 	return answer.Message, nil
+}
+
+// replicaWait is how long AskReplica waits for a replica before it asks the leader.
+const replicaWait = 2 * time.Second
+
+// AskReplica is AskLeader for reading what need not be the newest. Any replica answers, and it may lag: it may not have
+// a message yet, or still have one that was deleted. Its answer does not wait for the deletions of finished jobs, as
+// the leader's does, because JetStream's API is one queue for all requests. AskReplica asks the leader if the stream
+// allows no direct reads, or if the replica does not answer within two seconds.
+func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
+	asked, cancel := context.WithTimeout(ctx, replicaWait)
+	defer cancel()
+	msg, err := nc.RequestWithContext(asked, "$JS.API.DIRECT.GET."+stream, []byte(request))
+	switch {
+	case errors.Is(err, nats.ErrNoResponders), err != nil && asked.Err() != nil && ctx.Err() == nil:
+		return AskLeader(ctx, nc, stream, request)
+	case err != nil:
+		return nil, fmt.Errorf("ask a replica of %s: %w", stream, err)
+	}
+	if msg.Header.Get(jetstream.SequenceHeader) == "" { // it is no message: a message may have a Status of its own
+		if status := msg.Header.Get("Status"); status != "404" {
+			return nil, fmt.Errorf("ask a replica of %s: %s %s", stream, status, msg.Header.Get("Description"))
+		}
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	m := &LeaderMessage{Subject: msg.Header.Get(jetstream.SubjectHeader), Data: msg.Data, header: msg.Header}
+	var seqErr, timeErr error
+	m.Seq, seqErr = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	m.Time, timeErr = time.Parse(time.RFC3339Nano, msg.Header.Get(jetstream.TimeStampHeaer))
+	if err := errors.Join(seqErr, timeErr); err != nil {
+		return nil, fmt.Errorf("ask a replica of %s: unreadable answer: %w", stream, err)
+	}
+	for _, name := range [...]string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
+		delete(m.header, name)
+	}
+	return m, nil
+}
+
+// MessageAt returns the message at a sequence; nil if there is none. It asks a replica. It asks the stream's leader if
+// the replica has no such message, or one that does not suit. So MessageAt never misses a message, but it may return
+// one that was just deleted.
+func MessageAt(ctx context.Context, nc *nats.Conn, stream string, seq uint64, suits func(*LeaderMessage) bool) (*LeaderMessage, error) {
+	request := fmt.Sprintf(`{"seq":%d}`, seq)
+	m, err := AskReplica(ctx, nc, stream, request)
+	if err != nil || m != nil && suits(m) {
+		return m, err
+	}
+	return AskLeader(ctx, nc, stream, request)
 }
 
 // Place is the position of a message in its stream, and the time when the stream stored it.

@@ -169,6 +169,8 @@ give service 'weir.operator.find.*' 'weir.operator.find.*' Stream
 give service 'weir.operator.jobs' 'weir.operator.jobs' Stream
 give service 'weir.operator.ended' 'weir.operator.ended' Singleton
 give service 'weir.operator.traces' 'weir.operator.traces' Singleton
+give service 'weir.operator.spent' 'weir.operator.spent' Singleton
+give service 'weir.operator.use.*' 'weir.operator.use.*' Singleton
 give service '$SRV.PING' '$SRV.PING' Stream
 give service '$SRV.INFO' '$SRV.INFO' Stream
 give service '$SRV.STATS' '$SRV.STATS' Stream
@@ -227,6 +229,8 @@ user "$VIEWERS" viewer \
   --allow-pub 'weir.operator.jobs' \
   --allow-pub 'weir.operator.ended' \
   --allow-pub 'weir.operator.traces' \
+  --allow-pub 'weir.operator.spent' \
+  --allow-pub 'weir.operator.use.*' \
   --allow-pub '$SRV.PING' \
   --allow-pub '$SRV.INFO' \
   --allow-pub '$SRV.STATS' \

@@ -3,12 +3,15 @@ package desk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // CancelAnswer says what became of one job.
@@ -23,8 +26,7 @@ type CancelAnswer struct {
 type Cancellation struct{ API, Key, Job, Why string }
 
 // Cancel ends the unfinished jobs that c names, unless they are being called, in the partitions owned here. It returns
-// when their letters are stored or ctx ends. It reads the headers of every waiting job, or if c has a key, of the key's
-// jobs.
+// when their letters are stored or ctx ends.
 func (d *Desk) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
 	err := d.find(ctx, c, func(w *API, e queue.Entry) error {
@@ -85,27 +87,34 @@ func (w *API) inspectJob(e queue.Entry) QueuedJob {
 	return j
 }
 
+// foundAtOnce is how many partitions are searched at a time.
+const foundAtOnce = 16
+
 func (d *Desk) find(ctx context.Context, c Cancellation, take func(w *API, e queue.Entry) error) error {
 	w := d.api(c.API)
 	if w == nil {
 		return lane.ErrNoAPI
 	}
+	found := make([][]queue.Entry, len(w.Partitions))
+	var looking errgroup.Group
+	looking.SetLimit(foundAtOnce)
 	for number := range w.Partitions {
 		p := w.OwnedPartition(number) // the caller asks the other replicas for their partitions
 		if p == nil || c.Key != "" && w.Queue.Partition(c.Key) != p.Bucket {
 			continue
 		}
-		found, err := p.Bucket.Find(ctx, c.Job, c.Key)
-		if err != nil {
+		looking.Go(func() (err error) {
+			found[number], err = p.Bucket.Find(ctx, c.Job, c.Key)
+			return err
+		})
+	}
+	failed := looking.Wait() // what the other partitions have counts nevertheless
+	for _, e := range slices.Concat(found...) {
+		if err := take(w, e); err != nil {
 			return err
 		}
-		for _, e := range found {
-			if err := take(w, e); err != nil {
-				return err
-			}
-		}
 	}
-	return nil
+	return failed
 }
 
 // cancel cancels one job and blocks until it has ended.

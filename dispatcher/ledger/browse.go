@@ -84,12 +84,9 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 
 // wholeResult reads a result with its body; nil if the message is none.
 func wholeResult(m *stream.LeaderMessage) (*Result, error) {
-	header := nats.Header{}
-	if len(m.Headers) > 0 {
-		var err error
-		if header, err = nats.DecodeHeadersMsg(m.Headers); err != nil {
-			return nil, fmt.Errorf("result %d: %w", m.Seq, err)
-		}
+	header, err := m.Header()
+	if err != nil {
+		return nil, fmt.Errorf("result %d: %w", m.Seq, err)
 	}
 	r, ok := ParseResult(m.Subject, header)
 	if !ok {
@@ -102,17 +99,40 @@ func wholeResult(m *stream.LeaderMessage) (*Result, error) {
 // nearResults bounds the results of a key that are looked at for that of one call.
 const nearResults = 200
 
-// ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. The
-// result was stored between the end of the call and its record. ResultFor looks there first, and then as far around it
-// as the clocks of the streams' leaders and of the replica that called may be apart.
+// isFor reports whether a result is of the job of a record.
+func (r *Result) isFor(c *Record) bool {
+	return r != nil && r.API == c.API && r.Key == c.Key && r.Job == c.Job && r.Queue == c.Stream && r.QueueSeq == c.Seq
+}
+
+// ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. A
+// record names it. If it does not, or the result is not there, it was stored between the end of the call and its
+// record: ResultFor looks there, and then as far around it as the clocks of the streams' leaders and of the replica
+// that called may be apart.
 func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *Result, err error) {
+	if c.Result > 0 {
+		of := func(m *stream.LeaderMessage) *Result {
+			if r, err := wholeResult(m); err == nil && r.isFor(c) {
+				return r
+			}
+			return nil
+		}
+		m, err := stream.MessageAt(ctx, js.Conn(), ResultsStream, c.Result, func(m *stream.LeaderMessage) bool { return of(m) != nil })
+		if err != nil {
+			return nil, err
+		}
+		if m != nil {
+			if found = of(m); found != nil {
+				return found, nil
+			}
+		}
+	}
 	for _, apart := range []time.Duration{50 * time.Millisecond, 5 * time.Second} {
 		n := stream.Near{
 			Conn: js.Conn(), Stream: ResultsStream, Subject: ResultSubject(c.API, c.Key), From: c.Ended.Add(-apart), To: c.Stored.Add(apart), Most: nearResults,
 		}
 		err = n.Read(ctx, func(m *stream.LeaderMessage) error {
 			r, err := wholeResult(m)
-			if err == nil && r != nil && r.Job == c.Job && r.Queue == c.Stream && r.QueueSeq == c.Seq {
+			if err == nil && r.isFor(c) {
 				found = r
 				return stream.ErrEnough
 			}

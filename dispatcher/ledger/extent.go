@@ -24,7 +24,11 @@ func ExtentOf(ctx context.Context, js jetstream.JetStream) (Extent, error) {
 	if err != nil {
 		return Extent{}, fmt.Errorf("ledger: %w", err)
 	}
-	info := calls.CachedInfo()
+	return ExtentIn(calls.CachedInfo()), nil
+}
+
+// ExtentIn returns the ledger's extent by what its server said of it.
+func ExtentIn(info *jetstream.StreamInfo) Extent {
 	e := Extent{Born: info.Created, Asked: info.TimeStamp, First: info.State.FirstSeq, Last: info.State.LastSeq}
 	switch {
 	case info.State.FirstSeq <= 1:
@@ -33,7 +37,7 @@ func ExtentOf(ctx context.Context, js jetstream.JetStream) (Extent, error) {
 	default:
 		e.Begins = info.State.FirstTime
 	}
-	return e, nil
+	return e
 }
 
 // Reaches reports whether the ledger still has every record that was stored at a time or later.

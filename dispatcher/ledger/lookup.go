@@ -97,6 +97,24 @@ func At(ctx context.Context, js jetstream.JetStream, seq uint64) (*Record, error
 	return ask(ctx, js, fmt.Sprintf(`{"seq":%d}`, seq))
 }
 
+// OfJob returns the record at a sequence of the ledger if it is of a job with this id; nil if it is of another, cannot
+// be read, or the ledger has removed it. It blocks for at most twenty seconds.
+func OfJob(ctx context.Context, js jetstream.JetStream, seq uint64, job string) (*Record, error) {
+	of := func(m *stream.LeaderMessage) *Record {
+		c, err := parse(m.Subject, m.Data)
+		if err != nil || c.Job != job {
+			return nil
+		}
+		c.Stored, c.At = m.Time, m.Seq
+		return c
+	}
+	m, err := stream.MessageAt(ctx, js.Conn(), CallsStream, seq, func(m *stream.LeaderMessage) bool { return of(m) != nil })
+	if err != nil || m == nil {
+		return nil, err
+	}
+	return of(m), nil
+}
+
 func ask(ctx context.Context, js jetstream.JetStream, request string) (*Record, error) {
 	msg, err := stream.AskLeader(ctx, js.Conn(), CallsStream, request)
 	if err != nil || msg == nil {

@@ -86,7 +86,7 @@ type Filter struct {
 	UpTo  uint64    // no record behind this one; 0: up to the newest
 }
 
-// End returns a sequence that is behind all present records, for a Filter or Place, so that several readings end at the
+// End returns a sequence that is behind all present records, for a Filter, so that several readings end at the
 // same moment. It fails with ErrNoLedger if there is no ledger.
 func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -138,33 +138,6 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 		return unreadable, fmt.Errorf("read the ledger: %w", err)
 	}
 	return unreadable, nil
-}
-
-// Place is where a reading of the ledger begins: behind a sequence, or, if a time is given, at what was stored
-// then or later. UpTo is where it ends, 0 for the newest record.
-type Place struct {
-	After uint64
-	Since time.Time
-	UpTo  uint64
-}
-
-// ReadFrom passes every present record from a place on to take, in order. It leaves out records that cannot be
-// read; a server without a ledger has none. It blocks until all are read, or ctx ends.
-func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
-	p := portion{stream: CallsStream, subject: CallSubjects.Below(), since: from.Since, after: from.After, upTo: from.UpTo}
-	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	err := p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if c, err := readRecord(msg, meta); err == nil {
-			take(c)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	return nil
 }
 
 // Charges chooses the records of an api behind one sequence of the ledger and up to another.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
 
 	"pgregory.net/rapid"
@@ -64,6 +65,8 @@ func TestEncodingIsWhole(t *testing.T) {
 			field.Set(reflect.ValueOf(time.Unix(1, 1).UTC()))
 		case *deadletter.Answer:
 			field.Set(reflect.ValueOf(&deadletter.Answer{Status: 500}))
+		case *queue.Operation:
+			field.Set(reflect.ValueOf(&queue.Operation{Address: "https://api.example.com/1", Started: time.Unix(2, 0).UTC(), Until: 3, Costs: []int64{4}}))
 		case []string:
 			field.Set(reflect.ValueOf([]string{"one", "two"}))
 		case []int64:

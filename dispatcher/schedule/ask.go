@@ -25,13 +25,13 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		over = 0
 	}
 	for _, j := range q.Jobs {
-		if over.has(j.Priority) {
+		if over.has(j.Priority) || s.awaitsAnswer(j) { // unready has withdrawn the first calls behind the latter
 			continue
 		}
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for memory that jobs behind it hold
 		}
-		if j.Phase == looking || j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
+		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
 			if j.Phase == ready {
 				again = min(again, j.NotBefore)
 			}

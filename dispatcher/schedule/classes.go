@@ -179,7 +179,7 @@ func (w *waits) hasNext() bool {
 	return ok
 }
 
-// waiting returns how many jobs wait, whether they may be called yet or not.
+// size returns how many jobs wait, whether they may be called yet or not.
 func (w *waits) size() (n int) {
 	for _, p := range w.priorities() {
 		n += w.of(p).size()
@@ -245,7 +245,7 @@ func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool
 	}
 }
 
-// early yields the jobs not due yet with their priorities, by when they are due.
+// allEarly yields the jobs not due yet with their priorities, by when they are due.
 func (w *waits) allEarly(yield func(appointment, bucket.Priority) bool) {
 	if w.classes == nil {
 		w.backlog.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })

@@ -100,7 +100,7 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) + int(q.packed) }
+func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) + q.packed() }
 
 // uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
 func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {

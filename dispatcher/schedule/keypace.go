@@ -11,6 +11,7 @@ type keyPace struct {
 	askAt    bucket.Micros // the store said not to ask before then
 	binds    string        // the limit that binds, as the store said last
 	Noted    bucket.Micros // TAT that the recorder noted for lost calls, 0 if none
+	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
 	cold     bool          // the next ask must carry TAT: the store may have forgotten it
 	passed   bool          // the present ask is stale: a slot went back, or a call left late
 	LookedUp bool          // the ledger has been asked for it

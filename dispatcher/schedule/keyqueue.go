@@ -24,14 +24,12 @@ type KeyQueue struct {
 
 	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
 	held   int32           // of its operations, those that hold their slots
-	packed int32           // jobs that go in one call with one of Jobs
+	cancels bool // some of its jobs may be cancelled and not have ended yet
+	kept    bool // it has no jobs, and is kept for what it remembers
+	Met     bool // while its partition is read: a job was seen
+	Unread  bool // while its partition is read: more must be read first
 
-	arrived  uint64 // jobs that came since the queue was created, without those that a takeover found
-	Orphaned int32  // calls of the previous owner that may still run: see Partition.Leftover
-	cancels  bool   // some of its jobs may be cancelled and not have ended yet
-	kept     bool   // it has no jobs, and is kept for what it remembers
-	Met      bool   // while its partition is read: a job was seen
-	Unread   bool   // while its partition is read: more must be read first
+	arrived uint64 // jobs that came since the queue was created, without those that a takeover found
 }
 
 // Phase is how far a job has come. It only increases, except that a forfeited grant and a retry set it back.

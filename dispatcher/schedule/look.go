@@ -152,9 +152,11 @@ func (s *Schedule) AwaitTurn(j *Job) {
 	j.looked, j.answered = false, true
 }
 
-// waitsForAnswer reports whether a resting job is not to be made ready: it is to end with an answer.
-func (s *Schedule) waitsForAnswer(j *Job) bool {
-	return j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
+// awaitsAnswer reports whether a job is not to be made ready: it is being looked at, or is to end with an answer. Jobs
+// of its priority behind it get no first call meanwhile. Jobs that were called already may be called again: it may
+// itself wait for the answer of one of them, if its own first call was taken back.
+func (s *Schedule) awaitsAnswer(j *Job) bool {
+	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
 }
 
 // Waken ends a job's wait for an equal job's answer. If again, the job is looked at again: there is an answer.

@@ -282,6 +282,53 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// TestAwaitedRetryPasses: a job whose first call was taken back may wait for a job of its own key that was called
+// meanwhile and failed. That job is called again, since both would wait for ever otherwise; a third job is not.
+func TestAwaitedRetryPasses(t *testing.T) {
+	d := looker(fast(4))
+	d.add("a", "a")
+	q := d.byKey["a"]
+	for i := 0; q.count(calling) < 2; i++ {
+		if i == 500 {
+			t.Fatal("two jobs are not called")
+		}
+		for _, j := range d.goOn().Look {
+			d.Looked(j)
+		}
+	}
+	first, second := q.Jobs[0], q.Jobs[1]
+	for _, j := range []*Job{first, second} {
+		d.Ended(j, nil, d.now)
+		d.Rest(j, d.now)
+	}
+	second.Calls = 1
+	for i := 0; first.awaits == ""; i++ {
+		if i == 500 {
+			t.Fatal("the first job is not looked at")
+		}
+		fx := d.Step(d.now)
+		for _, j := range append(fx.Look, fx.Load...) {
+			if j.Policy = d.policy; j == first {
+				d.Await(j, "job 2")
+				continue
+			}
+			d.Loaded(j)
+		}
+		d.now = d.now.Add(time.Millisecond)
+	}
+	d.add("a")
+	for range 500 {
+		for _, j := range d.goOn().Start {
+			if j != second {
+				t.Fatalf("job %d is called", j.Seq)
+			}
+		}
+	}
+	if second.Phase != calling || first.Phase != resting {
+		t.Errorf("the job that is awaited is in phase %d, the one that awaits it in %d", second.Phase, first.Phase)
+	}
+}
+
 // TestWakingLooksAgain: a job that waited for an equal one, and one that was looked at in vain, are looked at when
 // there is an answer.
 func TestWakingLooksAgain(t *testing.T) {

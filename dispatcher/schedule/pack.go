@@ -95,7 +95,7 @@ func (j *Job) hurries() bucket.Micros {
 // joins reports whether a job may be called in a pack of a priority. leader is the job that leads the pack, nil if it is
 // not known yet.
 func (s *step) joins(j, leader *Job, of bucket.Priority) bool {
-	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.Bond == nil && j.Deaths < suspectFrom &&
+	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
 		j.NotBefore <= s.now.Add(s.Pipe.pace.PrepareLead) && !j.Past(s.now)
 }
 
@@ -157,7 +157,7 @@ func (q *KeyQueue) attach(j, m *Job) {
 
 func (q *KeyQueue) add(j, m *Job) {
 	m.Phase, j.carries = packed, j.carries || m.First()
-	q.packed++
+	q.inPacks(1)
 	j.members = append(j.members, m)
 }
 
@@ -198,7 +198,7 @@ func (s *Schedule) free(members []*Job) {
 func (s *Schedule) loosen() {
 	for _, m := range s.packs.freed {
 		q := m.Queue
-		q.packed--
+		q.inPacks(-1)
 		q.cancels = q.cancels || m.cancelled
 		q.insert(m)
 		s.Touch(q)
@@ -220,7 +220,7 @@ func (s *Schedule) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.called = settling, true
 		s.Pipe.settling++
-		m.Queue.packed--
+		m.Queue.inPacks(-1)
 		m.Queue.insert(m)
 	}
 	j.members, j.carries = nil, false
@@ -251,7 +251,7 @@ func (s *step) split(q *KeyQueue, j *Job) {
 
 // leaderOf returns the job that leads the pack of a sequence, and the member; nil if it is in none.
 func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
-	if q.packed == 0 {
+	if q.packed() == 0 {
 		return nil, nil
 	}
 	for _, j := range q.Jobs {
@@ -264,10 +264,26 @@ func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
 	return nil, nil
 }
 
+// packed returns how many of the queue's jobs go in one call with one of its Jobs.
+func (q *KeyQueue) packed() int { return q.Partition.members[q] }
+
+// inPacks counts n more of such jobs.
+func (q *KeyQueue) inPacks(n int) {
+	p := q.Partition
+	if n += p.members[q]; n == 0 {
+		delete(p.members, q)
+		return
+	}
+	if p.members == nil {
+		p.members = map[*KeyQueue]int{}
+	}
+	p.members[q] = n
+}
+
 // under counts the queue's jobs in some phases, with the members of the packs that they lead.
 func (q *KeyQueue) under(phases ...Phase) int {
 	n := q.count(phases...)
-	if q.packed == 0 {
+	if q.packed() == 0 {
 		return n
 	}
 	for _, j := range q.Jobs {
@@ -280,7 +296,7 @@ func (q *KeyQueue) under(phases ...Phase) int {
 
 // allMembers yields the members of the queue's packs.
 func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
-	if q.packed == 0 {
+	if q.packed() == 0 {
 		return
 	}
 	for _, j := range q.Jobs {

@@ -85,7 +85,8 @@ func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
 	excess := func(units int64) []bucket.Level { return []bucket.Level{{Limit: limit, Excess: units}} }
 	refuse := func(units int64) {
 		in := answering{step: step{Schedule: s, now: someTime}}
-		in.wait(&KeyQueue{}, &Job{Costs: []int64{1}}, &Job{Costs: []int64{1}}, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
+		q := &KeyQueue{}
+		in.wait(q, &Job{Queue: q, Costs: []int64{1}}, &Job{Queue: q, Costs: []int64{1}}, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
 	}
 	for i, c := range []struct {
 		refused int64
@@ -108,8 +109,8 @@ func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
 	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
 	for units, shut := range map[int64]bool{0: true, 40: false} {
 		s.gate.open()
-		in, dear := answering{step: step{Schedule: s, now: someTime}}, &Job{Costs: []int64{31}}
-		in.wait(&KeyQueue{}, dear, dear, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
+		in, dear := answering{step: step{Schedule: s, now: someTime}}, &Job{Queue: &KeyQueue{}, Costs: []int64{31}}
+		in.wait(dear.Queue, dear, dear, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
 		if s.gate.isShut(someTime) != shut {
 			t.Errorf("with an excess of %d units other keys wait: %v, want %v", units, !shut, shut)
 		}

@@ -236,10 +236,11 @@ func (m *simulation) drain(jobs int) {
 	}
 }
 
-// rest lets an hour pass, in which empty queues go.
+// rest lets an hour pass, in which empty queues go. A queue may still wait for a turn of each priority, and while the
+// store is down a step invites one.
 func (m *simulation) rest() {
 	m.now = m.now.Add(time.Hour)
-	for range 1 + len(m.s.byKey) {
+	for range 1 + len(bucket.Priorities)*len(m.s.byKey) {
 		m.step()
 	}
 }
@@ -247,6 +248,9 @@ func (m *simulation) rest() {
 func (m *simulation) step() {
 	m.follow()
 	fx := m.s.Step(m.now)
+	if len(fx.Stale) > 0 {
+		m.follow()
+	}
 	if len(fx.Unused) > 0 {
 		m.tell(fx.Unused)
 	}

@@ -102,20 +102,20 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, o
 // not.
 func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
-	passable := true
+	passable, awaited := true, false
 	var bond string          // of the bonded job that was looked at last
 	var bonded bucket.Micros // when its pack is due
 	for _, rest := range q.Jobs {
-		if rest.Priority != of {
+		if rest.Priority != of || awaited && rest.First() {
 			continue
 		}
 		if rest.Phase == settling && rest.Unseen {
 			passable = false // the dispatcher is finding out what became of its call
 			break
 		}
-		if rest.Phase == looking || s.waitsForAnswer(rest) {
-			passable = false
-			break
+		if s.awaitsAnswer(rest) {
+			passable, awaited = false, true
+			continue
 		}
 		if rest.Phase != resting {
 			continue
@@ -179,17 +179,20 @@ func (s *step) invites(own *seat, ungranted int64) bool {
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
-// job of their priority that was never called and rests or waits for memory. They would take the room that this job
-// needs.
+// job of their priority that was never called and rests or waits for memory, since they would take the room that this
+// job needs; and those that were never called behind a job that awaits an answer.
 func (s *step) unready(q *KeyQueue) {
-	var gap classSet // the priorities of which no further job can be called next
+	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap.has(j.Priority) || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && j.First() || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
-		if j.First() && (j.Phase <= looking || j.Phase == staging && j.Cramped) {
+		switch {
+		case s.awaitsAnswer(j):
+			awaited = awaited.with(j.Priority)
+		case j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped):
 			gap = gap.with(j.Priority)
 		}
 	}

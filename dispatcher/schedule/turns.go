@@ -35,8 +35,8 @@ type turns struct {
 //
 // A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
 // rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
-// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. A priority of
-// which no job waited gets no credit.
+// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. It ends when
+// another priority comes of which no job waited. That one gets no credit.
 type shares struct {
 	weights bucket.Weights
 	clock   serviceTime                  // where the call that was granted a slot last began
@@ -132,9 +132,13 @@ func (t *turns) of(p bucket.Priority) *order {
 // normal returns the order of normal jobs, which always exists.
 func (t *turns) normal() *order { return t.all[bucket.Normal-bucket.High] }
 
-// wake gives a priority of which no job waited no credit for that.
+// wake gives a priority of which no job waited no credit for that. It ends the credit of the others, too: they missed
+// their turns before this one came, which must not pay for it.
 func (t *turns) wake(p bucket.Priority) {
-	if o := t.all[p-bucket.High]; o != nil {
+	if t.all[p-bucket.High] == nil {
+		return
+	}
+	for o := range t.orders {
 		o.merit.virtualTime = max(o.merit.virtualTime, t.shares.clock)
 	}
 }

@@ -73,7 +73,9 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
-	if w.KeepRecord(ctx, j, w.ReusedRecord(j, msg.Header)) {
+	c := w.ReusedRecord(j, msg.Header)
+	c.Result = stored.Seq
+	if w.KeepRecord(ctx, j, c) {
 		w.TraceEnd(j, nil)
 		w.Finish(j, ledger.Reused)
 	}

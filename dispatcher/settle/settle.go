@@ -142,7 +142,9 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 	if j.Message.ReplyTo != "" {
 		w.Env.Reply(j.Message.ReplyTo, msg)
 	}
-	if w.KeepRecord(ctx, j, record(out)) {
+	c := record(out)
+	c.Result = stored.Seq
+	if w.KeepRecord(ctx, j, c) {
 		w.TraceEnd(j, nil)
 		w.Finish(j, ledger.Done)
 	}

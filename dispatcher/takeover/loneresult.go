@@ -166,5 +166,6 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 		f.ChargeBudgets(c, price) // the result is of this call, and says what it cost
 	}
 	f.waitOut(c)
+	c.Result = f.result
 	return c
 }

@@ -16,7 +16,8 @@ import (
 // TestLeftUnderWay checks that calls that a former owner may have left running count, unless it gave the partition up.
 func TestLeftUnderWay(t *testing.T) {
 	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
-		p, q := &reader{Owned: &lane.Owned{Partition: schedule.Partition{Leftover: leftover}}}, &schedule.KeyQueue{Orphaned: 2}
+		p, q := &reader{Owned: &lane.Owned{Partition: schedule.Partition{Leftover: leftover}}}, &schedule.KeyQueue{}
+		q.Orphaned = 2
 		if p.leaveLocked(q); q.Orphaned != want {
 			t.Errorf("until %d %d calls are left, want %d", leftover, q.Orphaned, want)
 		}

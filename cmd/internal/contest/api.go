@@ -137,8 +137,11 @@ type Judge struct {
 	URL string // of the API
 }
 
-// Round has the jobs that publish hands in called at path, and waits until each of them was. Began is when publish says.
-func (j Judge) Round(ctx context.Context, path string, jobs int, within time.Duration, publish func(context.Context) (began int64, err error)) (c Calls, err error) {
+// Round begins a round of calls at path, calls publish, and waits until each job of the round has been called. It fails
+// if that takes longer than within, or if another call comes meanwhile. Calls.Began is what publish returns.
+func (j Judge) Round(
+	ctx context.Context, path string, jobs int, within time.Duration, publish func(context.Context) (began int64, err error),
+) (c Calls, err error) {
 	if _, err := j.ask(ctx, beginPath, url.Values{"path": {path}, "jobs": {strconv.Itoa(jobs)}}); err != nil {
 		return c, err
 	}

@@ -30,7 +30,8 @@ func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the server of the measurement: %w", err)
 	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(Unacknowledged), jetstream.WithPublishAsyncTimeout(time.Minute))
+	js, err := jetstream.New(nc,
+		jetstream.WithPublishAsyncMaxPending(Unacknowledged), jetstream.WithPublishAsyncTimeout(time.Minute))
 	if err != nil {
 		nc.Close()
 		return nil, nil, fmt.Errorf("connect to JetStream: %w", err)
@@ -41,7 +42,9 @@ func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
 // BareStreams makes the streams of the bare queues exist.
 func BareStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, stream := range []jetstream.StreamConfig{
-		{Name: BusyStream, Subjects: []string{BareSubject + "." + Busy + ".>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 1},
+		{
+			Name: BusyStream, Subjects: []string{BareSubject + "." + Busy + ".>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 1,
+		},
 		{Name: WaitingStream, Subjects: []string{BareSubject + "." + Waiting + ".>"}, Replicas: 1},
 	} {
 		if _, err := js.CreateOrUpdateStream(ctx, stream); err != nil {
@@ -99,8 +102,9 @@ type bareWorker struct {
 	running   sync.WaitGroup
 }
 
-// BareWorker makes the streams and a worker of the busy one, which works from an order "work" to an order "rest". Keep
-// stores what came of a call; nil stores nothing. A job whose call fails is not acknowledged, and comes again.
+// BareWorker makes the streams and a worker of the busy one, which works from an order "work" to an order "rest". The
+// worker calls keep after each call, to store what came of it, unless keep is nil. It does not acknowledge a job whose
+// call fails, and the job comes again.
 func BareWorker(ctx context.Context, js jetstream.JetStream, s Settings, keep func(context.Context) error) (Do, error) {
 	if err := BareStreams(ctx, js); err != nil {
 		return nil, err

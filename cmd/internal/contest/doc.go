@@ -5,15 +5,16 @@
 //	                ──starts──▶ a nats-server  (a process)
 //	                ──asks────▶ the api, which job was called when
 //
-// A Stage starts processes and ends them. A Role is a process of the measuring program that does what an Order says: the
-// producer and the worker of bare JetStream, and the API, are here. Each is a process of its own, so that a figure is what
-// a producer outside of the measurement sees: from its first publish to its last receipt, or to the last job's call. The
-// Judge knows the calls from the API. Turns gives the order of rounds, a Spread sums them up, CPU reads what processes used.
+// A Stage starts processes and ends them. A Role is a process of the measuring program that carries out Orders. This
+// package has three roles: the producer and the worker of bare JetStream, and the API. Each is a process of its own, so
+// that a figure is what a producer outside sees: from its first publish to its last receipt, or to the last job's call.
+// The Judge asks the API for the calls of a round. Turns gives the order of rounds, and a Spread sums up their figures.
+// CPU reads what processes have used.
 //
 // # What must hold
 //
 //   - Only figures of one run may be compared: a busy machine differs by a factor of three from one minute to the next.
-//   - A round ends when the API was called for every job. A job that was called twice counts once, and is told.
-//   - The body tells which job it is, so it has at least LeastBody bytes.
-//   - Everything is bounded: jobs under way, calls at once, bodies, and each wait. What a Stage started is gone after Close.
+//   - A round ends when the API was called for every job. A job that was called twice counts once, and is reported.
+//   - The body has the job's number, so it has at least LeastBody bytes.
+//   - Everything is bounded: jobs under way, calls at once, bodies, and each wait. After Close, what a Stage started is gone.
 package contest

@@ -6,6 +6,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"weir/cmd/internal/child"
+	"weir/cmd/internal/machine"
+	"weir/ingest/await"
 )
 
 // TestSpread is of figures in any order, and of none.
@@ -95,6 +99,30 @@ func TestCPU(t *testing.T) {
 	}
 	if _, ok := CPU(); ok {
 		t.Error("what no process used is known")
+	}
+}
+
+// TestCPUCountsChildren: what a child used counts after it has ended and was waited for.
+func TestCPUCountsChildren(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("CPU is known on Linux only")
+	}
+	said := make(chan string, 1)
+	p, err := child.Start(child.Options{
+		Name: "sh", Path: "sh", Args: []string{"-c", `(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done); echo done; exec sleep 600`},
+		Attributes: machine.ChildAttributes, Line: func(line string) { said <- line },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := await.Receive(t, "the end of the loop", said); said != "done" {
+		t.Fatalf("the shell said %q", said)
+	}
+	if used, ok := CPU(p.PID()); !ok || used < Tick {
+		t.Errorf("a loop of a child that has ended took %v, known: %v", used, ok)
+	}
+	if err := p.Stop(stopWithin); err != nil {
+		t.Fatal(err)
 	}
 }
 

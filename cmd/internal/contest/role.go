@@ -26,7 +26,7 @@ type Order struct {
 	Queue string `json:"queue,omitempty"`
 }
 
-// Answer is a role's to an order. The first of a role says that it is there.
+// Answer is what a role answers to an order. A role's first answer says that it has started.
 type Answer struct {
 	Error string `json:"error,omitempty"`
 	Began int64  `json:"began_ns"` // in Unix time
@@ -46,10 +46,11 @@ type Settings struct {
 // Do carries an order out. It is used by one goroutine.
 type Do func(ctx context.Context, o Order) error
 
-// Make makes what carries out the orders of a role.
+// Make starts a role, and returns the function that carries out its orders.
 type Make func(ctx context.Context, s Settings) (Do, error)
 
-// Play plays a role of this program until its input ends: one of more, the producer or worker "nats", or the "api".
+// Play runs a role of this program until its input ends. The role is one of more, or "nats" (the producer and the worker
+// of bare JetStream), or "api".
 func Play(ctx context.Context, in io.Reader, out io.Writer, more map[string]Make, name, settings string) error {
 	var s Settings
 	if err := json.Unmarshal([]byte(settings), &s); err != nil {
@@ -157,6 +158,9 @@ func (c Caller) Call(ctx context.Context, body []byte) error {
 	return nil
 }
 
+// mostAnswer bounds an answer, in bytes: the times of mostJobs jobs, in JSON, are less.
+const mostAnswer = 32 * mostJobs
+
 func ask(ctx context.Context, client *http.Client, method, url string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -166,7 +170,7 @@ func ask(ctx context.Context, client *http.Client, method, url string, body []by
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(res.Body)
+	text, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
 	_ = res.Body.Close()
 	if err == nil && res.StatusCode != http.StatusOK {
 		err = errors.New("it answered " + res.Status)

@@ -31,7 +31,8 @@ type Stage struct {
 }
 
 // NewStage makes a directory below parent, or below the system's directory for temporary files. Close must be called,
-// also after an error. This program plays a role with the arguments of role, and the name and settings of one after them.
+// also after an error. To play a role, the stage starts this program with the arguments role, then the role's name and
+// settings.
 func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 	s := &Stage{}
 	self, err := os.Executable()
@@ -49,7 +50,7 @@ func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 // Path returns the path of a file in the stage's directory.
 func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// Later has Close call do, before what is to be done already.
+// Later has Close call do. Close calls the newest first.
 func (s *Stage) Later(do func() error) { s.cleanups = append(s.cleanups, do) }
 
 // Close takes down what was put up, the last first.
@@ -110,7 +111,7 @@ func line(ctx context.Context, name string, p *child.Process, lines <-chan strin
 	}
 }
 
-// Role starts a role of this program, and returns when it is there.
+// Role starts a role of this program, and returns when it has started.
 func (s *Stage) Role(ctx context.Context, name string, at Settings) (*Role, error) {
 	what := "producer"
 	if at.Worker {
@@ -119,7 +120,8 @@ func (s *Stage) Role(ctx context.Context, name string, at Settings) (*Role, erro
 	return s.Play(ctx, name+"'s "+what, at, slices.Concat(s.Self, []string{name})...)
 }
 
-// Play starts a program that takes orders, with its settings as the last argument, and returns when it is there.
+// Play starts a program that takes orders, with its settings as the last argument. It returns when the program has
+// started.
 func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...string) (*Role, error) {
 	text, err := json.Marshal(at)
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...s
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, StartWithin, fmt.Errorf("it was not there within %v", StartWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, StartWithin, fmt.Errorf("it did not start within %v", StartWithin))
 	defer cancel()
 	_, err = r.answer(ctx)
 	return r, err

@@ -132,7 +132,7 @@ func RecordsOf(t *testing.T, js jetstream.JetStream) []ledger.Record {
 		t.Fatal(err)
 	}
 	var records []ledger.Record
-	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+	for seq := max(1, s.CachedInfo().State.FirstSeq); seq <= s.CachedInfo().State.LastSeq; seq++ {
 		m, err := s.GetMsg(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)

@@ -151,7 +151,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
 		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},
 		{"producer", "verify", "$JS.API.STREAM.INFO.KV_weir_config"},
-		{"producer", "status", "$JS.API.STREAM.INFO.WEIR_CALLS"},
+		{"producer", "status", "weir.operator.spent"},
 		{"producer", "results ls", "$JS.API.STREAM.INFO.WEIR_RESULTS"},
 		{"producer", "events tail", "$JS.API.STREAM.INFO.WEIR_EVENTS"},
 	} {
@@ -177,6 +177,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "worker operator viewer", "weir.operator.show.pay.k": "worker operator viewer",
 		"weir.operator.status": "worker operator viewer", "weir.operator.find.pay": "worker operator viewer",
 		"weir.operator.jobs": "worker operator viewer", "weir.operator.ended": "worker operator viewer", "weir.operator.traces": "worker operator viewer",
+		"weir.operator.spent": "worker operator viewer", "weir.operator.use.pay": "worker operator viewer",
 		"weir.operator.pause.pay": "worker operator", "weir.operator.cancel.pay": "worker operator", "weir.operator.redrive.pay.k": "worker operator",
 		"$KV.weir_config.current": "worker operator", "$KV.weir_control.x": "worker operator", "$KV.weir_leases.dispatch": "worker",
 		"$KV.weir_leases.member.x":        "worker operator mover",
@@ -301,7 +302,7 @@ func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 			"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.WEIR_DEAD", "$JS.API.DIRECT.GET.WEIR_DEAD",
 			"$JS.API.STREAM.MSG.GET.WEIR_DEAD", "$JS.API.DIRECT.GET.KV_weir_config.$KV.weir_config.current", "$JS.API.CONSUMER.CREATE.WEIR_DEAD.pulled",
 			"$JS.API.CONSUMER.INFO.WEIR_DEAD.pulled", "$JS.API.CONSUMER.MSG.NEXT.WEIR_DEAD.pulled", "$JS.API.CONSUMER.DELETE.WEIR_DEAD.none",
-			"weir.operator.status", "weir.operator.keys.pay", "weir.operator.show.pay.k", "weir.operator.find.pay", "weir.operator.jobs", "weir.operator.ended", "weir.operator.traces", "$SRV.PING", "$SRV.INFO.weir",
+			"weir.operator.status", "weir.operator.keys.pay", "weir.operator.show.pay.k", "weir.operator.find.pay", "weir.operator.jobs", "weir.operator.ended", "weir.operator.traces", "weir.operator.spent", "weir.operator.use.pay", "$SRV.PING", "$SRV.INFO.weir",
 		},
 	}
 	bodies := map[string]string{

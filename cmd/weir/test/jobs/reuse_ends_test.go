@@ -59,7 +59,7 @@ func TestEqualJobsShareAnOperation(t *testing.T) {
 // says whose answer it is.
 func TestReusedEndsArePosted(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
-	t.Setenv("CALLBACK_URL", hook.URL)
+	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
 	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, callbackYAML+"    reuse: {for: 1h}\n")
 	r.Start()

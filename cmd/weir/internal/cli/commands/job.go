@@ -31,7 +31,7 @@ to 64 KiB.
 A dispatching weir keeps an index of ids in memory, from which the command learns what to read. Until that index is
 whole, which takes a while after a start, and with --scan, the command reads the newest messages of the streams, as many
 as --scan says: measured were 70,000 to 100,000 a second. With --api and --key it reads only theirs. The owners of the
-queues read the headers of all waiting jobs. Exit code 3: nothing has the id, as far back as the command looked.`,
+queues know the ids of waiting jobs. Exit code 3: nothing has the id, as far back as the command looked.`,
 		Example: "  weir job order-17\n  weir job order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/admin"
+	"weir/dispatcher/ledger"
 
 	"github.com/spf13/cobra"
 )
@@ -57,11 +58,11 @@ no ledger.`,
 						return err
 					}
 				}
-				a, err := addUp(cmd.Context(), c, cmd.ErrOrStderr(), spend.Options{By: spend.By(by), API: api, Since: from, Now: now})
+				a, err := addUp(cmd.Context(), c, cmd.ErrOrStderr(), spend.Options{By: spend.By(by), API: api, Since: from, Now: now, Limit: limit})
 				if err != nil {
 					return err
 				}
-				return printSpending(cmd, a, spend.By(by), limit, as)
+				return printSpending(cmd, a, spend.By(by), as)
 			})
 		},
 	}
@@ -86,7 +87,7 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 		}
 	}
 	var replicas []admin.ReplicaStatus
-	if upTo, err := spend.LedgerEnd(ctx, c.JetStream); err == nil && o.HasBudgets() {
+	if upTo, err := ledger.End(ctx, c.JetStream); err == nil && o.HasBudgets() {
 		o.UpTo = upTo                         // the moment in which the budgets are read
 		replicas, _ = admin.Status(c, 1, nil) // otherwise the ledger tells what it can
 	}
@@ -109,7 +110,7 @@ func hearBudgets(a *spend.Account, replicas []admin.ReplicaStatus) {
 	}
 }
 
-func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int, as cli.Format) error {
+func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, as cli.Format) error {
 	out, talk := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if a.Unreadable > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not counted\n", cli.Count(a.Unreadable, "record"))
@@ -120,11 +121,8 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int,
 	if !a.Begins.IsZero() {
 		_, _ = fmt.Fprintf(talk, "weir: the ledger tells everything since %s only: older records have gone\n", cli.ClockTime(a.Begins))
 	}
-	if limit == 0 {
-		limit = len(a.Groups)
-	}
-	if all := a.Limit(limit); all > limit {
-		_, _ = fmt.Fprintf(talk, "weir: %d of %d lines; --limit lists more\n", limit, all)
+	if a.Lines > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %d of %d lines; --limit lists more\n", len(a.Groups), a.Lines)
 	}
 	if as == cli.AsJSON {
 		return cli.PrintJSON(out, a)

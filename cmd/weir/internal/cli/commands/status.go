@@ -61,33 +61,42 @@ maybe with warnings, 1: not healthy, 5: the server cannot be reached.`,
 	return cmd
 }
 
-// spendWait bounds the reading of today's ledger.
-const spendWait = 20 * time.Second
+// spentWait bounds how long a replica may take to say what was spent today.
+const spentWait = 5 * time.Second
 
-var errSpendLong = errors.New("reading the ledger took too long")
+var errUnfinished = errors.New("the replica still reads the ledger; ask again in a moment")
 
-// gatherStatus returns the status with what was spent today, as far as the ledger can be read in time. It reads the
-// ledger up to its end at the moment of asking for the budgets: the budgets count every call up to there, and the calls
-// under way.
+// gatherStatus returns the status with what was spent today, if a replica says so in time. It asks for that first: the
+// budgets count every call that is spent by then, and the calls under way.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
-	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
+	asking, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()
-	now := time.Now()
-	upTo, unread := spend.LedgerEnd(reading, c.JetStream)
+	today, unknown := spentToday(asking, c)
 	s, err := status.Gather(ctx, c, limit, nil)
 	if err != nil {
 		return nil, err
 	}
-	var today spend.Today
-	if unread == nil {
-		unread = today.Update(reading, c.JetStream, now, upTo)
+	if s.AddSpent(today); unknown == nil && today.Unfinished() {
+		unknown = errUnfinished
 	}
-	if unread != nil {
-		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unread)
-		return s, nil //nolint:nilerr // the rest is of use without
+	if unknown != nil && len(s.Replicas) > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unknown)
 	}
-	s.AddSpent(today.ByAPI())
 	return s, nil
+}
+
+// spentToday returns what was spent today. It asks again while a replica that has just started reads the ledger, until
+// ctx ends.
+func spentToday(ctx context.Context, c *connect.Connection) (today *spend.Account, err error) {
+	for {
+		now, err := admin.Spent(ctx, c, admin.SpentQuestion{})
+		if err != nil && today != nil {
+			return today, nil //nolint:nilerr // the answer before is the last one
+		}
+		if today = now; err != nil || !today.Unfinished() {
+			return today, err
+		}
+	}
 }
 
 func printStatus(out io.Writer, s *status.Status) error {

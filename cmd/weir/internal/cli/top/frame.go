@@ -42,22 +42,20 @@ type Rates struct {
 
 // Source asks for frames. It is used by one goroutine.
 type Source struct {
-	c     *connect.Connection
-	api   string // only this API; "": all
-	today spend.Today
-	last  *Frame
+	c    *connect.Connection
+	api  string // only this API; "": all
+	last *Frame
 }
 
 // NewSource returns a source for one API, or with "" for all.
 func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
 
-// spendWait bounds how long a frame waits for the ledger: the first frame reads a whole day of it.
-const spendWait = 5 * time.Second
+// spentWait bounds how long a frame waits for what was spent.
+const spentWait = 2 * time.Second
 
-// Next asks all replicas and blocks for a few seconds at most. It leaves out the spending if the ledger cannot be read
-// in time.
+// Next asks all replicas and blocks for a few seconds at most. It leaves out the spending if no replica knows it.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
-	upTo, unread := spend.LedgerEnd(ctx, s.c.JetStream) // so that spending and limits are of the same moment
+	spent := s.spentToday(ctx) // before the limits, which then count all of it
 	all, err := status.Gather(ctx, s.c, mostStops, nil)
 	if err != nil {
 		return nil, err
@@ -67,14 +65,8 @@ func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	if s.api != "" && len(f.APIs) == 0 && len(f.Replicas) > 0 {
 		return nil, cli.NotFound(errNoAPI(s.api))
 	}
-	spent := map[string]spend.Sum(nil)
-	if unread == nil {
-		spent = s.readSpent(ctx, f.At, upTo)
-	}
+	f.AddSpent(spent)
 	for _, a := range f.APIs {
-		if spent != nil {
-			a.Spent, a.InDoubt = spent[a.API].Text()
-		}
 		keys, err := admin.Keys(s.c, a.API, mostBuckets)
 		if err != nil {
 			return nil, err
@@ -91,15 +83,15 @@ func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	return f, nil
 }
 
-// readSpent returns the spending on each API, or nil if the ledger cannot be read in time. The next frame continues
-// reading.
-func (s *Source) readSpent(ctx context.Context, now time.Time, upTo uint64) map[string]spend.Sum {
-	ctx, cancel := context.WithTimeout(ctx, spendWait)
+// spentToday returns the spending on each API, or nil if no replica answers in time.
+func (s *Source) spentToday(ctx context.Context) *spend.Account {
+	ctx, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()
-	if err := s.today.Update(ctx, s.c.JetStream, now, upTo); err != nil {
+	today, err := admin.Spent(ctx, s.c, admin.SpentQuestion{})
+	if err != nil {
 		return nil
 	}
-	return s.today.ByAPI()
+	return today
 }
 
 // keepOnly removes the data of other APIs.

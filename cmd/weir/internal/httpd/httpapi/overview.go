@@ -52,15 +52,12 @@ type overview struct {
 	mu   sync.Mutex // guards what follows; calls soon after get the same answer
 	at   time.Time
 	last *snapshot
-
-	reading sync.Mutex // guards today; held while the ledger is read
-	today   spend.Today
 }
 
-// snapshot is the state of weir at one moment: what the limits count, and what the ledger says up to upTo.
+// snapshot is the state of weir at one moment.
 type snapshot struct {
 	*status.Status
-	upTo uint64 // the ledger's end; 0 if it is unknown
+	today *spend.Account // what was spent, and the budgets with what weir counts; nil if that is unknown
 }
 
 // tellStatus answers GET /status.
@@ -129,7 +126,7 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	return s.Status, nil
 }
 
-// snapshot is now with the end of the ledger at that moment. All calls share one computation.
+// snapshot is now with what was spent. All calls share one computation.
 func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	o.mu.Lock()
 	last, at := o.last, o.at
@@ -141,17 +138,20 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other calls wait for it too
 		defer cancel()
 		roster := o.roster(working)
-		upTo, unread := spend.LedgerEnd(working, o.Connection.JetStream) // the ledger's end when the limits are asked
+		today := o.spentToday(working) // before the limits, which then count all of it
 		s, err := status.Gather(working, o.Connection, statusKeys, roster)
 		if err != nil {
 			return nil, err
 		}
-		if unread == nil {
-			s.AddSpent(o.spentToday(working, upTo))
+		s.AddSpent(today)
+		for _, api := range s.APIs {
+			if today != nil {
+				today.Heard(api.API, api.Limits)
+			}
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.last, o.at = &snapshot{s, upTo}, time.Now()
+		o.last, o.at = &snapshot{s, today}, time.Now()
 		return o.last, nil
 	})
 	select {
@@ -175,38 +175,17 @@ func (o *overview) roster(ctx context.Context) admin.Roster {
 	return admin.MemberRoster(ctx, o.Connection, here)
 }
 
-// spentWait bounds how long a status waits for what was spent today. After a start the ledger of the whole day is read,
-// which continues in the background.
+// spentWait bounds how long a status waits for what was spent today.
 const spentWait = 2 * time.Second
 
-// daySums is the result of reading the ledger up to a sequence.
-type daySums struct {
-	upTo uint64
-	sums map[string]spend.Sum
-}
-
-// spentToday returns what was spent today on each api, by the ledger up to a sequence. It returns nil if the ledger was
-// not read so far, or cannot be: the rest of a status is useful without it.
-func (o *overview) spentToday(ctx context.Context, upTo uint64) map[string]spend.Sum {
-	waiting := o.once.DoChan("spent", func() (any, error) {
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longRead)
-		defer cancel()
-		o.reading.Lock()
-		defer o.reading.Unlock()
-		if err := o.today.Update(reading, o.Connection.JetStream, time.Now(), upTo); err != nil {
-			return nil, err
-		}
-		return daySums{upTo, o.today.ByAPI()}, nil
-	})
-	timer := time.NewTimer(spentWait)
-	defer timer.Stop()
-	select {
-	case done := <-waiting:
-		if of, ok := done.Val.(daySums); ok && of.upTo == upTo {
-			return of.sums
-		}
-		return nil // a reading that an earlier status began
-	case <-timer.C:
+// spentToday returns what was spent today, or nil if no replica says so in time: the rest of a status is useful without
+// it.
+func (o *overview) spentToday(ctx context.Context) *spend.Account {
+	ctx, cancel := context.WithTimeout(ctx, spentWait)
+	defer cancel()
+	today, err := admin.Spent(ctx, o.Connection, admin.SpentQuestion{})
+	if err != nil {
 		return nil
 	}
+	return today
 }

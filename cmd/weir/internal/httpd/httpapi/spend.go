@@ -4,9 +4,10 @@ import (
 	"context"
 
 	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/internal/serve/admin"
 )
 
-// spending answers what calls cost, by the ledger.
+// spending answers what calls cost, and how limits were used, by the sums that replicas keep of the ledger.
 type spending struct {
 	*Options
 
@@ -20,20 +21,21 @@ func (s *spending) tell(ctx context.Context, r *request) (any, error) {
 			return nil, err
 		}
 	}
-	told, untold := s.overview.snapshot(ctx)
-	var upTo uint64
-	if untold == nil { // otherwise the ledger tells what it can
-		upTo = told.upTo // the moment in which the budgets counted
-	}
-	account, err := spend.Of(ctx, s.Connection, spend.Options{By: spend.By(r.word("by")), API: api, Since: r.time("since"), Now: r.asked, Config: s.Config(), UpTo: upTo})
+	account, err := admin.Spent(ctx, s.Connection, admin.SpentQuestion{By: spend.By(r.word("by")), API: api, Since: r.time("since"), Limit: r.number(listLimit)})
 	if err != nil {
 		return nil, err
 	}
-	if untold == nil {
-		for _, api := range told.APIs {
-			account.Heard(api.API, api.Limits)
-		}
+	if told, untold := s.overview.snapshot(ctx); untold == nil && told.today != nil {
+		account.Budgets = told.today.BudgetsOf(api) // of the moment in which weir counted them
 	}
-	account.Limit(r.number(listLimit))
-	return account, nil
+	return account, account.AddLosses(ctx, s.Connection)
+}
+
+// use answers how the limits of an api were used in the last day.
+func (s *spending) use(ctx context.Context, r *request) (any, error) {
+	api, err := s.api(r)
+	if err != nil {
+		return nil, err
+	}
+	return admin.UseOf(ctx, s.Connection, api.Name)
 }

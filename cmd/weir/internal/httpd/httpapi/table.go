@@ -167,13 +167,13 @@ func (a *API) jobRoutes() []route {
 			serve: a.results.show,
 		},
 		{
-			method: "GET", path: "/spend", name: "getSpend", role: console.Viewer, answer: &spend.Account{}, atOnce: 2, time: longRead,
-			summary: "The spending, by the ledger, and the state of the budgets (weir spend): today, and by day in the last 31 days",
+			method: "GET", path: "/spend", name: "getSpend", role: console.Viewer, answer: &spend.Account{},
+			summary: "The spending, by sums of the ledger, and the state of the budgets (weir spend): today, and by day in the last 31 days. since begins with its minute, or its quarter of an hour: the answer says from when on it counts",
 			query:   []parameter{groupBy, ofAPI, since, listLimit}, serve: a.spending.tell,
 		},
 		{
-			method: "GET", path: "/apis/{api}/use", name: "getLimitUse", role: console.Viewer, answer: &spend.Use{}, atOnce: 2, time: longRead,
-			summary: "How an api's limits were used in the last 24 hours, by the ledger, in parts of a quarter of an hour", serve: a.spending.use,
+			method: "GET", path: "/apis/{api}/use", name: "getLimitUse", role: console.Viewer, answer: &spend.Use{},
+			summary: "How an api's limits were used in the last 24 hours, by sums of the ledger, in parts of a quarter of an hour", serve: a.spending.use,
 		},
 	}
 }

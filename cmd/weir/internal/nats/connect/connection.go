@@ -59,7 +59,8 @@ func With(do func(c *Connection) error) error {
 	return do(c)
 }
 
-// DialAs connects as the settings say.
+// DialAs connects as the settings say. It connects up to three times: with its own credentials, without any, and as the
+// operator whose credentials the server names. The first server that does not answer in time ends it.
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
@@ -68,8 +69,9 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 	}
 	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: Timeout, Options: Options(settings)}
 	if own := ownCredentials(settings); own != nil {
-		if c, err := Open(to.with(own)); err == nil {
-			return c, nil
+		c, err := Open(to.with(own))
+		if slow := net.Error(nil); err == nil || errors.As(err, &slow) && slow.Timeout() {
+			return c, err // a server that did not answer in time would not answer a second time either
 		}
 	} // the server requires no credentials any more, or is another weir's
 	c, err := Open(to)

@@ -51,6 +51,8 @@ func Passages(of Readers) []Passage {
 		{of: Viewers, Asked: "weir.operator.jobs", Several: true},
 		{of: Viewers, Asked: "weir.operator.ended"},
 		{of: Viewers, Asked: "weir.operator.traces"},
+		{of: Viewers, Asked: "weir.operator.spent"},
+		{of: Viewers, Asked: "weir.operator.use.*"},
 		{of: Inside, Asked: connect.Whereabouts},
 		{of: both, Asked: "$SRV.PING", Several: true},
 		{of: both, Asked: "$SRV.INFO", Several: true},

@@ -2,6 +2,7 @@ package jobindex
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"time"
 )
@@ -15,6 +16,8 @@ type entry struct {
 	seq      uint64 // of the message
 	stored   int64  // when the server stored it, in nanoseconds
 	took     uint32 // milliseconds from the job's acceptance to stored, if that is known
+	ran      int32  // microseconds from the call's start to stored; unknownRun if that is not known
+	of       uint32 // of the hash of the api and the key
 	text     uint32 // where the job's id and key begin in the block's text
 	api      uint16
 	status   uint16
@@ -25,12 +28,20 @@ type entry struct {
 }
 
 const (
-	entryBytes = 48
-	blockBytes = perBlock * entryBytes
+	entryBytes = 56
+	blockBytes = perBlock*entryBytes + filterBytes
+
+	unknownRun = math.MinInt32
 )
+
+// started returns when the entry's call started, in microseconds; ok is false if that is not known.
+func (e *entry) started() (at int64, ok bool) {
+	return e.stored/1000 - int64(e.ran), e.ran != unknownRun
+}
 
 // block is a run of entries, in the order in which they were added.
 type block struct {
+	filter  filter // of the hashes of its ids and keys
 	entries []entry
 	text    []byte // ids and keys
 	sealed  int    // bytes of text, once no entry is added any more
@@ -83,8 +94,11 @@ func (s *shelf) room(end *[]*block) *block {
 	return b
 }
 
-func (s *shelf) add(end *[]*block, e entry, id, key string) {
+// add adds an entry to one end of the shelf; of is the hash of its api and key.
+func (s *shelf) add(end *[]*block, e entry, of uint64, id, key string) {
 	b := s.room(end)
+	b.filter.add(e.hash)
+	b.filter.add(of)
 	if e.listable {
 		before := b.bytes()
 		e.text, e.id, e.key = uint32(len(b.text)), uint16(len(id)), uint16(len(key)) //nolint:gosec // ids and keys are bounded

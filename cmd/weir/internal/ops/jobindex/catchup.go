@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
+	"time"
 
 	"weir/deadletter"
 
@@ -12,14 +14,17 @@ import (
 )
 
 // awaitEnds waits until a question's shelves have what their streams have now, or until catchUp is over. It returns how
-// many messages were left. It empties the shelf of a stream that is another one by now.
-func (x *Index) awaitEnds(ctx context.Context, asked []view) (behind uint64) {
+// many messages of each were left. It empties the shelf of a stream that is another one by now.
+func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
-	for _, v := range asked {
-		behind += x.awaitEnd(ctx, v)
+	left := make([]uint64, len(asked))
+	var waiting sync.WaitGroup
+	for i, v := range asked {
+		waiting.Go(func() { left[i] = x.awaitEnd(ctx, v) })
 	}
-	return behind
+	waiting.Wait()
+	return left
 }
 
 func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
@@ -27,6 +32,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	js, err := x.opts.JetStream.Stream(ctx, v.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
+		x.vanished(v.shelf)
 		return 0
 	case err != nil:
 		return 1 // at least one may be: an answer must not claim to be whole
@@ -36,6 +42,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	if v.shelf.begun && !v.shelf.isOf(info, had) {
 		x.distrustLocked(v.shelf)
 	}
+	x.trimLocked(v.shelf, info)
 	x.mu.Unlock()
 	for {
 		x.mu.Lock()
@@ -65,7 +72,21 @@ func (x *Index) lastOf(s *shelf) uint64 {
 
 // distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
 func (x *Index) distrustLocked(s *shelf) {
-	*s = shelf{}
+	x.emptyLocked(s, shelf{}, time.Time{})
+	x.look(s)
+}
+
+// vanished empties the shelf of a stream that does not exist.
+func (x *Index) vanished(s *shelf) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.distrustLocked(s)
+	s.absent = true
+	x.tellLocked()
+}
+
+// look makes a shelf be compared with its stream soon.
+func (x *Index) look(s *shelf) {
 	select {
 	case x.looks[s] <- struct{}{}:
 	default:

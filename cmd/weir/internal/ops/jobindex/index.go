@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -23,6 +24,7 @@ import (
 type Options struct {
 	JetStream jetstream.JetStream
 	Bytes     int // bound of the index's memory
+	SumBytes  int // bound of the memory of its sums
 	Log       *slog.Logger
 }
 
@@ -32,9 +34,14 @@ type Index struct {
 	seed  maphash.Seed
 	looks map[*shelf]chan struct{} // each has a value when its shelf must be compared with its stream
 
+	answering sync.Mutex // held while an account is made; taken before mu
+
 	mu      sync.RWMutex // guards what follows
 	calls   shelf        // of the ledger
+	sums    *spend.Sums  // of the ledger
+	summed  uint64       // the oldest record in sums, or the next one
 	letters shelf
+	events  shelf
 	names   []string // of apis, and what jobs came to; an entry has their places
 	places  map[string]int
 	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
@@ -44,8 +51,8 @@ type Index struct {
 
 // New returns an empty index. It knows nothing until Run runs.
 func New(o Options) *Index {
-	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}}
-	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1)}
+	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}, sums: spend.NewSums(o.SumBytes)}
+	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1), &x.events: make(chan struct{}, 1)}
 	return x
 }
 
@@ -62,6 +69,7 @@ func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
 	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
+	group.Go(func() error { x.keep(ctx, x.told()); return nil })
 	return group.Wait()
 }
 
@@ -83,29 +91,36 @@ type item struct {
 	ok            bool // it can be read
 	api, key, job string
 	accepted      time.Time
+	started       time.Time // the call; zero if that is not known
 	status, calls int
 	outcome       string // "": it did not end its job
+	jobless       bool   // it is about no job, and gets no entry
+	record        *ledger.Record
 }
 
 func (x *Index) ledger() *source {
 	of := func(add func(item) error) ledger.Take {
-		return func(g ledger.Glance, ok bool) error { return add(ofGlance(&g, ok)) }
+		return func(seq uint64, stored time.Time, c *ledger.Record) error { return add(ofRecord(seq, stored, c)) }
 	}
 	return &source{
 		name: ledger.CallsStream, shelf: &x.calls, whole: true,
 		on: func(ctx context.Context, after uint64, add func(item) error) error {
-			return ledger.GlanceOn(ctx, x.opts.JetStream, after, of(add))
+			return ledger.RecordsOn(ctx, x.opts.JetStream, after, of(add))
 		},
 		back: func(ctx context.Context, before uint64, add func(item) error) error {
-			return ledger.GlanceBack(ctx, x.opts.JetStream, before, of(add))
+			return ledger.RecordsBack(ctx, x.opts.JetStream, before, of(add))
 		},
 	}
 }
 
-// ofGlance returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
-func ofGlance(g *ledger.Glance, ok bool) item {
-	i := item{seq: g.Seq, stored: g.Stored, ok: ok, api: g.API, key: g.Key, job: g.Job, accepted: g.Accepted, status: g.Status, calls: g.Call}
-	if g.Final && (g.Outcome == ledger.Done || g.Outcome == ledger.Reused || g.Inquiry == string(httpcall.Processed)) {
+// ofRecord returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
+func ofRecord(seq uint64, stored time.Time, c *ledger.Record) item {
+	i := item{seq: seq, stored: stored}
+	if c == nil {
+		return i
+	}
+	i.ok, i.api, i.key, i.job, i.accepted, i.started, i.status, i.calls, i.record = true, c.API, c.Key, c.Job, c.Accepted, c.Started, c.Status, c.Call, c
+	if c.Final && (c.Outcome == ledger.Done || c.Outcome == ledger.Reused || c.Inquiry == string(httpcall.Processed)) {
 		i.outcome = ledger.Done
 	}
 	return i
@@ -130,6 +145,21 @@ func (x *Index) dead() *source {
 		back: func(ctx context.Context, before uint64, add func(item) error) error {
 			_, err := deadletter.NewestLetters(ctx, x.opts.JetStream, deadletter.Filter{Before: before}, 0, func(k deadletter.Kept) error { return add(of(&k)) })
 			return err
+		},
+	}
+}
+
+func (x *Index) told() *source {
+	of := func(e deadletter.EventPlace) item {
+		return item{seq: e.Seq, stored: e.Stored, ok: true, job: e.Job, jobless: e.Job == ""}
+	}
+	return &source{
+		name: deadletter.EventsStream, shelf: &x.events,
+		on: func(ctx context.Context, after uint64, add func(item) error) error {
+			return deadletter.EventsAfter(ctx, x.opts.JetStream, after, func(e deadletter.EventPlace) error { return add(of(e)) })
+		},
+		back: func(ctx context.Context, before uint64, add func(item) error) error {
+			return deadletter.EventsBefore(ctx, x.opts.JetStream, before, func(e deadletter.EventPlace) error { return add(of(e)) })
 		},
 	}
 }
@@ -202,13 +232,13 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	defer x.tellLocked()
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		*s.shelf = shelf{absent: true}
+		x.emptyLocked(s.shelf, shelf{absent: true}, time.Time{})
 		return 0, err
 	case err != nil:
 		return 0, err
 	}
 	if info := js.CachedInfo(); !s.shelf.isOf(info, had) || info.State.FirstSeq > s.shelf.last+1 {
-		*s.shelf = shelf{begun: true, created: info.Created, first: info.State.LastSeq + 1, last: info.State.LastSeq}
+		x.emptyLocked(s.shelf, shelf{begun: true, created: info.Created, first: info.State.LastSeq + 1, last: info.State.LastSeq}, info.TimeStamp)
 	}
 	return s.shelf.last, nil
 }
@@ -225,9 +255,10 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !s.shelf.isOf(info, had) {
-		*s.shelf = shelf{}
+		x.emptyLocked(s.shelf, shelf{}, time.Time{})
 		return errOther
 	}
+	x.trimLocked(s.shelf, info)
 	for s.shelf.endsBefore(info.State.FirstSeq) {
 		s.shelf.forget()
 		s.shelf.whole, s.shelf.full = true, false
@@ -235,12 +266,12 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fill reads what was in the stream before the shelf began, until the shelf is whole or full.
+// fill reads what was in the stream before the shelf began, until the shelf is whole or full, and its sums are complete.
 func (x *Index) fill(ctx context.Context, s *source) error {
 	x.mu.RLock()
-	before, enough := s.shelf.first, s.shelf.whole || s.shelf.full
+	before, wanted := x.wantedLocked(s.shelf)
 	x.mu.RUnlock()
-	if enough {
+	if !wanted {
 		return nil
 	}
 	read, begun := 0, time.Now()
@@ -249,6 +280,7 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 			return stream.ErrEnough
 		}
 		if read++; read%perTurn == 0 { // rest as long as it took: calls have the other half
+			x.tell()
 			if !stream.Sleep(ctx, time.Since(begun)) {
 				return context.Cause(ctx)
 			}
@@ -261,8 +293,23 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.tellLocked()
 	s.shelf.whole = s.shelf.begun && !s.shelf.full
+	if s.shelf == &x.calls && s.shelf.begun {
+		x.sums.Complete()
+	}
 	return nil
+}
+
+// wantedLocked returns before which sequence older messages are wanted, if any are.
+func (x *Index) wantedLocked(s *shelf) (before uint64, wanted bool) {
+	if s.begun && !s.whole && !s.full {
+		before, wanted = s.first, true
+	}
+	if s == &x.calls && s.begun && !x.sums.Whole() {
+		before, wanted = max(before, x.summed), true
+	}
+	return before, wanted
 }
 
 func (x *Index) addNewer(s *source, i *item) error {
@@ -271,29 +318,72 @@ func (x *Index) addNewer(s *source, i *item) error {
 	if !s.shelf.begun || i.seq <= s.shelf.last {
 		return nil
 	}
+	missing := 0
 	if s.whole && i.seq > s.shelf.last+1 {
-		s.shelf.missing += int(i.seq - s.shelf.last - 1) //nolint:gosec // a gap in a stream
+		missing = int(i.seq - s.shelf.last - 1) //nolint:gosec // a gap in a stream
 	}
+	s.shelf.missing += missing
 	s.shelf.last = i.seq
 	x.addLocked(s.shelf, &s.shelf.newer, i)
+	if s.shelf == &x.calls {
+		x.sumLocked(i, missing)
+	}
 	x.tellLocked()
 	return nil
 }
 
-// addOlder adds what was stored before the shelf began. It reports false if that does not fit, or if the stream has
-// nothing before the shelf: it may have removed what was read already.
+// addOlder adds what was stored before the shelf, or the sums, began. It reports false if neither wants more: the shelf
+// is full, or the stream has nothing before it and may have removed what was read already.
 func (x *Index) addOlder(s *source, i *item) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !s.shelf.begun || s.shelf.full || s.shelf.whole {
-		return false
+	if s.shelf == &x.calls && s.shelf.begun && !x.sums.Whole() && i.seq < x.summed {
+		x.sumLocked(i, int(x.summed-i.seq-1)) //nolint:gosec // a gap in a stream
+		x.summed = i.seq
+		x.sums.Reached(i.stored)
 	}
-	if s.whole && i.seq+1 < s.shelf.first {
-		s.shelf.missing += int(s.shelf.first - i.seq - 1) //nolint:gosec // a gap in a stream
+	if s.shelf.begun && !s.shelf.full && !s.shelf.whole && i.seq < s.shelf.first {
+		if s.whole && i.seq+1 < s.shelf.first {
+			s.shelf.missing += int(s.shelf.first - i.seq - 1) //nolint:gosec // a gap in a stream
+		}
+		s.shelf.first, s.shelf.since = i.seq, i.stored.UnixNano()
+		x.addLocked(s.shelf, &s.shelf.older, i)
 	}
-	s.shelf.first, s.shelf.since = i.seq, i.stored.UnixNano()
-	x.addLocked(s.shelf, &s.shelf.older, i)
-	return !s.shelf.full
+	_, wanted := x.wantedLocked(s.shelf)
+	return wanted
+}
+
+// sumLocked adds a record to the sums, and the records that are missing beside it.
+func (x *Index) sumLocked(i *item, missing int) {
+	if !i.ok {
+		missing++
+	}
+	if missing > 0 {
+		x.sums.Missing(missing, i.stored)
+	}
+	if i.record != nil {
+		x.sums.Add(i.record)
+	}
+}
+
+// emptyLocked replaces a shelf by one without entries. end is when its stream had nothing behind it.
+func (x *Index) emptyLocked(s *shelf, by shelf, end time.Time) {
+	*s = by
+	if s == &x.calls {
+		x.sums.Begin(end)
+		x.summed = by.first
+	}
+}
+
+// trimLocked makes the sums forget what the ledger may have removed.
+func (x *Index) trimLocked(s *shelf, info *jetstream.StreamInfo) {
+	if s != &x.calls || !s.begun || !s.created.Equal(info.Created) {
+		return
+	}
+	extent := ledger.ExtentIn(info)
+	if x.sums.Trim(extent.Begins); extent.First >= x.summed {
+		x.sums.Complete()
+	}
 }
 
 func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
@@ -301,9 +391,13 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 		s.missing++
 		return
 	}
+	if i.jobless {
+		return
+	}
 	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
+	of := x.keyHash(i.api, i.key)
 	e := entry{
-		hash: maphash.String(x.seed, i.job), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
+		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped
 	}
 	if i.outcome != "" {
 		e.listable, e.api, e.outcome = true, uint16(x.placeLocked(i.api)), uint16(x.placeLocked(i.outcome)) //nolint:gosec // bounded by mostNames
@@ -311,23 +405,43 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 			e.took = uint32(clamp(int(took), math.MaxUint32-1)) + 1 //nolint:gosec // clamped
 		}
 	}
-	s.add(end, e, i.job, i.key)
-	for x.calls.bytes+x.letters.bytes > x.opts.Bytes && x.forgetOldestLocked() {
+	s.add(end, e, of, i.job, i.key)
+	for x.calls.bytes+x.letters.bytes+x.events.bytes > x.opts.Bytes && x.forgetOldestLocked() {
 	}
 }
 
-// forgetOldestLocked drops the older of the shelves' oldest blocks.
+// keyHash returns the hash of an api and one of its keys.
+func (x *Index) keyHash(api, key string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(x.seed)
+	_, _ = h.WriteString(api) // it never fails
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(key)
+	return h.Sum64()
+}
+
+// ranFor returns an entry's ran.
+func ranFor(i *item) int32 {
+	ran := i.stored.UnixNano()/1000 - i.started.UnixMicro()
+	if i.started.IsZero() || ran <= unknownRun || ran > math.MaxInt32 {
+		return unknownRun
+	}
+	return int32(ran)
+}
+
+// forgetOldestLocked drops the oldest of the shelves' oldest blocks.
 func (x *Index) forgetOldestLocked() bool {
-	calls, some := x.calls.oldest()
-	letters, others := x.letters.oldest()
-	switch {
-	case some && (!others || calls <= letters):
-		x.calls.forget()
-	case others:
-		x.letters.forget()
-	default:
+	var oldest *shelf
+	var ended int64
+	for _, s := range []*shelf{&x.calls, &x.letters, &x.events} {
+		if at, some := s.oldest(); some && (oldest == nil || at < ended) {
+			oldest, ended = s, at
+		}
+	}
+	if oldest == nil {
 		return false
 	}
+	oldest.forget()
 	return true
 }
 
@@ -342,6 +456,12 @@ func (x *Index) placeLocked(name string) int {
 		x.names, x.places[name] = append(x.names, name), at
 	}
 	return at
+}
+
+func (x *Index) tell() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.tellLocked()
 }
 
 func (x *Index) tellLocked() {

@@ -119,8 +119,11 @@ const catchUp = time.Second
 // List returns jobs that have ended, the newest first. It waits until the index has what the streams had when the
 // question came, for a second at most; then it reads only memory.
 func (x *Index) List(ctx context.Context, q Question) (Page, error) {
-	asked := x.views(q.Done, q.Dead)
-	page := Page{Jobs: []Ended{}, Behind: x.awaitEnds(ctx, asked)}
+	asked := x.views(q.Done, q.Dead, false)
+	page := Page{Jobs: []Ended{}}
+	for _, n := range x.awaitEnds(ctx, asked) {
+		page.Behind += n
+	}
 	if q.Dead {
 		if err := x.forgetDeleted(ctx); err != nil {
 			return page, err
@@ -146,12 +149,15 @@ type view struct {
 	shelf *shelf
 }
 
-func (x *Index) views(done, dead bool) (views []view) {
+func (x *Index) views(done, dead, told bool) (views []view) {
 	if done {
 		views = append(views, view{ledger.CallsStream, &x.calls})
 	}
 	if dead {
 		views = append(views, view{deadletter.Stream, &x.letters})
+	}
+	if told {
+		views = append(views, view{deadletter.EventsStream, &x.events})
 	}
 	return views
 }
@@ -239,11 +245,16 @@ func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
 type Traces struct {
 	Calls   []uint64 `json:"calls"`   // records in the ledger, the newest first
 	Letters []uint64 `json:"letters"` // letters, the newest first
-	// InCalls and InLetters say how much of the ledger and of the letters the index has.
-	InCalls   Reach `json:"in_calls"`
-	InLetters Reach `json:"in_letters"`
+	Events  []uint64 `json:"events"`  // events, the newest first
+	// InCalls, InLetters and InEvents say how much of the ledger, the letters and the events the index has. InEvents is
+	// nil if some were not read yet, and from a replica of an earlier version, which has none.
+	InCalls   Reach  `json:"in_calls"`
+	InLetters Reach  `json:"in_letters"`
+	InEvents  *Reach `json:"in_events,omitempty"`
 	// Doubtful says that the index may lack traces within its reach: records are missing, or not read yet.
 	Doubtful bool `json:"doubtful,omitempty"`
+
+	looked int // entries that were looked at
 }
 
 // Reach is how much of a stream the index has: its newest messages.
@@ -255,15 +266,23 @@ type Reach struct {
 // All reports whether the index has all of the stream.
 func (r *Reach) All() bool { return r.Back.IsZero() }
 
+// HasEvents reports whether Events are all events of the id that are kept.
+func (t *Traces) HasEvents() bool {
+	return t.InEvents != nil && t.InEvents.All() && len(t.Events) < MostTraces
+}
+
 // MostTraces bounds the places of one id.
 const MostTraces = 1000
 
-// Traces returns where an id occurs in the ledger and among the letters. It reads only memory: an id costs a look at
-// each entry.
+// Traces returns where an id occurs in the ledger, among the letters and among the events. It waits as List does; then
+// it reads only memory: each block's filter, and the entries of about one of thirty blocks.
 func (x *Index) Traces(ctx context.Context, id string) Traces {
-	behind := x.awaitEnds(ctx, x.views(true, true))
+	left := x.awaitEnds(ctx, x.views(true, true, true))
 	t := x.tracesOf(id)
-	t.Doubtful = t.Doubtful || behind > 0
+	t.Doubtful = t.Doubtful || left[0]+left[1] > 0
+	if left[2] > 0 {
+		t.InEvents = nil
+	}
 	return t
 }
 
@@ -271,7 +290,11 @@ func (x *Index) tracesOf(id string) Traces {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	hash := maphash.String(x.seed, id)
-	t := Traces{Calls: x.calls.find(hash), Letters: x.letters.find(hash), InCalls: x.calls.reach(), InLetters: x.letters.reach()}
+	told := x.events.reach()
+	t := Traces{InCalls: x.calls.reach(), InLetters: x.letters.reach(), InEvents: &told}
+	t.Calls = x.calls.find(hash, &t.looked)
+	t.Letters = x.letters.find(hash, &t.looked)
+	t.Events = x.events.find(hash, &t.looked)
 	t.Doubtful = x.calls.missing > 0 || len(t.Calls) == MostTraces || len(t.Letters) == MostTraces
 	return t
 }
@@ -286,20 +309,26 @@ func (s *shelf) reach() (r Reach) {
 	return r
 }
 
-// find returns the messages of an id, the newest first, at most MostTraces of them.
-func (s *shelf) find(hash uint64) []uint64 {
+// find returns the messages of an id, the newest first, at most MostTraces of them. It adds to looked how many entries
+// it looked at.
+func (s *shelf) find(hash uint64, looked *int) []uint64 {
 	found := []uint64{}
+	take := func(e *entry) {
+		if *looked++; e.hash == hash && len(found) < MostTraces {
+			found = append(found, e.seq)
+		}
+	}
 	for _, b := range slices.Backward(s.newer) {
-		for i := len(b.entries) - 1; i >= 0 && len(found) < MostTraces; i-- {
-			if b.entries[i].hash == hash {
-				found = append(found, b.entries[i].seq)
+		if b.filter.has(hash) {
+			for i := len(b.entries) - 1; i >= 0; i-- {
+				take(&b.entries[i])
 			}
 		}
 	}
 	for _, b := range s.older {
-		for i := 0; i < len(b.entries) && len(found) < MostTraces; i++ {
-			if b.entries[i].hash == hash {
-				found = append(found, b.entries[i].seq)
+		if b.filter.has(hash) {
+			for i := range b.entries {
+				take(&b.entries[i])
 			}
 		}
 	}

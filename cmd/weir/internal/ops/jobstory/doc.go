@@ -2,9 +2,14 @@
 // the results, the dead letters and the events.
 //
 // An id is no address: it may exist under several apis and keys, and each of these is a job of its own. No stream has
-// an index by ids. But dispatching replicas keep one in memory (jobindex): if it is whole, it names the records and the
-// letters of the id, and the rest is looked for where these say that it must be: a result between its call and the
-// record of that call, an event close to its letter. The owners of the queues read the headers of what waits.
+// an index by ids. But dispatching replicas keep one in memory (jobindex): if it is whole, it names the records, the
+// letters and the events of the id, a record names its result, and the index counts the calls that began while the job
+// waited. The owners of the queues keep a hash of the id of each job that waits. So a story takes one request for each
+// thing that happened to the job, and a few more. It takes no more of them if more jobs are called, wait or have ended.
+//
+// If the index does not have all events, they are looked for close to the letters. If a record of an earlier version
+// names no result, that is looked for between the call and the record. If the index does not go back to a wait, the
+// key's records of that time are read.
 //
 // Without the index, or if it is not whole, the package reads the streams backwards from their ends; of results and
 // letters it reads only the headers. That takes a second for 70,000 to 100,000 messages. Options.Scan bounds it, and the

@@ -53,7 +53,10 @@ type search struct {
 	c *connect.Connection
 	t *Timeline
 
-	traces jobindex.Traces // of the id, if the index has all that is kept
+	isIndexed bool            // the index has all that is kept of the id
+	traces    jobindex.Traces // of the id, if so
+
+	isLetterGone bool // a letter that the index has was deleted
 }
 
 // Find gathers all that is known of an id. The timeline names queues that could not be asked; Find fails only if a
@@ -69,6 +72,9 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		if err := look(ctx); err != nil {
 			return nil, c.Explain(err)
 		}
+	}
+	if s.isLetterGone && !slices.ContainsFunc(s.t.Jobs, func(j *Job) bool { return j.Queue != nil }) {
+		s.askQueues(ctx) // it may have been redriven since the queues were asked
 	}
 	for _, j := range s.t.Jobs {
 		j.conclude()

@@ -29,7 +29,7 @@ func (s *search) indexed(ctx context.Context) bool {
 			return false
 		}
 	}
-	s.traces = t
+	s.traces, s.isIndexed = t, true
 	s.t.Looked = []Looked{
 		{Stream: deadletter.Stream, Messages: t.InLetters.Messages, Back: t.InLetters.Back, All: t.InLetters.All()},
 		{Stream: ledger.CallsStream, Messages: t.InCalls.Messages, Back: t.InCalls.Back, All: t.InCalls.All()},
@@ -51,9 +51,10 @@ func (s *search) tracedLetters(ctx context.Context) error {
 		return err
 	}
 	for _, seq := range s.traces.Letters {
-		k, err := b.Get(ctx, seq)
+		k, err := b.GetSoon(ctx, seq)
 		switch {
-		case errors.Is(err, deadletter.ErrNoLetter): // deleted since
+		case errors.Is(err, deadletter.ErrNoLetter):
+			s.isLetterGone = true
 		case err != nil:
 			return err
 		case s.chooses(k.API, k.Key, k.JobID):
@@ -76,11 +77,12 @@ func (s *search) tracedCalls(ctx context.Context) error {
 
 func (s *search) tracedRecords(ctx context.Context) error {
 	for _, seq := range s.traces.Calls {
-		c, err := ledger.At(ctx, s.c.JetStream, seq)
-		if errors.Is(err, ledger.ErrUnreadable) || err == nil && (c == nil || !s.chooses(c.API, c.Key, c.Job)) {
-			continue // removed since, or of another id
-		} else if err != nil {
+		c, err := ledger.OfJob(ctx, s.c.JetStream, seq, s.Job)
+		if err != nil {
 			return err
+		}
+		if c == nil || !s.chooses(c.API, c.Key, c.Job) {
+			continue // removed since, or of another id
 		}
 		if err := s.called(c); err != nil {
 			return ignoreEnough(err)
@@ -110,8 +112,12 @@ const (
 	mostEvents   = 500
 )
 
-// tracedEvents reads the events of the jobs' ends, and those of their letters' bodies being read.
+// tracedEvents reads the events of the id. If the index does not have all, it reads those of the jobs' ends, and those
+// of their letters' bodies being read.
 func (s *search) tracedEvents(ctx context.Context) error {
+	if s.traces.HasEvents() {
+		return s.indexedEvents(ctx)
+	}
 	if len(s.t.Jobs) == 0 {
 		return s.events(ctx) // there may be some of a job whose letter was purged
 	}
@@ -134,6 +140,26 @@ func (s *search) tracedEvents(ctx context.Context) error {
 					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+func (s *search) indexedEvents(ctx context.Context) error {
+	if len(s.t.Jobs) == 0 {
+		in := s.traces.InEvents
+		s.t.Looked = append(s.t.Looked, Looked{Stream: deadletter.EventsStream, Messages: in.Messages, All: true})
+	}
+	for _, seq := range s.traces.Events {
+		e, err := deadletter.EventAt(ctx, s.c.JetStream, seq, s.Job)
+		if err != nil {
+			return ignoreEnough(err)
+		}
+		if e == nil || !s.chooses(e.API, e.Key, s.Job) {
+			continue // removed since, or of another id
+		}
+		if err := s.told(*e); err != nil {
+			return ignoreEnough(err)
 		}
 	}
 	return nil

@@ -3,49 +3,55 @@ package jobstory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 )
 
-// Bounds of the search for what a job had waited for.
-const (
-	shortWait  = 10 * time.Millisecond // shorter waits are not explained
-	mostAhead  = 200                   // calls that are counted
-	mostBeside = 20                    // records behind the call's own that are read, for calls that began before it and ended later
-	skew       = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
-	clocks     = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
-)
+// shortWait is how long a wait is at most that is not explained.
+const shortWait = 10 * time.Millisecond
+
+// clocks is by how much the clocks of the streams' leaders and of the calling replica may differ.
+const clocks = 5 * time.Second
 
 // waited adds to the first call of a job how long the job had waited for it, and how many calls of its key began
 // meanwhile; for a redriven job, to each first call. These tell a key's own rate and backlog from a hold, a pause or a
 // shared limit. To every call it adds what held it longest, if the ledger says so.
 func (s *search) waited(ctx context.Context) error {
+	var waits []jobindex.Wait
+	var calls []*Step
 	for _, j := range s.t.Jobs {
 		for i := range j.Steps {
 			call := &j.Steps[i]
 			if call.What != Called {
 				continue
 			}
-			took, why := call.held()
 			if wait := call.At.Sub(call.accepted); call.Call == 1 && !call.accepted.IsZero() && wait >= shortWait {
-				ahead, err := s.ahead(ctx, j, call)
-				if err != nil {
-					return err
-				}
-				call.WaitedMS, call.Ahead = wait.Milliseconds(), ahead
-				call.Text += "; it had waited " + cli.Brief(wait) + ", "
-				if why != "" {
-					call.Text += took + " of it " + why + ", "
-				}
-				call.Text += aheadText(ahead)
-			} else if why != "" {
+				waits = append(waits, jobindex.Wait{API: j.API, Key: j.Key, Job: s.Job, Seq: call.Seq, Accepted: call.accepted, Started: call.At})
+				calls = append(calls, call)
+			} else if took, why := call.held(); why != "" {
 				call.Text += "; it had waited " + took + " " + why
 			}
 		}
+	}
+	all, err := s.ahead(ctx, waits)
+	if err != nil {
+		return err
+	}
+	for i, call := range calls {
+		wait := call.At.Sub(call.accepted)
+		call.WaitedMS, call.Ahead = wait.Milliseconds(), all[i]
+		call.Text += "; it had waited " + cli.Brief(wait) + ", "
+		if took, why := call.held(); why != "" {
+			call.Text += took + " of it " + why + ", "
+		}
+		call.Text += aheadText(call.Ahead)
 	}
 	return nil
 }
@@ -55,24 +61,33 @@ func (s *Step) held() (took, why string) {
 	return cli.Brief(time.Duration(s.HeldMS) * time.Millisecond), schedule.Holdup{For: s.HeldFor, Limit: s.HeldLimit}.String()
 }
 
-// ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's
-// records of that time.
-func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
-	after := 0 // records behind that of the call
-	from, to := call.accepted.Add(-skew), call.At.Add(clocks)
-	err = ledger.RecordsNear(ctx, s.c.JetStream, ledger.Filter{API: j.API, Key: j.Key, Since: from}, to, 2*mostAhead, func(c *ledger.Record) error {
-		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
-			n++
+// ahead counts for each wait the calls of other jobs of its key that began meanwhile. The index of ended jobs knows
+// them. If it does not go back so far, ahead reads the key's records of that time.
+func (s *search) ahead(ctx context.Context, waits []jobindex.Wait) ([]int, error) {
+	all := slices.Repeat([]int{jobindex.NotKnown}, len(waits))
+	if s.isIndexed {
+		all = admin.AheadOf(ctx, s.c, waits)
+	}
+	for i := range waits {
+		if all[i] != jobindex.NotKnown {
+			continue
 		}
-		if after > 0 || c.Job == s.Job && c.Call == call.Call {
-			after++
+		w := &waits[i]
+		var found jobindex.Ahead
+		from, to := w.Stored()
+		f := ledger.Filter{API: w.API, Key: w.Key, Since: from}
+		err := ledger.RecordsNear(ctx, s.c.JetStream, f, to, jobindex.MostLooked, func(c *ledger.Record) error {
+			if !found.Add(c.At == w.Seq, c.Job != w.Job && w.Began(c.Started)) {
+				return stream.ErrEnough
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		if n == mostAhead || after > mostBeside {
-			return stream.ErrEnough
-		}
-		return nil
-	})
-	return n, err
+		all[i] = found.N
+	}
+	return all, nil
 }
 
 func aheadText(ahead int) string {
@@ -81,7 +96,7 @@ func aheadText(ahead int) string {
 		return "and no other call of its key was made meanwhile"
 	case 1:
 		return "and 1 other call of its key was made meanwhile"
-	case mostAhead:
+	case jobindex.MostAhead:
 		return fmt.Sprintf("and %d calls and more of its key were made meanwhile", ahead)
 	}
 	return fmt.Sprintf("and %d other calls of its key were made meanwhile", ahead)

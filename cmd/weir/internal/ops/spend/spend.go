@@ -34,11 +34,12 @@ func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
 // Options say what to add up.
 type Options struct {
-	UpTo   uint64             // no later record, as LedgerEnd returns it; 0: up to the newest
+	UpTo   uint64             // no later record, as ledger.End returns it; 0: up to the newest
 	By     By                 // "": ByAPI
 	API    string             // only of this one; "": of all
 	Since  time.Time          // calls that started then or later; zero: today, by UTC, and by day the last 31 days
 	Now    time.Time          // selects the budgets' windows
+	Limit  int                // list at most this many groups: the dearest, or of days the newest; 0: all
 	Config *config.Config     // has the budgets, and what ends tenants; nil if unknown
 	Read   func(n, of uint64) // is called with the progress, every few thousand records; may be nil
 }
@@ -59,8 +60,7 @@ type Group struct {
 	Reused int64  `json:"reused,omitempty"`
 	Saved  string `json:"saved,omitempty"`
 
-	money  ledger.Spending
-	saving ledger.Savings
+	sum calls
 }
 
 // Budget is the state of a budget in its present window, by the ledger.
@@ -76,6 +76,8 @@ type Budget struct {
 	// answered.
 	Counted string `json:"counted,omitempty"`
 	Shadow  bool   `json:"shadow,omitempty"`
+	// Begins is from when on its calls are included, if that is later than From.
+	Begins time.Time `json:"ledger_begins,omitzero"`
 
 	limit *bucket.Limit
 	money ledger.Spending
@@ -83,7 +85,7 @@ type Budget struct {
 
 // Account is what was spent.
 type Account struct {
-	Since   time.Time `json:"since"`
+	Since   time.Time `json:"since"` // calls from then on are added up
 	Spent   string    `json:"spent"`
 	InDoubt string    `json:"in_doubt"`
 	// Usage holds the sums of what the apis' usage counts, by its names.
@@ -92,13 +94,21 @@ type Account struct {
 	Reused  int64     `json:"reused,omitempty"`
 	Saved   string    `json:"saved,omitempty"`
 	Groups  []*Group  `json:"groups"`
+	Lines   int       `json:"lines,omitempty"` // how many groups there are, if not all are listed
 	Budgets []*Budget `json:"budgets"`
 	// Unreadable counts records that cannot be read: the cost of their calls is not included.
 	Unreadable int `json:"unreadable,omitempty"`
 	// Gone are parts of the ledger that were lost: the cost of their calls is not included.
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
-	// Begins is from when on the ledger is complete, if that is later than requested.
+	// Begins is from when on the ledger is complete, or the sums are, if that is later than requested.
 	Begins time.Time `json:"ledger_begins,omitzero"`
+	// Reading says that older records are still being read: Begins will soon be earlier.
+	Reading bool `json:"reading,omitempty"`
+	// Behind is how many of the newest records were not read in time: their calls are not included yet.
+	Behind uint64 `json:"behind,omitempty"`
+	// KeysSince is from when on calls are listed by their keys, if that is later than requested: there was no room for
+	// more keys. Earlier calls are in a group without a key.
+	KeysSince time.Time `json:"keys_since,omitzero"`
 }
 
 // usualDays is how many days are reported by default.
@@ -112,16 +122,26 @@ const mostGroups = 1 << 20
 // readEvery is the number of records between two reports of the progress.
 const readEvery = 10_000
 
-// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning
-// of the period, or of the first budget's window.
-func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
+// From returns from when on calls are to be added up.
+func (o Options) From() time.Time { return o.orDefault().Since }
+
+// orDefault returns the options with what they leave open.
+func (o Options) orDefault() Options {
 	o.By = cmp.Or(o.By, ByAPI)
 	if o.Since.IsZero() {
 		if o.Since = midnight(o.Now); o.By == ByDay {
 			o.Since = o.Since.AddDate(0, 0, 1-usualDays)
 		}
 	}
-	account, err := read(ctx, c, o)
+	o.Since = o.Since.UTC()
+	return o
+}
+
+// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning
+// of the period, or of the first budget's window. It needs no running weir: Sums.Account gives the same sums without
+// reading.
+func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
+	account, err := read(ctx, c, o.orDefault())
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return nil, cli.NotFound(err)
 	}
@@ -129,11 +149,11 @@ func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error)
 }
 
 func read(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
-	a := &adder{Options: o, groups: map[groupName]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
+	a := newAdder(o)
 	from := a.openBudgets()
 	extent, err := ledger.ExtentOf(ctx, c.JetStream)
-	if err == nil && extent.Begins.After(o.Since) {
-		a.account.Begins = extent.Begins.UTC()
+	if err == nil {
+		a.beginWith(extent.Begins.UTC())
 	}
 	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: from, UpTo: o.UpTo}, func(r *ledger.Record, read, of uint64) error {
 		if o.Read != nil && read%readEvery == 0 {
@@ -145,20 +165,44 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 	if err != nil {
 		return nil, err
 	}
-	if a.account.Gone, err = limitstate.LedgerLosses(ctx, c.JetStream, connect.ControlBucket, from); err != nil {
-		return nil, err
-	}
 	a.conclude()
-	return a.account, nil
+	return a.account, a.account.AddLosses(ctx, c)
+}
+
+// beginWith notes from when on calls are included.
+func (a *adder) beginWith(complete time.Time) {
+	if complete.After(a.Since) {
+		a.account.Begins = complete
+	}
+	for _, b := range a.account.Budgets {
+		if complete.After(b.From) {
+			b.Begins = complete
+		}
+	}
+}
+
+// AddLosses adds the parts of the ledger that were lost in what the account covers.
+func (a *Account) AddLosses(ctx context.Context, c *connect.Connection) (err error) {
+	from := a.Since
+	for _, b := range a.Budgets {
+		if b.From.Before(from) {
+			from = b.From
+		}
+	}
+	a.Gone, err = limitstate.LedgerLosses(ctx, c.JetStream, connect.ControlBucket, from)
+	return err
 }
 
 // adder adds calls up.
 type adder struct {
 	Options
 	groups  map[groupName]*Group
-	total   ledger.Spending
-	saved   ledger.Savings
+	total   calls
 	account *Account
+}
+
+func newAdder(o Options) *adder {
+	return &adder{Options: o, groups: map[groupName]*Group{}, account: &Account{Since: o.Since, Groups: []*Group{}, Budgets: []*Budget{}}}
 }
 
 // HasBudgets reports whether there is a budget among what is added up.
@@ -209,25 +253,15 @@ func (a *adder) add(r *ledger.Record) {
 			b.money.AddRecord(r)
 		}
 	}
-	if r.Started.Before(a.Since) {
-		return
+	if of, some := callsOf(r); some && !r.Started.Before(a.Since) {
+		a.count(r.API, r.Key, r.Started, of)
 	}
-	var of ledger.Spending
-	var saving ledger.Savings
-	of.AddRecord(r)
-	if saving.AddRecord(r); of == (ledger.Spending{}) && saving == (ledger.Savings{}) && len(r.Usage) == 0 {
-		return
-	}
-	a.total.Plus(of)
-	a.saved.Plus(saving)
-	g := a.group(a.nameOf(r))
-	if of != (ledger.Spending{}) && !r.Polled { // the end of an operation is no call
-		g.Calls++
-	}
-	g.money.Plus(of)
-	g.saving.Plus(saving)
-	use(&g.Usage, r.Usage)
-	use(&a.account.Usage, r.Usage)
+}
+
+// count adds calls of one key that started in one span.
+func (a *adder) count(api, key string, at time.Time, of calls) {
+	a.total.plus(of)
+	a.group(a.nameOf(api, key, at)).sum.plus(of)
 }
 
 // use adds what a call used. A sum that is too large stays at the largest number: an API reports what it likes.
@@ -247,27 +281,27 @@ func use(sum *map[string]int64, usage map[string]int64) {
 // groupName names a group.
 type groupName struct{ api, key, tenant, day string }
 
-// nameOf returns the name of a call's group.
-func (a *adder) nameOf(r *ledger.Record) groupName {
+// nameOf returns the name of the group of a call. Calls without a key are one tenant's.
+func (a *adder) nameOf(api, key string, at time.Time) groupName {
 	switch a.By {
 	case ByKey:
-		return groupName{api: r.API, key: r.Key}
+		return groupName{api: api, key: key}
 	case ByTenant:
-		return groupName{api: r.API, tenant: a.tenant(r)}
+		return groupName{api: api, tenant: a.tenant(api, key)}
 	case ByDay:
-		return groupName{day: r.Started.UTC().Format(time.DateOnly)}
+		return groupName{day: at.UTC().Format(time.DateOnly)}
 	case ByAPI:
 	}
-	return groupName{api: r.API}
+	return groupName{api: api}
 }
 
-func (a *adder) tenant(r *ledger.Record) string {
+func (a *adder) tenant(of, key string) string {
 	if a.Config != nil {
-		if api, ok := a.Config.API(r.API); ok && api.Rules.TenantUntil != "" {
-			return api.Rules.Tenant(r.Key)
+		if api, ok := a.Config.API(of); ok && api.Rules.TenantUntil != "" {
+			return api.Rules.Tenant(key)
 		}
 	}
-	tenant, _, _ := strings.Cut(r.Key, ".")
+	tenant, _, _ := strings.Cut(key, ".")
 	return tenant
 }
 
@@ -287,20 +321,53 @@ func (a *adder) group(name groupName) *Group {
 // conclude writes the sums, the largest first; days in their order.
 func (a *adder) conclude() {
 	out := a.account
-	out.Spent, out.InDoubt = a.total.Text()
-	out.Reused, out.Saved = a.saved.Text()
+	out.Spent, out.InDoubt = a.total.money.Text()
+	out.Usage = a.total.usage
+	out.Reused, out.Saved = a.total.saving.Text()
 	for _, g := range a.groups {
-		g.Spent, g.InDoubt = g.money.Text()
-		g.Reused, g.Saved = g.saving.Text()
 		out.Groups = append(out.Groups, g)
 	}
 	slices.SortFunc(out.Groups, func(x, y *Group) int {
-		return cmp.Or(strings.Compare(x.Day, y.Day), cmp.Compare(y.money.Spent+y.money.InDoubt, x.money.Spent+x.money.InDoubt),
+		return cmp.Or(strings.Compare(x.Day, y.Day), cmp.Compare(y.sum.worth(), x.sum.worth()),
 			strings.Compare(x.API, y.API), strings.Compare(x.Key, y.Key), strings.Compare(x.Tenant, y.Tenant))
 	})
+	if a.Limit > 0 {
+		out.Cut(a.Limit)
+	}
+	for _, g := range out.Groups {
+		g.Calls, g.Usage = g.sum.n, g.sum.usage
+		g.Spent, g.InDoubt = g.sum.money.Text()
+		g.Reused, g.Saved = g.sum.saving.Text()
+	}
 	for _, b := range out.Budgets {
 		b.Spent, b.InDoubt = b.money.Text()
 	}
+}
+
+// BudgetsOf returns the budgets of one api, or with "" of all.
+func (a *Account) BudgetsOf(api string) []*Budget {
+	of := []*Budget{}
+	for _, b := range a.Budgets {
+		if api == "" || b.API == api {
+			of = append(of, b)
+		}
+	}
+	return of
+}
+
+// Unfinished reports whether calls of the period are not included yet, but will be.
+func (a *Account) Unfinished() bool { return a.Behind > 0 || a.Reading && !a.Begins.IsZero() }
+
+// Cut keeps at most this many groups, as Options.Limit does.
+func (a *Account) Cut(most int) {
+	all := len(a.Groups)
+	if all <= most {
+		return
+	}
+	if a.Lines = max(a.Lines, all); a.Groups[0].Day != "" {
+		a.Groups = a.Groups[all-most:]
+	}
+	a.Groups = slices.Clone(a.Groups[:most])
 }
 
 // Heard adds what a running weir counts of a budget.
@@ -312,14 +379,4 @@ func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 			}
 		}
 	}
-}
-
-// Limit keeps at most this many groups: the dearest, or of days the newest. It returns how many there were.
-func (a *Account) Limit(most int) (all int) {
-	all = len(a.Groups)
-	if all > most && a.Groups[0].Day != "" {
-		a.Groups = a.Groups[all-most:]
-	}
-	a.Groups = a.Groups[:min(all, most)]
-	return all
 }

@@ -14,7 +14,7 @@ func TestOperationIsOneCall(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	a.add(&ledger.Record{API: "pay", Started: now, Sent: true, Price: "0.50", Billed: deadletter.BilledYes, Outcome: ledger.Submitted})
 	a.add(&ledger.Record{API: "pay", Started: now, Sent: true, Price: "0.25", Billed: deadletter.BilledYes, Outcome: ledger.Done, Polled: true, Final: true})
-	if g := a.groups[groupName{api: "pay"}]; g.Calls != 1 || g.money.Spent != 750_000 {
+	if g := a.groups[groupName{api: "pay"}]; g.sum.n != 1 || g.sum.money.Spent != 750_000 {
 		t.Errorf("%+v", g)
 	}
 }

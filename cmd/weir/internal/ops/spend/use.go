@@ -1,21 +1,16 @@
 package spend
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/limitstate"
-	"weir/dispatcher/ledger"
 )
 
 // Bounds of what is drawn of a limit: the last day, in parts of a quarter of an hour.
 const (
-	useSpan = 24 * time.Hour
+	UseSpan = 24 * time.Hour
 	usePart = 15 * time.Minute
 )
 
@@ -25,8 +20,12 @@ type Use struct {
 	From   time.Time   `json:"from"` // of the first part
 	PartMS int64       `json:"part_ms"`
 	Limits []*LimitUse `json:"limits"`
-	// Begins is from when on the ledger is complete, if a period that the parts show began before.
+	// Begins is from when on the ledger is complete, or the sums are, if a period that the parts show began before.
 	Begins time.Time `json:"ledger_begins,omitzero"`
+	// Reading says that older records are still being read: Begins will soon be earlier.
+	Reading bool `json:"reading,omitempty"`
+	// Behind is how many of the newest records were not read in time: what their calls took is not included yet.
+	Behind uint64 `json:"behind,omitempty"`
 	// Unreadable counts records that cannot be read: what their calls took is not included.
 	Unreadable int `json:"unreadable,omitempty"`
 }
@@ -51,35 +50,12 @@ type LimitUse struct {
 	taken map[bucket.Micros]int64
 }
 
-// UseOf adds up how an api's limits were used. It fails with ledger.ErrNoLedger, and blocks until the ledger is read
-// from the beginning of the first period. Limits on calls in flight are left out.
-func UseOf(ctx context.Context, c *connect.Connection, api *config.API, now time.Time) (*Use, error) {
-	u := newUse(api, now)
-	begin := u.begin()
-	extent, err := ledger.ExtentOf(ctx, c.JetStream)
-	if err == nil && extent.Begins.After(begin) {
-		u.Begins = extent.Begins.UTC()
-	}
-	u.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: api.Name, Since: begin}, func(r *ledger.Record, _, _ uint64) error {
-		u.add(r)
-		return nil
-	})
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return nil, cli.NotFound(err)
-	}
-	if err != nil {
-		return nil, c.Explain(err)
-	}
-	u.conclude()
-	return u, nil
-}
-
 func newUse(api *config.API, now time.Time) *Use {
-	u := &Use{API: api.Name, From: now.UTC().Truncate(usePart).Add(usePart - useSpan), PartMS: usePart.Milliseconds(), Limits: []*LimitUse{}}
+	u := &Use{API: api.Name, From: now.UTC().Truncate(usePart).Add(usePart - UseSpan), PartMS: usePart.Milliseconds(), Limits: []*LimitUse{}}
 	rules := api.CallRules()
 	for i := range rules.Shared {
 		l := &rules.Shared[i]
-		use := &LimitUse{Limit: l.Name, Unit: limitstate.InUnits, Used: make([]int64, useSpan/usePart), limit: l}
+		use := &LimitUse{Limit: l.Name, Unit: limitstate.InUnits, Used: make([]int64, UseSpan/usePart), limit: l}
 		switch {
 		case l.Rate != nil:
 			use.Allowance = int64(float64(l.Rate.Count) * float64(usePart) / float64(l.Rate.Per))
@@ -91,7 +67,7 @@ func newUse(api *config.API, now time.Time) *Use {
 			continue
 		}
 		if q := use.quota; q != nil {
-			use.Allowance, use.Period, use.Level, use.taken = q.Count, true, make([]int64, useSpan/usePart), map[bucket.Micros]int64{}
+			use.Allowance, use.Period, use.Level, use.taken = q.Count, true, make([]int64, UseSpan/usePart), map[bucket.Micros]int64{}
 			if q.Window == bucket.Sliding {
 				use.PeriodMS = q.Per.Milliseconds()
 			}
@@ -124,22 +100,25 @@ func (l *LimitUse) began(at time.Time) time.Time {
 	return start.Time()
 }
 
-func (u *Use) add(r *ledger.Record) {
-	at := limitstate.ChargedAt(r)
-	part := int(at.Time().Sub(u.From) / usePart)
-	if part >= int(useSpan/usePart) {
+// add adds what calls took from a limit in the minute, or the quarter of an hour, that begins at a time.
+func (u *Use) add(limit string, at time.Time, of taken) {
+	part := int(at.Sub(u.From) / usePart)
+	if part >= int(UseSpan/usePart) {
 		return // by a clock that is ahead
 	}
 	for _, l := range u.Limits {
-		units, in := r.Took(l.limit)
-		if !in || units == 0 {
+		if l.Limit != limit {
 			continue
 		}
-		if !at.Time().Before(u.From) {
+		units := of.units
+		if l.limit.Budget != nil {
+			units = of.priced
+		}
+		if !at.Before(u.From) {
 			l.Used[part] += units
 		}
-		if begin := l.began(u.From).Truncate(usePart); l.quota != nil && !at.Time().Before(begin) {
-			l.taken[bucket.MicrosOf(at.Time().Truncate(usePart))] += units
+		if begin := l.began(u.From).Truncate(usePart); l.quota != nil && !at.Before(begin) {
+			l.taken[bucket.MicrosOf(at.Truncate(usePart))] += units
 		}
 	}
 }

@@ -28,7 +28,7 @@ apis:
 	u := newUse(api, noon)
 	call := func(before time.Duration, limits ...string) {
 		at := noon.Add(-before)
-		u.add(&ledger.Record{API: "pay", Planned: at, Started: at, Sent: true, Price: "0.50", Billed: deadletter.BilledYes, Outcome: ledger.Done, Limits: limits})
+		u.addRecord(&ledger.Record{API: "pay", Planned: at, Started: at, Sent: true, Price: "0.50", Billed: deadletter.BilledYes, Outcome: ledger.Done, Limits: limits})
 	}
 	all := []string{"pace", "day", "slide", "spend", "running"}
 	call(14*time.Hour, all...)  // the day before
@@ -36,7 +36,7 @@ apis:
 	call(2*time.Hour, all...)   //
 	call(2*time.Hour, "pace")   // the others were not in force
 	call(5*time.Minute, all...) //
-	u.add(&ledger.Record{API: "pay", Planned: noon, Started: noon, Billed: deadletter.NotBilled, Limits: all})
+	u.addRecord(&ledger.Record{API: "pay", Planned: noon, Started: noon, Billed: deadletter.NotBilled, Limits: all})
 	u.conclude()
 	got := map[string]string{}
 	for _, l := range u.Limits {
@@ -80,7 +80,7 @@ apis:
 	for range 100 {
 		for _, ago := range []time.Duration{5 * time.Hour, 6 * time.Hour, 200 * 24 * time.Hour, -30 * 24 * time.Hour} {
 			at := noon.Add(-ago)
-			u.add(&ledger.Record{API: "pay", Planned: at, Started: at, Sent: true, Limits: []string{"slide"}})
+			u.addRecord(&ledger.Record{API: "pay", Planned: at, Started: at, Sent: true, Limits: []string{"slide"}})
 		}
 	}
 	if u.conclude(); len(u.Limits[0].taken) != 2 || slices.Max(u.Limits[0].Level) != 200 {
@@ -90,7 +90,7 @@ apis:
 
 // TestUsageIsAddedUp: usage adds up without an overflow, also of calls that are not billed. These are not counted.
 func TestUsageIsAddedUp(t *testing.T) {
-	a := &adder{Options: Options{By: ByAPI}, groups: map[groupName]*Group{}, account: &Account{}}
+	a := newAdder(Options{By: ByAPI})
 	for _, billed := range []deadletter.Billed{deadletter.BilledYes, deadletter.NotBilled, deadletter.BilledYes} {
 		a.add(&ledger.Record{API: "pay", Price: "0.50", Billed: billed, Usage: map[string]int64{"tokens": 3, "huge": math.MaxInt64 - 1}})
 	}

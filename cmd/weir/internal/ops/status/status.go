@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
+	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -66,7 +67,7 @@ type API struct {
 	Limits     []limitstate.LimitShown `json:"limits,omitempty"`
 	// Callback is how far the callback is behind; nil if the api has none.
 	Callback *admin.CallbackStatus `json:"callback,omitempty"`
-	// Spent and InDoubt are today's, by the ledger; "" if it was not read.
+	// Spent and InDoubt are today's, by the ledger; "" if they are not known.
 	Spent   string `json:"spent_today,omitempty"`
 	InDoubt string `json:"in_doubt_today,omitempty"`
 	// Operations are what the api goes on working on; nil if there are none.
@@ -146,15 +147,21 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	return s, nil
 }
 
-// AddSpent adds what was spent on each api today; nil if that is unknown.
-func (s *Status) AddSpent(sums map[string]spend.Sum) {
-	if sums == nil {
+// AddSpent adds what was spent on each api today, by an account by api. It adds nothing if the account is nil, or not
+// complete yet.
+func (s *Status) AddSpent(today *spend.Account) {
+	if today == nil || today.Unfinished() {
 		return
 	}
 	for _, api := range s.APIs {
-		sum := sums[api.API]
-		api.Spent, api.InDoubt = sum.Text()
-		api.ReusedToday, api.SavedToday = sum.Savings.Text()
+		at := slices.IndexFunc(today.Groups, func(g *spend.Group) bool { return g.API == api.API })
+		switch {
+		case at >= 0:
+			of := today.Groups[at]
+			api.Spent, api.InDoubt, api.ReusedToday, api.SavedToday = of.Spent, of.InDoubt, of.Reused, of.Saved
+		case today.Lines == 0: // otherwise it may be among those that did not fit
+			api.Spent, api.InDoubt = ledger.Money(0), ledger.Money(0)
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 	return q, nil
 }
 
-const busyListing = "too many lists of jobs are being made at once: try again"
+const busyListing = "too many questions about jobs and spending are being answered at once: try again"
 
 // wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
@@ -228,10 +228,19 @@ func EndedJobs(ctx context.Context, c *connect.Connection, q *jobindex.Question)
 	return page, err
 }
 
-// tracesOf asks for what is recorded of an id.
+// tracesOf asks for what is recorded of an id, or, if it has waits, for how many calls began during them.
 type tracesOf struct {
-	Job string `json:"job"`
+	Job   string          `json:"job"`
+	Waits []jobindex.Wait `json:"waits,omitempty"`
 }
+
+// aheadReply answers a question with waits. A replica of an earlier version answers as if there were none.
+type aheadReply struct {
+	Ahead []int `json:"ahead"`
+}
+
+// mostWaits bounds the waits of one question.
+const mostWaits = 100
 
 // traces answers with what is recorded of an id.
 func (o operator) traces(req micro.Request) {
@@ -241,13 +250,30 @@ func (o operator) traces(req micro.Request) {
 		return
 	}
 	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
+		if len(q.Waits) > 0 {
+			return aheadReply{o.Index.Ahead(q.Waits[:min(len(q.Waits), mostWaits)])}, nil
+		}
 		return o.Index.Traces(ctx, q.Job), nil
 	}))
 }
 
+// AheadOf returns for each of a job's waits how many calls of other jobs of its key began meanwhile, from the index of
+// one replica: jobindex.NotKnown if that does not know.
+func AheadOf(ctx context.Context, c *connect.Connection, waits []jobindex.Wait) []int {
+	all := make([]int, 0, len(waits))
+	for some := range slices.Chunk(waits, mostWaits) {
+		var reply aheadReply
+		if err := askIndex(ctx, c, tracesSubject, tracesOf{some[0].Job, some}, &reply); err != nil || len(reply.Ahead) != len(some) {
+			reply.Ahead = slices.Repeat([]int{jobindex.NotKnown}, len(some))
+		}
+		all = append(all, reply.Ahead...)
+	}
+	return all
+}
+
 // TracesOf returns what is recorded of an id, from the index of one replica.
 func TracesOf(ctx context.Context, c *connect.Connection, job string) (t jobindex.Traces, err error) {
-	err = askIndex(ctx, c, tracesSubject, tracesOf{job}, &t)
+	err = askIndex(ctx, c, tracesSubject, tracesOf{Job: job}, &t)
 	return t, err
 }
 

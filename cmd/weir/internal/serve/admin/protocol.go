@@ -21,6 +21,7 @@ const (
 	jobsSubject     = "weir.operator.jobs"   // unfinished jobs
 	endedSubject    = "weir.operator.ended"  // jobs that have ended
 	tracesSubject   = "weir.operator.traces" // what is recorded of an id
+	spentSubject    = "weir.operator.spent"  // what was spent
 	notifySubject   = "weir.operator.notify" // one replica answers, for all
 
 	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
@@ -28,6 +29,7 @@ const (
 	pausedSubject    ingest.Subjects = "weir.operator.paused."    // of an api and a key
 	cancelSubject    ingest.Subjects = "weir.operator.cancel."    // of an api
 	trySubject       ingest.Subjects = "weir.operator.try."       // of an api
+	useSubject       ingest.Subjects = "weir.operator.use."       // of an api
 	findSubject      ingest.Subjects = "weir.operator.find."      // of an api
 	historySubject   ingest.Subjects = "weir.operator.history."   // of an api
 	reconcileSubject ingest.Subjects = "weir.operator.reconcile." // of an api
@@ -61,7 +63,7 @@ const (
 
 	reconcileTimeout = 100 * time.Second // of the owner itself: the inquiry's rate, a slot, the right to end letters, the api
 
-	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
+	cancelTimeout = 50 * time.Second // of the owner itself, which may have to read its queue first
 )
 
 // answerWaits is how long to wait for the first answer and for each next one.
@@ -99,6 +101,7 @@ const (
 	codeNotOur = "421" // another replica owns the key
 	codeFailed = "500"
 
+	codeNoLedger  = "424"
 	codeNoInquiry = "409" // the api cannot be asked
 	codeHeld      = "423" // another process redrives or purges
 )

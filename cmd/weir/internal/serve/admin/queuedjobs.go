@@ -19,7 +19,7 @@ import (
 // JobInQueue names a job to look for in the queues of an api.
 type JobInQueue struct {
 	Job string `json:"job"`
-	Key string `json:"key,omitempty"` // "": under any key, for which the owner reads all that waits
+	Key string `json:"key,omitempty"` // "": under any key
 }
 
 // jobsReply is one replica's answer about jobs in its queues.
@@ -29,12 +29,11 @@ type jobsReply[J any] struct {
 	Err  string `json:"error,omitempty"`
 }
 
-// findWaits suits owners that read their queues first, which takes some longer than others.
+// findWaits suits owners that read their queues first, as after a takeover, which takes some longer than others.
 var findWaits = answerWaits{time.Minute, 5 * time.Second}
 
-// Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the
-// key's jobs. Find blocks until all owners have answered, for about a minute at most. If an owner did not answer, it
-// returns an error beside the jobs found.
+// Find looks for the unfinished jobs of an api with an id. It blocks until all owners have answered, for about a minute
+// at most. If an owner did not answer, it returns an error beside the jobs found.
 func Find(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, findWaits)
 }
@@ -89,8 +88,8 @@ func (o operator) cancel(req micro.Request) {
 	})
 }
 
-// answerJobs reads a question about jobs of an api and answers it with the jobs that look finds. A long queue takes a
-// while to read.
+// answerJobs reads a question about jobs of an api and answers it with the jobs that look finds. A long queue takes
+// a while to read after a takeover.
 func answerJobs[J any](o operator, req micro.Request, subject ingest.Subjects, question any, look func(ctx context.Context, api string) ([]J, error)) {
 	if err := json.Unmarshal(req.Data(), question); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))

@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/ops/flowsamples"
 	"weir/cmd/weir/internal/ops/jobindex"
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/dispatcher"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/inquiry"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +38,7 @@ type ServiceOptions struct {
 	History    *flowsamples.Keeper
 	Index      *jobindex.Index
 	Config     func() ConfigState               // of the configuration; the service adds the instance
+	InForce    func() *config.Config            // the configuration itself
 	Ready      func(ctx context.Context) error  // whether a job could be accepted and dispatched; it may write
 	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
 	Instance   string
@@ -76,6 +80,8 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("jobs", micro.HandlerFunc(o.unfinished), micro.WithEndpointSubject(jobsSubject), described(jobsSubject, "viewer", unfinishedReply{})),
 		service.AddEndpoint("ended", micro.HandlerFunc(o.ended), micro.WithEndpointSubject(endedSubject), oneAnswers, described(endedSubject, "viewer", jobindex.Page{})),
 		service.AddEndpoint("traces", micro.HandlerFunc(o.traces), micro.WithEndpointSubject(tracesSubject), oneAnswers, described(tracesSubject, "viewer", jobindex.Traces{})),
+		service.AddEndpoint("spent", micro.HandlerFunc(o.spent), micro.WithEndpointSubject(spentSubject), oneAnswers, described(spentSubject, "viewer", spend.Account{})),
+		service.AddEndpoint("use", micro.HandlerFunc(o.use), micro.WithEndpointSubject(useSubject.Each(1)), oneAnswers, described(string(useSubject)+"<api>", "viewer", spend.Use{})),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[desk.QueuedJob]{})),
 	)
 	if err != nil {
@@ -99,7 +105,7 @@ func described(subject, role string, answer any) micro.EndpointOpt {
 // mostSearches bounds the searches of queues at a time.
 const mostSearches = 4
 
-// mostListings bounds the lists of jobs that are made at a time.
+// mostListings bounds the lists of jobs, and the accounts, that are made at a time.
 const mostListings = 8
 
 // mostTests bounds the tests of receivers at a time.
@@ -257,6 +263,8 @@ func respondError(req micro.Request, err error) {
 		code = codeNoKey
 	case errors.Is(err, dispatcher.ErrNotOwner):
 		code = codeNotOur
+	case errors.Is(err, ledger.ErrNoLedger):
+		code = codeNoLedger
 	case errors.Is(err, inquiry.ErrNoInquiry), errors.Is(err, inquiry.ErrNoOperation):
 		code = codeNoInquiry
 	case heldBy(err):

@@ -56,7 +56,7 @@ func (w *Worker) answerOperators() error {
 		return err
 	}
 	stop, err := admin.StartService(admin.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
 		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Callback: w.callbackLag, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
@@ -211,10 +211,13 @@ func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, j
 	return nc, js, nil
 }
 
-// Bounds of the index of ended jobs: a part of the heap, and no more than two and a half million jobs take.
+// Bounds of the index of ended jobs: a part of the heap, and no more than two and a half million jobs take. And of its
+// sums of what was spent.
 const (
 	indexShare = 16
 	mostIndex  = 256 << 20
+	sumsShare  = 32
+	mostSums   = 64 << 20
 )
 
 // keepIndex begins to build the index of ended jobs.
@@ -224,7 +227,7 @@ func (w *link) keepIndex() (*jobindex.Index, error) {
 		return nil, err
 	}
 	x := jobindex.New(jobindex.Options{
-		JetStream: js, Bytes: int(min(softMemory(w.settings.Memory)/indexShare, mostIndex)), Log: w.log.With("component", "index"),
+		JetStream: js, Bytes: int(min(softMemory(w.settings.Memory)/indexShare, mostIndex)), SumBytes: int(min(softMemory(w.settings.Memory)/sumsShare, mostSums)), Log: w.log.With("component", "index"),
 	})
 	w.lowerGo(func() error { return x.Run(w.soft) })
 	return x, nil

@@ -8,13 +8,14 @@ import { dayChart } from "../daychart.js";
 import { moment } from "../time.js";
 import { empty, failed, waits, command } from "../said.js";
 
-const mostDays = 6; // apis whose last day is drawn: each is added up from the ledger
+const mostDays = 6; // apis whose last day is drawn
 
 // day draws how the limits of an API were used in the last day, by the ledger.
 function day(app, api) {
-  const asked = app.answers.use(`apis/${encodeURIComponent(api)}/use`, 60_000, "use"), use = asked.value;
+  const path = `apis/${encodeURIComponent(api)}/use`, asked = app.answers.use(path, 60_000, "use"), use = asked.value;
+  if (use?.reading || use?.behind > 0) app.answers.use(path, 5000, "use"); // it soon counts more
   return h("div.card", { key: api }, h("h3", {}, api),
-    use ? [use.ledger_begins && h("p.quiet", {}, "The ledger has calls since ", moment(use.ledger_begins, app.now()), "."), use.unreadable > 0 && h("p.quiet", {}, `${things(use.unreadable, "record")} cannot be read: not counted.`), use.limits.map((l) => dayChart(use, l)), use.limits.length === 0 && h("p.quiet", {}, "Its limits count only calls in flight.")]
+    use ? [use.ledger_begins && h("p.quiet", {}, "Calls count since ", moment(use.ledger_begins, app.now()), use.reading ? ": the ledger is still being read." : ": the ledger has no earlier ones."), use.behind > 0 && h("p.quiet", {}, `Not counted yet: the newest ${things(use.behind, "call")}.`), use.unreadable > 0 && h("p.quiet", {}, `${things(use.unreadable, "record")} cannot be read: not counted.`), use.limits.map((l) => dayChart(use, l)), use.limits.length === 0 && h("p.quiet", {}, "Its limits count only calls in flight.")]
       : asked.error?.status === 404 ? h("p.quiet", {}, "The ledger has no calls yet.") : asked.error ? failed(asked.error) : waits("the ledger"));
 }
 

@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
 import { change } from "../route.js";
-import { count, price } from "../format.js";
+import { count, price, things } from "../format.js";
 import { moment } from "../time.js";
 import { meter } from "../meter.js";
 import { choice, filterField } from "../table.js";
@@ -21,8 +21,9 @@ export const spend = {
       !a && !asked.error && waits("the ledger"),
       a && [
         h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, moment(a.since))))),
+        remarks(a).map((what) => h("p.quiet", {}, what)),
         (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, a.budgets.map((b) => h("section.card", { key: b.api + b.limit }, h("div.limit", {}, h("b", {}, `${b.api}/${b.limit}`), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), `${b.api} ${b.limit}`)),
-          h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && [", until ", moment(b.until)]))))],
+          h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && [", until ", moment(b.until)], b.ledger_begins && [", counted since ", moment(b.ledger_begins)]))))],
         h("h2", {}, `By ${by}`),
         groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), h("th", { scope: "col" }, "Share"))),
           h("tbody", {}, groups.map((g) => h("tr", { key: name(g, by) }, h("td.whole", { "data-name": by }, name(g, by)), h("td.n", { "data-name": "Calls" }, count(g.calls)), h("td.n", { "data-name": "Spent" }, price(g.spent)), h("td.n", { "data-name": "In doubt" }, price(g.in_doubt)),
@@ -32,6 +33,18 @@ export const spend = {
     ];
   },
 };
+
+// remarks are what the sums lack.
+function remarks(a) {
+  return [
+    a.ledger_begins && ["Calls count since ", moment(a.ledger_begins), a.reading ? ": the ledger is still being read." : ": earlier ones are not known any more."],
+    a.behind > 0 && `Not counted yet: the newest ${things(a.behind, "call")}.`,
+    a.keys_since && ["Calls before ", moment(a.keys_since), " are listed without their keys: there was no room for more keys."],
+    a.unreadable > 0 && `${things(a.unreadable, "record")} cannot be read: not counted.`,
+    a.gone?.length > 0 && "Parts of the ledger were lost: not counted. weir spend says which.",
+    a.lines > 0 && `${count(a.groups.length)} of ${count(a.lines)} lines are listed.`,
+  ].filter(Boolean);
+}
 
 function name(g, by) {
   if (by === "day") return g.day || "others";

@@ -1,0 +1,178 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// No stream has an index by the ids of its jobs, and a queue may hold a million. So the reader keeps 32 bits of a
+// seeded hash of each id beside the job's sequence, and a search loads only the messages with the same bits.
+
+// Bounds of a search.
+const (
+	mostFound = 1000 // jobs that a search returns: one id may occur once for each key
+
+	// mostNamed is how many messages with the name of an id a search loads one by one. If there are more, because one
+	// id is used under many keys, it reads the queue's headers.
+	mostNamed = 100
+
+	// readStep and readSteps bound how long a search waits for the reader.
+	readStep  = time.Millisecond
+	readSteps = 100
+)
+
+// nameSeed is drawn anew by every process, so that no producer can choose ids with the same name.
+var nameSeed = maphash.MakeSeed()
+
+// nameOf returns the name of a job's id; 0 for a marker, which has none.
+func nameOf(e *Entry) uint32 {
+	if e.Kind != JobEntry {
+		return 0
+	}
+	return nameOfID(e.Header.Get(ingest.HeaderJobID))
+}
+
+func nameOfID(id string) uint32 {
+	return max(1, uint32(maphash.String(nameSeed, id)&math.MaxUint32)) //nolint:gosec // masked
+}
+
+// Find returns the partition's unfinished jobs with this id, of one key or of all: at most 1,000. It loads no other
+// job, however many wait, unless the reader has not come to the stream's end, or more than 100 jobs have the id. Then
+// it reads the headers of what is left to read, or of the whole queue. It blocks for some round trips, or until ctx
+// ends.
+func (p *Partition) Find(ctx context.Context, job, key string) (found []Entry, err error) {
+	found, err = p.find(ctx, job, key)
+	if err != nil {
+		return nil, fmt.Errorf("search %s: %w", p.name, err)
+	}
+	return found, nil
+}
+
+func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, err error) {
+	last, needed, err := p.awaitEnd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seqs, read := p.named(job)
+	if len(seqs) > mostNamed {
+		seqs, read = nil, 0
+	}
+	for _, seq := range seqs {
+		e, err := p.standing(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		if e != nil && e.Header.Get(ingest.HeaderJobID) == job && (key == "" || e.Key == key) {
+			found = append(found, *e)
+		}
+	}
+	if read >= needed {
+		return found, nil
+	}
+	token := "*"
+	if key != "" {
+		token = ingest.Token(key)
+	}
+	err = stream.ReadUntil(ctx, stream.Until{Conn: p.nc, Stream: p.stream, Last: last, Clear: true, From: jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, HeadersOnly: true,
+		FilterSubjects: []string{queueSubject(p.queue.api, p.number, kindJob, token)},
+	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if msg.Headers().Get(ingest.HeaderJobID) != job {
+			return nil
+		}
+		if _, token, ok := parseQueueSubject(msg.Subject()); ok {
+			if key, err := ingest.ParseToken(token); err == nil {
+				found = append(found, Entry{Key: key, Seq: meta.Sequence.Stream, Header: msg.Headers(), Time: meta.Timestamp})
+			}
+		}
+		if len(found) >= mostFound {
+			return stream.ErrEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, stream.ErrEnough) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// named returns the sequences of the messages that may be jobs with an id, at most one more than mostNamed, and up to
+// which sequence the reader has come.
+func (p *Partition) named(job string) (seqs []uint64, read uint64) {
+	name := nameOfID(job)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sweeper
+	for i, n := range s.names {
+		if n != name {
+			continue
+		}
+		if _, deleted := s.deleted[s.order[i]]; deleted {
+			continue
+		}
+		if seqs = append(seqs, s.order[i]); len(seqs) > mostNamed {
+			break
+		}
+	}
+	return seqs, s.read
+}
+
+// standing returns a job that the reader has delivered, without its body; nil if it is gone.
+func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
+	m, err := stream.MessageAt(ctx, p.nc, p.name, seq, func(*stream.LeaderMessage) bool { return true })
+	if err != nil || m == nil {
+		return nil, err
+	}
+	_, token, ok := parseQueueSubject(m.Subject)
+	key, err := ingest.ParseToken(token)
+	if !ok || err != nil {
+		return nil, nil //nolint:nilnil,nilerr // it is no job
+	}
+	header, err := m.Header()
+	if err != nil {
+		return nil, fmt.Errorf("message %d: %w", seq, err)
+	}
+	return &Entry{Key: key, Seq: seq, Header: header, Time: m.Time}, nil
+}
+
+// awaitEnd waits a little until the reader has delivered what the stream has. It returns the stream's last sequence,
+// and to which one the reader must have come. It asks the stream's leader: by a replica that lags, a search would miss
+// a job that was just accepted.
+func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err error) {
+	source, err := p.queue.js.Stream(ctx, p.name)
+	if err != nil {
+		return 0, 0, err
+	}
+	if last = source.CachedInfo().State.LastSeq; p.awaitRead(ctx, last) {
+		return last, last, nil
+	}
+	// The stream's last messages may have been deleted before the reader came to them.
+	read := p.readTo()
+	next, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
+	if next == 0 {
+		return last, read, err
+	}
+	return last, last, err
+}
+
+// awaitRead waits a little until the reader has come to a sequence, and reports whether it has.
+func (p *Partition) awaitRead(ctx context.Context, seq uint64) bool {
+	for range readSteps {
+		switch {
+		case p.readTo() >= seq:
+			return true
+		case !p.isCaughtUp() || !stream.Sleep(ctx, readStep):
+			return false
+		}
+	}
+	return false
+}

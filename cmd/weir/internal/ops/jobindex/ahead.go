@@ -1,0 +1,120 @@
+package jobindex
+
+import (
+	"hash/maphash"
+	"slices"
+	"time"
+)
+
+// Bounds of the count of the calls that began while a job waited.
+const (
+	MostAhead  = 200                   // calls that are counted
+	MostLooked = 2 * MostAhead         // records of the key that are looked at
+	mostBeside = 20                    // records behind the call's own that are looked at, for calls that began before it and ended later
+	skew       = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
+	clocks     = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
+)
+
+// Wait is a job's wait for a call.
+type Wait struct {
+	API      string    `json:"api"`
+	Key      string    `json:"key"`
+	Job      string    `json:"job"`
+	Seq      uint64    `json:"seq"` // of the call's record in the ledger
+	Accepted time.Time `json:"accepted"`
+	Started  time.Time `json:"started"`
+}
+
+// Stored returns when the records were stored that tell which calls of the key began meanwhile.
+func (w *Wait) Stored() (from, to time.Time) { return w.Accepted.Add(-skew), w.Started.Add(clocks) }
+
+// Began reports whether a call began while the job waited.
+func (w *Wait) Began(started time.Time) bool {
+	return started.After(w.Accepted) && started.Before(w.Started)
+}
+
+// Ahead counts the calls of other jobs of a key that began while a job waited.
+type Ahead struct {
+	N              int
+	looked, beside int // records, and those of them behind that of the call
+}
+
+// Add counts one record of the key, in the order in which they were stored. own says that it is the record of the call
+// that the job waited for, and ahead that another job's call began meanwhile. Add reports false when that was enough.
+func (a *Ahead) Add(own, ahead bool) (more bool) {
+	a.looked++
+	if ahead {
+		a.N++
+	}
+	if own || a.beside > 0 {
+		a.beside++
+	}
+	return a.N < MostAhead && a.beside <= mostBeside && a.looked < MostLooked
+}
+
+// NotKnown stands for a number that the index does not know.
+const NotKnown = -1
+
+// Ahead returns for each wait how many calls of other jobs of its key began meanwhile. It returns NotKnown if the index
+// does not go back to the wait, or has not come to its call. It reads only memory.
+func (x *Index) Ahead(waits []Wait) []int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all := make([]int, len(waits))
+	for i := range waits {
+		all[i], _ = x.aheadLocked(&waits[i])
+	}
+	return all
+}
+
+// aheadLocked also returns how many entries it looked at.
+func (x *Index) aheadLocked(w *Wait) (n, looked int) {
+	from, to := w.Stored()
+	s := &x.calls
+	if !s.begun || s.last < w.Seq || s.missing > 0 || !s.whole && (s.since == 0 || s.since >= from.UnixNano()) {
+		return NotKnown, 0
+	}
+	of, hash := x.keyHash(w.API, w.Key), maphash.String(x.seed, w.Job)
+	var found Ahead
+	isKnown := true
+	s.between(from.UnixNano(), to.UnixNano(), of, func(b *block, e *entry) bool {
+		looked++
+		if e.of != uint32(of) || e.listable && !b.isKey(e, w.Key) {
+			return true
+		}
+		at, ok := e.started()
+		isKnown = isKnown && ok
+		ahead := e.hash != hash && at > w.Accepted.UnixMicro() && at < w.Started.UnixMicro()
+		return found.Add(e.seq == w.Seq, ahead) && isKnown
+	})
+	if !isKnown {
+		return NotKnown, looked
+	}
+	return found.N, looked
+}
+
+// between passes the entries that were stored between two times to take, the oldest first, until take returns false. It
+// leaves out blocks that do not have a hash.
+func (s *shelf) between(from, to int64, hash uint64, take func(b *block, e *entry) bool) {
+	pass := func(b *block, e *entry) bool { return e.stored < from || e.stored <= to && take(b, e) }
+	for _, b := range slices.Backward(s.older) {
+		if len(b.entries) == 0 || b.entries[0].stored < from || !b.filter.has(hash) {
+			continue
+		}
+		for i := range slices.Backward(b.entries) {
+			if !pass(b, &b.entries[i]) {
+				return
+			}
+		}
+	}
+	for _, b := range s.newer {
+		if n := len(b.entries); n == 0 || b.entries[n-1].stored < from || !b.filter.has(hash) {
+			continue
+		}
+		for i := range b.entries {
+			if !pass(b, &b.entries[i]) {
+				return
+			}
+		}
+	}
+}

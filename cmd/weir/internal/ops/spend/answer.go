@@ -1,0 +1,120 @@
+package spend
+
+import (
+	"math"
+	"time"
+	"unique"
+
+	"weir/cmd/weir/internal/config"
+)
+
+// apart reports whether calls are added up by something of their keys.
+func (b By) apart() bool { return b == ByKey || b == ByTenant }
+
+// Account returns what Of returns, from the sums. Account.Since and Budget.From are the beginnings of their spans. Calls
+// before the sums are complete are not included: Account.Begins and Budget.Begins say so.
+func (s *Sums) Account(o Options) *Account {
+	o = o.orDefault()
+	grain := s.grain
+	if o.By.apart() {
+		grain = s.keyGrain
+	}
+	o.Since = floor(o.Since, grain)
+	a, complete := newAdder(o), s.Since(o.Now)
+	a.openBudgets()
+	for _, b := range a.account.Budgets {
+		b.From = floor(b.From, s.grain)
+	}
+	a.beginWith(complete)
+	from := latest(o.Since, ceil(complete, grain))
+	if from.After(o.Since) {
+		a.account.Begins = from
+	}
+	for number, d := range s.days {
+		if number >= dayOf(from) {
+			s.countDay(a, number, d, from)
+			a.account.Unreadable += d.missing
+		}
+	}
+	s.addBudgets(a.account.Budgets)
+	if o.By.apart() && s.keyless >= dayOf(from) {
+		a.account.KeysSince = (s.keyless + 1).begin()
+	}
+	a.account.Reading = !s.whole && a.lacks()
+	a.conclude()
+	return a.account
+}
+
+// lacks reports whether calls of before are not included.
+func (a *adder) lacks() bool {
+	lacks := !a.account.Begins.IsZero()
+	for _, b := range a.account.Budgets {
+		lacks = lacks || !b.Begins.IsZero()
+	}
+	return lacks
+}
+
+// countDay counts the calls of a day in spans that begin at a time or later.
+func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
+	count := func(api, key string, minute int16, of calls) {
+		if at := number.at(minute); !at.Before(from) && (a.API == "" || a.API == api) {
+			a.count(api, key, at, of)
+		}
+	}
+	if a.By.apart() && number > s.keyless {
+		for at, of := range d.keys {
+			count(at.api.Value(), at.key.Value(), at.minute, of)
+		}
+		return
+	}
+	for at, of := range d.calls {
+		count(at.api.Value(), "", at.minute, of)
+	}
+}
+
+// addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there are.
+func (s *Sums) addBudgets(budgets []*Budget) {
+	counted := make(map[limitName]*Budget, len(budgets))
+	earliest := dayNumber(math.MaxInt32)
+	for _, b := range budgets {
+		counted[limitName{unique.Make(b.API), unique.Make(b.Limit)}] = b
+		earliest = min(earliest, dayOf(b.countsFrom()))
+	}
+	for number, d := range s.days {
+		if number < earliest {
+			continue
+		}
+		for at, of := range d.limits {
+			if b := counted[at.limitName]; b != nil && !number.at(at.minute).Before(b.countsFrom()) {
+				b.money.Plus(of.money)
+			}
+		}
+	}
+}
+
+// countsFrom returns from when on calls are included.
+func (b *Budget) countsFrom() time.Time { return latest(b.From, b.Begins) }
+
+// Use returns how the limits of an api were used in the last day. What was used before the sums are complete is not
+// included: Use.Begins says so.
+func (s *Sums) Use(api *config.API, now time.Time) *Use {
+	u, complete := newUse(api, now), s.Since(now)
+	begin := u.begin()
+	if complete.After(begin) {
+		u.Begins, u.Reading = complete, !s.whole
+	}
+	name := unique.Make(api.Name)
+	for number, d := range s.days {
+		if number < dayOf(begin) {
+			continue
+		}
+		u.Unreadable += d.missing
+		for at, of := range d.limits {
+			if when := number.at(at.minute); at.api == name && !when.Before(complete) {
+				u.add(at.limit.Value(), when, of)
+			}
+		}
+	}
+	u.conclude()
+	return u
+}
