@@ -135,7 +135,16 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 // toll returns what a job's call is to reserve, and its price by the estimates alone. A call whose units only its answer
 // tells reserves at least one: a limit that is used up must not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
-	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
+	reserve, price = s.tollOf(func(units lane.Units) (t lane.Toll) {
+		t, err = by.TollBy(j, units)
+		return t
+	})
+	return reserve, price, err
+}
+
+// tollOf is toll for a call whose numbers by knows.
+func (s *settlements) tollOf(by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
+	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if limit == lane.OfPrice {
 			price = of.Sum(numbers)
 		}
@@ -146,7 +155,7 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 		}
 		return units
 	})
-	return reserve, price, err
+	return reserve, price
 }
 
 // settled is what a call took.
@@ -168,7 +177,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	if !free && !r.Cut {
 		w.settlements.hear(j.Terms.API, r)
 	}
-	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
+	took, err := tollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		switch {
 		case free && limit == lane.OfPrice:
 			return of.Sum(numbers)
@@ -208,6 +217,14 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 		s.actual = took.Costs
 	}
 	return s
+}
+
+// tollBy returns what the call takes that is made for a job, or for the pack that it leads.
+func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
+	if j.Leads != nil {
+		return j.Leads.Sum.By(units), nil
+	}
+	return j.Terms.TollBy(j.Message, units)
 }
 
 // beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to

@@ -22,12 +22,12 @@ type KeyQueue struct {
 	entry   entry
 	holdups holdups // what kept it from being called lately
 
-	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held   int32           // of its operations, those that hold their slots
-	cancels bool // some of its jobs may be cancelled and not have ended yet
-	kept    bool // it has no jobs, and is kept for what it remembers
-	Met     bool // while its partition is read: a job was seen
-	Unread  bool // while its partition is read: more must be read first
+	polled  map[uint64]*Job // by sequence: jobs whose operations go on at the api
+	held    int32           // of its operations, those that hold their slots
+	cancels bool            // some of its jobs may be cancelled and not have ended yet
+	kept    bool            // it has no jobs, and is kept for what it remembers
+	Met     bool            // while its partition is read: a job was seen
+	Unread  bool            // while its partition is read: more must be read first
 
 	arrived uint64 // jobs that came since the queue was created, without those that a takeover found
 }

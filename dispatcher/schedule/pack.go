@@ -308,6 +308,20 @@ func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
 	}
 }
 
+// Near yields the queue's jobs near their call or past it, those of packs too.
+func (q *KeyQueue) Near(yield func(*Job) bool) {
+	for _, j := range q.Jobs {
+		if !yield(j) {
+			return
+		}
+		for _, m := range j.members {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
 // calls returns how many calls n jobs of a key take at least, the last of which is that of the n-th job.
 func (p *Policy) calls(n int) int {
 	if p.Packs == nil || n <= 0 {
