@@ -89,6 +89,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 	w.Mu.Lock()
 	j.Bind(w.Terms)
+	j.In = nil
 	removed := j.Part.IsRemovedLocked(j.Seq)
 	if removed {
 		j.Part.RecallKeptLocked(j)
@@ -104,7 +105,7 @@ func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 		w.unprepared(ctx, j, err)
 		return false
 	}
-	if reason, detail := w.examine(j, entry); reason != "" {
+	if reason, detail := w.examine(j, entry, j.CalledIn()); reason != "" {
 		w.Unstage(j)
 		w.settler.Bury(ctx, j, reason, detail, nil)
 		return false

@@ -102,7 +102,11 @@ func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end fu
 	if err != nil {
 		return func() bool { return w.settler.GivenUp(ctx, m, err) }, false
 	}
-	if reason, detail := w.examine(m, entry); reason != "" {
+	pack := ""
+	if m.Bond != nil {
+		pack = m.Bond.ID
+	}
+	if reason, detail := w.examine(m, entry, pack); reason != "" {
 		return bury(reason, detail), false
 	}
 	was := *p

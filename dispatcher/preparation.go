@@ -51,11 +51,11 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
-// its letter.
-func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, detail string) {
+// its letter. pack is the pack that a call must be in, "" for none.
+func (w *caller) examine(j *lane.Job, e queue.Entry, pack string) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
-	case !j.Allows(j.Terms.API):
+	case !j.Doubt.Allows(j.Terms.API, pack, w.WallNow()):
 		return deadletter.Unknown, j.InDoubt(j.Terms.API)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description

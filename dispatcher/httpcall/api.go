@@ -36,6 +36,14 @@ type API struct {
 	Pack        *Pack       // nil: each call has one job
 }
 
+// Room returns how many bytes of the answer to a job are held in memory at most.
+func (a *API) Room() int64 {
+	if a.Pack == nil {
+		return a.MaxResult
+	}
+	return max(a.MaxResult, leastPart)
+}
+
 // UsageCounter is a number of an answer that is counted for reports.
 type UsageCounter struct {
 	Name string

@@ -34,30 +34,19 @@ type Pack struct {
 	Status string
 }
 
+// leastPart is how much of an answer's body is read for each job of a pack at least: more may be read than is kept.
+const leastPart = 4 << 10
+
 // Part is what a pack's call means for one of its jobs.
 type Part struct {
 	Response Response
 	Outcome  Outcome
 }
 
-// Errors of jobs that no pack can take.
-var (
-	errNotJSON = errors.New("its body is not one JSON value, as the calls of this api are packs of such values")
-	errNoMatch = errors.New("its body has nothing at pack.match, by which its answer would be found")
-)
-
 // Item returns a job's body as it goes into a pack, and what its answer is found by. It fails if no pack can take the job.
 func (p *Pack) Item(j *ingest.Job) (item []byte, match string, err error) {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, j.Body); err != nil || compact.Len() == 0 {
-		return nil, "", errNotJSON
-	}
-	if p.Match != "" {
-		if match = textAt(compact.Bytes(), p.Match); match == "" {
-			return nil, "", errNoMatch
-		}
-	}
-	return compact.Bytes(), match, nil
+	rule := ingest.Packed{Match: p.Match}
+	return rule.Item(j.Body)
 }
 
 // Alike reports whether two jobs ask for the same request line and headers, so that one call can be for both.
@@ -133,7 +122,7 @@ func (p *Pack) found(answers []json.RawMessage) map[string]json.RawMessage {
 	}
 	found := make(map[string]json.RawMessage, len(answers))
 	for _, a := range answers {
-		match := textAt(a, p.Match)
+		match := ingest.Matched(a, p.Match)
 		if _, twice := found[match]; twice {
 			found[match] = nil
 			continue
@@ -178,7 +167,7 @@ func (p *Pack) part(api *API, r Response, item json.RawMessage) Part {
 func (p *Pack) answers(r Response) ([]json.RawMessage, error) {
 	switch {
 	case r.More:
-		return nil, errors.New("the answer is longer than results.max_body for each of them")
+		return nil, errors.New("the answer is longer than weir reads: results.max_body for each job, and 4 KiB at least")
 	case p.Answers.Lines:
 		return linesOf(r.Body)
 	}
@@ -221,21 +210,6 @@ func rawAt(text []byte, pointer string) (json.RawMessage, error) {
 		at = in[name]
 	}
 	return at, nil
-}
-
-// textAt returns the string or number in a JSON text at a pointer, "" for none.
-func textAt(text []byte, pointer string) string {
-	switch v, err := ingest.Pointed(text, pointer); v := v.(type) {
-	case string:
-		if err == nil {
-			return "s" + v
-		}
-	case json.Number:
-		if err == nil {
-			return "n" + v.String()
-		}
-	}
-	return ""
 }
 
 // numberAt returns the whole number in a JSON text at a pointer.

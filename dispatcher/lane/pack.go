@@ -61,7 +61,7 @@ func (p *Pack) ReturnLocked(j *Job) {
 
 // Fly lets the flight recorder note the call that j leads for each job of the pack. The call begins if all are noted.
 func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
-	h.Most = int64(len(p.Jobs)) * j.Terms.API.MaxResult
+	h.Most = int64(len(p.Jobs)) * j.Terms.API.Room()
 	p.Flights = make([]*Flight, len(p.Jobs))
 	for i, m := range p.Jobs {
 		if p.Flights[i] = first; m != j {
@@ -84,8 +84,9 @@ func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
 	}
 }
 
-// bond returns the id of the pack in which a job in doubt must be called again; "" if it is called as any other.
-func (j *Job) bond() string {
+// CalledIn returns the id of the pack in which a job in doubt, which leads it, is called again; "" if it is called as any
+// other, or if that pack cannot be called again.
+func (j *Job) CalledIn() string {
 	if j.Bond == nil || j.IsBroken() {
 		return ""
 	}
@@ -94,7 +95,7 @@ func (j *Job) bond() string {
 
 // Allows reports whether a job's earlier calls permit another one now. api has the present terms.
 func (j *Job) Allows(api *httpcall.API) bool {
-	return j.Doubt.Allows(api, j.bond(), j.Part.W.WallNow())
+	return j.Doubt.Allows(api, j.CalledIn(), j.Part.W.WallNow())
 }
 
 // WhyNot says why the api may take another call of the job for a new one.

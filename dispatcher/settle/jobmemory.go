@@ -57,7 +57,7 @@ func (w *Memory) load(ctx context.Context, j *lane.Job, room func(context.Contex
 	if isKept {
 		size = k.Size()
 	}
-	space, err := room(ctx, j, size+api.MaxResult)
+	space, err := room(ctx, j, size+api.Room())
 	if err != nil {
 		return queue.Entry{}, err
 	}
@@ -80,7 +80,7 @@ func (w *Memory) load(ctx context.Context, j *lane.Job, room func(context.Contex
 		w.Mu.Unlock()
 		return queue.Entry{}, err
 	}
-	space.Resize(lane.EntrySize(entry) + api.MaxResult)
+	space.Resize(lane.EntrySize(entry) + api.Room())
 	return entry, nil
 }
 
