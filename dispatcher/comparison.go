@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
@@ -107,6 +108,9 @@ func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 	}
 	if reason, detail := w.examine(j, entry, j.CalledIn()); reason != "" {
 		w.Unstage(j)
+		if j.Bond != nil && reason == deadletter.Unknown && w.settler.EndsLate(ctx, j) {
+			return false
+		}
 		w.settler.Bury(ctx, j, reason, detail, nil)
 		return false
 	}
