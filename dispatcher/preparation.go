@@ -23,7 +23,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	if !w.open(ctx, j) || j.Terms.API.Reuse != nil && w.compare(ctx, j) {
 		return false
 	}
-	if (j.Terms.API.Pack != nil || j.Policy.Packs != nil || len(j.Members()) > 0) && !w.assemble(ctx, j) {
+	if (j.Terms.API.Pack != nil || len(j.Members()) > 0) && !w.assemble(ctx, j) {
 		return false
 	}
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {

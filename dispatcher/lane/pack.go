@@ -109,7 +109,15 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 // BindLocked ties a job to the pack of its last call, if the api may have processed that, or frees it.
 func (j *Job) BindLocked(to *queue.Pack) {
 	j.Bond = nil
-	if to != nil && j.Doubt.Keyed() != "" {
+	if j.Doubt.Keyed() != "" {
+		j.TieLocked(to)
+	}
+}
+
+// TieLocked ties a job to the pack of its last call, nil for none, until it is known whether the api may have processed
+// that: the other jobs of the pack are not called again before.
+func (j *Job) TieLocked(to *queue.Pack) {
+	if to != nil {
 		j.Bond = &schedule.Bond{ID: to.ID, Place: to.Place, Of: to.Of}
 	}
 }

@@ -55,9 +55,15 @@ func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) 
 // SettlePack settles each job of a pack that has been called, by its part of the answer. For later calls the call
 // counts once.
 func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Response) {
-	p := j.Leads
-	f := w.heed(j, r, j.Judge(r))
-	w.Update(func(*schedule.Schedule) { j.Leads = nil })
+	p, whole := j.Leads, j.Judge(r)
+	f := w.heed(j, r, whole)
+	w.Metrics.Calls.Count(whole.Name())
+	w.Update(func(*schedule.Schedule) {
+		j.Leads = nil
+		for _, m := range p.Jobs {
+			m.TieLocked(m.In)
+		}
+	})
 	other := f
 	other.First, other.News, other.Denied, other.Hold = false, nil, false, schedule.HoldChange{}
 	for i, m := range p.Jobs {
@@ -71,6 +77,9 @@ func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Respon
 
 // Conclude settles a called job by an outcome that is already judged.
 func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
+	if j.In != nil && !j.In.Follows() { // of a pack that an ended process called
+		w.Metrics.Calls.Count(out.Name())
+	}
 	w.conclude(ctx, j, r, out, w.heed(j, r, out))
 }
 
@@ -86,7 +95,6 @@ func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) s
 	f := w.Sched.OnCallEnd(j.Job, e)
 	w.called(r.Status != 0)
 	w.notes.dropDenialsLocked()
-	w.Metrics.Calls.Count(out.Name())
 	return f
 }
 
@@ -105,6 +113,9 @@ func (w *Settler) conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	if exhausted {
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
 		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.Attempts, out.Detail)
+	}
+	if j.In == nil {
+		w.Metrics.Calls.Count(out.Name())
 	}
 	if f.First {
 		w.LogOf(j).Warn("a call failed", "attempt", j.Attempts, "reason", out.Detail)

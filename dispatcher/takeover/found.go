@@ -211,6 +211,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
 		f.In = f.intent.Pack
+		f.TieLocked(f.In)
 		f.Flown, f.Operation = &f.noted, lane.OutcomeOf(f.noted.Answer).Operation
 		if f.Operation != nil {
 			f.w.Operations.HoldLocked(f.Job)
@@ -227,6 +228,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
 		f.Operation, f.In = nil, f.intent.Pack // of an earlier call
+		f.TieLocked(f.In)
 		if f.Flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.LastCall.Started = f.noted.Begun
 		}
