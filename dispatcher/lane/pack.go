@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -106,11 +107,12 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 	return j.Doubt.WhyNot(api, j.Bond.ID, !j.IsBroken())
 }
 
-// BindLocked ties a job to the pack of its last call, if the api may have processed that, or frees it.
-func (j *Job) BindLocked(to *queue.Pack) {
+// BindLocked ties a job to the pack of its calls if the api may have processed one of them, or frees it. All such calls
+// were for one pack: of those that are known, nil for none, the first counts.
+func (j *Job) BindLocked(known ...*queue.Pack) {
 	j.Bond = nil
 	if j.Doubt.Keyed() != "" {
-		j.TieLocked(to)
+		j.TieLocked(cmp.Or(known...))
 	}
 }
 

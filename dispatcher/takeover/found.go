@@ -132,10 +132,9 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	j.AnsweredAt = cmp.Or(last.At, mark.Answered)
 	j.Doubt.Recall(deadletter.Billed(mark.Billed), mark.Idempotency)
 	j.Doubt.Recall(last.Billed, last.Identity)
-	j.BindLocked(last.Pack)
+	j.BindLocked(mark.Pack, last.Pack)
 	if mark.Calls >= last.Call {
 		j.Deaths = mark.Deaths
-		j.BindLocked(mark.Pack)
 	}
 	if h.result != nil {
 		f.result = h.result.At
@@ -342,7 +341,7 @@ func (f *foundJob) wait(ctx context.Context) {
 		if c := f.record; c != nil && c.Call >= f.Calls {
 			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths, f.Failed = nil, nil, c.Call, c.Attempt, 0, c.Detail
 			f.Doubt.Recall(c.Billed, c.Idempotency)
-			f.BindLocked(c.Pack)
+			f.BindLocked(f.Bound(), c.Pack)
 			f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
 			f.NotBefore = f.w.HeldAtMostLocked(c.NotBefore)
 		}

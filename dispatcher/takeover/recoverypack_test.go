@@ -19,10 +19,9 @@ const (
 	callsBrokenPack plantedMistake = "what is left of a pack is called again under its key"
 	callsMatesAlone plantedMistake = "a job of a pack that may have been processed is called in another one"
 	forgetsPack     plantedMistake = "recovery does not read in which pack a job was called"
-	parksUnbarred   plantedMistake = "a job of a broken pack gets its letter without a bar against a late result"
 )
 
-var packMistakes = []plantedMistake{callsBrokenPack, callsMatesAlone, forgetsPack, parksUnbarred}
+var packMistakes = []plantedMistake{callsBrokenPack, callsMatesAlone, forgetsPack}
 
 // packModel is what a recoveryModel with packs knows besides. Each call has some jobs; nil: each has one.
 type packModel struct {
@@ -49,9 +48,9 @@ func packID(p *queue.Pack) string {
 }
 
 // bind ties the job to a pack if the api may have processed it.
-func (w *jobsWay) bind(to *queue.Pack) {
-	if w.bond = nil; to != nil && w.doubt.Keyed() != "" {
-		w.bond = to
+func (w *jobsWay) bind(known ...*queue.Pack) {
+	if w.bond = nil; w.doubt.Keyed() != "" {
+		w.bond = cmp.Or(known...)
 	}
 }
 
@@ -115,7 +114,7 @@ func (m *recoveryModel) repeat(o *modelOwner, w *jobsWay) bool {
 	}
 	o.rests = slices.DeleteFunc(o.rests, func(r *jobsWay) bool { return r == w })
 	w.start(func() {
-		if m.bug != parksUnbarred && !w.persist(func() { m.bar(w.mj) }) {
+		if !w.persist(func() { m.bar(w.mj) }) {
 			return
 		}
 		if w.mj.result {

@@ -309,10 +309,9 @@ func (w *jobsWay) recall(h jobHistory) {
 	w.calls, w.attempts = max(w.mark.Calls, w.last.Call), max(w.mark.Attempts, w.last.Attempt)
 	w.doubt.Recall(deadletter.Billed(w.mark.Billed), w.mark.Idempotency)
 	w.doubt.Recall(w.last.Billed, w.last.Identity)
-	w.bind(w.last.Pack)
+	w.bind(w.mark.Pack, w.last.Pack)
 	if w.mark.Calls >= w.last.Call {
 		w.deaths = w.mark.Deaths
-		w.bind(w.mark.Pack)
 	}
 	if m.bug == forgetsPack {
 		w.bond = nil
@@ -390,7 +389,7 @@ func (w *jobsWay) lookUp(since time.Time) bool {
 		w.last = c.Last()
 		l.Complete = isComplete(&w.last)
 		w.doubt.Recall(c.Billed, c.Idempotency)
-		w.bind(c.Pack)
+		w.bind(w.bond, c.Pack)
 	}
 	w.known = w.known.With(l)
 	return l != recovery.LookedUp{}
