@@ -79,7 +79,6 @@ func TestKilledDuringPack(t *testing.T) {
 			t.Parallel()
 			api := &packAPI{answer: make(chan struct{})}
 			r := weirtest.NewKillRig(t, fakeapi.Options{Script: api.script}, fmt.Sprintf(packYAML, c.more))
-			t.Cleanup(func() { r.Proc.Kill() })
 			const jobs = 10
 			for n := range jobs {
 				r.Publish(t.Context(), "weir.jobs.pay.a", fmt.Sprint("job-", n), fmt.Appendf(nil, `{"n":%d}`, n))
@@ -168,7 +167,6 @@ func TestPacksSurviveKills(t *testing.T) {
 			t.Parallel()
 			api := &countingAPI{keyed: more != "", processed: map[int]int{}, known: map[string]string{}}
 			r := weirtest.NewKillRig(t, fakeapi.Options{Script: api.script}, fmt.Sprintf(packYAML, more))
-			t.Cleanup(func() { r.Proc.Kill() })
 			const jobs, kills = 300, 6
 			var producers sync.WaitGroup
 			for key := range 3 {
