@@ -12,7 +12,7 @@ type Packed struct {
 	Match string // JSON pointer to what its answer is found by; "" for none
 }
 
-// Errors of jobs that no call with several jobs can have.
+// errNotJSON says that a job cannot stand beside others in one call.
 var errNotJSON = errors.New("the body is not one JSON value: several jobs go in one call of this api")
 
 // Item returns a body as it stands beside others, without spaces, and what its answer is found by.

@@ -104,10 +104,9 @@ func (p *Pack) Parts(api *API, r Response, whole Outcome, matches []string) []Pa
 	found := p.found(answers)
 	for i := range parts {
 		var item json.RawMessage
-		switch {
-		case p.Match == "":
+		if p.Match == "" {
 			item = answers[i]
-		default:
+		} else {
 			item = found[matches[i]]
 		}
 		parts[i] = p.part(api, r, item)
