@@ -24,8 +24,8 @@
 //  4. settles the job: it stores the call's outcome, and then deletes the job's message or lets the job wait for its
 //     next call.
 //
-// If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each job has its
-// own intent, and is settled by itself.
+// If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each has its own
+// intent, and is settled by itself.
 //
 // Only sending is left to do in the slot. A missed slot is given back, or lost.
 //
