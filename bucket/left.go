@@ -22,8 +22,8 @@ import (
 //	since  the units granted after c
 //	free   the units that weir's own count would still grant before until
 //
-// The rule takes it that the vendor counts calls in the order of their grants: c and the calls granted before it are
-// taken off left, and those granted after it are not.
+// The rule assumes that the vendor counts calls in the order of their grants: left is already without the units of c
+// and of calls granted before it, and still has those of calls granted after it.
 //
 //	an excess begins       if free > left
 //	it has                 free + since - left units
@@ -31,15 +31,15 @@ import (
 //	it ends                at until, or by an answer with free + since <= left
 //
 // For example, weir has used 10 of a quota of 60 a minute, and the answer to the tenth call says that 30 are left for
-// 40 s. If nothing was granted after it, free is 50: the excess is 20, and 30 more pass within 40 s. If three calls were
-// granted after it, free is 47: the excess is still 20, and 27 pass.
+// 40 s. If nothing was granted after it, free is 50: the excess is 20, and 30 more pass within 40 s. If three calls
+// were granted after it, free is 47: the excess is still 20, and 27 pass.
 //
 //   - An excess begins only if free > left. Then too few are left even if the vendor had already counted all calls
-//     granted so far: calls under way are no reason.
+//     granted so far, so calls under way cannot be the cause.
 //   - The call that was granted last decides. Its answer replaces the former excess. Answers of earlier grants are
 //     ignored, in whatever order they come.
-//   - What weir's count has lost since c's grant is not in free: units given back, and those too old for a sliding
-//     quota. The vendor may have counted them still.
+//   - free leaves out the units that weir has stopped counting since c's grant: those given back, and those too old for
+//     a sliding quota. The vendor may still have counted them.
 //   - A sliding quota gets its own old units back meanwhile, as at the vendor. So instead of counting down what may
 //     pass, it counts the excess as used.
 //   - A full token bucket gets no tokens while a call is late. left may be lower by these without an excess.
@@ -72,8 +72,8 @@ import (
 type Left struct {
 	Told  bool  // the rest is valid
 	Units int64 // left when the vendor counted the call
-	// Until is when the vendor's count begins anew at the latest, and Least when it does at the earliest, by the store's
-	// clock. Both are 0 if the answer does not say.
+	// Until is when the vendor's count begins anew at the latest, and Least when it does at the earliest, by the
+	// store's clock. Both are 0 if the answer does not say.
 	Until, Least Micros
 }
 

@@ -17,7 +17,8 @@ import (
 type answers struct {
 	*lane.Lane
 	wanted chan struct{} // they are to be read
-	of     *lane.Equals  // that the last reading taught; only the reader uses it and read
+	of     *lane.Equals  // that the last reading taught; only the reader uses it, rule and read
+	rule   *reuse.Rule   // that was in force then
 	read   uint64        // the last result that was read
 }
 
@@ -59,20 +60,22 @@ func (a *answers) keep(ctx context.Context) {
 
 func (a *answers) readOnce(ctx context.Context) error {
 	a.Mu.Lock()
-	of, oldest := a.Equals, time.Now()
+	of := a.Equals
+	var rule *reuse.Rule
 	if of != nil {
-		oldest = oldest.Add(-of.Rule.For)
+		rule = of.Rule
 	}
 	a.Mu.Unlock()
 	if of == nil {
 		return nil
 	}
-	if of != a.of {
-		a.of, a.read = of, 0
+	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes { // answers that were forgotten may be given again
+		a.read = 0
 	}
+	a.of, a.rule = of, rule
 	ctx, cancel := context.WithTimeout(ctx, recallWithin)
 	defer cancel()
-	o := ledger.Requests{API: a.Name, Since: oldest, After: a.read, Most: mostRecalled}
+	o := ledger.Requests{API: a.Name, Since: time.Now().Add(-rule.For), After: a.read, Most: mostRecalled}
 	last, err := ledger.ReadRequests(ctx, a.Env.JS, o, func(request string, seq uint64, stored time.Time) {
 		sum, ok := reuse.ParseSum(request)
 		if !ok {

@@ -287,7 +287,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
-	j.Reserved = price
+	j.Reserved, j.Estimates = price, reserve.Estimates
 	j.RecallLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))

@@ -157,15 +157,22 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	m.ID, m.Body = p.ID, api.Pack.Body(p.Items)
 	m.Forward = asked(m.Forward, api.Pack)
 	p.Message, p.Items = &m, nil
-	reserve, price := w.settlements.tollOf(p.Sum.By)
+	reserve, price := w.settlements.tollOf(&api.Rules, p.Sum.By)
 	shares := p.Shares(price)
+	for i := range reserve.Estimates { // its record has the units of the call, and its part of the price
+		if api.Rules.Shared[i].Budget != nil {
+			reserve.Estimates[i] = p.Shares(reserve.Estimates[i])[0]
+		}
+	}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Leads = p
 	for i, of := range p.Jobs {
 		of.In, of.Reserved = &queue.Pack{ID: p.ID, Place: i, Of: len(p.Jobs)}, shares[i]
+		of.Costs, of.Estimates = nil, nil
 	}
-	j.Costs, p.Jobs[0].Costs = reserve.Costs, reserve.Costs
+	p.Jobs[0].Costs, p.Jobs[0].Estimates = reserve.Costs, reserve.Estimates
+	j.Costs = reserve.Costs
 }
 
 // sort puts the jobs of a pack that is called again into the order that they had.

@@ -19,11 +19,14 @@ import (
 type settlements struct {
 	mu     sync.Mutex // guards what follows
 	told   map[ingest.Source]*told
-	silent bool // the last answer that should have reported the units did not
+	low    shortfalls
+	before map[string]*shortfall // by limit: what the ledger has of calls before those of this process
+	heard  int                   // answers that said what their calls took
+	silent bool                  // the last answer that should have reported the units did not
 }
 
-// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it may
-// have used that much.
+// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it
+// may have used that much.
 type told struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
@@ -65,6 +68,19 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 			t.n++
 		}
 	}
+	if len(heard) > 0 {
+		s.heard++
+	}
+}
+
+// compare notes what a billed answer reports for a call's estimates. One that broke off tells less than the call took.
+func (s *settlements) compare(of ingest.Cost, numbers []int64, r httpcall.Response) {
+	if r.Cut {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.hear(of, numbers, r.Number)
 }
 
 // learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately.
@@ -93,10 +109,21 @@ func (s *settlements) most(at ingest.Source) int64 {
 	return 0
 }
 
-// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does not
-// report one, the call is charged the largest of the estimate and the most that any answer has reported; if it broke
-// off, the largest of the estimate and what it had reported before. silent says that something is not reported.
+// raise raises the estimated numbers of a cost that answers have proved too low lately.
+func (s *settlements) raise(of ingest.Cost, numbers []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.low.raise(of, numbers)
+}
+
+// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does
+// not report one, the call is charged the largest of the estimate and the most that any answer has reported; if it
+// broke off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says
+// that something is not reported.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
+	if r.Cut {
+		s.raise(of, numbers)
+	}
 	for i := range of {
 		if !of[i].Settle.IsPlace() {
 			continue
@@ -132,10 +159,11 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call is to reserve, and its price by the estimates alone. A call whose units only its answer
-// tells reserves at least one: a limit that is used up must not let it pass.
+// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved
+// them too low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let
+// it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
-	reserve, price = s.tollOf(func(units lane.Units) (t lane.Toll) {
+	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
 		t, err = by.TollBy(j, units)
 		return t
 	})
@@ -143,19 +171,48 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 }
 
 // tollOf is toll for a call whose numbers by knows.
-func (s *settlements) tollOf(by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
+func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
+	var estimated map[int]int64 // the costs that answers settle
 	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
+		estimate := of.Sum(numbers)
+		if !of.Settles() {
+			if limit == lane.OfPrice {
+				price = estimate
+			}
+			return estimate
+		}
+		if estimated == nil {
+			estimated = map[int]int64{}
+		}
+		estimated[limit] = estimate
+		s.raise(of, numbers)
+		recalled := s.recalled(rules, limit, estimate)
 		if limit == lane.OfPrice {
-			price = of.Sum(numbers)
+			price = max(recalled, of.Sum(numbers))
 		}
 		s.learned(of, numbers)
-		units := of.Sum(numbers)
-		if of.Settles() {
-			units = max(1, units)
-		}
-		return units
+		return max(1, bounded(rules, limit, estimate, max(recalled, of.Sum(numbers))))
 	})
+	if estimated != nil {
+		reserve.Estimates = estimatesOf(rules, estimated, reserve.Costs)
+	}
 	return reserve, price
+}
+
+// estimatesOf returns the estimated units of each shared limit: a budget's are those of the price, and other costs than
+// those estimated are reserved as they are estimated.
+func estimatesOf(rules *bucket.Rules, estimated map[int]int64, reserved []int64) []int64 {
+	units := slices.Clone(reserved)
+	for i := range units {
+		of := i
+		if rules.Shared[i].Budget != nil {
+			of = lane.OfPrice
+		}
+		if n, ok := estimated[of]; ok {
+			units[i] = n
+		}
+	}
+	return units
 }
 
 // settled is what a call took.
@@ -165,8 +222,8 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
-// budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
+// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from
+// a budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
 // over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())
@@ -183,6 +240,9 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 			return of.Sum(numbers)
 		case free && limit < len(j.Costs):
 			return w.settlements.settleFree(of, numbers, j.Costs[limit], r)
+		}
+		if !free {
+			w.settlements.compare(of, numbers, r)
 		}
 		units, silent := w.settlements.settle(of, numbers, r)
 		switch {
@@ -236,6 +296,7 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 		if !of.Settles() {
 			return 0 // no answer tells more; a price that has changed since the call is not the call's
 		}
+		w.settlements.compare(of, numbers, r)
 		units, _ := w.settlements.settle(of, numbers, r)
 		return units
 	})

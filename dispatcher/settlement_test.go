@@ -30,9 +30,9 @@ func modelAPI() *httpcall.API {
 	return &httpcall.API{
 		Name: "llm", Price: 2000, Prices: ingest.Cost{{From: ingest.Source{Number: 2000}}, each, dear},
 		Rules: bucket.Rules{Shared: []bucket.Limit{
-			{Name: "tokens", Rate: &bucket.Rate{}, Cost: ingest.Cost{in, five}},
+			{Name: "tokens", Rate: &bucket.Rate{Burst: 100_000}, Cost: ingest.Cost{in, five}},
 			{Name: "calls", Rate: &bucket.Rate{}},
-			{Name: "spend", Budget: &bucket.Budget{}},
+			{Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 1_000_000}}},
 		}},
 	}
 }
@@ -51,11 +51,11 @@ func TestTolls(t *testing.T) {
 		{"less than reserved", `{"in":400,"max":100}`, answered(200, 300, 20), "[900 1 4000] 4000", "[400 1 2950] 2950"},
 		{"more than reserved", `{"in":400,"max":100}`, answered(200, 401, 200), "[900 1 4000] 4000", "[1401 1 5003] 5003"},
 		{"by default", `{}`, answered(200, 1, 1), "[3500 1 9500] 9500", "[6 1 2013] 2013"},
-		{"silent: the most so far", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 200}, "[900 1 4000] 4000", "[1401 1 5003] 5003"},
+		{"silent: the most so far", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 200}, "[1401 1 5003] 5003", "as reserved 5003"},
 		{"silent: the estimate", `{"in":4000,"max":1000}`, httpcall.Response{Sent: true, Status: 200}, "[9000 1 22000] 22000", "as reserved 22000"},
-		{"not billed", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 429}, "[900 1 4000] 4000", "[900 1 0] 4000"},
-		{"broke off, less seen", `{"in":400,"max":100}`, cut(answered(200, 10, 20)), "[900 1 4000] 4000", "as reserved 4000"},
-		{"broke off, more seen", `{"in":400,"max":100}`, cut(answered(200, 10, 2000)), "[900 1 4000] 4000", "[10400 1 23000] 23000"},
+		{"not billed", `{"in":400,"max":100}`, httpcall.Response{Sent: true, Status: 429}, "[1401 1 5003] 5003", "[1401 1 0] 4000"},
+		{"broke off, less seen", `{"in":400,"max":100}`, cut(answered(200, 10, 20)), "[1401 1 5003] 5003", "as reserved 5003"},
+		{"broke off, more seen", `{"in":400,"max":100}`, cut(answered(200, 10, 2000)), "[1401 1 5003] 5003", "[10401 1 23003] 23003"},
 	} {
 		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, Message: &ingest.Job{Body: []byte(c.body)}, Terms: by}
 		reserve, _, err := w.settlements.toll(by, j.Message)
@@ -135,7 +135,7 @@ func tolled(t *testing.T, w *caller, by *lane.Terms, body string) *lane.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.Costs, j.Reserved = reserve.Costs, price
+	j.Costs, j.Reserved, j.Estimates = reserve.Costs, price, reserve.Estimates
 	return j
 }
 

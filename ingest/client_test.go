@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // drawer is the smallest queue: it keeps the jobs of each key, up to two.
@@ -61,7 +62,7 @@ func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 	if !ns.ReadyForConnections(90 * time.Second) {
 		panic("the nats-server did not start")
 	}
-	if nc, err = nats.Connect(ns.ClientURL()); err != nil {
+	if nc, err = nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience)); err != nil {
 		panic(err)
 	}
 	kept = &drawer{jobs: map[string][]*ingest.Job{}}

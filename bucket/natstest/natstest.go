@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,7 +60,7 @@ func start(t *testing.T, o *server.Options) *server.Server {
 // Connect returns a connection that closes when the test ends. It reconnects without limit.
 func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(ns.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 func TestCeilingRaisedByOthers(t *testing.T) {
 	for _, looks := range []bool{true, false} {
 		t.Run(fmt.Sprintf("looks=%t", looks), func(t *testing.T) {
-			nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+			nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 // TestKeysOfAnUnboundedStreamAreCounted takes the bound from a queue's streams by hand. The queue must still hold its
 // keys to their capacity: one that opens after that, and one that looks again.
 func TestKeysOfAnUnboundedStreamAreCounted(t *testing.T) {
-	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestKeysOfAnUnboundedStreamAreCounted(t *testing.T) {
 
 // TestOthersJobsCount checks that a replica counts what others have stored even before it has read it.
 func TestOthersJobsCount(t *testing.T) {
-	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

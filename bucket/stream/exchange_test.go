@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket/natstest"
+	"weir/ingest/await"
 )
 
 // TestReadAck checks what a stream may answer, and what that means for the message.
@@ -124,7 +125,7 @@ func TestGroupingLearns(t *testing.T) {
 // TestLateReply checks that a reply that comes after the wait for it has ended is not taken for the reply to a later
 // message.
 func TestLateReply(t *testing.T) {
-	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestLateReply(t *testing.T) {
 // TestReplyToNoMessage checks that a reply to a message that was not sent is ignored: any client that may publish to
 // the inbox can send one.
 func TestReplyToNoMessage(t *testing.T) {
-	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ type Job struct {
 	Missing  int           // how often its message was not found
 
 	Reserved  int64            // money that its next call costs by the estimates, in millionths; with learn less is reserved
+	Estimates []int64          // units of each shared limit by the job alone; nil if no answer says more
 	Paid      int64            // money that its last call cost, estimated unless the answer reported it
 	Known     bool             // another process noted what its call, which is lost, took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them
@@ -104,6 +105,17 @@ func (j *Job) Over() []int64 {
 	for i := range min(len(j.Costs), len(j.Taken)) {
 		if j.Taken[i] > j.Costs[i] {
 			return j.Costs
+		}
+	}
+	return nil
+}
+
+// Low returns the units that the job was estimated to take from each shared limit, if its last call took more of one of
+// them. Otherwise it returns nil.
+func (j *Job) Low() []int64 {
+	for i := range min(len(j.Estimates), len(j.Taken)) {
+		if j.Taken[i] > j.Estimates[i] {
+			return j.Estimates
 		}
 	}
 	return nil

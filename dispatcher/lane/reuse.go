@@ -41,8 +41,8 @@ func (l *Lane) AdoptReuseLocked() {
 }
 
 // CompareLocked compares a job whose message is loaded with those that ask the same thing. It returns an answer with
-// which the job may end. If there is none, gone says that the job waits: for the answer of the job that is being called
-// for all, or for its slot. If neither is so, the job is to be called, and others wait for its answer.
+// which the job may end. If there is none, gone reports that the job waits: for the answer of the leader, or for its
+// slot. If gone is false, the job must be called, and leads if it can.
 func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 	e, may, ahead := l.Equals, j.mayForgo(), j.LooksAhead()
 	if had, _, held := e.jobs.Held(j); held && had != s { // the api gets other headers of the job than it did
@@ -70,8 +70,8 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 	return nil, ahead
 }
 
-// mayForgo reports whether a job may end without a call of its own. A job that was called must be called again, also if
-// that was in an earlier life: its call may have done something.
+// mayForgo reports whether a job may end without a call of its own. It may not if a call of it may have had an effect,
+// even one before a redrive.
 func (j *Job) mayForgo() bool {
 	if j.MustCall {
 		return false
@@ -83,10 +83,10 @@ func (j *Job) mayForgo() bool {
 	return j.Calls == 0 && before.Worst(j.Doubt.Known()) == deadletter.NotBilled
 }
 
-// oldestLocked returns since when an answer must have been given to be given again.
+// oldestLocked returns the time before which an answer is too old to be given again.
 func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
 
-// nameFor names the job in what another one says that it waits for.
+// nameFor names the job as the one that another job waits for.
 func (j *Job) nameFor(other *Job) string {
 	name := j.ID
 	if j.Message != nil {
@@ -98,8 +98,8 @@ func (j *Job) nameFor(other *Job) string {
 	return fmt.Sprintf("job %s asks the same", name)
 }
 
-// LeaveLocked ends a job's part among equal ones: it has ended, or will not be called soon. If it was to be called for
-// others, the first of them that comes to its turn is called.
+// LeaveLocked removes a job from its equal ones, because it has ended or will not be called soon. If it led them, the
+// first of them that comes to its turn is called.
 func (l *Lane) LeaveLocked(j *Job) {
 	if l.Equals == nil {
 		return
@@ -109,29 +109,32 @@ func (l *Lane) LeaveLocked(j *Job) {
 	}
 }
 
-// retryAwaited is the longest wait for a retry that jobs wait for, too. A key may be held for a day, and with it all
-// keys whose next jobs ask the same.
+// retryAwaited is the longest wait for a leader's retry that its equal jobs share. A key may be held for a day, and
+// must not hold up all keys whose next jobs ask the same.
 const retryAwaited = 10 * time.Second
 
-// LeadRestedLocked decides whether jobs wait for one that rests: only if it has been called, and soon is again. If its
-// key is held for long, they wait for none of the key.
+// LeadRestedLocked decides whether jobs go on waiting for a leader that rests: only if it was called, and will soon be
+// called again.
 func (l *Lane) LeadRestedLocked(j *Job) {
-	if j.Calls == 0 {
+	if j.Calls == 0 || j.NotBefore > l.Now().Add(retryAwaited) {
 		l.LeaveLocked(j)
 	}
-	if j.NotBefore > l.Now().Add(retryAwaited) || l.Sched.IsPaused(j.Queue) {
-		l.LeaveIdleLocked(j.Queue)
-	}
+	l.LeaveIdleLocked(j.Queue)
 }
 
-// LeaveIdleLocked lets no job wait for one of a key that an operator has paused, or that is held: jobs of the key are
-// not called, and while it is paused, their operations are not polled.
+// LeaveIdleLocked ends the waits of other keys' jobs for a retry of a key that is not called soon: the key is held, its
+// own rate is slow, or operations have all its calls in flight. While the key is paused, it also ends the waits for the
+// key's operations, since they are not polled.
 func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return
 	}
+	paused := l.Sched.IsPaused(q)
+	if !paused && (!l.Equals.Rule.AcrossKeys || l.Sched.Callable(q, l.Now()) <= l.Now().Add(retryAwaited)) {
+		return
+	}
 	for t := range q.Idle {
-		if j, begun := t.Of.(*Job); begun {
+		if j, begun := t.Of.(*Job); begun && (paused || j.Rests()) {
 			if _, leads, _ := l.Equals.jobs.Held(j); leads {
 				l.LeaveLocked(j)
 			}
@@ -158,7 +161,7 @@ type EqualsState struct {
 	Waiting int   `json:"waiting"` // jobs that wait for an equal one's answer
 }
 
-// EqualsStateLocked returns it, nil if every job is called.
+// EqualsStateLocked returns how answers are given again, nil if every job is called.
 func (l *Lane) EqualsStateLocked() *EqualsState {
 	e := l.Equals
 	if e == nil {
@@ -167,9 +170,9 @@ func (l *Lane) EqualsStateLocked() *EqualsState {
 	return &EqualsState{Answers: e.Answers.Len(), Bytes: e.Answers.Bytes(), Waiting: e.jobs.Waiting()}
 }
 
-// RequestOf returns the sum of the request of a job that was called for others, if its answer may be given to them. The
-// sum is that of the configuration under which the job was made ready: once that has changed, the job is called for no
-// other. So it is with a job that an earlier process has called.
+// RequestOf returns the sum of a leader's request, if the answer r may be given to other jobs. The sum is by the
+// configuration under which the job was made ready: after a change the job leads no more. A job that an earlier process
+// has called leads none either.
 func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
 	if j.Terms.API.Reuse == nil || !r.IsReusable() {
 		return s, false

@@ -88,6 +88,8 @@ func TestWhoseAnswersAreGivenAgain(t *testing.T) {
 func TestWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	const now = bucket.Micros(1_800_000_000_000_000)
+	pause := func(l *Lane, j *Job) { l.Sched.Pause(j.Queue.Key, schedule.Pause{}); l.LeaveIdleLocked(j.Queue) }
+	hold := func(l *Lane, j *Job) { l.Sched.Hold(j.Queue, now.Add(time.Hour), "429"); l.LeaveIdleLocked(j.Queue) }
 	for _, c := range []struct {
 		what  string
 		after func(l *Lane, leader *Job)
@@ -99,11 +101,19 @@ func TestWhatJobsWaitFor(t *testing.T) {
 		{"is soon called again", func(l *Lane, j *Job) { l.RestLocked(j, now.Add(time.Second)) }, true},
 		{"is called again in an hour", func(l *Lane, j *Job) { l.RestLocked(j, now.Add(time.Hour)) }, false},
 		{"is polled", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false) }, true},
-		{"is polled by a key that is paused", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false); l.LeaveIdleLocked(j.Queue) }, false},
-		{"is called by a key that is paused", func(l *Lane, j *Job) { l.LeaveIdleLocked(j.Queue) }, true},
+		{"is polled by a key that is paused", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false); pause(l, j) }, false},
+		{"is polled by a key that is held", func(l *Lane, j *Job) { l.Sched.Submit(j.Job, false); hold(l, j) }, true},
+		{"is called by a key that is paused", pause, true},
+		{"is soon called again, by a key that is paused", func(l *Lane, j *Job) { l.RestLocked(j, now); pause(l, j) }, false},
+		{"is soon called again, by a key that is held", func(l *Lane, j *Job) { l.RestLocked(j, now); hold(l, j) }, false},
+		{"is to be called again by a slow key", func(l *Lane, j *Job) { j.Queue.TAT = now.Add(time.Hour); l.RestLocked(j, now) }, false},
+		{"is to be called again by a key with operations in all its slots", func(l *Lane, j *Job) {
+			l.Sched.KeepSlot(&schedule.Job{Queue: j.Queue})
+			l.RestLocked(j, now)
+		}, false},
 		{"asks something else now", func(l *Lane, j *Job) { l.CompareLocked(j, reuse.Sum{1}) }, false},
 	} {
-		rule := &reuse.Rule{For: time.Hour}
+		rule := &reuse.Rule{For: time.Hour, AcrossKeys: true}
 		l := &Lane{Equals: &Equals{Rule: rule, Answers: reuse.NewAnswers(1 << 10)}, Now: func() bucket.Micros { return now }}
 		limits := bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 1}
 		l.Sched = schedule.New(&schedule.Policy{Rules: bucket.Rules{Key: limits}, Reuse: true}, schedule.Pace{

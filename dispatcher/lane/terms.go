@@ -54,6 +54,9 @@ func (j *Job) Bind(by *Terms) { j.Terms, j.Policy = by, by.Policy }
 type Toll struct {
 	Costs []int64
 	Price int64
+	// Estimates are the units of each shared limit by the job's own estimates, of a Toll that recent answers have raised
+	// or lowered; nil if no answer says what calls take.
+	Estimates []int64
 }
 
 // OfPrice stands for the price of a call where a shared limit's index would stand.

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued are required. The reading
+// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued and Low are required. The reading
 // goroutine calls the functions.
 type TailOptions struct {
 	JetStream jetstream.JetStream
@@ -32,6 +32,8 @@ type TailOptions struct {
 	// TATOf returns a record's theoretical arrival time by the reader's clock. stored is when the record was
 	// stored, and began the server's time when the reading began.
 	TATOf func(c *Record, stored, began time.Time) bucket.Micros
+	// Low, if set, is called with the kept records of calls that took more than was estimated for them.
+	Low func(*Record)
 	// Now returns the reader's time.
 	Now func() bucket.Micros
 }
@@ -189,6 +191,9 @@ func (r *reading) keep(c *Record) {
 		r.old, r.young = r.young, generation{}
 	}
 	r.young.add(c, r.TATOf(c, c.Stored, r.extent.Asked))
+	if r.Low != nil && len(c.Estimated) > 0 {
+		r.Low(c)
+	}
 }
 
 func (g *generation) add(c *Record, tat bucket.Micros) {

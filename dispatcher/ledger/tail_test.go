@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ type tailReader struct {
 	queued func(stream string) bool
 	ended  map[uint64]int // how often, by sequence
 	tells  int            // how often it was told of some
+	low    []uint64       // the jobs of calls that took more than was estimated
 }
 
 func newTailReader(t *testing.T) *tailReader {
@@ -60,12 +62,28 @@ func (r *tailReader) readTail() Extent {
 			}
 			return c.TAT
 		},
+		Low: func(c *Record) { r.low = append(r.low, c.Seq) },
 		Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return extent
+}
+
+// TestTailTellsLowEstimates checks that a reading tells of the wanted records whose calls took more than was estimated.
+func TestTailTellsLowEstimates(t *testing.T) {
+	r := newTailReader(t)
+	for seq, key := range map[uint64]string{1: "k", 2: "unwanted", 3: "k"} {
+		c := call(key, seq, 1)
+		if c.Limits, c.Costs = []string{"tokens"}, []int64{500}; seq < 3 {
+			c.Estimated = []int64{100}
+		}
+		r.write(c)
+	}
+	if r.readTail(); !slices.Equal(r.low, []uint64{1}) {
+		t.Errorf("told of the jobs %v, want the first", r.low)
+	}
 }
 
 // TestTailOfAQueueOnly checks that records and results of one partition's keys that name another partition's

@@ -20,8 +20,8 @@ type agenda struct {
 	next     bucket.Micros // when the rate lets the next poll begin
 	held     bucket.Micros // until when the api's answers keep all polls back
 	denials  int           // in a row
-	// silent is since when no poll has said how an operation stands: the first that failed after the last that did. It is
-	// 0 if the last one did, and while there is nothing to poll.
+	// silent is when polls began to fail: the time of the first that did not say how its operation stands, with none
+	// since that did. It is 0 if the last poll did, and while there is nothing to poll.
 	silent bucket.Micros
 }
 
@@ -77,8 +77,8 @@ const (
 	deniedRest  = 10 * time.Second
 )
 
-// failed notes that a poll said nothing, and returns how long its operation rests: every, and twice as long after each
-// further one.
+// failed notes that a poll said nothing, and returns how long its operation rests: every after the first such poll, and
+// twice as long after each further one, up to longestRest.
 func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Duration {
 	if a.silent == 0 {
 		a.silent = now
@@ -91,8 +91,8 @@ func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Du
 	return rest
 }
 
-// lastTries is how many polls in a row must have said nothing before an operation whose time is over is given up. weir may
-// just have been started, and not reach the api yet.
+// lastTries is how many polls in a row must have said nothing before an operation whose time is over is given up: weir
+// may have just started, and not reach the api yet.
 const lastTries = 3
 
 // isGivenUp reports whether an operation whose time is over is given up by the answer to a poll.
@@ -100,8 +100,8 @@ func (p *poll) isGivenUp(means httpcall.Finding) bool {
 	return means == httpcall.OperationRunning || p.failures+1 >= lastTries
 }
 
-// denied holds all polls because the api denies weir's access, longer after each denial in a row. It returns until
-// when, and whether the denial is the first.
+// denied holds all polls because the api denies weir's access, for twice as long after each further denial. It returns
+// when polls go on, and whether the denial is the first in a row.
 func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
 	a.denials++
 	rest := deniedRest

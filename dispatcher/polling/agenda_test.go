@@ -34,11 +34,11 @@ func TestAgenda(t *testing.T) {
 	}
 	now := start
 	for i := range 3 {
-		p, again := a.take(now, 100*time.Millisecond)
+		p, _ := a.take(now, 100*time.Millisecond)
 		if p == nil || p.job != jobs[2-i] {
 			t.Fatalf("poll %d is %+v", i, p)
 		}
-		if p, again = a.take(now, 100*time.Millisecond); p != nil || i < 2 && again != now.Add(100*time.Millisecond) {
+		if p, again := a.take(now, 100*time.Millisecond); p != nil || i < 2 && again != now.Add(100*time.Millisecond) {
 			t.Errorf("another poll at once: %+v, again at %d", p, again-now)
 		}
 		now = now.Add(100 * time.Millisecond)

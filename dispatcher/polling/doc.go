@@ -1,8 +1,8 @@
 // Package polling polls the operations that an api has begun, and ends their jobs.
 //
 // A job whose call the api has accepted (httpcall.Submitted) is never called again. The owner of its partition polls
-// its operation: at the rate that the api's configuration sets for polls, over all jobs of the partitions that it owns,
-// each job at most once in every interval, the one that is due longest first. Polls take no slot, limit or budget and
+// its operation, each at most once in every interval. The configured rate of polls bounds all operations that the owner
+// polls of the api; the one that is due longest comes first. Polls take no slot, count against no limit or budget, and
 // are not in the ledger.
 //
 //	agenda.go  which operation is polled when: a plain value, with the time as an argument
@@ -17,20 +17,21 @@
 //	the rest  it is polled again, after longer waits: no answer, a status that the configuration does not explain, an
 //	          address that the configuration does not allow any more, or no operation in the configuration at all
 //
-// If the api denies weir's access (401, 403), no operation of it is polled for a while. If it pushes a poll back, none
-// is polled before the time that it names. Calls go on: the api may limit polls by themselves. After the time for which
-// operations are polled, counted from the call, the job becomes a letter unknown with the operation's address: at the next
-// answer that says running, or after lastTries polls that say nothing. The letter is not redriven unless an operator
-// insists, because the operation may still succeed; dead reconcile asks the address.
+// If the api denies weir's access (401, 402, 403, 407, a redirect), weir polls none of its operations for a while. If
+// the api pushes a poll back (429, 503), weir polls none before the time that the answer names. Calls go on, because
+// the api may limit polls separately. When an operation's time is over, counted from its call, the next answer that
+// says running ends the job, or lastTries polls in a row that say nothing. The job then becomes a letter unknown with
+// the operation's address. A redrive skips that letter unless an operator insists, because the operation may still
+// succeed; dead reconcile polls the address.
 //
-// A pause by an operator stops polls, too, and no operation is given up meanwhile. Holds of calls and a missing slot stop
-// no polls.
+// While an operator has paused a key or the api, its operations are neither polled nor given up. Holds of calls and
+// used up limits do not stop polls.
 //
 // # What must hold
 //
 //   - A job has one end. The schedule gives its operation to one goroutine (Schedule.EndPolled), which stores the end.
-//   - Nothing is sent to a host that the configuration does not allow, and no header with a secret and no certificate to
-//     another than the api's own (httpcall.Operations).
-//   - An operation is polled by the terms in force. Without any it waits: the terms may come back.
+//   - weir sends nothing to a host that the configuration does not allow. Only the api's own host gets headers with
+//     secrets and weir's certificate (httpcall.Operations).
+//   - An operation is polled by the terms in force. If these have no operation, it waits: they may have one again.
 //   - At most mostUnderWay polls are under way. Operations under way are bounded by schedule.MaxPolled.
 package polling

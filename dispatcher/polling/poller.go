@@ -57,7 +57,7 @@ func (w *Poller) wakeUp() {
 // idleCheck is the longest time between two looks at the agenda: no event tells that the terms have changed.
 const idleCheck = 5 * time.Second
 
-// Run polls until ctx ends. What it stores of jobs continues until hard ends.
+// Run polls until ctx ends. Writes that end jobs may go on until hard ends.
 func (w *Poller) Run(ctx, hard context.Context) {
 	timer := time.NewTimer(idleCheck)
 	defer timer.Stop()
@@ -101,7 +101,7 @@ func (w *Poller) begin(ctx, hard context.Context) (again bucket.Micros) {
 	return schedule.Never
 }
 
-// leaseRest is how long an operation rests that this replica may not poll now.
+// leaseRest is how long an operation rests while this replica may not poll it.
 const leaseRest = time.Second
 
 // errNoOperation says that the api's configuration has no operation any more.
@@ -192,8 +192,8 @@ func (w *Poller) count(a answer) {
 	w.Env.Metrics.Polls.WithLabelValues(w.Name, outcome).Inc()
 }
 
-// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, no operation is polled
-// before.
+// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, heldBack holds all polls for
+// that long.
 func (w *Poller) heldBack(r httpcall.Response) time.Duration {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		w.Mu.Lock()
@@ -210,14 +210,14 @@ func (w *Poller) deny(p *poll, a answer) {
 	until, first := w.agenda.denied(w.Now())
 	w.Mu.Unlock()
 	if first {
-		w.LogOf(p.job).Warn("the api denies weir the polls of its operations; they wait: look at the api's headers in the configuration",
+		w.LogOf(p.job).Warn("the api denies polls of its operations, which wait: check the api's headers in the configuration",
 			"status", a.r.Status, "until", until.Time())
 	}
 }
 
-// again lets an operation wait for its next poll, which comes when the time of the operation is over if not before. A
-// store of slots on another machine may have lost the slot that the operation holds, so the slot is held again. That is
-// the owner's to do: the next owner may have ended the operation, and its slot.
+// again lets an operation wait for its next poll: after rest, or when the operation's time is over if that is sooner. A
+// store of slots on another machine may have lost the slot that the operation holds, so again holds the slot once more.
+// Only the partition's owner does so: a later owner may have ended the operation and given its slot back.
 func (w *Poller) again(p *poll, rest time.Duration) {
 	j := p.job
 	w.Mu.Lock()
@@ -239,7 +239,7 @@ func (w *Poller) again(p *poll, rest time.Duration) {
 	w.agenda.add(p, due)
 }
 
-// fail lets an operation rest whose poll said nothing.
+// fail lets an operation rest after a poll that said nothing.
 func (w *Poller) fail(p *poll, why string, every time.Duration) {
 	w.Mu.Lock()
 	rest := w.agenda.failed(p, every, w.Now())
@@ -275,8 +275,8 @@ func (w *Poller) end(ctx context.Context, j *lane.Job, r httpcall.Response, reas
 	}
 }
 
-// take takes a job out of those that are polled, to end it. It reports false if the job has ended already, or belongs
-// to the next owner.
+// take makes a polled job settling, to end it. It reports false if the job has ended already, or belongs to another
+// owner by now.
 func (w *Poller) take(j *lane.Job) bool {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

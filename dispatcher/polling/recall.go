@@ -12,13 +12,13 @@ import (
 )
 
 // An operator may cancel a job whose operation goes on. weir tells the api, if the configuration says how, and then
-// polls once more. An operation that has ended by then ends its job as ever: done wins over the cancellation. Otherwise
-// the job becomes a letter cancelled, which says whether the api was told. Its call stays billed.
+// polls once more. If the operation is done by then, the job is done. Otherwise the job becomes a letter cancelled,
+// which says whether the api was told. Its call stays billed.
 
 // recall ends a cancelled job.
 func (w *Poller) recall(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 	j := p.job
-	told := "its operation goes on: operation.cancel did not say how to cancel it when it began"
+	told := "its operation goes on: no operation.cancel was configured when it began, or none is now"
 	if o := terms.API.Operation; o != nil && o.Cancel != nil && j.Operation.Cancel != "" {
 		r := terms.Polls.Ask(ctx, o.Cancel.Method, j.Operation.Cancel, httpcall.Hooks{MayWrite: j.Part.MayCall})
 		switch {

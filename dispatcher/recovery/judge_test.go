@@ -57,7 +57,8 @@ func TestJudge(t *testing.T) {
 		{"the same, and a later owner intended a call", recovery.Found{Intended: 1, Ending: true, Forgoing: true, Overruled: true}, recovery.Lost},
 		{
 			"the same, and that call is noted as not begun",
-			recovery.Found{Intended: 1, Ending: true, Forgoing: true, Overruled: true, Noted: recorder.Prepared}, recovery.Forgoes,
+			recovery.Found{Intended: 1, Ending: true, Forgoing: true, Overruled: true, Noted: recorder.Prepared},
+			recovery.Forgoes,
 		},
 		{"the same, and that call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Forgoing: true, Overruled: true}, recovery.Waits},
 		{"the same, and that call ended the job", recovery.Found{Recorded: 1, Ended: true, Ending: true, Forgoing: true}, recovery.EndsByLast},
@@ -83,7 +84,8 @@ func TestUncalled(t *testing.T) {
 		{"the same, and the intent was there before", recovery.Found{Result: true, Reused: true, Intended: 1, Ending: true, Forgoing: true}, true, false},
 		{
 			"the same, and the intent is of a later owner",
-			recovery.Found{Result: true, Reused: true, Intended: 1, Ending: true, Forgoing: true, Overruled: true}, false, true,
+			recovery.Found{Result: true, Reused: true, Intended: 1, Ending: true, Forgoing: true, Overruled: true},
+			false, true,
 		},
 		{"no result yet", recovery.Found{Ending: true, Forgoing: true}, false, false},
 	} {

@@ -9,8 +9,8 @@ import (
 // answerBytes is what one remembered answer takes, with its place in the map and in the list.
 const answerBytes = 224
 
-// Answers remembers where the results lie whose answers may be given again. When its bytes are used up, it forgets the
-// answers that it learnt first. The caller must lock it.
+// Answers remembers where results are stored whose answers may be given again. When its bytes are used up, it forgets
+// the answers that it learnt first. The caller must lock it.
 type Answers struct {
 	most int
 	by   map[Sum]*list.Element
@@ -21,7 +21,7 @@ type Answers struct {
 type Answer struct {
 	Sum  Sum
 	Seq  uint64        // of the result in its stream
-	Done bucket.Micros // when its call had ended, by the lane's clock
+	Done bucket.Micros // when its result was stored, by the lane's clock
 }
 
 // NewAnswers returns Answers that take at most so many bytes.
@@ -37,7 +37,7 @@ func (a *Answers) Bound(bytes int64) {
 	a.shed()
 }
 
-// Learn remembers an answer. It forgets those that are older than the oldest one that may be given.
+// Learn remembers an answer, and forgets answers done before oldest.
 func (a *Answers) Learn(n Answer, oldest bucket.Micros) {
 	if at := a.by[n.Sum]; at != nil {
 		if at.Value.(*Answer).Done >= n.Done {
@@ -52,7 +52,7 @@ func (a *Answers) Learn(n Answer, oldest bucket.Micros) {
 	a.shed()
 }
 
-// Find returns the answer to a request, if it is not older than the oldest one that may be given.
+// Find returns the answer to a request, unless it was done before oldest.
 func (a *Answers) Find(s Sum, oldest bucket.Micros) (Answer, bool) {
 	at := a.by[s]
 	if at == nil {

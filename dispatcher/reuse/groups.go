@@ -34,8 +34,8 @@ func (g *Groups[J]) Held(j J) (s Sum, leads, held bool) {
 	return s, false, false
 }
 
-// Lead makes a job the one that is called for its request, unless another one is, or there are too many jobs. It
-// reports whether the job leads.
+// Lead makes a job the leader of its request, unless there is another leader, or there are too many jobs. It reports
+// whether the job leads.
 func (g *Groups[J]) Lead(j J, s Sum) bool {
 	if leader, leads := g.Leader(s); leads {
 		return leader == j
@@ -49,8 +49,8 @@ func (g *Groups[J]) Lead(j J, s Sum) bool {
 	return true
 }
 
-// Wait holds a job that has not started. It wakes up when the leader of its request has ended. Wait reports false, and
-// does not hold the job, if there are too many.
+// Wait holds a job that has not started. When the leader of its request leaves, Leave returns the job. Wait reports
+// false, and does not hold the job, if there are too many.
 func (g *Groups[J]) Wait(j J, s Sum) bool {
 	of := g.enter(j, s)
 	if of == nil {

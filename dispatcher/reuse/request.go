@@ -21,7 +21,7 @@ type Rule struct {
 	AcrossKeys  bool          // jobs of different keys of a tenant may ask the same thing
 	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys are of one tenant
 	Bytes       int64         // bounds the memory for answers that are remembered
-	// Target names all of the api's configuration on which its answers depend: another one gives other answers.
+	// Target identifies the configuration on which the api's answers depend. Requests with different targets differ.
 	Target string
 }
 

@@ -100,8 +100,16 @@ func TestRulesApart(t *testing.T) {
 	t.Parallel()
 	empty := &ingest.Job{API: "a"}
 	rules := []*Rule{
-		{}, {Target: "there"}, {AcrossKeys: true}, {AcrossKeys: true, TenantUntil: "."}, {Path: true}, {Body: true}, {Path: true, Body: true},
-		{Headers: []string{"A"}}, {Headers: []string{"B"}}, {Headers: []string{"A", "B"}},
+		{},
+		{Target: "there"},
+		{AcrossKeys: true},
+		{AcrossKeys: true, TenantUntil: "."},
+		{Path: true},
+		{Body: true},
+		{Path: true, Body: true},
+		{Headers: []string{"A"}},
+		{Headers: []string{"B"}},
+		{Headers: []string{"A", "B"}},
 	}
 	for i, a := range rules {
 		for k, b := range rules {

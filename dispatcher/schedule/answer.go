@@ -69,7 +69,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		}
 		own := jobs[0].seat()
 		own.tenant.elsewhere = a.Elsewhere
-		s.turns.of(jobs[0].Priority).merit.whole = a.Whole
+		s.turns.of(jobs[0].turn).merit.whole = a.Whole
 		s.turns.of(jobs[0].turn).book(q, len(a.Grants))
 		own.refuse(0)
 		q.refused("", 0)
@@ -254,7 +254,7 @@ func (s *answering) withdrawBeyond(most int) {
 // withdrawNewest withdraws the n newest ready jobs of a queue in a line.
 func (s *answering) withdrawNewest(w taking, n int) {
 	for _, j := range slices.Backward(w.queue.Jobs) {
-		if n > 0 && j.Phase == ready && j.Priority == w.order.priority {
+		if n > 0 && j.Phase == ready && j.turn == w.order.priority {
 			n--
 			s.withdraw(j, s.gate.opens)
 			s.out.Withdrawn = append(s.out.Withdrawn, j)

@@ -20,12 +20,15 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		again = min(again, q.newest().Add(LongWait))
 	}
 	var jobs []*Job
-	slow, over := s.isSlow(q, free), allClasses&^may // over: the priorities of which no further job can be asked for
-	if slow {
-		over = 0
-	}
+	slow := s.isSlow(q, free)
+	var over classSet    // the priorities of which no further job can be asked for
+	var awaited classSet // the priorities of which only jobs that were called already can be asked for
 	for _, j := range q.Jobs {
-		if over.has(j.Priority) || s.awaitsAnswer(j) { // unready has withdrawn the first calls behind the latter
+		if s.awaitsAnswer(j) {
+			awaited = awaited.with(j.Priority)
+			continue
+		}
+		if over.has(j.Priority) || awaited.has(j.Priority) && j.First() || !slow && !may.has(j.Priority) {
 			continue
 		}
 		if j.Phase == staging && !j.First() {
@@ -48,6 +51,9 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			continue
 		}
 		if j.Past(now) {
+			if j.carries { // its members come before the jobs behind it
+				over = over.with(j.Priority)
+			}
 			s.expire(j)
 			continue
 		}
@@ -86,12 +92,11 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		j.Phase = asking
 		s.Pipe.exit.enter(j)
 	}
-	jobs[0].turn = turn
 	own := q.seatOf(turn)
 	s.turns.of(turn).take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
 	ask := bucket.Ask{
 		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
-		Tenant: own.tenant.name, Priority: jobs[0].Priority, Service: bucket.Micros(own.lastService),
+		Tenant: own.tenant.name, Priority: turn, Service: bucket.Micros(own.lastService),
 	}
 	if q.cold {
 		ask.Floor = s.Floor(q)
@@ -102,13 +107,28 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 }
 
 // isSlow reports whether a key's own limits let only one call go now, and it has jobs of several priorities. Then its
-// own order decides which of its ready jobs is called, whosever turn it has at what keys share. Else these turns would
+// own order decides which of its jobs is made ready and called, whosever turn it has at what keys share. Else these turns would
 // divide the calls of a slow key: where other keys have only high jobs, all of them would be those of its low jobs.
 func (s *step) isSlow(q *KeyQueue, free int64) bool {
 	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
 }
 
-// inTurn returns those of a queue's ready jobs, all of one priority, for which it may ask now, and whose turn it has.
+// ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow: jobs of one priority that
+// take the turns of several would overtake each other.
+func (s *step) ownTurns(q *KeyQueue) {
+	if free, _ := q.free(s.now); q.waits.classes == nil || s.isSlow(q, free) {
+		return
+	}
+	for _, j := range q.Jobs {
+		if (j.Phase == staging || j.Phase == ready) && j.turn != j.Priority {
+			s.Pipe.without(j, -1)
+			j.turn = j.Priority
+			s.Pipe.without(j, 1)
+		}
+	}
+}
+
+// inTurn returns those of a queue's ready jobs, all in one turn, for which it may ask now, and whose turn that is.
 // While queues wait, it needs the turn of a priority of which it has jobs. Without one it waits for a turn of each.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
 	several := q.waits.classes != nil
@@ -120,10 +140,11 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 				next = rest[i]
 			}
 		}
-		turn = next.Priority
+		turn = next.turn
 		if may && (s.turns.asking() == 0 || next.seat().called) {
 			switch {
 			case slow:
+				jobs[0].turn, next.turn = turn, jobs[0].turn
 				return jobs[:1], turn
 			case s.turns.inRow(q, turn) > 0:
 				return only(jobs, turn), turn
@@ -137,22 +158,22 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	return nil, turn
 }
 
-// run returns the first of some jobs and those behind it, up to one of another priority: that one has its slot before
-// the rest.
+// run returns the first of some jobs and those behind it, up to one in another turn: that one has its slot before the
+// rest.
 func run(jobs []*Job) []*Job {
-	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.Priority != jobs[0].Priority }); i >= 0 {
+	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.turn != jobs[0].turn }); i >= 0 {
 		return jobs[:i]
 	}
 	return jobs
 }
 
-// only returns the jobs of a priority, and without all others.
+// only returns the jobs in the turn of a priority, and without all others.
 func only(jobs []*Job, of bucket.Priority) []*Job {
-	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.Priority != of })
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.turn != of })
 }
 
 func without(jobs []*Job, of bucket.Priority) []*Job {
-	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.Priority == of })
+	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.turn == of })
 }
 
 // plentyAfter is how long every shared limit must have gone without a refusal before a turn may be more than one
@@ -165,7 +186,7 @@ const plentyAfter = time.Second
 // themselves. While several priorities wait, a queue asks for as many calls as its priority has before the next one's:
 // a round that is granted more than one call would otherwise divide them evenly.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
-	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].Priority)
+	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].turn)
 	if row > 0 {
 		most = min(most, row)
 	}
@@ -210,7 +231,7 @@ func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) 
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {
 		for _, j := range jobs {
-			s.turns.of(j.Priority).wait(q)
+			s.turns.of(j.turn).wait(q)
 		}
 		return Never, false
 	}

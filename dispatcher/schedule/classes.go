@@ -163,7 +163,7 @@ func (w *waits) comes(p bucket.Priority) {
 	}
 }
 
-// firstOf returns the priority whose waiting job is next; ok is false if none may be called yet.
+// firstOf returns the priority of the next waiting job; ok is false if none may be called yet.
 func (w *waits) firstOf() (first bucket.Priority, ok bool) {
 	for _, p := range w.priorities() {
 		if w.of(p).hasNext() && (!ok || w.classes.sooner(p, first)) {
@@ -220,7 +220,7 @@ func (w *waits) hasEarly() bool {
 // earlyBackward yields the jobs that are due before one, the last of them first.
 func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool) {
 	if w.classes == nil {
-		return w.backlog.early.backward(one)
+		return w.early.backward(one)
 	}
 	return func(yield func(appointment) bool) {
 		var all []appointment
@@ -248,7 +248,7 @@ func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool
 // allEarly yields the jobs not due yet with their priorities, by when they are due.
 func (w *waits) allEarly(yield func(appointment, bucket.Priority) bool) {
 	if w.classes == nil {
-		w.backlog.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })
+		w.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })
 		return
 	}
 	type dated struct {
@@ -398,6 +398,11 @@ func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 			n += callable - c.before(other, callable, p, t)
 		}
 	}
+	for _, j := range q.Jobs {
+		if j.Priority != p && j.Phase < granted && j.spot().compare(spot{of: p, at: t}) > 0 {
+			n++
+		}
+	}
 	return n
 }
 
@@ -410,7 +415,7 @@ func (s *step) tidy(q *KeyQueue) {
 			return
 		}
 	}
-	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.Phase == asking && j.turn != bucket.Normal }) {
+	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.turnOf() != bucket.Normal }) {
 		return
 	}
 	s.turns.leaveClasses(q)

@@ -244,6 +244,90 @@ func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
 	}
 }
 
+// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many keys
+// with low jobs use up, however short before its slot a job is made ready, and however soon the key's own rate lets it
+// call again.
+func TestHighJobsOfOneKeyPass(t *testing.T) {
+	for _, lead := range []time.Duration{LeastLead, 10 * time.Millisecond, 40 * time.Millisecond} {
+		for _, own := range []int64{100, 1000} {
+			for _, shared := range []int64{10, 40} {
+				m := steady(t, bucket.Rate{Count: own, Per: time.Second, Burst: 1})
+				m.late, m.busy, m.deadlines = 500*time.Microsecond, 0, deadlines{}
+				m.s.Pipe.pace.PrepareLead = lead
+				m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: shared, Per: time.Second, Burst: 1}}}
+				m.openStore()
+				m.s.Adopt(m.policy)
+				m.priorities = priorities{of: map[uint64]bucket.Priority{}}
+				calls, high := 0, 0
+				m.priorities.started = func(j *Job) {
+					if calls++; calls <= 34 && j.Priority == bucket.High {
+						high++
+					}
+				}
+				const keys, lows, highs = 20, 60, 32
+				for n := range lows + highs {
+					m.seq++
+					key, of := fmt.Sprintf("t0.k%d", n%keys), bucket.Low
+					if n >= lows {
+						key, of = "t0.urgent", bucket.High
+					}
+					m.priorities.of[m.seq] = of
+					m.push(key, m.seq)
+				}
+				m.drain(38)
+				if high < highs-1 {
+					t.Errorf("made ready %s before, own rate %d/s, shared %d/s: of 34 calls %d were high, want 32", lead, own, shared, high)
+				}
+			}
+		}
+	}
+}
+
+// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at a
+// shared limit by its own weights, although most of them belong to its low jobs: all other keys have only high ones.
+func TestSlowKeysFollowTheirWeights(t *testing.T) {
+	for _, slow := range []bucket.KeyLimits{
+		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 1},
+		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 8},
+		{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1},
+	} {
+		for _, others := range []int{5, 50} {
+			m := steady(t, slow.Rate)
+			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
+			m.policy.Rules.Key.Capacity, m.policy.Rules.Key.InFlight = 10_000, slow.InFlight
+			m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 40, Per: time.Second, Burst: 1}}}
+			m.openStore()
+			m.s.Adopt(m.policy)
+			m.priorities = priorities{of: map[uint64]bucket.Priority{}}
+			of := map[bucket.Priority]int{}
+			m.priorities.started = func(j *Job) {
+				if j.Queue.Key == "t0.mixed" {
+					of[j.Priority]++
+				}
+			}
+			push := func(key string, of bucket.Priority) {
+				m.seq++
+				m.priorities.of[m.seq] = of
+				m.push(key, m.seq)
+			}
+			for n := range 2000 {
+				for k := range others {
+					if n < 6000/others {
+						push(fmt.Sprint("t0.k", k), bucket.High)
+					}
+				}
+				push("t0.mixed", bucket.High)
+				push("t0.mixed", bucket.Low)
+			}
+			m.drain(3000)
+			if high, low := of[bucket.High], of[bucket.Low]; low < 1 || high < 12*low || high > 20*low {
+				t.Errorf("own rate %d/s, in flight %d, beside %d keys: %d high and %d low calls, want 16 of 17 high",
+					slow.Rate.Count, slow.InFlight, others, high, low)
+			}
+		}
+	}
+}
+
 // TestPlacesByPriority checks that the places of jobs, which are computed, are those at which they are called.
 func TestPlacesByPriority(t *testing.T) {
 	for seed := range uint64(200) {
@@ -259,14 +343,21 @@ func TestPlacesByPriority(t *testing.T) {
 				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
 			}
 			if first, ok := q.waits.firstOf(); ok && rnd.IntN(3) == 0 {
-				q.remove(q.dequeue(first))
+				if j := q.dequeue(first); rnd.IntN(2) == 0 {
+					j.Phase = Phase(rnd.IntN(int(polled)))
+				} else {
+					q.remove(j)
+				}
 			}
 			if q.Depth() > 0 && rnd.IntN(8) == 0 {
 				seqs := slices.Collect(q.Seqs)
-				q.remove(d.Extract(q, seqs[rnd.IntN(len(seqs))]))
+				if seq := seqs[rnd.IntN(len(seqs))]; q.Waits(seq) {
+					q.remove(d.Extract(q, seq))
+				}
 			}
 			checkPlaces(t, seed, q)
 		}
+		q.Jobs = nil
 		shown := d.At(d.now).FirstJobs(q, 100)
 		for i := range shown {
 			of, ok := q.waits.firstOf()
@@ -292,6 +383,39 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	}
 	if place != q.Depth() {
 		t.Fatalf("seed %d: %d of %d jobs are in the order", seed, place, q.Depth())
+	}
+}
+
+// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called, and
+// one that is polled: the key's next call has to wait for its rate.
+func TestPlaceBehindRunningCalls(t *testing.T) {
+	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Minute, Burst: 1}, Capacity: 1000, InFlight: 8})
+	d.spacing = time.Minute
+	d.pushAs("k", 1, d.part, bucket.Low)
+	q := d.byKey["k"]
+	for i := 0; q.count(calling) == 0; i++ {
+		if i == 100 {
+			t.Fatal("the low job is not called")
+		}
+		d.now = d.now.Add(time.Millisecond)
+		d.grant()
+	}
+	behind := d.At(d.now).Behind("k", 0, bucket.High)
+	d.pushAs("k", 2, d.part, bucket.High)
+	for _, what := range []string{"being called", "polled"} {
+		n, _ := q.Rank(2)
+		shown := d.At(d.now).FirstJobs(q, 10)
+		if n != 2 || behind != 0 || shown[1].Seq != 2 {
+			t.Errorf("while the low job is %s, the high one has place %d, and is shown as %+v", what, n, shown)
+		}
+		if at := d.At(d.now).ETA(Place{Key: "k", Priority: bucket.High, Position: n}); d.now.Until(at) < 50*time.Second {
+			t.Errorf("while the low job is %s, the call of the high one is expected in %v", what, d.now.Until(at))
+		}
+		if what == "being called" {
+			low := q.Job(1)
+			d.Ended(low, nil, d.now)
+			d.Submit(low, false)
+		}
 	}
 }
 

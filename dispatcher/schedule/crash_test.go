@@ -187,7 +187,7 @@ func (m *simulation) reopen() {
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 			case parks:
 				m.crashes.parked[r.seq] = true
-				m.s.Pipe.stage(j)
+				m.s.Pipe.stage(j, j.Priority)
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(j) })
 				m.after(4*time.Millisecond, func() { m.keepRecord(j); m.s.Finished(j); m.finished++ })
 			}

@@ -251,12 +251,12 @@ func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) b
 
 // inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.
 func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
-	waiting, jobs := q.waits.callable(), q.Jobs
+	waiting, jobs := q.waits.callable(), q.near()
 	for {
 		p, waits := waiting.next()
 		var j *Job
 		switch {
-		case len(jobs) > 0 && (!waits || jobs[0].spot().compare(p) < 0):
+		case len(jobs) > 0 && (!waits || q.precedes(jobs[0]) || jobs[0].spot().compare(p) < 0):
 			p, j, jobs = jobs[0].spot(), jobs[0], jobs[1:]
 		case waits:
 			waiting.pass(p)

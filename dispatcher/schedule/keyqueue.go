@@ -57,7 +57,7 @@ type Job struct {
 	place     place
 	tag       tag // 0: its key had only normal jobs
 	Priority  bucket.Priority
-	turn      bucket.Priority // whose turn at what keys share it asked in last, the first of those asked for together
+	turn      bucket.Priority // whose turn at what keys share it takes, from when it is made ready: see turnOf
 	Phase     Phase
 	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
@@ -182,7 +182,16 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 }
 
 // seat returns the job's queue's place in the turns of the job's priority.
-func (j *Job) seat() *seat { return j.Queue.seatOf(j.Priority) }
+func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
+
+// turnOf returns whose turn at what keys share a job takes, or would take: that of its own priority; but in a slow key
+// (isSlow) that of whichever priority was invited when it was made ready.
+func (j *Job) turnOf() bucket.Priority {
+	if j.Phase < staging {
+		return j.Priority
+	}
+	return j.turn
+}
 
 func (q *KeyQueue) remove(j *Job) {
 	j.cancelled = false
@@ -194,7 +203,7 @@ func (q *KeyQueue) remove(j *Job) {
 // count returns the number of jobs in any of these phases.
 func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
 
-// countOf is count for the jobs of some priorities.
+// countOf is count for the jobs that take the turns of some priorities.
 func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	var wanted uint // a bit for each
 	for _, p := range phases {
@@ -202,15 +211,15 @@ func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	}
 	n := 0
 	for _, j := range q.Jobs {
-		if some.has(j.Priority) {
+		if some.has(j.turnOf()) {
 			n += int(wanted >> j.Phase & 1)
 		}
 	}
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those of one
-// priority.
+// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those that take
+// the turn of one priority.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
@@ -219,15 +228,27 @@ func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
 // call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is
-// the first: no job is called before it.
+// the first: no job is called before it. All others come behind the polled ones.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	if q.polled[seq] != nil {
 		return 1, 0
 	}
+	if n, notBefore = q.rank(seq); n > 0 {
+		n += len(q.polled)
+	}
+	return n, notBefore
+}
+
+// rank is Rank among the jobs that are not polled.
+func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
 	lead, _ := q.leaderOf(seq)
-	for i, j := range q.Jobs {
+	for i, j := range q.near() {
 		if j.Seq == seq || j == lead {
-			return i + 1 + q.waits.before(j.spot()), j.NotBefore
+			n = i + 1
+			if !q.precedes(j) {
+				n += q.waits.before(j.spot())
+			}
+			return n, j.NotBefore
 		}
 	}
 	for _, of := range q.waits.priorities() {
@@ -236,7 +257,7 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 			s := q.waits.spotOf(of, p, b.before(p))
 			n := 1 + q.waits.before(s)
 			for _, j := range q.Jobs {
-				if j.spot().compare(s) < 0 {
+				if q.precedes(j) || j.spot().compare(s) < 0 {
 					n++
 				}
 			}
@@ -249,6 +270,28 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 		}
 	}
 	return 0, 0
+}
+
+// precedes reports whether a job comes before all jobs of its key that have no slot, whatever their priorities: it has
+// its slot, or is past it. In a key with normal jobs only the order of the jobs says that already.
+func (q *KeyQueue) precedes(j *Job) bool { return q.waits.classes != nil && j.Phase >= granted }
+
+// near returns the queue's Jobs in the order that is reported: first those that precede all others.
+func (q *KeyQueue) near() []*Job {
+	if q.waits.classes == nil {
+		return q.Jobs
+	}
+	jobs := slices.Clone(q.Jobs)
+	slices.SortStableFunc(jobs, func(a, b *Job) int {
+		switch x, y := q.precedes(a), q.precedes(b); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	return jobs
 }
 
 // has reports whether a sequence is among the queue's jobs.

@@ -3,10 +3,9 @@ package schedule
 import "weir/bucket"
 
 // An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers
-// there are; this file decides when a job is looked at for that. A job that is made ready is looked at on the way. If a
-// queue's next job has to wait for its slot, it is looked at before: it may end without one. It keeps its place either
-// way: only the first of a queue's jobs of one priority that were never called is looked at, and no job of that priority
-// overtakes it meanwhile.
+// there are. This file decides when the dispatcher looks for a job's answer: on the way when the job is made ready, and
+// earlier if a queue's next job has to wait for its slot, since it may end without one. The job keeps its place: of a
+// queue's jobs of one priority only the first that was never called is looked at, and no other one overtakes it.
 //
 // A job whose equal is being called waits for that answer. It keeps its place, too, and takes no slot and no room.
 
@@ -146,15 +145,15 @@ func (s *Schedule) Await(j *Job, what string) {
 	j.awaits, j.looked = what, true
 }
 
-// AwaitTurn lets a job for which there is an answer, and which must not end now, wait until it is its queue's next job.
+// AwaitTurn lets a job that has an answer, but must not end yet, wait until it is its queue's next job.
 func (s *Schedule) AwaitTurn(j *Job) {
 	s.Looked(j)
 	j.looked, j.answered = false, true
 }
 
-// awaitsAnswer reports whether a job is not to be made ready: it is being looked at, or is to end with an answer. Jobs
-// of its priority behind it get no first call meanwhile. Jobs that were called already may be called again: it may
-// itself wait for the answer of one of them, if its own first call was taken back.
+// awaitsAnswer reports whether a job must not be made ready, because it is being looked at, waits for an answer, or
+// ends with one. Jobs of its priority behind it get no first call meanwhile. Those that were called before may be
+// called again: the job may wait for the answer of one of them, if its own first call was taken back.
 func (s *Schedule) awaitsAnswer(j *Job) bool {
 	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
 }
@@ -166,10 +165,10 @@ func (s *Schedule) Waken(j *Job, again bool) {
 }
 
 // Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
-// end is being stored from now on. If not, an operator has cancelled it, or a job of its priority before it has not begun
-// its first call: it must await its turn.
+// end is being stored from now on. If not, an operator has cancelled it or paused its key, or a job of its priority
+// before it has not begun its first call: it must await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled || j.Queue.nextFirst(j.Priority) != j {
+	if j.cancelled || s.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
 		return false
 	}
 	s.Unstage(j)

@@ -224,7 +224,20 @@ func TestPausedKeysEndNoJob(t *testing.T) {
 		}
 		d.byKey["a"].TAT = d.now.Add(time.Hour)
 		d.Resume(key, d.now)
-		if fx := d.turn(); len(fx.Look) != 1 {
+		looked := d.turn().Look
+		if len(looked) != 1 {
+			t.Fatalf("key %q is resumed, and %d jobs are looked at", key, len(looked))
+		}
+		d.Pause(key, Pause{})
+		if d.Forgo(looked[0]) {
+			t.Errorf("key %q was paused while a job was looked at, and the job ends", key)
+		}
+		d.AwaitTurn(looked[0])
+		if fx := d.turn(); len(fx.Look) != 0 {
+			t.Errorf("key %q is paused, and a job with an answer is looked at", key)
+		}
+		d.Resume(key, d.now)
+		if fx := d.turn(); len(fx.Look) != 1 || !d.Forgo(fx.Look[0]) {
 			t.Errorf("key %q is resumed, and %d jobs are looked at", key, len(fx.Look))
 		}
 	}
@@ -282,26 +295,27 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestAwaitedRetryPasses: a job whose first call was taken back may wait for a job of its own key that was called
-// meanwhile and failed. That job is called again, since both would wait for ever otherwise; a third job is not.
+// TestAwaitedRetryPasses: jobs whose first calls were taken back may stand before a job of their key that was called
+// meanwhile and failed, and the first may wait for that job. It is called again, since both would wait for ever
+// otherwise; none of the others is.
 func TestAwaitedRetryPasses(t *testing.T) {
 	d := looker(fast(4))
-	d.add("a", "a")
+	d.add("a", "a", "a")
 	q := d.byKey["a"]
-	for i := 0; q.count(calling) < 2; i++ {
+	for i := 0; q.count(calling) < 3; i++ {
 		if i == 500 {
-			t.Fatal("two jobs are not called")
+			t.Fatal("three jobs are not called")
 		}
 		for _, j := range d.goOn().Look {
 			d.Looked(j)
 		}
 	}
-	first, second := q.Jobs[0], q.Jobs[1]
-	for _, j := range []*Job{first, second} {
+	first, second, third := q.Jobs[0], q.Jobs[1], q.Jobs[2]
+	for _, j := range []*Job{first, second, third} {
 		d.Ended(j, nil, d.now)
 		d.Rest(j, d.now)
 	}
-	second.Calls = 1
+	third.Calls = 1
 	for i := 0; first.awaits == ""; i++ {
 		if i == 500 {
 			t.Fatal("the first job is not looked at")
@@ -309,7 +323,7 @@ func TestAwaitedRetryPasses(t *testing.T) {
 		fx := d.Step(d.now)
 		for _, j := range append(fx.Look, fx.Load...) {
 			if j.Policy = d.policy; j == first {
-				d.Await(j, "job 2")
+				d.Await(j, "job 3")
 				continue
 			}
 			d.Loaded(j)
@@ -317,15 +331,46 @@ func TestAwaitedRetryPasses(t *testing.T) {
 		d.now = d.now.Add(time.Millisecond)
 	}
 	d.add("a")
+	made := 0
 	for range 500 {
-		for _, j := range d.goOn().Start {
-			if j != second {
+		fx := d.goOn()
+		for _, j := range fx.Start {
+			if j != third {
 				t.Fatalf("job %d is called", j.Seq)
 			}
 		}
+		made += len(fx.Load)
 	}
-	if second.Phase != calling || first.Phase != resting {
-		t.Errorf("the job that is awaited is in phase %d, the one that awaits it in %d", second.Phase, first.Phase)
+	if third.Phase != calling || first.Phase != resting || second.Phase != resting {
+		t.Errorf("the job that is awaited is in phase %d, the one that awaits it in %d, the one between them in %d", third.Phase, first.Phase, second.Phase)
+	}
+	if made > 2 {
+		t.Errorf("jobs were made ready %d times, for one call", made)
+	}
+}
+
+// TestWithdrawnJobsAreLookedAtAgain: a job that was looked at in vain before its slot, was made ready for it and did not
+// get it, is looked at again: it is to end when there is an answer, and not only at its next slot.
+func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
+	d := looker(onceAnHour())
+	d.add("a")
+	q := d.byKey["a"]
+	q.TAT = d.now.Add(time.Hour)
+	looked := d.turn().Look
+	if len(looked) != 1 {
+		t.Fatalf("%d jobs are looked at", len(looked))
+	}
+	d.Looked(looked[0])
+	d.now = d.now.Add(time.Hour)
+	for i := 0; looked[0].Phase != ready; i++ {
+		if i == 10 {
+			t.Fatal("it is not made ready")
+		}
+		d.turn()
+	}
+	d.Hold(q, d.now.Add(time.Hour), "429")
+	if fx := d.turn(); len(fx.Stale) != 1 || len(fx.Look) != 1 {
+		t.Errorf("%d jobs are withdrawn, %d are looked at", len(fx.Stale), len(fx.Look))
 	}
 }
 

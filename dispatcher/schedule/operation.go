@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// A job whose call the api has accepted, and whose operation goes on there, is polled. The schedule calls it never
-// again. It keeps such jobs apart from those near their call: there may be many, and no step looks at them. An
-// operation may hold its slot: then it counts as a call in flight of its key until it has ended.
+// A job is polled while the operation goes on that the api began with its call. The schedule never calls it again. It
+// keeps such jobs apart from those near their call: there may be many, and no step looks at them. An operation that
+// holds its slot counts as a call in flight of its key until it has ended.
 
-// MaxPolled bounds the operations under way. While there are as many, no call starts, since it might begin another one.
+// MaxPolled bounds the operations under way. At the bound no call starts, since it might begin another operation.
 const MaxPolled = 1 << 16
 
 // polling counts the operations of a schedule.

@@ -78,6 +78,15 @@ func (s *Schedule) Pause(key string, p Pause) {
 // IsPaused reports whether an operator keeps a queue from being called.
 func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds.paused.api != nil }
 
+// Callable returns the time before which no call of a queue starts, as far as its own holds, rate and calls in flight
+// tell: Never if operations hold all its slots. What holds every key of the api is left out, and so are pauses.
+func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
+	if int64(q.held) >= q.Limits.InFlight {
+		return Never
+	}
+	return max(q.brake.held, q.brake.earliest(), q.crowded(), s.policy.NextSlot(q, now))
+}
+
 // Resume ends a pause. Holds by the api or a limit stay in force.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {

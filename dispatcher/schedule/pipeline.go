@@ -15,7 +15,7 @@ type Pipeline struct {
 	staged   int
 	calls    int
 	settling int
-	onWay    [len(bucket.Priorities)]int // jobs of each priority that are on their way to a slot and have none
+	onWay    [len(bucket.Priorities)]int // jobs on their way to a slot that have none, by whose turn they take
 	ended    uint64                      // calls that have ended
 
 	took     time.Duration // to make a job ready
@@ -48,9 +48,9 @@ func (p *Pipeline) isFull() bool {
 	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany()
 }
 
-// stage begins to make a job ready.
-func (p *Pipeline) stage(j *Job) {
-	j.Phase = staging
+// stage begins to make a job ready, in the turn of a priority.
+func (p *Pipeline) stage(j *Job, turn bucket.Priority) {
+	j.Phase, j.turn = staging, turn
 	p.staged++
 	p.without(j, 1)
 }
@@ -64,7 +64,7 @@ func (p *Pipeline) unstage(j *Job, to Phase) {
 }
 
 // without counts a job among those that have no slot, or no longer.
-func (p *Pipeline) without(j *Job, n int) { p.onWay[j.Priority-bucket.High] += n }
+func (p *Pipeline) without(j *Job, n int) { p.onWay[j.turn-bucket.High] += n }
 
 // start starts the call of a granted job.
 func (p *Pipeline) start(j *Job) {

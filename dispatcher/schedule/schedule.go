@@ -150,7 +150,7 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if s.turns.asking() > 0 && !s.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
-	if v := s.At(now); s.turns.preparing() > 0 && s.Pipe.staged < v.width() {
+	if v := s.At(now); s.turns.preparing() > 0 && (s.Pipe.staged < v.width() || s.turns.isFirstOnWay()) {
 		next = min(next, v.inviteAt())
 	}
 	return next

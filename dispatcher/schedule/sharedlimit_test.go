@@ -93,8 +93,17 @@ func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
 		levels  []bucket.Level
 		eased   bool
 	}{
-		{0, nil, false}, {0, excess(9), false}, {0, excess(9), false}, {0, excess(8), true}, {0, excess(12), false}, {0, nil, true},
-		{7, nil, true}, {7, excess(7), false}, {7, excess(3), true}, {0, nil, true}, {0, nil, false},
+		{0, nil, false},
+		{0, excess(9), false},
+		{0, excess(9), false},
+		{0, excess(8), true},
+		{0, excess(12), false},
+		{0, nil, true},
+		{7, nil, true},
+		{7, excess(7), false},
+		{7, excess(3), true},
+		{0, nil, true},
+		{0, nil, false},
 	} {
 		if refuse(c.refused); s.Shared.Learn(c.levels) != c.eased {
 			t.Errorf("step %d: an answer has said that more is left: %v, want %v", i, !c.eased, c.eased)

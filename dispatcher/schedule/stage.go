@@ -7,7 +7,8 @@ import (
 )
 
 // stage makes jobs ready of priorities that may go, whose slots are near, and returns when to look again. Jobs that
-// wait for the turn of another priority take no slot of the key from them.
+// wait for the turn of another priority take no slot of the key from them. In a slow key each turn makes the job ready
+// that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
 		s.loosen()
@@ -15,9 +16,13 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	for {
-		j, of, at := s.candidate(q, soon, may)
+		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
 			return Never
+		}
+		of := turn
+		if free, _ := q.free(s.now); s.isSlow(q, free) {
+			j, of, _ = s.candidate(q, soon, allClasses)
 		}
 		if s.policy.Packs != nil && at <= soon {
 			at = max(at, s.gathers(q, j, of))
@@ -29,17 +34,17 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // the end of a call of this queue touches it
 		}
-		if own := q.ungrantedOf(of); !s.invites(q.seatOf(of), int64(own)) {
+		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
 			if own == 0 {
-				s.turns.of(of).wait(q)
+				s.turns.of(turn).wait(q)
 			}
-			if may = may.without(of); may == 0 {
+			if may = may.without(turn); may == 0 {
 				return Never
 			}
 			continue
 		}
-		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(of).queued {
-			s.turns.awaitRoom(q, of)
+		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
+			s.turns.awaitRoom(q, turn)
 			return Never
 		}
 		if j == nil {
@@ -51,9 +56,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 				q.waits.classes.reach(j.tag)
 			}
 		}
-		j.limited = false
+		j.limited, j.looked = false, false // it is looked at on the way, and before its next slot if it is withdrawn
 		s.looks.leave(j)
-		s.Pipe.stage(j)
+		s.Pipe.stage(j, turn)
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
 		if s.policy.Packs != nil {
@@ -62,7 +67,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
-			s.turns.awaitRoom(q, of) // a job a turn
+			s.turns.awaitRoom(q, turn) // a job a turn
 			return Never
 		}
 	}
@@ -163,28 +168,29 @@ func (s *step) ahead(q *KeyQueue) int64 {
 // invites reports whether a queue may make a job of a priority ready now, beside the ready jobs of that priority that
 // it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn. A
 // costly queue may always have one ready job: the units for which it waits are kept from other queues.
-func (s *step) invites(own *seat, ungranted int64) bool {
+func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
+	own := q.seatOf(of)
 	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
 	if s.turns.preparing() > 0 && !own.invited && !own.called {
 		return false
 	}
-	width := s.At(s.now).width()
-	if width >= s.Pipe.pace.MaxStaged {
-		return true
+	if own.invited && s.turns.shares.several && s.Pipe.onWay[of-bucket.High] == 0 {
+		return true // see isFirstOnWay
 	}
-	each := max(1, width/(1+s.turns.waiting()))
-	return s.Pipe.staged < width && ungranted < int64(each)
+	width := s.At(s.now).width()
+	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.waiting()))
 }
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
 // job of their priority that was never called and rests or waits for memory, since they would take the room that this
-// job needs; and those that were never called behind a job that awaits an answer.
+// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready.
 func (s *step) unready(q *KeyQueue) {
 	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && j.First() || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+		first := j.First() // a pack that is withdrawn leaves its members
+		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
@@ -192,7 +198,7 @@ func (s *step) unready(q *KeyQueue) {
 		switch {
 		case s.awaitsAnswer(j):
 			awaited = awaited.with(j.Priority)
-		case j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped):
+		case first && !awaited.has(j.Priority) && (j.Phase == resting || j.Phase == staging && j.Cramped):
 			gap = gap.with(j.Priority)
 		}
 	}

@@ -61,7 +61,7 @@ func (s *step) standInLine() {
 		if own.came != 0 {
 			continue
 		}
-		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].Priority}]++ // it asks without having waited
+		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // it asks without having waited
 		if !slices.ContainsFunc(q.waits.priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
 			all++
 		}
@@ -116,7 +116,12 @@ func (s *step) invite() {
 	if s.store.isDown() {
 		n = min(n, 1)
 	}
-	for ; n > 0 && len(s.fx.Asks) < maxAsks; n-- {
+	for beyond := len(bucket.Priorities); len(s.fx.Asks) < maxAsks; n-- {
+		if n <= 0 {
+			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.isFirstOnWay() {
+				return
+			}
+		}
 		q := s.turns.toPrepare()
 		if q == nil {
 			return
@@ -164,6 +169,7 @@ func (s *step) advance(q *KeyQueue) {
 // prepare makes jobs ready and asks for slots, as far as nothing holds the queue, and returns when to look again.
 func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
+	s.ownTurns(q)
 	due = Never
 	if hold := s.holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
 		s.withdrawReady(q, hold, allClasses)
@@ -205,7 +211,7 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && some.has(j.Priority) && (j != s.holds.breaker.probe || far) {
+		if j.Phase == ready && some.has(j.turn) && (j != s.holds.breaker.probe || far) {
 			s.withdraw(j, until)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
@@ -225,7 +231,7 @@ func (s *step) withdraw(j *Job, until bucket.Micros) {
 // recall withdraws a queue's ready jobs of some priorities. They are made ready again as soon as possible.
 func (s *step) recall(q *KeyQueue, some classSet) {
 	for _, j := range q.Jobs {
-		if j.Phase == ready && some.has(j.Priority) {
+		if j.Phase == ready && some.has(j.turn) {
 			s.withdraw(j, s.now)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}

@@ -35,13 +35,13 @@ type turns struct {
 //
 // A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
 // rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
-// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. It ends when
-// another priority comes of which no job waited. That one gets no credit.
+// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. The credit ends
+// when another priority gets its first waiting job. That one gets no credit.
 type shares struct {
 	weights bucket.Weights
 	clock   serviceTime                  // where the call that was granted a slot last began
 	several bool                         // there are several orders
-	onWay   *[len(bucket.Priorities)]int // jobs of each priority that are on their way to a slot and have none; nil: none
+	onWay   *[len(bucket.Priorities)]int // jobs on their way to a slot that have none, by whose turn they take; nil: none
 	twice   int                          // places of queues that wait for their next slot in several orders, less one for each
 }
 
@@ -98,8 +98,8 @@ func (s *shares) charge(o *order, d, each serviceTime) {
 	}
 }
 
-// due is the virtual time of an order's next turn in a line. It includes the calls to which the order's turns in that
-// line have led and that have no slot yet: of the line that makes jobs ready, the jobs on their way to a slot.
+// due is the virtual time of an order's next turn in a line. It includes the calls that the order's turns in that line
+// led to and that have no slot yet: for the line that makes jobs ready, these are the jobs on their way to a slot.
 func (s *shares) due(o *order, l line) serviceTime {
 	n := o.merit.asked
 	if l == prepareLine && s.onWay != nil {
@@ -132,8 +132,8 @@ func (t *turns) of(p bucket.Priority) *order {
 // normal returns the order of normal jobs, which always exists.
 func (t *turns) normal() *order { return t.all[bucket.Normal-bucket.High] }
 
-// wake gives a priority of which no job waited no credit for that. It ends the credit of the others, too: they missed
-// their turns before this one came, which must not pay for it.
+// wake lets a priority that had no waiting job begin without credit. It also ends the credit of the others: they missed
+// their turns before this one came, and this one must not pay for that.
 func (t *turns) wake(p bucket.Priority) {
 	if t.all[p-bucket.High] == nil {
 		return
@@ -207,6 +207,17 @@ func (t *turns) first(l line, waits func(*order) bool) (first *order) {
 func (o *order) asks() bool         { return o.lines[askLine].queues > 0 }
 func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
 func (o *order) waitsForRoom() bool { return o.room.size > 0 }
+
+// isFirstOnWay reports whether the next turn to make a job ready is that of a priority of which no job is on its way to
+// a slot. Such a job may be ready beside those that fill the room: else a job that was made ready while the keys of a
+// more urgent priority could not be called would have the next slot, and half of all.
+func (t *turns) isFirstOnWay() bool {
+	if !t.shares.several {
+		return false
+	}
+	o := t.first(prepareLine, (*order).prepares)
+	return o != nil && t.shares.onWay[o.priority-bucket.High] == 0
+}
 
 // inRow returns for how many calls a queue may ask before another priority has its turn, or another queue of the same
 // one; 0 if no other priority waits.

@@ -85,7 +85,8 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Identity(r.Started), Pack: j.In, TAT: tat,
-		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled, Instance: w.Env.Instance,
+		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Estimated: j.Low(), Usage: j.Usage,
+		Unsettled: j.Unsettled, Instance: w.Env.Instance,
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.Terms.API, r)

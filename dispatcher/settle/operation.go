@@ -105,18 +105,16 @@ func MarkOf(j *lane.Job) queue.RetryMark {
 func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
-	if w.Sched.IsPaused(j.Queue) {
-		w.LeaveLocked(j)
-	}
+	w.LeaveIdleLocked(j.Queue) // the key may be paused, or this operation may hold its last slot
 	w.begin(j)
 }
 
-// slotMargin is how much longer than an operation is polled its slot is held, so that the slot is not free while its
-// end is being stored.
+// slotMargin is how long an operation's slot is held after the last poll, so that the slot stays taken while the end is
+// being stored.
 const slotMargin = time.Minute
 
-// HoldLocked makes the operation of a found job hold its slot at once, if it is to: calls of other jobs may start before
-// the job is polled.
+// HoldLocked makes the operation of a found job hold its slot at once, if the operation holds one: calls of other jobs
+// may start before the job is polled.
 func (w *Operations) HoldLocked(j *lane.Job) {
 	if j.Operation.Holds {
 		w.Sched.KeepSlot(j.Job)
@@ -124,8 +122,8 @@ func (w *Operations) HoldLocked(j *lane.Job) {
 	}
 }
 
-// HoldSlot makes an operation hold its slot of the limits of calls in flight, if it is to. The call's own grant ends
-// then. If the process dies before, the grant's lease ends it.
+// HoldSlot makes an operation hold its slot of the limits of calls in flight, if the configuration asked for that. It
+// ends the call's own grant. If the process dies before, the lease of that grant ends it.
 func (w *Operations) HoldSlot(j *lane.Job) {
 	if !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
 		return
@@ -145,7 +143,7 @@ func (w *Operations) Forget(j *lane.Job) {
 	j.Operation = nil
 }
 
-// letSlotGo ends the slot that a job's operation has held.
+// letSlotGo gives back the slot that a job's operation held.
 func (w *Operations) letSlotGo(j *lane.Job) {
 	if j.Operation == nil || !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
 		return
@@ -184,7 +182,9 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	switch at, ok := w.Bar(ctx, j); {
 	case !ok:
 	case at != 0: // an earlier owner has stored its result
-		if w.KeepRecord(ctx, j, record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})) {
+		c := record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})
+		c.Result = at
+		if w.KeepRecord(ctx, j, c) {
 			w.TraceEnd(j, nil)
 			w.Finish(j, ledger.Done)
 		}
@@ -227,7 +227,7 @@ func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Ou
 		c.TAT = tat + w.Env.Ahead()
 	}
 	c.Operation, c.Polled, c.Planned, c.Final = j.Operation, true, r.Ended.UTC(), true
-	c.Price, c.Costs, c.Reserved, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil
+	c.Price, c.Costs, c.Reserved, c.Estimated, c.Unsettled = ledger.Money(more.Price), more.Units, nil, nil, nil
 	if c.Costs == nil {
 		c.Costs = make([]int64, len(c.Limits))
 		j.ChargeBudgets(c, more.Price)

@@ -130,9 +130,10 @@ func TestAcceptedCall(t *testing.T) {
 func TestEarlierOwnersResult(t *testing.T) {
 	w, j, _, _ := operating(t)
 	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
-	if _, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
+	stored, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
 		ingest.HeaderMsgID: {resultMsgID(j)}, ingest.HeaderJobID: {"j"},
-	}}); err != nil {
+	}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	w.Mu.Lock()
@@ -144,7 +145,7 @@ func TestEarlierOwnersResult(t *testing.T) {
 			Verdict: httpcall.Dead, Reason: deadletter.Unknown, Detail: "given up", Billed: deadletter.BilledYes,
 		})
 	})
-	if records := recordsOf(t, w); len(records) != 2 || records[1].Outcome != ledger.Done {
+	if records := recordsOf(t, w); len(records) != 2 || records[1].Outcome != ledger.Done || records[1].Result != stored.Sequence {
 		t.Errorf("%+v", records)
 	}
 	if info, err := w.Env.JS.Stream(t.Context(), deadletter.Stream); err != nil || info.CachedInfo().State.Msgs != 0 {

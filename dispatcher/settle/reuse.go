@@ -19,13 +19,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A job that asks what another one asked may end with that one's answer (dispatcher/comparison.go). It then gets a mark
-// of its end, a result of its own, a reply and a record. After a crash the mark says that the result may be stored, or
-// on its way: recovery ends the job with the result, or keeps it out and lets the job wait
-// (dispatcher/takeover/loneresult.go).
+// A job may end with the answer of an equal one (dispatcher/comparison.go). It then gets a mark of its end, a result of
+// its own, a reply and a record. After a crash the mark says that the result may be stored, or may still arrive.
+// Recovery ends the job with the result, or bars the result and lets the job wait (dispatcher/takeover/loneresult.go).
 
-// Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not what a says:
-// the stream may be another one by now. It blocks until the results' leader has answered.
+// Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not the one that a
+// names: the stream may have been created anew. It blocks until the stream's leader answers, at most for
+// lane.LoadTimeout.
 func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*ledger.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
@@ -102,7 +102,8 @@ func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 		Verdict: httpcall.Delivered, Billed: deadletter.NotBilled, Detail: reusedDetail(from),
 	})
 	c.Outcome, c.ReusedFrom, c.Call, c.Attempt, c.Planned = ledger.Reused, from, 0, 0, time.Time{}
-	c.Price, c.Idempotency, c.Limits, c.Costs, c.Reserved, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil, nil, nil, nil
+	c.Price, c.Idempotency, c.Usage, c.Unsettled = ledger.Money(0), "", nil, nil
+	c.Limits, c.Costs, c.Reserved, c.Estimated = nil, nil, nil, nil
 	c.HeldFor, c.HeldLimit, c.HeldMS = "", "", 0
 	if !j.Terms.API.PriceTerms().Settles() {
 		var t lane.Toll

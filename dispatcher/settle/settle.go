@@ -93,6 +93,7 @@ func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) s
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	f := w.Sched.OnCallEnd(j.Job, e)
+	w.LeaveIdleLocked(j.Queue) // the answer may hold the key
 	w.called(r.Status != 0)
 	w.notes.dropDenialsLocked()
 	return f

@@ -70,7 +70,7 @@ func TestAnotherJobsLateAnswer(t *testing.T) {
 		case c == nil || found.Result == 0 || !found.Reused:
 			t.Errorf("a job with a result: record %+v, result %d", c, found.Result)
 		case c.Outcome != ledger.Reused || c.ReusedFrom != "another" || !c.Final || c.Call != 0 || c.Sent || c.Billed != deadletter.NotBilled || c.Price != "0.00" ||
-			c.Limits != nil || c.Costs != nil || !c.Planned.IsZero():
+			c.Limits != nil || c.Costs != nil || !c.Planned.IsZero() || c.Result != found.Result:
 			t.Errorf("its record: %+v", c)
 		}
 	}

@@ -72,7 +72,9 @@ func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 	r, out := storedResponse(result.Header)
 	r.Started = r.Ended                                                  // the result names the start of the call
 	price, _ := ledger.ParseMoney(result.Header.Get(ledger.HeaderPrice)) // weir's own header: always there
-	return f.w.Operations.EndRecord(f.Job, r, out, settle.Beyond{Price: max(0, price-f.Operation.Price)})
+	c := f.w.Operations.EndRecord(f.Job, r, out, settle.Beyond{Price: max(0, price-f.Operation.Price)})
+	c.Result = f.result
+	return c
 }
 
 // storedResponse returns what a stored result says of the answer that it is of.
@@ -91,6 +93,7 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
 	c := f.w.ReusedRecord(f.Job, msg.Header)
+	c.Result = f.result
 	f.w.Mu.Lock()
 	drain := f.w.Sched.Policy().DrainTime(f.Queue.Limits)
 	f.w.Mu.Unlock()

@@ -143,7 +143,8 @@ func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	if err != nil || found.Record == nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if c := found.Record; !c.Polled || !c.Final || c.Outcome != ledger.Done || c.Price != "0.05" || c.Call != 1 || c.Operation == nil || c.Started.Before(operation.Started.Add(time.Second)) {
+	if c := found.Record; !c.Polled || !c.Final || c.Outcome != ledger.Done || c.Price != "0.05" || c.Call != 1 || c.Operation == nil || c.Result != ack.Sequence ||
+		c.Started.Before(operation.Started.Add(time.Second)) {
 		t.Errorf("%+v", c)
 	}
 }

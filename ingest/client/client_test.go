@@ -62,7 +62,7 @@ func newSomebody(t *testing.T) *somebody {
 	if !ns.ReadyForConnections(await.Patience) {
 		t.Fatal("the nats-server did not start")
 	}
-	nc, err := nats.Connect(ns.ClientURL())
+	nc, err := nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestNoAnswer(t *testing.T) {
 	if err := c.Flush(ctx); err != nil {
 		t.Error(err)
 	}
-	nobody, err := nats.Connect(weirless(t))
+	nobody, err := nats.Connect(weirless(t), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestDoAfterAReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	watching, err := nats.Connect(url)
+	watching, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +447,7 @@ func TestDoAfterAReconnect(t *testing.T) {
 func TestEndsOfLetters(t *testing.T) {
 	url := weirURL()
 	ctx := await.Context(t, "the end")
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

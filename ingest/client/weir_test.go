@@ -105,7 +105,7 @@ func startWeir() string {
 
 // awaitIntake waits until jobs are taken.
 func awaitIntake(url string) {
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	check(err)
 	defer nc.Close()
 	for until := time.Now().Add(await.Patience); ; {

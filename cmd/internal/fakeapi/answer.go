@@ -27,6 +27,7 @@ type Echo struct {
 func (c *call) send(b Behaviour, number int64, out outcome) {
 	body := c.bodyOf(b, number)
 	b.Header = append(b.Header[:len(b.Header):len(b.Header)], c.api.opts.Vendor.limits(c.api.opts.Limit, c.left, time.Now())...)
+	b.Header = append(b.Header, c.api.opts.Vendor.uses(c.api.opts.Limits, c.uses, time.Now())...)
 	if err := c.settle(out); err != nil {
 		b, body = Behaviour{Status: http.StatusInternalServerError}, []byte(err.Error()+"\n")
 	}

@@ -79,6 +79,8 @@ type Arrival struct {
 	// Billed calls cost Charge, in millionths of the currency.
 	Billed bool
 	Charge int64
+	// Used is what a billed call to a language model used.
+	Used Tokens
 	// Seen is set when the idempotency key had been seen before.
 	Seen bool
 }

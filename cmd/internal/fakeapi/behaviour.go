@@ -58,6 +58,8 @@ type Behaviour struct {
 	Bill Bill
 	// Charge, when above zero, replaces Options.Price if the call is billed.
 	Charge int64
+	// Used is what the call uses if it is billed, for Options.Limits.
+	Used Tokens
 
 	// Answer says what the body is.
 	Answer Answer
@@ -117,6 +119,8 @@ func (b *Behaviour) validate() error {
 		return fmt.Errorf("delay %v or drip %v is not from 0 to %v", b.Delay, b.Drip, MaxDelay)
 	case b.Charge < 0:
 		return fmt.Errorf("charge %d is negative", b.Charge)
+	case min(b.Used.Input, b.Used.Output, b.Used.Written, b.Used.Read, b.Used.Max) < 0:
+		return fmt.Errorf("tokens %+v are negative", b.Used)
 	case b.Size < 0 || b.Size > MaxAnswer || b.DripSize < 0:
 		return fmt.Errorf("size %d or drip size %d is not from 0 to %d", b.Size, b.DripSize, MaxAnswer)
 	}

@@ -29,6 +29,7 @@ type Totals struct {
 type keyBook struct {
 	calls int64
 	log   slidingLog
+	uses  []useLog // by the use limits; nil: none yet
 }
 
 // waiter is one call of Await that is waiting.
@@ -41,6 +42,7 @@ type waiter struct {
 // safe for concurrent use. Only the book may change an arrival that it was given.
 type book struct {
 	limit   VendorLimit
+	limits  []UseLimit
 	tells   bool // each answer says what the limit leaves
 	keep    int
 	maxKeys int
@@ -50,13 +52,15 @@ type book struct {
 	last    int64      // number of the latest arrival
 	keys    map[string]*keyBook
 	all     slidingLog
+	uses    []useLog // of the limits that all keys share
 	totals  Totals
 	waiters []*waiter
 }
 
 func newBook(opts Options) *book {
 	return &book{
-		limit: opts.Limit, tells: opts.Vendor != "", keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
+		limit: opts.Limit, limits: opts.Limits, uses: make([]useLog, len(opts.Limits)), tells: opts.Vendor != "",
+		keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
 		keys: make(map[string]*keyBook), totals: Totals{ByStatus: make(map[int]int64)},
 	}
 }
@@ -118,6 +122,7 @@ type settlement struct {
 	status int
 	charge int64
 	billed bool
+	used   Tokens
 	seen   bool
 
 	bodySize int64
@@ -130,9 +135,10 @@ func (b *book) settle(arr *Arrival, s settlement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	arr.End, arr.Ending, arr.Status = s.end, s.ending, s.status
-	arr.Billed, arr.Charge, arr.Seen = s.billed, s.charge, s.seen
+	arr.Billed, arr.Charge, arr.Used, arr.Seen = s.billed, s.charge, s.used, s.seen
 	arr.BodySize, arr.BodyHash, arr.Body = s.bodySize, s.bodyHash, s.body
 	b.count(arr)
+	b.settleUse(arr)
 	b.wake()
 }
 
@@ -176,6 +182,7 @@ func (b *book) restore(arrivals []Arrival) {
 		b.add(arr)
 		if arr.Ending != Running {
 			b.count(arr)
+			b.restoreUse(arr)
 		}
 	}
 	b.limit = limit

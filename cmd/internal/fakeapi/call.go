@@ -31,8 +31,9 @@ type call struct {
 	scratch *scratch
 	read    bodyState
 	hash    string
-	seen    bool      // the idempotency key
-	left    allowance // of the vendor limit
+	seen    bool        // the idempotency key
+	left    allowance   // of the vendor limit
+	uses    []allowance // of each use limit; nil: not known
 }
 
 // bodyState says how far reading the request's body has come.
@@ -61,7 +62,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case in.err != nil:
 		c.refuse(http.StatusServiceUnavailable, in.err)
 	case in.wait > 0:
-		c.limited(in.wait)
+		c.limited(in.wait, nil, nil)
 	default:
 		c.obey(in.keyCall)
 	}
@@ -129,7 +130,12 @@ func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	}
 	out := outcome{ending: Answered, status: behaviour.status(), release: release}
 	if behaviour.bills() {
-		out.bill, out.charge = billed, cmp.Or(behaviour.Charge, c.api.opts.Price)
+		s := c.api.book.spend(c.arr, behaviour.Used)
+		if c.uses = s.left; s.over != nil {
+			c.limited(s.wait, s.over, release)
+			return
+		}
+		out.bill, out.charge, out.used = billed, cmp.Or(behaviour.Charge, c.api.opts.Price), behaviour.Used
 	}
 	if pause(c.r.Context(), behaviour.Delay+c.api.opts.Latency.of(c.arr.Number)) != nil {
 		out.ending, out.status = Gone, 0
@@ -149,14 +155,18 @@ func (c *call) leave(out outcome) {
 	panic(http.ErrAbortHandler)
 }
 
-// limited answers a call that is over the vendor limit.
-func (c *call) limited(wait time.Duration) {
+// limited answers a call that is over a limit: that of over, or the vendor limit if it is nil. release is nil if the
+// call holds no idempotency key.
+func (c *call) limited(wait time.Duration, over *UseLimit, release func(int64)) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})
 	}
 	behaviour := c.api.opts.Vendor.Limited(c.api.opts.Limit.Form)
+	if over != nil {
+		behaviour = c.api.opts.Vendor.over(behaviour, over, wait)
+	}
 	behaviour.RetryAfter = c.api.opts.Limit.retryAfter(wait, time.Now())
-	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status})
+	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status, release: release})
 }
 
 // refuse answers a call that the api cannot or must not carry out.
@@ -204,6 +214,7 @@ type outcome struct {
 	status  int
 	bill    bill
 	charge  int64
+	used    Tokens
 	release func(number int64) // of the idempotency key; nil if none is held
 }
 
@@ -212,7 +223,7 @@ type outcome struct {
 func (c *call) settle(out outcome) error {
 	s := settlement{end: c.api.clock.now(), ending: out.ending, status: out.status, seen: c.seen}
 	if out.bill == billed {
-		s.billed, s.charge = true, out.charge
+		s.billed, s.charge, s.used = true, out.charge, out.used
 	}
 	if c.read != bodyUnread {
 		body := c.scratch.body.Bytes()
@@ -223,6 +234,7 @@ func (c *call) settle(out outcome) error {
 	err := c.api.ledger.write(c.scratch.line)
 	if err != nil {
 		s.ending, s.status, s.billed, s.charge = Refused, http.StatusInternalServerError, false, 0
+		s.used = Tokens{}
 	}
 	c.api.book.settle(c.arr, s)
 	if out.release != nil {

@@ -59,7 +59,11 @@ func (c *call) half(b Behaviour) []byte {
 		panic("fakeapi: a header cannot be written to memory: " + err.Error())
 	}
 	head.WriteString("\r\n")
-	head.Write(body[:len(body)/2])
+	body = body[:len(body)/2]
+	if end := bytes.LastIndex(body, []byte("\n\n")); end >= 0 {
+		body = body[:end+2] // half of the events
+	}
+	head.Write(body)
 	return head.Bytes()
 }
 

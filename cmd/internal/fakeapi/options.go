@@ -44,6 +44,8 @@ type Options struct {
 	MaxKeys int
 	// Limit is the vendor's own limit. Zero value: none.
 	Limit VendorLimit
+	// Limits are the api's own limits of what calls use, at most 8.
+	Limits []UseLimit
 	// Vendor is whose answers, refusals and limit headers the api has, by the vendor's documents. Empty: its own short
 	// ones. It does not set Limit or Idempotency.
 	Vendor Vendor
@@ -93,6 +95,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.KeepBody > MaxKeepBody {
 		wrong = append(wrong, fmt.Errorf("KeepBody must be at most %d", MaxKeepBody))
+	}
+	if len(o.Limits) > maxUseLimits {
+		wrong = append(wrong, fmt.Errorf("there must be at most %d Limits", maxUseLimits))
+	}
+	for i := range o.Limits {
+		wrong = append(wrong, o.Limits[i].validate())
 	}
 	wrong = append(wrong, o.Key.validate(), o.Limit.validate(), o.Idempotency.validate(), o.Latency.validate(), o.Vendor.validate())
 	if err := errors.Join(wrong...); err != nil {

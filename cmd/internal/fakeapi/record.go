@@ -13,7 +13,7 @@ import (
 //
 //	start    a process took up the ledger: run, wall, boot, mono, at
 //	arrival  a request's header was read: n, at, method, path, query, key, cost, header
-//	answer   the call was settled, its answer is about to be sent: n, end, ending, status, billed, charge, seen, size, hash, body
+//	answer   the call was settled, its answer is about to be sent: n, end, ending, status, billed, charge, tokens, seen, size, hash, body
 //	end      the last byte was sent, the client gave up or the connection was reset: n, end (only where that is later)
 type record struct {
 	Event  string            `json:"e"`
@@ -30,6 +30,7 @@ type record struct {
 	Status int               `json:"status"`
 	Billed bool              `json:"billed"`
 	Charge int64             `json:"charge"`
+	Tokens [5]int64          `json:"tokens"`
 	Seen   bool              `json:"seen"`
 	Size   int64             `json:"size"`
 	Hash   string            `json:"hash"`
@@ -88,6 +89,7 @@ func appendAnswer(line []byte, number int64, s settlement) []byte {
 	if s.billed {
 		line = append(line, `,"billed":true`...)
 		line = appendNumber(line, "charge", s.charge)
+		line = appendTokens(line, s.used)
 	}
 	if s.seen {
 		line = append(line, `,"seen":true`...)
@@ -114,6 +116,18 @@ func appendNumber(line []byte, name string, value int64) []byte {
 	line = append(line, name...)
 	line = append(line, '"', ':')
 	return strconv.AppendInt(line, value, 10)
+}
+
+// appendTokens leaves out what no call to a language model used.
+func appendTokens(line []byte, t Tokens) []byte {
+	if t == (Tokens{}) {
+		return line
+	}
+	for i, n := range [...]int64{t.Input, t.Output, t.Written, t.Read, t.Max} {
+		line = append(line, [...]string{`,"tokens":[`, `,`, `,`, `,`, `,`}[i]...)
+		line = strconv.AppendInt(line, n, 10)
+	}
+	return append(line, ']')
 }
 
 // appendText leaves an empty value out.
@@ -160,5 +174,6 @@ func (r *record) arrival() Arrival {
 func (r *record) settle(a *Arrival) {
 	a.End, a.Ending, a.Status = r.End, r.Ending, r.Status
 	a.Billed, a.Charge, a.Seen = r.Billed, r.Charge, r.Seen
+	a.Used = Tokens{Input: r.Tokens[0], Output: r.Tokens[1], Written: r.Tokens[2], Read: r.Tokens[3], Max: r.Tokens[4]}
 	a.BodySize, a.BodyHash, a.Body = r.Size, r.Hash, r.Body
 }

@@ -2,6 +2,7 @@ package fakeapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,8 @@ import (
 )
 
 // Serve runs the fake api as a process of its own until ctx ends. Once it listens it prints one line, "listening http://…", to
-// opts.Announce. It returns nil after an orderly end, or the first failure to write the ledger.
+// opts.Announce. After an orderly end, an api with Limits prints the line "windows [...]", the Verdict on each of them
+// by the arrivals in memory. It returns nil after an orderly end, or the first failure to write the ledger.
 func Serve(ctx context.Context, opts Options) error {
 	a, err := Start(opts)
 	if err != nil {
@@ -23,5 +25,12 @@ func Serve(ctx context.Context, opts Options) error {
 		return errors.Join(fmt.Errorf("fakeapi: announce: %w", err), a.Close())
 	}
 	<-ctx.Done()
-	return a.Close()
+	if err := a.Close(); err != nil || len(opts.Limits) == 0 {
+		return err
+	}
+	verdict, err := json.Marshal(Windows(a.All(), opts.Limits...))
+	if err == nil {
+		_, err = fmt.Fprintf(out, "windows %s\n", verdict)
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,30 +55,44 @@ func (v Vendor) script() Script {
 
 // prompt is what the fakes read of a request's body.
 type prompt struct {
-	MaxTokens int  `json:"max_tokens"`
-	Stream    bool `json:"stream"`
-	Options   struct {
+	MaxTokens           int64 `json:"max_tokens"`
+	MaxCompletionTokens int64 `json:"max_completion_tokens"`
+	MaxOutputTokens     int64 `json:"max_output_tokens"`
+	Inference           struct {
+		MaxTokens int64 `json:"maxTokens"`
+	} `json:"inferenceConfig"`
+	Stream  bool `json:"stream"`
+	Options struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	Cache json.RawMessage `json:"cache_control"`
+	Cache    json.RawMessage `json:"cache_control"`
+	Metadata struct {
+		Input  int64 `json:"input_tokens,string"`
+		Output int64 `json:"output_tokens,string"`
+	} `json:"metadata"`
 }
 
-// tokens are what a call to a language model uses.
-type tokens struct{ input, output, written, read int }
-
-// used counts a call's tokens: one of input for four bytes of the request, and half of max_tokens of output. A request
-// with cache_control writes 12 tokens to a cache and reads 7.
-func (p *prompt) used(body []byte) tokens {
-	t := tokens{input: 1 + len(body)/4, output: max(1, p.MaxTokens/2)}
+// used counts a call's tokens: one of input for four bytes of the request, and half of max_tokens of output. The
+// metadata input_tokens and output_tokens, numbers as text, say otherwise, but no call writes more than max_tokens. A
+// request with cache_control writes 12 tokens to a cache and reads 7.
+func (p *prompt) used(body []byte) Tokens {
+	most := max(p.MaxTokens, p.MaxCompletionTokens, p.MaxOutputTokens, p.Inference.MaxTokens)
+	t := Tokens{
+		Input:  cmp.Or(p.Metadata.Input, int64(1+len(body)/4)),
+		Output: cmp.Or(p.Metadata.Output, max(1, most/2)), Max: most,
+	}
+	if most > 0 {
+		t.Output = min(t.Output, most)
+	}
 	if p.Cache != nil {
-		t.written, t.read = 12, 7
+		t.Written, t.Read = 12, 7
 	}
 	return t
 }
 
 // charge returns the price of the tokens. Those that are read from a cache are free.
-func (t tokens) charge() int64 {
-	return int64(t.input)*InputPrice + int64(t.output)*OutputPrice + int64(t.written)*CacheWritePrice
+func (t Tokens) charge() int64 {
+	return t.Input*InputPrice + t.Output*OutputPrice + t.Written*CacheWritePrice
 }
 
 // Answer returns the vendor's answer to a request that it carries out.
@@ -86,6 +101,18 @@ func (v Vendor) Answer(r *Request) Behaviour {
 	var p prompt
 	_ = json.Unmarshal(body, &p) // another body uses as many tokens as an empty one of its length
 	t := p.used(body)
+	b := v.carriedOut(r, &p, t)
+	if b.bills() {
+		b.Used = t
+	}
+	if strings.HasPrefix(b.Header[0].Value, "text/event-stream") && r.Header.Get("Accept") == "application/x-ndjson" {
+		b.Text, b.Header[0].Value = jsonLines(b.Text), "application/x-ndjson"
+	}
+	return b
+}
+
+// carriedOut is the vendor's answer to a request that uses t.
+func (v Vendor) carriedOut(r *Request, p *prompt, t Tokens) Behaviour {
 	switch v {
 	case Anthropic:
 		if r.Header.Get("Anthropic-Version") == "" {
@@ -116,11 +143,11 @@ func (v Vendor) Answer(r *Request) Behaviour {
 		return created(http.StatusCreated, fmt.Sprintf(`{"sid":"SM%032d","status":"queued","num_segments":"1",`+
 			`"price":null}`, r.Number))
 	}
-	return Behaviour{}
+	return created(http.StatusOK, "{}")
 }
 
 // metered is the answer of a language model, whole or as server-sent events.
-func (v Vendor) metered(t tokens, streams bool, whole, events string) Behaviour {
+func (v Vendor) metered(t Tokens, streams bool, whole, events string) Behaviour {
 	b := created(http.StatusOK, whole)
 	if streams {
 		b.Text, b.Header[0].Value = events, "text/event-stream; charset=utf-8"
@@ -203,47 +230,87 @@ func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 	if limit.Count == 0 {
 		return nil
 	}
-	count, left := strconv.Itoa(limit.Count), strconv.Itoa(a.left)
+	count, left := strconv.Itoa(limit.Count), strconv.FormatInt(a.left, 10)
+	used := strconv.FormatInt(int64(limit.Count)-a.left, 10)
 	at := now.Add(a.resets + time.Second - 1)
 	switch v {
 	case Anthropic:
 		return []Field{
-			{"Anthropic-Ratelimit-Requests-Limit", count}, {"Anthropic-Ratelimit-Requests-Remaining", left},
+			{"Anthropic-Ratelimit-Requests-Limit", count},
+			{"Anthropic-Ratelimit-Requests-Remaining", left},
 			{"Anthropic-Ratelimit-Requests-Reset", at.UTC().Format(time.RFC3339)},
 		}
 	case GitHub:
 		return []Field{
-			{"X-Ratelimit-Limit", count}, {"X-Ratelimit-Remaining", left}, {"X-Ratelimit-Used", strconv.Itoa(limit.Count - a.left)},
-			{"X-Ratelimit-Reset", strconv.FormatInt(at.Unix(), 10)}, {"X-Ratelimit-Resource", "core"},
+			{"X-Ratelimit-Limit", count},
+			{"X-Ratelimit-Remaining", left},
+			{"X-Ratelimit-Used", used},
+			{"X-Ratelimit-Reset", strconv.FormatInt(at.Unix(), 10)},
+			{"X-Ratelimit-Resource", "core"},
 		}
 	case OpenAI:
 		return []Field{
-			{"X-Ratelimit-Limit-Requests", count}, {"X-Ratelimit-Remaining-Requests", left},
+			{"X-Ratelimit-Limit-Requests", count},
+			{"X-Ratelimit-Remaining-Requests", left},
 			{"X-Ratelimit-Reset-Requests", a.resets.Round(time.Millisecond).String()},
 		}
 	case Shopify:
-		return []Field{{"X-Shopify-Shop-Api-Call-Limit", strconv.Itoa(limit.Count-a.left) + "/" + count}}
+		return []Field{{"X-Shopify-Shop-Api-Call-Limit", used + "/" + count}}
 	case Bedrock, Stripe, Twilio: // they document none
 	}
 	return nil
 }
 
+// over is the answer to a call over a use limit, of which limited is the general form.
+func (v Vendor) over(limited Behaviour, l *UseLimit, wait time.Duration) Behaviour {
+	if v == OpenAI {
+		limited.Text = fmt.Sprintf(`{"error":{"message":"Rate limit reached for gpt in organization org-1 on %s: `+
+			`Limit %d. Please try again in %s.","type":%q,"param":null,"code":"rate_limit_exceeded"}}`,
+			l.Name, l.Count, wait.Round(time.Millisecond), l.Name)
+	}
+	return limited
+}
+
+// uses returns the headers that say what use limits leave. Anthropic rounds tokens to thousands.
+func (v Vendor) uses(limits []UseLimit, left []allowance, now time.Time) (fields []Field) {
+	for i, a := range left {
+		l := &limits[i]
+		switch {
+		case v == Anthropic:
+			name, unit := "Anthropic-Ratelimit-"+strings.ReplaceAll(l.Name, "_", "-"), int64(1)
+			if strings.HasSuffix(l.Name, "tokens") {
+				unit = 1000
+			}
+			fields = append(fields,
+				Field{name + "-Limit", strconv.FormatInt(l.Count, 10)},
+				Field{name + "-Remaining", strconv.FormatInt((a.left+unit/2)/unit*unit, 10)},
+				Field{name + "-Reset", now.Add(a.resets + time.Second - 1).UTC().Format(time.RFC3339)})
+		case v == OpenAI && (l.Name == "requests" || l.Name == "tokens"):
+			fields = append(fields,
+				Field{"X-Ratelimit-Limit-" + l.Name, strconv.FormatInt(l.Count, 10)},
+				Field{"X-Ratelimit-Remaining-" + l.Name, strconv.FormatInt(a.left, 10)},
+				Field{"X-Ratelimit-Reset-" + l.Name, a.resets.Round(time.Millisecond).String()})
+		}
+	}
+	return fields
+}
+
 // anthropicUsage is the member usage of a message.
-func anthropicUsage(t tokens, output int) string {
+func anthropicUsage(t Tokens, output int64) string {
 	return fmt.Sprintf(`"usage":{"input_tokens":%d,"cache_creation_input_tokens":%d,`+
 		`"cache_read_input_tokens":%d,"output_tokens":%d}`,
-		t.input, t.written, t.read, output)
+		t.Input, t.Written, t.Read, output)
 }
 
-func anthropicMessage(t tokens, number int64) string {
+func anthropicMessage(t Tokens, number int64) string {
 	return fmt.Sprintf(`{"id":"msg_%d","type":"message","role":"assistant","model":"claude",`+
 		`"content":[{"type":"text","text":"Hello!"}],`+
-		`"stop_reason":"end_turn","stop_sequence":null,%s}`, number, anthropicUsage(t, t.output))
+		`"stop_reason":"end_turn","stop_sequence":null,%s}`, number, anthropicUsage(t, t.Output))
 }
 
-// anthropicEvents are a message as a stream. Only message_start has the input tokens, and message_delta has the sum of
-// the output tokens.
-func anthropicEvents(t tokens, number int64) string {
+// anthropicEvents are a message as a stream. Only message_start has the input Tokens, and message_delta has the sum of
+// the output Tokens.
+func anthropicEvents(t Tokens, number int64) string {
 	return events(
 		fmt.Sprintf(`message_start|{"type":"message_start","message":{"id":"msg_%d","type":"message",`+
 			`"role":"assistant","content":[],"model":"claude",`+
@@ -253,34 +320,34 @@ func anthropicEvents(t tokens, number int64) string {
 		`content_block_delta|{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello!"}}`,
 		`content_block_stop|{"type":"content_block_stop","index":0}`,
 		fmt.Sprintf(`message_delta|{"type":"message_delta","delta":{"stop_reason":"end_turn",`+
-			`"stop_sequence":null},"usage":{"output_tokens":%d}}`, t.output),
+			`"stop_sequence":null},"usage":{"output_tokens":%d}}`, t.Output),
 		`message_stop|{"type":"message_stop"}`,
 	)
 }
 
-func converseAnswer(t tokens) string {
+func converseAnswer(t Tokens) string {
 	return fmt.Sprintf(`{"metrics":{"latencyMs":1},"output":{"message":{"content":[{"text":"Hello!"}],`+
 		`"role":"assistant"}},"stopReason":"end_turn",`+
 		`"usage":{"inputTokens":%d,"outputTokens":%d,"totalTokens":%d,"cacheReadInputTokens":%d,`+
 		`"cacheWriteInputTokens":%d}}`,
-		t.input, t.output, t.input+t.output, t.read, t.written)
+		t.Input, t.Output, t.Input+t.Output, t.Read, t.Written)
 }
 
 // chatUsage is the member usage of a chat completion.
-func chatUsage(t tokens) string {
+func chatUsage(t Tokens) string {
 	return fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,`+
 		`"prompt_tokens_details":{"cached_tokens":%d}}`,
-		t.input, t.output, t.input+t.output, t.read)
+		t.Input, t.Output, t.Input+t.Output, t.Read)
 }
 
-func chatCompletion(t tokens, number int64) string {
+func chatCompletion(t Tokens, number int64) string {
 	return fmt.Sprintf(`{"id":"chatcmpl-%d","object":"chat.completion","model":"gpt","choices":[{"index":0,`+
 		`"message":{"role":"assistant","content":"Hello!"},`+
 		`"finish_reason":"stop"}],%s}`, number, chatUsage(t))
 }
 
 // chatEvents are a chat completion as a stream. Its usage is in the last event, and only if the request asks for it.
-func chatEvents(t tokens, number int64, usage bool) string {
+func chatEvents(t Tokens, number int64, usage bool) string {
 	null, last := "", []string{}
 	if usage {
 		null = `,"usage":null`
@@ -295,16 +362,16 @@ func chatEvents(t tokens, number int64, usage bool) string {
 	}, last...), `|[DONE]`)...)
 }
 
-func openAIResponse(t tokens, number int64) string {
+func openAIResponse(t Tokens, number int64) string {
 	return fmt.Sprintf(`{"id":"resp_%d","object":"response","status":"completed","model":"gpt","output":[],`+
 		`"usage":{"input_tokens":%d,`+
 		`"input_tokens_details":{"cached_tokens":%d},"output_tokens":%d,`+
 		`"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}}`,
-		number, t.input, t.read, t.output, t.input+t.output)
+		number, t.Input, t.Read, t.Output, t.Input+t.Output)
 }
 
 // responseEvents are a response as a stream: the event response.completed has the whole response.
-func responseEvents(t tokens, number int64) string {
+func responseEvents(t Tokens, number int64) string {
 	return events(
 		fmt.Sprintf(`response.created|{"type":"response.created","response":{"id":"resp_%d","object":"response",`+
 			`"status":"in_progress","usage":null}}`, number),
@@ -323,6 +390,17 @@ func events(all ...string) string {
 			text.WriteString("event: " + name + "\n")
 		}
 		text.WriteString("data: " + data + "\n\n")
+	}
+	return text.String()
+}
+
+// jsonLines writes the data of server-sent events one a line, without the end that is no JSON.
+func jsonLines(events string) string {
+	var text strings.Builder
+	for line := range strings.Lines(events) {
+		if data, found := strings.CutPrefix(line, "data: "); found && data != "[DONE]\n" {
+			text.WriteString(data)
+		}
 	}
 	return text.String()
 }

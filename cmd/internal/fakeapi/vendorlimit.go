@@ -69,13 +69,13 @@ func (l VendorLimit) retryAfter(wait time.Duration, now time.Time) string {
 
 // allowance is what a limit leaves after a call.
 type allowance struct {
-	left   int
+	left   int64
 	resets time.Duration // until nothing of it is used
 }
 
 // left returns what the limit leaves at a time.
 func (s *slidingLog) left(at int64, limit VendorLimit) allowance {
-	a := allowance{left: limit.Count}
+	a := allowance{left: int64(limit.Count)}
 	for _, passed := range s.times {
 		if until := passed + int64(limit.Per) - at; until > 0 {
 			a.left, a.resets = a.left-1, max(a.resets, time.Duration(until))

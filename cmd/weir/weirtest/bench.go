@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -18,7 +20,7 @@ const benchBody = 256
 
 func BenchPublish(b *testing.B, url, subject string, keys int) {
 	b.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}

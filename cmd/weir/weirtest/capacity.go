@@ -18,7 +18,7 @@ func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for n := range producers {
-		nc, err := nats.Connect(r.Worker.NATSURL())
+		nc, err := nats.Connect(r.Worker.NATSURL(), nats.Timeout(await.Patience))
 		if err != nil {
 			r.T.Fatal(err)
 		}

@@ -3,6 +3,8 @@ package weirtest
 import (
 	"testing"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,7 +16,7 @@ func PlainServer(t *testing.T) (url string, js jetstream.JetStream) {
 	ns := StartNATS(t, &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
 	})
-	nc, err := nats.Connect(ns.ClientURL())
+	nc, err := nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

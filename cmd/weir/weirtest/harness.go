@@ -59,7 +59,7 @@ func (r *Rig) Operators() jetstream.JetStream {
 // authenticate, it connects without.
 func OperatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	opts := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
+	opts := []nats.Option{nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
 	if inside := connect.AskInside(t.Context(), nc, &connect.Denials{}); inside.OperatorCreds != "" {
 		option, err := nats.NkeyOptionFromSeed(inside.OperatorCreds)
 		if err != nil {
@@ -135,7 +135,7 @@ func (r *Rig) Start() {
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	if r.NC, err = nats.Connect(r.Worker.NATSURL()); err != nil {
+	if r.NC, err = nats.Connect(r.Worker.NATSURL(), nats.Timeout(await.Patience)); err != nil {
 		r.T.Fatal(err)
 	}
 	if r.JS, err = jetstream.New(r.NC); err != nil {

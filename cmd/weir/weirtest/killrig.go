@@ -56,7 +56,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	r.Env = append(r.Env, env...)
 	r.Start()
 	t.Cleanup(func() { r.Proc.Kill() })
-	nc, err := nats.Connect("nats://"+r.Addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+	nc, err := nats.Connect("nats://"+r.Addr, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
 		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
@@ -80,10 +80,14 @@ const receiptWait = 5 * time.Second
 // Publish submits a job and notes its receipt. If no answer comes, it submits the job again with the same id, as a
 // careful producer does.
 func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) {
+	r.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
+		"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
+	}})
+}
+
+// PublishMsg is Publish with a whole message.
+func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 	for ctx.Err() == nil {
-		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
-			"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
-		}}
 		reply, err := r.NC.RequestMsg(msg, receiptWait)
 		if err != nil {
 			if !stream.Sleep(ctx, 10*time.Millisecond) {
@@ -97,7 +101,7 @@ func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) 
 		}
 		if json.Unmarshal(reply.Data, &a) == nil && a.Error == nil && a.Seq > 0 {
 			r.Mu.Lock()
-			r.Acks[id] = true
+			r.Acks[msg.Header.Get(nats.MsgIdHdr)] = true
 			r.Mu.Unlock()
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -258,7 +259,7 @@ func (r *Rig) Offline(do func(o *Offline)) {
 		r.T.Fatal(err)
 	}
 	defer server.Shutdown()
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		r.T.Fatal(err)
 	}

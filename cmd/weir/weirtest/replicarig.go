@@ -52,7 +52,7 @@ func NewReplicasOf(t *testing.T, url string, n int, o fakeapi.Options, yaml stri
 	t.Cleanup(func() { _ = api.Close() }) // it counts calls that kills cut as errors
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	WriteFile(t, file, fmt.Sprintf(yaml, api.URL()))
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,7 +35,7 @@ func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string)
 // Occupy creates a stream that is not weir's.
 func Occupy(t *testing.T, url, subject string) {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

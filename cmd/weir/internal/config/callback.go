@@ -27,11 +27,11 @@ func (c *Callback) section() section {
 			},
 			{
 				name: "rate", is: c.pace(), or: "10/s",
-				means: "the highest rate of posts of each type, with those that fail",
+				means: "the highest rate of posts for each of `job.done` and `job.dead`, including tries that fail",
 			},
 			{
 				name: "for", is: one(&c.For, duration(time.Minute, 30*day)), or: "72h",
-				means: "how long weir tries an end, counted from that end. It tries no longer than results or letters are kept: " +
+				means: "how long weir tries to post an end, counted from that end. It tries no longer than results or letters are kept: " +
 					"see `results` and `dead_letters`",
 			},
 		},
@@ -42,7 +42,7 @@ func (c *Callback) section() section {
 	}
 }
 
-// warnOfCallbacks warns of a callback that is to try an end for longer than the end is kept.
+// warnOfCallbacks warns of a callback whose for is longer than ends are kept.
 func (c *Config) warnOfCallbacks(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

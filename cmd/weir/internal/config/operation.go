@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// Operation says that an api may accept a call and go on working on it, and how weir polls it. A nil *Operation says
-// that an answer ends the work.
+// Operation says how weir polls an api that may accept a call and go on working on it. A nil *Operation says that every
+// answer ends the work.
 type Operation struct {
 	Accepted []int // statuses of answers that begin an operation: 200 to 299
 	Poll     Poll

@@ -66,12 +66,12 @@ func (r *Reuse) section(a *API) section {
 			},
 			{
 				name: "across_keys", is: one(&r.AcrossKeys, yes()), or: "false",
-				means: "`true`: jobs of different keys share answers, with `tenant_until` those of one tenant. With several replicas only " +
-					"those whose keys one replica has",
+				means: "`true`: jobs of different keys share answers; with `tenant_until` only keys of one tenant do. Keys share answers " +
+					"only if one replica owns their partitions",
 			},
 			{
 				name: "bytes", is: one(&r.Bytes, size(leastReuseBytes, mostReuseBytes)), or: "16MiB",
-				means: "the memory of each replica for the places of answers, about 224 bytes each. The oldest go first",
+				means: "the memory in which each replica notes where answers are stored, about 224 bytes for each. It forgets the oldest first",
 			},
 		},
 		check: func(f fields) {
@@ -103,7 +103,7 @@ func comparedPart(text string) (string, error) {
 	return reuseHeader + name, err
 }
 
-// checkReuse reports an api whose answers are to be given again for longer than they are kept.
+// checkReuse warns of an api that gives answers again for longer than results are kept.
 func (c *Config) checkReuse(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

@@ -96,7 +96,7 @@ func (o *Vendor) without(text string) (string, error) {
 	return "", refuse(fix, "the profile of %s has no field %s", o.Name, quote(text))
 }
 
-// within reports whether a path is another one, or below it.
+// within reports whether a path equals another one, or is below it.
 func within(path, above string) bool { return path == above || strings.HasPrefix(path, above+".") }
 
 // profileOf returns the profile of that name, or nil.
@@ -205,8 +205,8 @@ func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, boo
 	return own.Content[at], true
 }
 
-// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it. The case of a name
-// is of no account, as in headers; any other name of another case is a problem anyway.
+// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it. The case of a
+// name is of no account, as in headers; any other name of another case is a problem anyway.
 func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if !strings.EqualFold(mapping.Content[i].Value, path[0]) {
@@ -235,8 +235,8 @@ func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	mapping.Content = append(mapping.Content, key, node)
 }
 
-// companion returns the field beside another one without which that means nothing: a file or vendor.without may leave
-// it out.
+// companion returns the field that another field needs beside it to mean anything. A file or vendor.without may leave
+// the companion out.
 func companion(field string) string {
 	switch field {
 	case "left_until":

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -130,7 +131,7 @@ func publishScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: publish SUBJECT HEADER...")
 	}
-	nc, err := nats.Connect(ts.Getenv("WEIR_NATS_URL"))
+	nc, err := nats.Connect(ts.Getenv("WEIR_NATS_URL"), nats.Timeout(await.Patience))
 	ts.Check(err)
 	defer nc.Close()
 	m := nats.NewMsg(args[0])

@@ -36,7 +36,7 @@ func TestServerInsideAsksWho(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if nc, err := nats.Connect(w.NATSURL()); !errors.Is(err, nats.ErrAuthorization) {
+	if nc, err := nats.Connect(w.NATSURL(), nats.Timeout(await.Patience)); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a connection without credentials: %v %v", nc, err)
 	}
 	for path, want := range map[string]int{"/api/v1/status": http.StatusUnauthorized, "/metrics": http.StatusUnauthorized, "/livez": http.StatusOK} {
@@ -177,7 +177,7 @@ dead_letters: {max_bytes: 64MiB} # the second weir does not know how small the s
 		t.Fatal(err)
 	}
 	defer func() { second.Stop(); _ = await.Result(t, "the end of the worker", second.Wait) }()
-	if r.NC, err = nats.Connect(first.NATSURL()); err != nil {
+	if r.NC, err = nats.Connect(first.NATSURL(), nats.Timeout(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	defer r.NC.Close()

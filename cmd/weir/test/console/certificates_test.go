@@ -169,7 +169,7 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 	}
 	t.Cleanup(weir.Kill)
 	shown := a.Sign(time.Now().Add(time.Hour))
-	nc, err := nats.Connect("tls://"+ns.Addr().String(), nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool(), Certificates: []tls.Certificate{shown}}))
+	nc, err := nats.Connect("tls://"+ns.Addr().String(), nats.Timeout(await.Patience), nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool(), Certificates: []tls.Certificate{shown}}))
 	if err != nil {
 		t.Fatal(err)
 	}

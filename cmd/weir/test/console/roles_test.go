@@ -39,7 +39,7 @@ func newRoleRig(t *testing.T) *roleRig {
 	}
 	r := &weirtest.Rig{T: t, API: api, Worker: w}
 	t.Cleanup(r.Stop)
-	if r.NC, err = nats.Connect(address("operator"), nats.CustomInboxPrefix("_INBOX.operator")); err != nil {
+	if r.NC, err = nats.Connect(address("operator"), nats.Timeout(await.Patience), nats.CustomInboxPrefix("_INBOX.operator")); err != nil {
 		t.Fatal(err)
 	}
 	if r.JS, err = jetstream.New(r.NC); err != nil {
@@ -201,7 +201,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 		}
 	}
 	for role := range strings.FieldsSeq(all) {
-		nc, err := nats.Connect(address(role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nc, err := nats.Connect(address(role), nats.Timeout(await.Patience), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 // connect is a connection of a role.
 func (r *roleRig) connect(t *testing.T, role string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(r.address(role), nats.CustomInboxPrefix("_INBOX."+role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(r.address(role), nats.Timeout(await.Patience), nats.CustomInboxPrefix("_INBOX."+role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("the log tells %s", secret)
 		}
 	}
-	if !strings.Contains(r.Said.String(), "the destination does not accept events") || !strings.Contains(r.Said.String(), "the destination accepts events again") {
+	if !strings.Contains(r.Said.String(), "the receiver does not accept posts") || !strings.Contains(r.Said.String(), "the receiver accepts posts again") {
 		t.Error("the log does not tell that it was down")
 	}
 

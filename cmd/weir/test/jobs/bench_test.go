@@ -76,7 +76,7 @@ func bareLoop(b *testing.B, d config.Durability) {
 	}
 	b.Cleanup(func() { _ = api.Close() })
 	url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}, Retention: jetstream.WorkQueuePolicy})
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) s
 		b.Fatal(err)
 	}
 	b.Cleanup(server.Shutdown)
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 		}()
 	}
 	var err error
-	if r.NC, err = nats.Connect(url); err != nil {
+	if r.NC, err = nats.Connect(url, nats.Timeout(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	defer r.NC.Close()

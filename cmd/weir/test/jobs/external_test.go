@@ -50,7 +50,7 @@ func TestExternalServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

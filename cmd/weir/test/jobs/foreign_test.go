@@ -223,7 +223,7 @@ func TestForeignStreamInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(ns.ClientURL())
+	nc, err := nats.Connect(ns.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func newRestarts(t *testing.T, yaml string) *restarts {
 	r.file = filepath.Join(r.Dir, "weir.yaml")
 	weirtest.WriteFile(t, r.file, r.YAML)
 	var err error
-	if r.NC, err = nats.Connect(r.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
+	if r.NC, err = nats.Connect(r.url, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.NC.Close)

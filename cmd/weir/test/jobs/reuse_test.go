@@ -35,7 +35,7 @@ apis:
     forward_headers: [Accept]
     retry: {attempts: 3, min: 5ms, max: 20ms}
     reuse: {for: 1h}
-  open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, across_keys: true}}
+  open: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, keys: {slow: {rate: 1/h}}, reuse: {for: 1h, across_keys: true}}
   brief: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 3s}}
   bodies: {url: %[1]s/v1, bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [body]}}
   paths: {url: %[1]s/v1, forward_headers: [Accept, X-Kind], bucket: {rate: 200/s, capacity: 500}, reuse: {for: 1h, of: [path, "header:X-Kind"]}}
@@ -286,10 +286,12 @@ func TestWhatMustBeEqual(t *testing.T) {
 }
 
 // TestAnswersExpire: an answer is not given when it is older than the rule says, and one that was given again becomes
-// no younger.
+// no younger. A longer time lets earlier answers be given again.
 func TestAnswersExpire(t *testing.T) {
 	t.Parallel()
 	r := newReuseRig(t, nil)
+	r.ask("brief", "b", "old", "/old")
+	r.ends("brief", "b", 1)
 	n := 0
 	r.Eventually("a second call", func() bool {
 		n++
@@ -299,6 +301,15 @@ func TestAnswersExpire(t *testing.T) {
 	})
 	if n < 3 {
 		t.Errorf("the call is repeated at job %d: no answer was given again", n)
+	}
+	r.Follow(strings.Replace(reuseYAML, "reuse: {for: 3s}", "reuse: {for: 1h}", 1))
+	r.Eventually("the answers to be read", func() bool {
+		d, err := r.Worker.Parts().Dispatcher.Desk.Detail("brief", 1)
+		return err == nil && d.Reuse != nil && d.Reuse.Answers == 2
+	})
+	r.ask("brief", "b", "again", "/old")
+	if got := r.ends("brief", "b", 2); from(got["again"]) != "old" || r.calls("old") != 1 {
+		t.Errorf("%d calls; the answer of %q", r.calls("old"), from(got["again"]))
 	}
 }
 
@@ -410,22 +421,24 @@ func TestPausedJobsGetNoAnswer(t *testing.T) {
 }
 
 // TestNoJobWaitsForAKeyThatIsNotCalled: jobs of other keys do not wait for a job that waits for its retry if its key is
-// paused, or is held for long.
+// paused, is held for long, or has its next slot in an hour.
 func TestNoJobWaitsForAKeyThatIsNotCalled(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		order string
-		pause bool
-	}{"paused": {"status=503;retry-after=8", true}, "held": {"status=503;retry-after=3600", false}} {
+		key, order string
+		pause      bool
+	}{
+		"paused": {"x", "status=503;retry-after=8", true}, "held": {"x", "status=503;retry-after=3600", false}, "slow": {"slow", "status=503", false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newReuseRig(t, map[string][]string{"busy": {c.order}})
-			r.ask("open", "x", "x", "/busy")
-			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", "x")) == 1 })
+			r.ask("open", c.key, "x", "/busy")
+			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", c.key)) == 1 })
 			r.ask("open", "y", "y", "/busy")
 			if c.pause {
 				r.waitsForAnswer("open", "y", "x")
-				r.Must("pause", "open", "x")
+				r.Must("pause", "open", c.key)
 			}
 			if got := r.ends("open", "y", 1); from(got["y"]) != "" || r.calls("busy") != 2 {
 				t.Errorf("%d calls; the answer of %q", r.calls("busy"), from(got["y"]))

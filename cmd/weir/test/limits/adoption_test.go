@@ -37,7 +37,7 @@ func newSharedRig(t *testing.T, yaml string) (r *weirtest.Rig, url string) {
 	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, file, "first"), weirtest.TestLog(t)); err != nil {
 		t.Fatal(err)
 	}
-	if r.NC, err = nats.Connect(url); err != nil {
+	if r.NC, err = nats.Connect(url, nats.Timeout(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if r.JS, err = jetstream.New(r.NC); err != nil {

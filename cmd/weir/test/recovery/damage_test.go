@@ -193,7 +193,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 		if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t)); err != nil {
 			t.Fatal(err)
 		}
-		if r.NC, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
+		if r.NC, err = nats.Connect("nats://"+addr, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 		if r.JS, err = jetstream.New(r.NC); err != nil {

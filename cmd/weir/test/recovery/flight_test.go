@@ -77,7 +77,7 @@ func flightRigOf(t *testing.T, more string, env ...string) *flightRig {
 		_ = r.server.Process.Kill()                                 // it runs, or nothing does
 		_ = await.Result(t, "the end of the server", r.server.Wait) // it was killed
 	})
-	if r.NC, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true)); err != nil {
+	if r.NC, err = nats.Connect("nats://"+addr, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.NC.Close)

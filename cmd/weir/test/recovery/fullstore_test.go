@@ -45,7 +45,7 @@ func openDoor(t *testing.T, o doorOptions) *door {
 	}
 	t.Cleanup(server.Shutdown)
 	d := &door{t: t}
-	if d.nc, err = nats.Connect(server.ClientURL(), nats.ReconnectBufSize(-1)); err != nil {
+	if d.nc, err = nats.Connect(server.ClientURL(), nats.Timeout(await.Patience), nats.ReconnectBufSize(-1)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.nc.Close)

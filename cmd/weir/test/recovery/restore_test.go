@@ -38,7 +38,7 @@ func TestRestoredStreams(t *testing.T) {
 	t.Cleanup(func() { _ = api.Close() })
 	dir := t.TempDir()
 	weirtest.WriteFile(t, filepath.Join(dir, "weir.yaml"), fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 4/s, capacity: 100}\n", api.URL()))
-	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	nc, err := nats.Connect("nats://"+addr, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func newExternalRig(t *testing.T) *weirtest.Rig {
 	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t)); err != nil {
 		t.Fatal(err)
 	}
-	if r.NC, err = nats.Connect(server.ClientURL()); err != nil {
+	if r.NC, err = nats.Connect(server.ClientURL(), nats.Timeout(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.NC.Close)

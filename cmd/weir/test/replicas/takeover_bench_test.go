@@ -101,7 +101,7 @@ func mapped() uint64 {
 // bareRead is the least that could be called a reading of a stream: an ordered consumer that takes all there is.
 func bareRead(b *testing.B, url, stream string) time.Duration {
 	b.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestMoveKilledHalfWay(t *testing.T) {
 	if killed < 5 {
 		t.Errorf("the move was killed only %d times", killed)
 	}
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ apis:
 	}
 	r.proc = proc
 	r.t.Cleanup(proc.Kill)
-	if r.nc, err = nats.Connect("nats://"+r.addr, nats.ReconnectBufSize(-1)); err != nil {
+	if r.nc, err = nats.Connect("nats://"+r.addr, nats.Timeout(await.Patience), nats.ReconnectBufSize(-1)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(r.nc.Close)

@@ -69,7 +69,7 @@ func TestIdleSubscribersStayInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator, err := nats.Connect("nats://"+r.addr, own)
+	operator, err := nats.Connect("nats://"+r.addr, nats.Timeout(await.Patience), own)
 	if err != nil {
 		t.Fatal(err)
 	}

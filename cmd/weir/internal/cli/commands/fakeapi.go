@@ -2,6 +2,7 @@ package commands
 
 import (
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration
-	var repeats, script, refuse string
+	var repeats, script, refuse, vendor string
+	var tokens, input, output int64
 	cmd := &cobra.Command{
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
@@ -32,6 +34,16 @@ func fakeAPICommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			o.Vendor = fakeapi.Vendor(vendor)
+			for _, l := range []fakeapi.UseLimit{
+				{Name: "tokens", Count: tokens, Weigh: fakeapi.Weigh{Input: 1, Output: 1}},
+				{Name: "input_tokens", Count: input, Weigh: fakeapi.Weigh{Input: 1}},
+				{Name: "output_tokens", Count: output, Weigh: fakeapi.Weigh{Output: 1}},
+			} {
+				if l.Per, l.Scope = time.Minute, fakeapi.AllKeys; l.Count > 0 {
+					o.Limits = append(o.Limits, l)
+				}
+			}
 			o.Idempotency.Repeat = fakeapi.Repeat(repeats)
 			o.Latency.Mean, o.Latency.Min = latency, latency
 			o.Announce = cmd.OutOrStdout()
@@ -47,10 +59,23 @@ func fakeAPICommand() *cobra.Command {
 	f.IntVar(&o.KeepBody, "keep-body", 0, "bytes recorded of each body")
 	f.IntVar(&o.Limit.Count, "limit", 0, "calls of a key in any --per; more are answered 429 (0: no limit)")
 	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
+	f.StringVar(&vendor, "vendor", "", "answer as this vendor documents: "+vendors())
+	f.Int64Var(&tokens, "tokens", 0, "tokens of all keys in any minute; calls beyond are answered 429 (0: no limit)")
+	f.Int64Var(&input, "input-tokens", 0, "the same of input tokens alone")
+	f.Int64Var(&output, "output-tokens", 0, "the same of output tokens alone")
 	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
 	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
 	f.StringVar(&o.Idempotency.Other, "other-id-header", "", "another request header with an idempotency key")
 	f.StringVar(&refuse, "refuse-while", "", "answer 401 as long as this file is there")
 	f.DurationVar(&latency, "latency", 0, "how long a call takes")
 	return cmd
+}
+
+// vendors names the vendors that the fake api can be.
+func vendors() string {
+	var names []string
+	for _, v := range fakeapi.Vendors() {
+		names = append(names, string(v))
+	}
+	return strings.Join(names, ", ")
 }

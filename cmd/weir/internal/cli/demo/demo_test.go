@@ -155,7 +155,7 @@ func (s *show) readTo(texts ...string) string {
 }
 
 func (s *show) submit(url string) {
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 		}
 		var no *failure
 		if err != nil {
-			s.log.Warn("cannot read what is to be posted; trying again", "err", err)
+			s.log.Warn("cannot read the next message to post; trying again", "err", err)
 			no = &failure{}
 		} else if no, err = s.try(ctx, to, m, p.size()); no == nil {
 			return err
@@ -70,7 +70,7 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 		if no.refuses() && s.makesRoom(&r) {
 			s.count(refused, p.size())
 			s.health.gaveUp(time.Now(), p.size(), no.why)
-			s.log.With(p.named()...).Warn("the receiver refused a post; it is not posted again", "tries", try, "err", no)
+			s.log.With(p.named()...).Warn("the receiver refused a post; weir does not post it again", "tries", try, "err", no)
 			return nil
 		}
 		if s.rest(ctx, to, p.until(), max(wait, no.retryAfter), no.retryAfter == 0) {
@@ -222,7 +222,7 @@ func (h *health) gaveUp(now time.Time, n int, why string) {
 	h.given = given{h.given.Count + uint64(n), now.UTC().Truncate(time.Second), why}
 }
 
-// forget notes that no post waits: nothing tells any more whether the receiver would accept one.
+// forget drops a noted failure because no post waits: no try would show that the receiver accepts posts again.
 func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -253,7 +253,7 @@ func (h *health) accepted(now time.Time) bool {
 	return first
 }
 
-// taken returns how many posts were accepted.
+// taken returns how many posts the receiver has accepted.
 func (h *health) taken() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,9 +8,9 @@
 //	stream ── sender.send ──▶ feed.collect ──▶ load ── sending.deliver ──▶ receiver
 //	                             progress.go: what is read and under way ──▶ position.go: weir_control
 //
-// Each destination has a lease, and all callbacks share one. The replica that holds it posts. Of a destination one
-// load is under way at a time, so that its posts are in the order of the events. Of a callback's feed mostUnderWay
-// ends may be under way; their first tries begin in the order of the ends.
+// Each destination has a lease, and all callbacks share one. The replica that holds the lease posts. A destination has
+// one load under way at a time, so that its posts are in the order of the events. A callback's feed may have
+// mostUnderWay ends under way; their first tries begin in the order of the ends.
 //
 // A post in the standard format is an event as its stream keeps it, a CloudEvent in JSON, with the headers of Standard
 // Webhooks: webhook-id, which is the event's and the same in every try, webhook-timestamp, and webhook-signature (v1,
@@ -22,11 +22,11 @@
 // Groups keep the order of states: the last group of a subject says how it stands. The position is stored after each
 // window, so a kill between a post and its note posts that window again.
 //
-// Any answer but 2xx, and no answer within 15 seconds, is a failure. The post is tried again after waits that double
-// up to five minutes, or as Retry-After says, for as long as the stream keeps its messages; an end also no longer than
-// the callback says. A receiver may refuse a post with a 4xx status, except 401, 403, 404, 408, 410, 425 and 429, which
-// concern the receiver. After five refusals an event is dropped, so that an unreadable one does not hold up all others;
-// an end is dropped then only if a further one waits for its place, and the receiver has accepted others.
+// A post fails unless the receiver answers 2xx within 15 seconds. The sender tries it again after waits that double up
+// to five minutes, or as Retry-After says, for as long as the stream keeps its messages. An end is also tried no longer
+// than the callback says. A 4xx status refuses the post, except 401, 403, 404, 408, 410, 425 and 429, which concern the
+// receiver. After five refusals the sender drops an event, so that an unreadable one does not hold up all others. It
+// drops an end then only if a further one waits for its place, and the receiver has accepted others.
 //
 // # What must hold
 //
@@ -37,8 +37,8 @@
 //     chats are secrets.
 //   - A message is behind the position, and not among those under way there, only after a 2xx or when it was given up.
 //     A replica that has lost the lease posts and notes nothing, and notes that it has on their way are refused.
-//   - A receiver that is configured again does not get what happened meanwhile: the position of one that is not
-//     configured is deleted, also if it was removed while no replica ran.
+//   - A receiver that is removed and configured again does not get what happened meanwhile: its position is deleted
+//     once it is not configured, even if it was removed while no replica ran.
 //   - The position of a new callback is noted before its configuration is in force on any replica. It names the newest
 //     version of the configuration that has the callback: a replica that follows an earlier one does not delete it.
 package webhook

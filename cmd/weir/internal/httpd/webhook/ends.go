@@ -77,7 +77,7 @@ func (e *ends) resume(open underWay) load {
 func (e *ends) lost(n uint64) {
 	if e.kind == dead {
 		e.count(removed, int(n))
-		e.log.Info("letters were redriven or purged, or were too old, before the callback's receiver accepted them", "count", n)
+		e.log.Info("letters were redriven, purged or expired before the callback's receiver accepted them", "count", n)
 		return
 	}
 	e.count(dropped, int(n))

@@ -71,7 +71,7 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 		// The replica that answered may lag: an entry that there is must not be overwritten.
 		if s.resumes { // Begin had noted one
 			s.begun = s.Version()
-			s.log.Warn("the position of the callback is not there any more: ends before now are not posted", "seq", s.taken)
+			s.log.Warn("the position of the callback is missing: weir does not post ends from before now", "seq", s.taken)
 		}
 		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken, Begun: s.begun}))
 	case err == nil:
@@ -90,8 +90,8 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	return source, nil
 }
 
-// IsCallbackPosition reports whether a key of the control bucket is that of a callback's position. A value that says
-// nothing has the callback post again what is kept.
+// IsCallbackPosition reports whether a key of the control bucket is that of a callback's position. If its value is
+// empty, the callback posts all ends again that are kept.
 func IsCallbackPosition(key string) bool {
 	return strings.HasPrefix(key, callbackPrefix+".") && strings.HasSuffix(key, positionSuffix)
 }
@@ -100,7 +100,7 @@ func IsCallbackPosition(key string) bool {
 func (s *sending) goOn(e entry) {
 	s.taken, s.resuming, s.begun = e.Seq, e.Open, e.Begun
 	for _, o := range e.Open {
-		s.progress.open = append(s.progress.open, mark{o.Seq, o.At, 1})
+		s.open = append(s.open, mark{o.Seq, o.At, 1})
 	}
 	s.unread, s.sure, s.upTo = e.Unread, e.Sure, e.UpTo
 	s.health.since, s.health.why, s.health.given = e.Failing, e.Why, e.GivenUp
@@ -165,8 +165,8 @@ func (s *sending) reread(ctx context.Context) error {
 }
 
 // forget deletes the position, so that a receiver that is configured again does not get what happened meanwhile. It
-// returns how many messages waited. A position stays that a newer configuration goes on with, which this replica does
-// not follow yet.
+// returns how many messages waited. It keeps the position if a newer configuration, which this replica does not follow
+// yet, has the receiver again.
 func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -235,7 +235,7 @@ func (s *Senders) forgetCallbacks(ctx context.Context) error {
 func (s *sender) forgetFeed(ctx context.Context) error {
 	waited, err := s.forget(ctx)
 	if waited > 0 {
-		s.log.Warn("the callback was removed from the configuration: ends that waited for it are not posted", "count", waited)
+		s.log.Warn("the callback was removed from the configuration; weir drops the ends that waited for it", "count", waited)
 	}
 	return err
 }

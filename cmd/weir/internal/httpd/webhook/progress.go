@@ -102,6 +102,6 @@ func (b *backlog) counted(n, upTo uint64) { b.unread, b.sure, b.upTo = n, n, upT
 // estimated notes how many wait to be read at most: some of them may not be there.
 func (b *backlog) estimated(n uint64) { b.unread, b.sure, b.upTo = n, 0, 0 }
 
-// missing returns how many messages are gone without having been read, if present ones are left up to upTo. A gap of
-// sequences says nothing of that: other feeds use the stream too.
+// missing returns how many messages are gone without having been read, if present messages are left up to upTo. A gap
+// in the sequences does not show it, because other feeds use the stream too.
 func (b *backlog) missing(present uint64) uint64 { return b.sure - min(b.sure, present) }

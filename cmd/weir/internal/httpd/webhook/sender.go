@@ -273,7 +273,7 @@ func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	if (s.running >= s.most || s.unread > 0) && now.Sub(s.counted) >= countEvery {
 		s.counted = now
 		if err := s.recount(ctx, feed); err != nil {
-			s.log.Warn("cannot count what waits to be posted", "err", err)
+			s.log.Warn("cannot count the messages that wait to be posted", "err", err)
 		}
 	}
 	return s.note(ctx)
@@ -289,7 +289,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 	}
 	state := source.CachedInfo().State
 	if s.subject == "" { // every message is one of the feed's
-		s.backlog.estimated(state.LastSeq - min(state.LastSeq, max(s.taken, state.FirstSeq-min(1, state.FirstSeq))))
+		s.estimated(state.LastSeq - min(state.LastSeq, max(s.taken, state.FirstSeq-min(1, state.FirstSeq))))
 		return nil
 	}
 	from := func(seq uint64) (uint64, error) {
@@ -330,8 +330,8 @@ func (s *sending) tell(now time.Time) {
 		age = max(0, now.Sub(at))
 	}
 	s.series.behind.Set(float64(behind))
-	if s.series.oldest != nil {
-		s.series.oldest.Set(age.Seconds())
+	if s.oldest != nil {
+		s.oldest.Set(age.Seconds())
 	}
 }
 

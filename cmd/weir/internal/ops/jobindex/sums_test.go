@@ -139,7 +139,7 @@ func TestAnotherVisitReadsOnlyWhatIsNew(t *testing.T) {
 // newReader is the same store with a connection of its own, which counts what an index reads.
 func newReader(t *testing.T, s *store) *store {
 	t.Helper()
-	nc, err := nats.Connect(s.js.Conn().ConnectedUrl())
+	nc, err := nats.Connect(s.js.Conn().ConnectedUrl(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,16 @@ import (
 // Sums holds what every call of the ledger cost and took, added up by its time, so that an answer reads no record. The
 // index of jobs feeds it with the records that it reads anyway. It is not safe for concurrent use.
 //
-// Each sum is of one span of time: of an api or a limit it is a minute, and in days before yesterday a quarter of an
-// hour; of a key it is a quarter of an hour. The spans follow the calendar in UTC, and each call is in one, so that sums
-// of whole spans are exact. A question that begins within a span is answered from the span's beginning on.
+// Each sum covers one span of time. For an api or a limit that is a minute, and in days before yesterday a quarter of
+// an hour. For a key it is a quarter of an hour. The spans follow the calendar in UTC, and each call is in one, so sums
+// of whole spans are exact. A question that begins within a span is answered from the beginning of that span on.
 //
 // # Memory
 //
-// A sum takes at most 128 bytes, that of a key 256 and the key, and a usage 256 and 64 for each name. In the 62 days of the
-// ledger an api and each of its limits take at most 1.1 MB, and a key 1.6 MB if it is called in every quarter of an hour.
-// NewSums bounds all of them together. When they are full, Sums gives up what is missed least, of the oldest day that
-// still has it, and the answers say so:
+// A sum takes at most 128 bytes, that of a key 256 and the key, and a usage 256 and 64 for each name. In the 62 days of
+// the ledger an api and each of its limits take at most 1.1 MB, and a key 1.6 MB if it is called in every quarter of an
+// hour. NewSums bounds all of them together. At the bound Sums gives up the following, in this order, each from the
+// oldest day that still has it. The answers say so:
 //
 //  1. the quarters of an hour of keys: the day has one sum of each key, 16 KB in 62 days;
 //  2. the minutes: the day has quarters of an hour;
@@ -138,7 +138,8 @@ func (s *Sums) Complete() { s.whole = true }
 // Whole reports whether Complete was called since Begin.
 func (s *Sums) Whole() bool { return s.whole }
 
-// Trim says when the ledger begins, zero if nothing was ever removed from it. What may include older calls is forgotten.
+// Trim says when the ledger begins, zero if nothing was ever removed from it. It forgets sums that may include older
+// calls.
 func (s *Sums) Trim(begins time.Time) {
 	if !begins.After(s.begins) {
 		return // nothing was removed, or this was said before a later removal
@@ -290,7 +291,7 @@ func (s *Sums) coarsen(d *day) {
 	}
 }
 
-// giveUp gives up what is missed least. It reports false if only what must stay is left.
+// giveUp gives up the next sums in the order above. It reports false if only sums are left that must stay.
 func (s *Sums) giveUp() bool {
 	if number, some := s.oldest(s.merged); some {
 		s.mergeKeys(s.days[number])

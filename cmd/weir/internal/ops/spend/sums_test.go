@@ -61,6 +61,10 @@ func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 			c.Sent, c.Price, c.Billed = false, "0.00", deadletter.NotBilled
 		case 2:
 			c.Usage = map[string]int64{"tokens": r.Int64N(1000), "pages": 1}
+		case 5: // the end of an operation
+			c.Polled = true
+		case 6: // a job that got the answer of an equal one
+			c.Sent, c.Outcome, c.Price, c.Billed, c.Saved = false, ledger.Reused, "0.00", deadletter.NotBilled, []string{"", "0.50"}[r.IntN(2)]
 		}
 		if of := limits[c.API]; r.IntN(4) > 0 {
 			c.Limits = of[r.IntN(len(of)):]
@@ -97,10 +101,12 @@ func told(a *Account) string {
 	type line struct {
 		Spent, InDoubt string
 		Usage          map[string]int64
+		Reused         int64
+		Saved          string
 		Groups         []*Group
 		Budgets        []string
 	}
-	l := line{a.Spent, a.InDoubt, a.Usage, a.Groups, nil}
+	l := line{a.Spent, a.InDoubt, a.Usage, a.Reused, a.Saved, a.Groups, nil}
 	for _, b := range a.Budgets {
 		l.Budgets = append(l.Budgets, b.API+"/"+b.Limit+" "+b.Spent+" "+b.InDoubt)
 	}

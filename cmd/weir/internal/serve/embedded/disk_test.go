@@ -106,7 +106,7 @@ func unsynced(t *testing.T, dir string) (*Server, *nats.Conn, jetstream.JetStrea
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Shutdown)
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

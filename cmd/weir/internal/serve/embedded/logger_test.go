@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -47,7 +49,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Shutdown)
-	nc, err := nats.Connect(s.ClientURL(), nats.Name("job"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience), nats.Name("job"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -65,7 +67,7 @@ func TestAsksWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if nc, err := nats.Connect(s.ClientURL()); !errors.Is(err, nats.ErrAuthorization) {
+	if nc, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience)); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a connection without credentials: %v %v", nc, err)
 	}
 	for _, name := range []string{OperatorCreds, ProducerCreds} {
@@ -93,7 +95,7 @@ func TestAsksWho(t *testing.T) {
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("a restart changed the operators' credentials: %v", err)
 	}
-	if _, err := nats.Connect(s.ClientURL(), leaked); err == nil {
+	if _, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience), leaked); err == nil {
 		t.Error("credentials that others could read are taken")
 	}
 	access, err := s.Access()
@@ -112,7 +114,7 @@ func TestAsksWho(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	producer, err := nats.Connect(s.ClientURL(), option, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	producer, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience), option, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +137,7 @@ func TestProducersLeaveRoomForOperators(t *testing.T) {
 	}
 	var refused int
 	for range 5 {
-		nc, err := nats.Connect(s.ClientURL())
+		nc, err := nats.Connect(s.ClientURL(), nats.Timeout(await.Patience))
 		if err != nil {
 			refused++
 			continue

@@ -8,6 +8,7 @@ import (
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/dispatcher"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,7 +23,7 @@ func serverForLimits(t *testing.T) *Options {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Shutdown)
-	nc, err := nats.Connect(server.ClientURL())
+	nc, err := nats.Connect(server.ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

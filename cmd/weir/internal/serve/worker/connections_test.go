@@ -77,7 +77,7 @@ func TestAClosedConnectionEndsTheWorker(t *testing.T) {
 // TestAConnectionClosedInOrderEndsNothing is of what a worker closes itself, and of one that had ended before it was kept.
 func TestAConnectionClosedInOrderEndsNothing(t *testing.T) {
 	connect := func() *nats.Conn {
-		nc, err := nats.Connect(natstest.JetStream(t).Conn().ConnectedUrl())
+		nc, err := nats.Connect(natstest.JetStream(t).Conn().ConnectedUrl(), nats.Timeout(await.Patience))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,291 @@
+package fakeapi
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxUseLimits bounds Options.Limits.
+const maxUseLimits = 8
+
+// Tokens are what a call to a language model uses.
+type Tokens struct {
+	Input, Output int64
+	// Written and Read are the input tokens written to the vendor's cache and read from it, which Input does not have.
+	Written, Read int64
+	// Max is the request's max_tokens; 0 if it has none.
+	Max int64
+}
+
+// Weigh says how many units of a limit a call and each of its tokens take.
+type Weigh struct{ Call, Input, Output, Written, Read int64 }
+
+// of returns the units of a call that uses t.
+func (w Weigh) of(t Tokens) int64 {
+	return w.Call + w.Input*t.Input + w.Output*t.Output + w.Written*t.Written + w.Read*t.Read
+}
+
+// MaxTokens says when a request's max_tokens counts instead of its output. It is a closed set.
+type MaxTokens string
+
+const (
+	// MaxNever counts the output from the call's arrival on. It is the zero value.
+	MaxNever MaxTokens = ""
+	// MaxRunning counts the larger of both while the call runs, and then the output.
+	MaxRunning MaxTokens = "running"
+	// MaxAlways counts the larger of both for good.
+	MaxAlways MaxTokens = "always"
+)
+
+// UseLimit is a limit of what calls use: at most Count units in any period of length Per, as a sliding log of the
+// calls that the api let through, by the time of their arrival. A call that would exceed it is answered 429 and uses
+// nothing. So does a call that is not billed, from its end on.
+type UseLimit struct {
+	// Name is that in the vendor's headers: requests, tokens, input_tokens or output_tokens; another is in no header.
+	Name  string
+	Count int64
+	Per   time.Duration
+	Scope LimitScope
+	Weigh Weigh
+	Max   MaxTokens
+}
+
+func (l *UseLimit) validate() error {
+	w := l.Weigh
+	switch {
+	case l.Name == "":
+		return errors.New("each of Limits must have a Name")
+	case l.Count < 1 || l.Per <= 0:
+		return fmt.Errorf("limit %s: Count and Per must be above zero", l.Name)
+	case l.Scope != EachKey && l.Scope != AllKeys:
+		return fmt.Errorf("limit %s: Scope must be EachKey or AllKeys", l.Name)
+	case l.Max != MaxNever && l.Max != MaxRunning && l.Max != MaxAlways:
+		return fmt.Errorf("limit %s: unknown Max %q", l.Name, l.Max)
+	case min(w.Call, w.Input, w.Output, w.Written, w.Read) < 0 || w == Weigh{}:
+		return fmt.Errorf("limit %s: the weights must not be negative, and one must be above zero", l.Name)
+	}
+	return nil
+}
+
+// running returns the units of a call before its end, took those after it.
+func (l *UseLimit) running(t Tokens) int64 {
+	if l.Max != MaxNever {
+		t.Output = max(t.Output, t.Max)
+	}
+	return l.Weigh.of(t)
+}
+
+func (l *UseLimit) took(t Tokens) int64 {
+	if l.Max == MaxAlways {
+		t.Output = max(t.Output, t.Max)
+	}
+	return l.Weigh.of(t)
+}
+
+// useLog holds what the calls of the last period take of one limit, by the time of their arrival. The book's lock
+// guards it.
+type useLog struct {
+	entries []use
+	sum     int64
+}
+
+// use is what one call takes.
+type use struct{ at, number, units int64 }
+
+// wait returns how long a call that takes units should have waited: 0 if it fits. It drops what no longer counts. Calls
+// that are as old as the period do not count; those that arrived a little later and were read earlier do.
+func (l *useLog) wait(at, units int64, limit *UseLimit) time.Duration {
+	old := 0
+	for ; old < len(l.entries) && l.entries[old].at <= at-int64(limit.Per); old++ {
+		l.sum -= l.entries[old].units
+	}
+	l.entries = slices.Delete(l.entries, 0, old)
+	if units > limit.Count {
+		return limit.Per // it never fits
+	}
+	left := limit.Count - l.sum
+	for i := 0; left < units; i++ {
+		if left += l.entries[i].units; left >= units {
+			return time.Duration(l.entries[i].at + int64(limit.Per) - at)
+		}
+	}
+	return 0
+}
+
+func (l *useLog) add(u use) {
+	if u.units == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(l.entries, u, func(x, y use) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.number, y.number))
+	})
+	l.entries = slices.Insert(l.entries, i, u)
+	l.sum += u.units
+}
+
+// settle replaces what a call takes.
+func (l *useLog) settle(number, units int64) {
+	for i := len(l.entries) - 1; i >= 0; i-- {
+		if e := &l.entries[i]; e.number == number {
+			l.sum += units - e.units
+			e.units = units
+			return
+		}
+	}
+}
+
+// left returns what the limit leaves at a time.
+func (l *useLog) left(at int64, limit *UseLimit) allowance {
+	a := allowance{left: max(0, limit.Count-l.sum)}
+	if n := len(l.entries); n > 0 {
+		a.resets = max(0, time.Duration(l.entries[n-1].at+int64(limit.Per)-at))
+	}
+	return a
+}
+
+// logsOf returns the logs of all use limits for calls of a key. The caller holds the book's lock.
+func (b *book) logsOf(key string) []*useLog {
+	logs := make([]*useLog, len(b.limits))
+	kb := b.keys[key]
+	for i := range b.limits {
+		if logs[i] = &b.uses[i]; b.limits[i].Scope == EachKey && kb != nil {
+			if kb.uses == nil {
+				kb.uses = make([]useLog, len(b.limits))
+			}
+			logs[i] = &kb.uses[i]
+		}
+	}
+	return logs
+}
+
+// spent is the result of spend.
+type spent struct {
+	over *UseLimit     // the limit that the call would exceed; nil: it is let through
+	wait time.Duration // how long it should have waited
+	left []allowance   // of each use limit
+}
+
+// spend lets a call through that uses t, or says which limit it would exceed.
+func (b *book) spend(arr *Arrival, t Tokens) (s spent) {
+	if len(b.limits) == 0 {
+		return s
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	logs := b.logsOf(arr.Key)
+	for i, log := range logs {
+		if wait := log.wait(arr.At, b.limits[i].running(t), &b.limits[i]); wait > s.wait {
+			s.over, s.wait = &b.limits[i], wait
+		}
+	}
+	for i, log := range logs {
+		if s.over == nil {
+			log.add(use{arr.At, arr.Number, b.limits[i].running(t)})
+		}
+		s.left = append(s.left, log.left(arr.At, &b.limits[i]))
+	}
+	return s
+}
+
+// settleUse replaces what a call took of the use limits when it has ended. The caller holds the lock.
+func (b *book) settleUse(arr *Arrival) {
+	for i, log := range b.logsOf(arr.Key) {
+		units := int64(0)
+		if arr.Billed {
+			units = b.limits[i].took(arr.Used)
+		}
+		log.settle(arr.Number, units)
+	}
+}
+
+// restoreUse counts a call of a ledger that is being continued. The caller holds the lock.
+func (b *book) restoreUse(arr *Arrival) {
+	for i, log := range b.logsOf(arr.Key) {
+		if arr.Billed {
+			log.add(use{arr.At, arr.Number, b.limits[i].took(arr.Used)})
+		}
+	}
+}
+
+// Verdict says what the windows of one limit held, by the ledger alone.
+type Verdict struct {
+	Limit string `json:"limit"`
+	// Key is that of the fullest window; empty if all keys share the limit.
+	Key string `json:"key,omitempty"`
+	// Count units may be in a window, Fullest are in the fullest. From and To are the times of its first and last call, as
+	// Arrival.At.
+	Count   int64 `json:"count"`
+	Fullest int64 `json:"fullest"`
+	From    int64 `json:"from"`
+	To      int64 `json:"to"`
+	// Over is how many windows that begin at an arrival hold more than Count.
+	Over int `json:"over"`
+	// Used is the sum of all units, and Share the part that this is of what the limit lets through from the first arrival
+	// to the last. With a limit of each key it is that of the busiest key.
+	Used  int64   `json:"used"`
+	Share float64 `json:"share"`
+}
+
+// Windows judges billed arrivals by limits: exact, over every window [t, t+Per) that begins at an arrival. Calls that
+// are still running are not judged, since what they use is not known.
+func Windows(arrivals []Arrival, limits ...UseLimit) []Verdict {
+	arrivals = ByTime(arrivals)
+	var all []Verdict
+	for i := range limits {
+		l := &limits[i]
+		v := Verdict{Limit: l.Name, Count: l.Count}
+		if l.Scope == AllKeys {
+			v.judge(l, "", arrivals)
+		} else {
+			for _, key := range KeysOf(arrivals) {
+				v.judge(l, key, OfKey(arrivals, key))
+			}
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// judge adds the windows of one key.
+func (v *Verdict) judge(l *UseLimit, key string, arrivals []Arrival) {
+	var window, used, from, to int64
+	first := -1
+	for i := range arrivals {
+		if !arrivals[i].Billed {
+			continue
+		}
+		if first < 0 {
+			first, from = i, arrivals[i].At
+		}
+		to = arrivals[i].At
+		for arrivals[first].At <= to-int64(l.Per) {
+			window -= l.of(&arrivals[first])
+			first++
+		}
+		for ; !arrivals[first].Billed; first++ {
+		}
+		units := l.of(&arrivals[i])
+		window += units
+		used += units
+		if window > v.Fullest {
+			v.Fullest, v.Key, v.From, v.To = window, key, arrivals[first].At, to
+		}
+		if window > l.Count {
+			v.Over++
+		}
+	}
+	v.Used += used
+	span := max(to-from, int64(l.Per))
+	v.Share = max(v.Share, float64(used)/float64(l.Count)*float64(l.Per)/float64(span))
+}
+
+// of returns the units of an arrival, 0 if it was not billed.
+func (l *UseLimit) of(a *Arrival) int64 {
+	if !a.Billed {
+		return 0
+	}
+	return l.took(a.Used)
+}

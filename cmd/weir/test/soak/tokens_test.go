@@ -1,0 +1,91 @@
+package soak
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/weirtest"
+)
+
+// tokenMinute is how long the producers submit. tokenProducers submit at the same time.
+const (
+	tokenMinute    = time.Minute
+	tokenProducers = 100
+	tokenKills     = 20
+)
+
+// onceKeyed makes the api of tokens one that bills a repeated key once.
+const onceKeyed = "idempotency: {header: Idempotency-Key}"
+
+// TestEstimatesForAMinute lets a hundred producers want more than a limit in tokens for a minute, with estimates that
+// are too high, right or too low: no window is over by the vendor's count, and the vendor's bill is that of weir
+// spend.
+func TestEstimatesForAMinute(t *testing.T) {
+	t.Parallel()
+	for _, l := range weirtest.TokenCases("", "p99") {
+		t.Run(l.What, func(t *testing.T) {
+			t.Parallel()
+			r := weirtest.NewKillRig(t, weirtest.TokenAPI(), l.YAML())
+			l.Produce(r, tokenProducers, func(ctx context.Context) { stream.Sleep(ctx, tokenMinute) })
+			checkTokens(t, l, r)
+		})
+	}
+}
+
+// TestEstimatesOverKills is TestEstimatesForAMinute through twenty kills, with and without idempotency keys.
+func TestEstimatesOverKills(t *testing.T) {
+	t.Parallel()
+	for _, l := range weirtest.TokenCases("") {
+		for _, line := range []string{"", onceKeyed} {
+			l := l
+			l.Lines = line
+			t.Run(l.What+" "+line, func(t *testing.T) {
+				t.Parallel()
+				r := weirtest.NewKillRig(t, weirtest.TokenAPI(), l.YAML())
+				l.Produce(r, tokenProducers, func(ctx context.Context) {
+					for range tokenKills {
+						stream.Sleep(ctx, tokenMinute/tokenKills)
+						r.Proc.Kill()
+						r.Start()
+					}
+				})
+				checkTokens(t, l, r)
+			})
+		}
+	}
+}
+
+// TestEstimatesOfReplicas is TestEstimatesForAMinute with two replicas that count in Redis, of which one is killed
+// after the other, twenty times.
+func TestEstimatesOfReplicas(t *testing.T) {
+	t.Parallel()
+	for _, l := range weirtest.TokenCases("") {
+		l.Lines = onceKeyed
+		t.Run(l.What, func(t *testing.T) {
+			t.Parallel()
+			redis := weirtest.StartRedis(t)
+			r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, weirtest.TokenAPI(), l.YAML(),
+				"WEIR_REDIS_URL=redis://"+redis.Addr)
+			l.Produce(r.KillRig, tokenProducers, func(ctx context.Context) {
+				for n := range tokenKills {
+					stream.Sleep(ctx, tokenMinute/tokenKills)
+					r.Procs[n%2].Kill()
+					r.StartOne(n % 2)
+				}
+			})
+			checkTokens(t, l, r.KillRig)
+		})
+	}
+}
+
+// checkTokens judges a load by the ledger of the api.
+func checkTokens(t *testing.T, l weirtest.Tokens, r *weirtest.KillRig) {
+	t.Helper()
+	l.CheckWindows(t, r.Referee(), r.API.All())
+	r.CheckSpent(l)
+	if totals := r.API.Totals(); totals.Limited > 0 || totals.Billed < 100 {
+		t.Errorf("%s: %+v", l.What, totals)
+	}
+}

@@ -1,0 +1,114 @@
+package weirtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/ops/spend"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Tokens is a load of calls to a fake language model whose producers estimate what their calls take.
+type Tokens struct {
+	What string
+	// Of and In are by how much an estimate is off: Of/In times what the call takes.
+	Of, In int64
+	Learn  string // the percentile by which weir corrects estimates; empty: none
+	Limit  bucket.Rate
+	Lines  string // more lines of the api's configuration
+}
+
+// YAML returns the configuration, with %s for the url of the api.
+func (l Tokens) YAML() string {
+	learn := ""
+	if l.Learn != "" {
+		learn = ", learn: " + l.Learn
+	}
+	return fmt.Sprintf(`
+apis:
+  pay:
+    url: %%s
+    vendor: openai
+    timeout: 20s
+    jitter: 20ms
+    price:
+      - {each: 3, per: 1000000, from: header:X-Input, default: 1, settle: usage:input_tokens%[1]s}
+      - {each: 15, per: 1000000, from: header:X-Output, default: 1, settle: usage:output_tokens%[1]s}
+    bucket: {rate: 1000/s, burst: 100, capacity: 5000, in_flight: 16}
+    limits:
+      - {name: tokens, rate: %[2]d/%[3]s, burst: %[4]d, cost: {from: header:Weir-Cost, settle: usage:total_tokens%[1]s}}
+      - {name: spend, budget: 1000.00/month}
+    %[5]s
+`, learn, l.Limit.Count, config.FormatDuration(l.Limit.Per), l.Limit.Burst, l.Lines)
+}
+
+// Job returns the nth job, of one of as many keys as there are producers. Calls take 20 to 60 tokens.
+func (l Tokens) Job(n, producers int) *nats.Msg {
+	in, out := int64(10+n%21), int64(10+n*7%21)
+	m := JobFor("pay", fmt.Sprint("k", n%producers), fmt.Sprintf(
+		`{"n":%d,"metadata":{"input_tokens":"%d","output_tokens":"%d"}}`, n, in, out))
+	m.Header.Set("Nats-Msg-Id", fmt.Sprint("job-", n))
+	for name, takes := range map[string]int64{"Weir-Cost": in + out, "X-Input": in, "X-Output": out} {
+		m.Header.Set(name, fmt.Sprint(max(1, takes*l.Of/l.In)))
+	}
+	return m
+}
+
+// Window returns the limit as the fake api may judge it, from stamps that are off by eps at most.
+func (l Tokens) Window(eps time.Duration) fakeapi.UseLimit {
+	return fakeapi.UseLimit{
+		Name: "tokens", Count: l.Limit.Count, Per: max(l.Limit.Per-eps, 1), Scope: fakeapi.AllKeys,
+		Weigh: fakeapi.Weigh{Input: 1, Output: 1},
+	}
+}
+
+// CheckWindows checks by the api's own ledger that no window was over, and says how much of the limit was used.
+func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival) {
+	t.Helper()
+	v := fakeapi.Windows(arrivals, l.Window(f.Eps()))[0]
+	t.Logf("%s: %d calls took %d tokens, %.0f %% of the limit; the fullest window has %d of %d; "+
+		"stamps are off by %s at most", l.What, len(arrivals), v.Used, 100*v.Share, v.Fullest, v.Count, f.Eps())
+	if v.Over > 0 {
+		t.Errorf("%s: %d windows are over: %+v", l.What, v.Over, v)
+	}
+}
+
+// TokenRate is the limit of loads that run for a minute. Its burst lets the highest estimate through.
+var TokenRate = bucket.Rate{Count: 12_000, Per: 10 * time.Second, Burst: 400}
+
+// SpendOf returns what weir spend says of a weir.
+func SpendOf(t *testing.T, nats string) spend.Account {
+	t.Helper()
+	did := Command(t, []string{"WEIR_NATS_URL=" + nats, "WEIR_REPLICAS=1"}, "spend", "--json", "--since", "1d")
+	var account spend.Account
+	if err := json.Unmarshal([]byte(did.Stdout), &account); err != nil || did.Code != 0 {
+		t.Fatalf("weir spend: %v: %+v", err, did)
+	}
+	return account
+}
+
+// Millionths reads an amount of money.
+func Millionths(t *testing.T, text string) int64 {
+	t.Helper()
+	m, err := config.ParseMoney(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(m)
+}
+
+// CheckBill compares what weir spend says with the api's own bill, to a millionth.
+func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
+	t.Helper()
+	account := SpendOf(t, nats)
+	if Millionths(t, account.Spent) != bill.Charged || Millionths(t, account.InDoubt) != 0 {
+		t.Errorf("weir spend says %s and %s in doubt, the vendor's bill is %s",
+			account.Spent, account.InDoubt, config.Money(bill.Charged))
+	}
+}
