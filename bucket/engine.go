@@ -329,7 +329,9 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	e.stranger = false
 	if grown {
 		e.arrived = max(e.arrived, now+joinAhead)
-		maps.DeleteFunc(e.left, func(api string, _ Micros) bool { return !slices.Contains(e.rules.In.APIs, api) && slices.Contains(rules.In.APIs, api) })
+		maps.DeleteFunc(e.left, func(api string, _ Micros) bool {
+			return !slices.Contains(e.rules.In.APIs, api) && slices.Contains(rules.In.APIs, api)
+		})
 	}
 	next := make([]sharedLimit, len(counted))
 	for i, l := range counted {

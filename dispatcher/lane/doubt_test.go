@@ -36,8 +36,8 @@ func TestDoubt(t *testing.T) {
 	} {
 		var d Doubt
 		c.history(&d)
-		if d.Allows(keyed, now) != c.keyed || d.Allows(other, now) != c.other || d.Allows(none, now) != c.none {
-			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed, now), d.Allows(other, now), d.Allows(none, now))
+		if d.Allows(keyed, "", now) != c.keyed || d.Allows(other, "", now) != c.other || d.Allows(none, "", now) != c.none {
+			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed, "", now), d.Allows(other, "", now), d.Allows(none, "", now))
 		}
 	}
 }
@@ -86,16 +86,16 @@ func TestDoubtOfForgottenKey(t *testing.T) {
 	} {
 		var d Doubt
 		c.history(&d)
-		if got := d.Allows(api, first); got != (c.lasts >= 0) {
+		if got := d.Allows(api, "", first); got != (c.lasts >= 0) {
 			t.Errorf("%s: it may be called at once: %v", c.what, got)
 		}
-		if got := d.Allows(always, first.Add(1000*day)); got != deadletter.SameKey(d.Identity, always.KeyIdentity()) && d.Identity != "" {
+		if got := d.Allows(always, "", first.Add(1000*day)); got != deadletter.SameKey(d.Identity, always.KeyIdentity()) && d.Identity != "" {
 			t.Errorf("%s: by an api that forgets nothing it may be called again: %v", c.what, got)
 		}
 		if c.lasts < 0 {
 			continue
 		}
-		if before, after := d.Allows(api, first.Add(c.lasts-time.Second)), d.Allows(api, first.Add(c.lasts)); !before || after {
+		if before, after := d.Allows(api, "", first.Add(c.lasts-time.Second)), d.Allows(api, "", first.Add(c.lasts)); !before || after {
 			t.Errorf("%s: it may be called just before %s: %v, and then: %v", c.what, c.lasts, before, after)
 		}
 	}

@@ -62,7 +62,7 @@ func (j *Job) InDoubt(api *httpcall.API) string {
 	if j.Part.IsRestored(j.Seq) {
 		return j.Part.W.Env.Restored.Detail()
 	}
-	return doubtDetail + j.Doubt.WhyNot(api)
+	return doubtDetail + j.WhyNot(api)
 }
 
 // Hold returns until when an api must be held, and why. Until then the present period of some shared limit may contain

@@ -33,6 +33,16 @@ func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
 	return resultBar{w, j, resultMsgID(j)}.set(ctx)
 }
 
+// EndsLate keeps a late result of a job out whose pack cannot be called again, and reports whether the job ends otherwise
+// than by a letter: its result was stored after its call was taken for lost, or the job was given up.
+func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
+	at, ok := w.Bar(ctx, j)
+	if ok && at != 0 {
+		w.Finish(j, ledger.Done)
+	}
+	return !ok || at != 0
+}
+
 // BarReused is Bar for a result that is the answer of another job.
 func (w *Settler) BarReused(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
 	return resultBar{w, j, reusedMsgID(j)}.set(ctx)

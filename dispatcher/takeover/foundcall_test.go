@@ -178,7 +178,7 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}}
-	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Known() != deadletter.BilledYes || f.Doubt.Allows(none, time.Now()) || !f.Doubt.Allows(keyed, time.Now()) {
+	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Known() != deadletter.BilledYes || f.Doubt.Allows(none, "", time.Now()) || !f.Doubt.Allows(keyed, "", time.Now()) {
 		t.Errorf("rests %v: %+v", f.Rests(), f.Doubt)
 	}
 }

@@ -31,7 +31,7 @@ func TestRestoredJobs(t *testing.T) {
 			if got := f.Doubt.Known() == deadletter.BilledUnknown; got != restored || p.IsRestored(seq) != restored {
 				t.Errorf("job %d: doubted %t, restored %t", seq, got, p.IsRestored(seq))
 			}
-			if got, want := f.Doubt.Allows(api, time.Now()), !restored || api != plain; got != want {
+			if got, want := f.Doubt.Allows(api, "", time.Now()), !restored || api != plain; got != want {
 				t.Errorf("job %d, under a key %t: may be called: %t", seq, api != plain, got)
 			}
 			w.Update(func(s *schedule.Schedule) { s.Finished(f.Job.Job) })

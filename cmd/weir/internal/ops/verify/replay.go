@@ -125,6 +125,9 @@ func (r *replay) take(c *ledger.Record) {
 		return
 	}
 	r.count(c)
+	if c.Pack.Follows() {
+		return // its call is that of the first job of the pack
+	}
 	switch {
 	case !c.Sent:
 		r.Unsent++

@@ -31,8 +31,8 @@ type Options struct {
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
 	Instance  string
 	Began     bucket.Micros // when this process began; 0: now
-	Unread    []string // keys of Control whose values were damaged
-	Unsynced  bool     // writes that the server has acknowledged may be lost with the machine
+	Unread    []string      // keys of Control whose values were damaged
+	Unsynced  bool          // writes that the server has acknowledged may be lost with the machine
 	Log       *slog.Logger
 }
 
