@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket/fault"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/schedule"
 )
 
@@ -134,12 +135,12 @@ func (b *IntentBatch) storeIntents() {
 }
 
 // Intent returns the intent of one call of the job. An intent that is stored again says the same of its call as before,
-// which may have begun long ago.
+// which may have begun long ago. The call of another pack is another call, under another key.
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
-	identity := j.IntendedAs
-	if j.Intended != call {
-		identity = j.Identity(j.Part.W.WallNow())
+	identity := j.Identity(j.Part.W.WallNow())
+	if j.Intended == call && (j.In == nil || deadletter.SameKey(j.IntendedAs, identity)) {
+		identity = j.IntendedAs
 	}
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,

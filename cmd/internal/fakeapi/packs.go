@@ -19,8 +19,9 @@ type Packs struct {
 
 // PackCall is one call that has arrived.
 type PackCall struct {
-	Key  string // its idempotency key, "" for none
-	Body string // without spaces between its parts
+	Key         string // as Request.Key
+	Idempotency string // its idempotency key, "" for none
+	Body        string // without spaces between its parts
 }
 
 // Script decides what the api does with a request.
@@ -31,7 +32,7 @@ func (p *Packs) Script(ctx context.Context, r *Request) Behaviour {
 		return Behaviour{Status: http.StatusBadRequest}
 	}
 	p.mu.Lock()
-	p.calls = append(p.calls, PackCall{r.Header.Get("Idempotency-Key"), body.String()})
+	p.calls = append(p.calls, PackCall{r.Key, r.Header.Get("Idempotency-Key"), body.String()})
 	released := p.gateLocked()
 	p.mu.Unlock()
 	select {
