@@ -109,7 +109,7 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.NotBilled},
 		{Limits: limits, Estimated: []int64{100}, Costs: []int64{9000}, Billed: deadletter.BilledYes},
 	} {
-		w.settlements.recall(&c, []string{"spend"}, nil)
+		w.settlements.recall(&c, []string{"spend"})
 	}
 	const body = `{"in":100,"max":60}` // 400 tokens, for 2850
 	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved, j.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
