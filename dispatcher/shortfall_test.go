@@ -54,6 +54,10 @@ func TestRaisedEstimatesFit(t *testing.T) {
 	if fmt.Sprint(j.Costs) != "[1000 1 4000]" || j.Reserved != 2000+1250+5000 {
 		t.Errorf("a call reserves %v, and its intent holds %d", j.Costs, j.Reserved)
 	}
+	by.API.Rules.Shared[2].Account, by.API.Rules.In = "acme", &bucket.Membership{Account: "acme", Headroom: 10}
+	if j := tolled(t, w, by, `{"in":100,"max":100}`); j.Costs[2] != 3600 {
+		t.Errorf("a call reserves %v of an account's budget of 4000 less a tenth", j.Costs)
+	}
 	by.API.Rules.Shared[0].Shadow = true
 	if j := tolled(t, w, by, `{"in":100,"max":100}`); j.Costs[0] != 3000 {
 		t.Errorf("a call reserves %v of a limit that only watches", j.Costs)

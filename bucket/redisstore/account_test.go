@@ -101,6 +101,110 @@ func TestAccountOfAStranger(t *testing.T) {
 	}
 }
 
+// TestStrangerLeavesOthersKeysAlone has an api come to an account whose other api has a slow key. That key goes on as it
+// was: what is not known of the newcomer says nothing of the keys and own limits of the other.
+func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
+	s, now, account := startServer(t), start, names()
+	one := newMember(t, s, account, "one", &now, asNew)
+	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1}}
+	ask := func(key string) bucket.Answer {
+		t.Helper()
+		got, err := one.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: slow, Want: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0]
+	}
+	ask("called")
+	two := newMember(t, s, account, "two", &now, func(o *Options) { o.Epoch, o.Uncalled, o.Stranger = "", false, true })
+	if _, err := two.Touch(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Seed(context.Background(), map[string]int64{account + "/daily": 1}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	if a := ask("new"); len(a.Grants) != 1 {
+		t.Errorf("a key that was never called waits: %+v", a.Wait)
+	}
+	if a := ask("called"); len(a.Grants) != 0 {
+		t.Error("a key that was called an hour ago was called again")
+	}
+}
+
+// TestAccountPermitsAfterLoss checks that after a loss the calls in flight of an account wait for the longest call of any
+// of its apis, and those of an api alone for its own.
+func TestAccountPermitsAfterLoss(t *testing.T) {
+	s, now, account := startServer(t), start, names()
+	permits := func(o *Options) {
+		o.Rules.Lease, o.Rules.In.Lease = 10*time.Second, 2*time.Minute
+		o.Rules.Shared = []bucket.Limit{{Name: account + "/running", Account: account, InFlight: 3}}
+	}
+	one := newMember(t, s, account, "one", &now, permits)
+	two := newMember(t, s, account, "two", &now, func(o *Options) {
+		permits(o)
+		o.Rules.Lease, o.Rules.Shared[0] = 2*time.Minute, bucket.Limit{Name: account + "/running", Account: account, InFlight: 3}
+	})
+	if _, err := one.Touch(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(two.left("k", 3)); n != 3 {
+		t.Fatalf("%d calls of 3", n)
+	}
+	if err := s.client().FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for now < start.Add(2*time.Minute) {
+		if n := len(one.left("k", 1)); n != 0 {
+			t.Fatalf("%s after the loss a call was granted beside 3 that may run", start.Until(now))
+		}
+		now = now.Add(10 * time.Second)
+	}
+	now = now.Add(5 * time.Second)
+	if n := len(one.left("k", 3)); n != 3 {
+		t.Errorf("after the longest call %d of 3 were granted", n)
+	}
+}
+
+// TestOlderCopyLosesEachAPI checks that if one api of an account finds an older copy of the state, the other's own limits
+// and keys count as lost, too.
+func TestOlderCopyLosesEachAPI(t *testing.T) {
+	ctx := context.Background()
+	s, now, account := startServer(t), start, names()
+	hourly := func(o *Options) {
+		o.Rules.Shared = []bucket.Limit{o.Rules.Shared[2], {Name: "own", Rate: &bucket.Rate{Count: 10, Per: time.Hour, Burst: 10}}}
+	}
+	one, two := newMember(t, s, account, "one", &now, hourly), newMember(t, s, account, "two", &now, hourly)
+	one.take("a")
+	two.take("a")
+	if err := s.client().Save(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := two.take(manyKeys...); n != 9 {
+		t.Fatalf("%d of the 9 that are left of its own limit", n)
+	}
+	one.take("b", "c")
+	s.kill()
+	s.start()
+	for _, r := range []replica{one, two} {
+		r.client = s.client()
+	}
+	if n := one.take("d"); n != 0 {
+		t.Errorf("%d calls of the api that found the older copy", n)
+	}
+	if err := one.Seed(ctx, map[string]int64{account + "/daily": 13}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(10 * time.Second)
+	if n := two.take(manyKeys...); n != 0 {
+		t.Fatalf("the other api was granted %d calls of its own limit, which was used up", n)
+	}
+	now = now.Add(12 * time.Hour)
+	if n := two.take(manyKeys...); n != 10 {
+		t.Fatalf("twelve hours later the other api was granted %d of 10", n)
+	}
+}
+
 // TestAccountIsOneSlotOfACluster checks that all that one reservation touches has one hash tag.
 func TestAccountIsOneSlotOfACluster(t *testing.T) {
 	s, now, account := startServer(t), start, names()

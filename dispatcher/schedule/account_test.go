@@ -46,17 +46,31 @@ func (f *fleet) open(apis, jobs int, keysOf func(api int) int, change func(api i
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		r := &replica{name: name, part: &Partition{Open: true}, store: store}
-		r.s = New(&Policy{Rules: rules}, Pace{
+		pace, twins := Pace{
 			PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls,
-		}, func(string) bucket.Micros { return 0 })
-		f.replicas = append(f.replicas, r)
+		}, 1
+		if f.twins {
+			pace.Clock, twins = OtherClock, 2
+		}
+		first := len(f.replicas)
+		for twin := range twins {
+			if f.twins {
+				pace.Replica = fmt.Sprint(name, "/", twin)
+			}
+			r := &replica{name: name, part: &Partition{Open: true}, store: store}
+			r.s = New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 })
+			f.replicas = append(f.replicas, r)
+		}
 		for k := range keysOf(i) {
+			r := f.replicas[first+k/3%twins]
 			key := &fleetKey{name: fmt.Sprintf("%s.k%d", name, k), replica: i, left: jobs}
+			if f.classes != nil {
+				key.of = f.classes(k)
+			}
 			f.keys[key.name] = key
 			for range jobs {
 				f.seq++
-				r.s.pushAs(key.name, f.seq, r.part, bucket.Normal)
+				r.s.pushAs(key.name, f.seq, r.part, key.of)
 			}
 		}
 	}
@@ -197,6 +211,49 @@ func TestAccountByWeight(t *testing.T) {
 	f.run(f.now.Add(time.Minute))
 	if n := lead(f.whileAll(), "api0", "api1", 3); n > 6 {
 		t.Errorf("in some span an api of weight 3 was %d calls off three times as many as one of weight 1", n)
+	}
+}
+
+// TestAccountPriorities runs seeds of apis whose keys have jobs of several priorities. In each api the weights of the
+// priorities divide what the api has of the account, and the apis still alternate: in one process, and if each has two
+// replicas.
+func TestAccountPriorities(t *testing.T) {
+	for seed := range seeds.Of(60) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			rate := accountRate([]int64{20, 60, 200}[seed%3])
+			f := sharing(t, seed, rate)
+			if f.rules.Weights, f.twins = someWeights(f.rnd), seed%2 == 1; f.twins {
+				f.way = time.Duration(50+f.rnd.IntN(700)) * time.Microsecond
+			}
+			f.classes = func(k int) bucket.Priority { return bucket.Priorities[k%len(bucket.Priorities)] }
+			apis, jobs := 2+f.rnd.IntN(2), 12+int(rate.Rate.Count/3)
+			f.open(apis, jobs, func(int) int { return 3 + f.rnd.IntN(6) }, noChange)
+			f.run(f.now.Add(4 * time.Hour))
+			for _, bad := range f.wrong() {
+				t.Error(bad)
+			}
+			grants := f.contended(jobs)
+			for i, r := range f.replicas {
+				own := slices.DeleteFunc(slices.Clone(grants), func(g fleetGrant) bool { return apiOf(g.key) != r.name })
+				for p, off := range f.offWeights(own) {
+					if off > 5 {
+						t.Errorf("%s jobs of %s were %.2f calls off their part by %+v, in %d calls", p, r.name, off, f.rules.Weights, len(own))
+					}
+				}
+				most := 1
+				if f.twins {
+					most = 4 // each replica may have asked for one more before it knew of the other's
+				}
+				for _, other := range f.replicas[:i] {
+					if n := lead(grants, r.name, other.name, 1); n > most && other.name != r.name {
+						t.Errorf("of %d calls at %d/s one api was %d ahead in some span", len(grants), rate.Rate.Count, n)
+					}
+				}
+			}
+			if used := f.used(grants); used < 0.97 {
+				t.Errorf("%.1f %% of %d/s was used", 100*used, rate.Rate.Count)
+			}
+		})
 	}
 }
 

@@ -291,11 +291,16 @@ func TestSlowKeysFollowTheirWeights(t *testing.T) {
 		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 8},
 		{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1},
 	} {
-		for _, others := range []int{5, 50} {
+		for _, others := range []int{5, 50, -5} { // -5: of an api that has an account
 			m := steady(t, slow.Rate)
 			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
 			m.policy.Rules.Key.Capacity, m.policy.Rules.Key.InFlight = 10_000, slow.InFlight
 			m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 40, Per: time.Second, Burst: 1}}}
+			if others < 0 {
+				others = -others
+				m.policy.Rules.Shared[0].Account = "acme"
+				m.policy.Rules.In = &bucket.Membership{Account: "acme", API: "one", APIs: []string{"one"}}
+			}
 			m.openStore()
 			m.s.Adopt(m.policy)
 			m.priorities = priorities{of: map[uint64]bucket.Priority{}}

@@ -39,8 +39,10 @@ type fleet struct {
 	costs    map[string]int64 // of keys whose calls take more than one unit
 	loads    map[string]int   // how often a job of a key was made ready
 	plant    mistake
-	actual   []int64 // what each call takes, if answers say so
-	ended    func()  // is told of the end of each call
+	actual   []int64                     // what each call takes, if answers say so
+	ended    func()                      // is told of the end of each call
+	classes  func(k int) bucket.Priority // of the jobs of an api's key; nil: all are normal
+	twins    bool                        // each api has two replicas
 }
 
 // replica is one process of a fleet.

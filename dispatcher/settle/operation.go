@@ -128,7 +128,7 @@ func (w *Operations) HoldLocked(j *lane.Job) {
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if the configuration asked for that. It
 // ends the call's own grant. If the process dies before, the lease of that grant ends it.
 func (w *Operations) HoldSlot(j *lane.Job) {
-	if !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
+	if !w.holdsSlot(j) {
 		return
 	}
 	left := max(0, w.WallTime(w.Now()).Until(j.Operation.Until)) + slotMargin
@@ -148,10 +148,16 @@ func (w *Operations) Forget(j *lane.Job) {
 
 // letSlotGo gives back the slot that a job's operation held.
 func (w *Operations) letSlotGo(j *lane.Job) {
-	if j.Operation == nil || !j.Operation.Holds || j.Terms == nil || len(j.Terms.API.Rules.Shared) == 0 {
+	if j.Operation == nil || !w.holdsSlot(j) {
 		return
 	}
 	w.slots(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}}})
+}
+
+// holdsSlot reports whether a job's operation holds a slot at the store. A store in this process knows of it even while no
+// limit counts it: one may be added, or the api may come to an account.
+func (w *Operations) holdsSlot(j *lane.Job) bool {
+	return j.Operation.Holds && j.Terms != nil && (w.Clock == schedule.OwnClock || len(j.Terms.API.Rules.Shared) > 0)
 }
 
 // slotOf returns the serial of the slot that a job's operation holds. It is the same for every owner.

@@ -243,6 +243,95 @@ func TestAccountJoined(t *testing.T) {
 	}
 }
 
+// threeAPIs returns a configuration of three apis with the accounts that they have, "" for none.
+func threeAPIs(chat, search, mail string) string {
+	api := func(name, account string) string {
+		if account != "" {
+			account = "\n    account: " + account
+		}
+		return `
+  ` + name + `:
+    url: %[1]s/` + name + account + `
+    jitter: 20ms
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 100/s, capacity: 500}`
+	}
+	return `
+accounts:
+  acme: {limits: [{name: hourly, quota: 30/h, window: sliding}, {name: open, in_flight: 6}]}
+  beta: {limits: [{name: hourly, quota: 12/h, window: sliding}]}
+apis:` + api("chat", chat) + api("search", search) + api("mail", mail)
+}
+
+// TestAccountsSwapAPIs: one api goes from an account to another while a second takes its place. The calls that the first
+// made in its account still count there, and in the account that it comes to; those of the second count, too. An account
+// that no api has for a while counts what was called meanwhile, also over a restart.
+func TestAccountsSwapAPIs(t *testing.T) {
+	t.Parallel()
+	for where, rig := range map[string]func(*testing.T, fakeapi.Options, string) *weirtest.Rig{
+		"process": weirtest.NewRig,
+		"redis": func(t *testing.T, o fakeapi.Options, yaml string) *weirtest.Rig {
+			t.Helper()
+			return weirtest.NewRedisRig(t, o, yaml).Rig
+		},
+	} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			r := rig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, threeAPIs("acme", "acme", ""))
+			n := 0
+			submit := func(api string, jobs int) {
+				for range jobs {
+					n++
+					r.Submit("weir.jobs."+api+".k0", nil, map[string]string{"Weir-Path": "/k0", "Nats-Msg-Id": fmt.Sprint("job-", n)})
+				}
+			}
+			used := func(account, said string) {
+				r.Eventually(account+" used up", func() bool {
+					status, _ := r.Command("status")
+					return strings.Contains(status, said)
+				})
+			}
+			empty := func() {
+				r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("search")+r.Waiting("mail") == 0 })
+			}
+			submit("chat", 8)
+			submit("search", 7)
+			submit("mail", 10)
+			empty()
+			r.Follow(threeAPIs("acme", "beta", "acme"))
+			for _, api := range []string{"chat", "search", "mail"} {
+				submit(api, 20)
+			}
+			used("acme", "30 of 30 used")
+			used("beta", "12 of 12 used")
+			all := r.API.All()
+			if search := len(ofAPI(all, "search")); len(all) != 35 || search != 12 {
+				t.Errorf("%d calls, %d of them of the api that moved; want 35 and 12", len(all), search)
+			}
+
+			r.Follow(threeAPIs("", "", ""))
+			empty()
+			calls := len(r.API.All())
+			r.Stop()
+			r.Start()
+			submit("mail", 1)
+			empty()
+			r.Follow(threeAPIs("acme", "", "acme"))
+			submit("mail", 3)
+			r.Eventually("a quota that knows what was called without it", func() bool {
+				status, _ := r.Command("status")
+				return strings.Contains(status, "acme/hourly")
+			})
+			r.Stop()
+			r.Start()
+			used("acme", "of 30 used")
+			if got := len(r.API.All()); got != calls+1 {
+				t.Errorf("%d calls beside a quota that was used up, want %d", got, calls+1)
+			}
+		})
+	}
+}
+
 // TestAccountIsHeld: a 429 to one api holds the others too, if the configuration says that it means the account.
 func TestAccountIsHeld(t *testing.T) {
 	t.Parallel()

@@ -110,6 +110,9 @@ next:
 				past[i] = append(past[i], u)
 				continue next
 			}
+			if u.Grant.Serial < 0 && u.Hold == 0 {
+				past[i] = append(past[i], u) // an operation may hold a slot there since before
+			}
 		}
 		rest = append(rest, u)
 	}
