@@ -28,8 +28,8 @@ type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // by job id: when an accepted job with a result or a letter was stored
 	Letters []Letter
-	Calls   map[string]int   // by job id: how many calls a result reports
-	Events  map[string]int   // throttled, by job id
+	Calls   map[string]int      // by job id: how many calls a result reports
+	Events  map[string]int      // throttled, by job id
 	Answers map[string]answerOf // by job id: what a result is the answer to
 }
 
