@@ -51,7 +51,7 @@ func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	switch {
 	case d.Known() == deadletter.NotBilled:
 		return true
-	case d.never || api.Idempotency == nil:
+	case d.never || api.Idempotency == nil, d.Identity == "" && api.Pack != nil: // the key of a pack is not the job's
 		return false
 	case d.Identity != "" && !deadletter.SameKey(d.Identity, api.KeyIdentityIn(pack)):
 		return false
@@ -64,6 +64,8 @@ func (d *Doubt) WhyNot(api *httpcall.API, pack string, whole bool) string {
 	switch {
 	case pack != "" && !whole:
 		return "its call was for a pack of jobs, of which others have ended"
+	case d.Identity == "" && api.Pack != nil:
+		return "under which key it was made is unknown"
 	case !d.never && api.Idempotency != nil && (d.Identity == "" || deadletter.SameKey(d.Identity, api.KeyIdentityIn(pack))):
 		return "the api may have forgotten the idempotency key of the first call"
 	}

@@ -382,5 +382,17 @@ func (j *Job) IsStaged() bool { return j.Phase == staging }
 // UnderWay reports whether the job's call runs, or its outcome is not stored yet.
 func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling }
 
+// UnderWay returns the job of a sequence if its call runs, or its pack's, or its outcome is not stored yet; otherwise nil.
+func (q *KeyQueue) UnderWay(seq uint64) *Job {
+	j, leads := q.Job(seq), q.Job(seq)
+	if leader, _ := q.leaderOf(seq); leader != nil {
+		leads = leader
+	}
+	if j == nil || !leads.UnderWay() {
+		return nil
+	}
+	return j
+}
+
 // Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }

@@ -148,6 +148,39 @@ func (s *step) packMore(j *Job) {
 	}
 }
 
+// overtakes reports whether the pack that a job leads has jobs that were never called, and a job that comes before one of
+// them is called later: it has left another pack since this one was made. A bonded pack stays as it was.
+func (q *KeyQueue) overtakes(j *Job) bool {
+	if !j.carries || j.Bond != nil {
+		return false
+	}
+	var last place
+	for m := range j.firsts {
+		last = m.place
+	}
+	return slices.ContainsFunc(q.Jobs[slices.Index(q.Jobs, j)+1:], func(other *Job) bool {
+		if other.Priority != j.Priority || other.Phase >= asking {
+			return false
+		}
+		for m := range other.firsts {
+			return m.place.compare(last) < 0
+		}
+		return false
+	})
+}
+
+// firsts yields those of a job and of its pack, in their order, whose next call may be the first that the api sees of them.
+func (j *Job) firsts(yield func(*Job) bool) {
+	if (j.Calls == 0 || j.Unseen) && !yield(j) {
+		return
+	}
+	for _, m := range j.members {
+		if m.First() && !yield(m) {
+			return
+		}
+	}
+}
+
 // attach takes a resting job out of its queue's jobs into the pack that j leads.
 func (q *KeyQueue) attach(j, m *Job) {
 	i := slices.Index(q.Jobs, m)

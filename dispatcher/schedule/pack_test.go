@@ -288,3 +288,103 @@ func TestCancelOfMember(t *testing.T) {
 		t.Errorf("the key has %d jobs, want 2", depth)
 	}
 }
+
+// TestUnderWayInPack checks which jobs count as under way: those of a pack from when it is called until each is settled.
+func TestUnderWayInPack(t *testing.T) {
+	s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
+	for seq := range uint64(4) {
+		s.Push("k", seq+1, p)
+	}
+	q := s.Find("k")
+	flying := func() (seqs []uint64) {
+		for seq := range uint64(4) {
+			if j := q.UnderWay(seq + 1); j != nil && j.Seq == seq+1 {
+				seqs = append(seqs, j.Seq)
+			}
+		}
+		return seqs
+	}
+	for _, j := range s.Step(*now).Load {
+		if got := flying(); got != nil {
+			t.Errorf("while a pack is made ready, %d are under way", got)
+		}
+		s.Loaded(j)
+	}
+	called := run(1)[0]
+	members := called.Members()
+	if got := flying(); !slices.Equal(got, []uint64{1, 2, 3}) {
+		t.Errorf("while a pack is called, %d are under way", got)
+	}
+	s.Ended(called, nil, *now)
+	s.Finished(called)
+	s.Rest(members[0], now.Add(time.Second))
+	if got := flying(); !slices.Equal(got, []uint64{3}) {
+		t.Errorf("after the call, %d are under way", got)
+	}
+}
+
+// TestWithdrawnPackIsNotOvertaken checks that no later job is called before the members of a pack that is withdrawn, or
+// whose leader ends because of its deadline.
+func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		s, p, now, _ := packedSchedule(t, &Packing{Jobs: 2, Wait: 0})
+		s.policy.Rules.Key.Rate.Count = 1000
+		for seq := range uint64(4) {
+			s.Push("k", seq+1, p)
+		}
+		fx := s.Step(*now)
+		for _, j := range fx.Load {
+			j.Policy = s.policy
+			s.Loaded(j)
+		}
+		q := s.Find("k")
+		if len(fx.Load) != 2 || len(q.Jobs) != 2 {
+			t.Fatalf("%d packs are made ready", len(fx.Load))
+		}
+		lead := q.Jobs[0]
+		lead.Calls = 1 // a retry: only its member was never called
+		do := step{Schedule: s, now: *now}
+		if ends {
+			lead.Deadline = *now
+		} else {
+			lead.Policy = &Policy{}
+		}
+		do.ask(q, allClasses)
+		if n := q.count(asking); n > 0 {
+			t.Errorf("by its deadline %t: a pack is asked for before the job that was taken after it", ends)
+		}
+	}
+}
+
+// TestPackDoesNotOvertake checks that a pack is withdrawn if it would be called before a job that came before one of its
+// own: that job was in an earlier pack, which was withdrawn after this one had been made.
+func TestPackDoesNotOvertake(t *testing.T) {
+	s, p, now, _ := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
+	for seq := range uint64(5) {
+		s.Push("k", seq+1, p)
+	}
+	q := s.Find("k")
+	for seq := range uint64(5) {
+		s.Extract(q, seq+1)
+	}
+	lead := func(seq uint64, members ...uint64) *Job {
+		j := q.Job(seq)
+		s.Pipe.stage(j, j.Priority)
+		for _, of := range members {
+			q.attach(j, q.Job(of))
+		}
+		j.Policy, j.Calls = s.policy, 1
+		s.Loaded(j)
+		return j
+	}
+	first, second := lead(1, 3), lead(2, 4, 5)
+	do := step{Schedule: s, now: *now}
+	if do.unready(q); first.Phase != ready || second.Phase != ready {
+		t.Fatal("packs that were made in their order are withdrawn")
+	}
+	do.withdraw(first, now.Add(time.Hour))
+	s.loosen()
+	if do.unready(q); second.Phase != resting {
+		t.Error("jobs 4 and 5 are called before job 3")
+	}
+}

@@ -185,12 +185,14 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
 // job of their priority that was never called and rests or waits for memory, since they would take the room that this
-// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready.
+// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready. It also
+// withdraws packs that would overtake a job.
 func (s *step) unready(q *KeyQueue) {
 	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
 		first := j.First() // a pack that is withdrawn leaves its members
-		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy ||
+			!s.holds.breaker.mayCall(j) || q.overtakes(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)

@@ -191,6 +191,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 		if f.known.Intended > f.known.Recorded {
 			f.Lose(f.intent)
+			f.In = f.intent.Pack
 		}
 		if f.Lost != nil && f.noted.State > recorder.Prepared {
 			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))

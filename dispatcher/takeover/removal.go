@@ -96,12 +96,13 @@ func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int)
 				continue
 			}
 			known[seq] = struct{}{}
-			if t := q.Job(seq); t == nil || !t.UnderWay() {
+			t := q.UnderWay(seq)
+			if t == nil {
 				waiting = append(waiting, waitingJob{q.Key, seq})
 				continue
 			}
 			flying++
-			if j := lane.JobLocked(q.Job(seq)); r.Remade {
+			if j := lane.JobLocked(t); r.Remade {
 				j.RememberEnd()
 			}
 		}

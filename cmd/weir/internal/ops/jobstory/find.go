@@ -300,7 +300,7 @@ func packOf(c *ledger.Record) string {
 // callText describes the outcome of a call.
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
-	if c.Polled {
+	if c.Polled && c.Operation != nil {
 		text = fmt.Sprintf("the operation of call %d was polled and", c.Call)
 	}
 	switch {

@@ -119,7 +119,7 @@ func (r *replay) take(c *ledger.Record) {
 	}
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
 	if c.Started.Before(r.since) {
-		if c.Sent && !unplaced && r.former.matters(c.Started) {
+		if c.Sent && !unplaced && !c.Pack.Follows() && r.former.matters(c.Started) {
 			r.push(c)
 		}
 		return
