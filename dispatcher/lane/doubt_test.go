@@ -42,6 +42,34 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// TestDoubtOfPack checks that a job whose pack may have been processed is called again in that pack only, and not at all
+// if it is not known which pack that was.
+func TestDoubtOfPack(t *testing.T) {
+	single := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}}
+	packs := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}, Pack: &httpcall.Pack{Jobs: 5}}
+	now := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		what            string
+		history         func(d *Doubt)
+		its, other, new bool // pack
+	}{
+		{"not processed", func(d *Doubt) { d.Add(deadletter.NotBilled, packs.PackIdentity("p", now)) }, true, true, true},
+		{"in doubt", func(d *Doubt) { d.Add(deadletter.BilledUnknown, packs.PackIdentity("p", now)) }, true, false, false},
+		{"in doubt, called alone before there were packs", func(d *Doubt) { d.Add(deadletter.BilledUnknown, single.CallIdentity(now)) }, false, false, false},
+		{"in doubt, under an unknown key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, false, false, false},
+	} {
+		var d Doubt
+		c.history(&d)
+		its, other, fresh := d.Allows(packs, "p", now), d.Allows(packs, "q", now), d.Allows(packs, "", now)
+		if its != c.its || other != c.other || fresh != c.new {
+			t.Errorf("%s: in its pack %v, in another %v, in a new one %v", c.what, its, other, fresh)
+		}
+		if !fresh && d.WhyNot(packs, "", true) == "" {
+			t.Errorf("%s: its letter does not say why", c.what)
+		}
+	}
+}
+
 // TestDoubtOfForgottenKey checks that a job is called again under its key only while the api knows the key of its first
 // call that may have been processed, whatever calls came after it, and not at all if that call's time is unknown.
 func TestDoubtOfForgottenKey(t *testing.T) {

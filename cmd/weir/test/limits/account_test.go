@@ -114,8 +114,9 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
-			if n := apart(weirtest.RecordsOf(t, r.JS)); n > 4 {
-				t.Errorf("while both had jobs one api was %d calls ahead in some span", n)
+			most := 4 + int(40*r.Referee().Eps().Seconds()) // an api that the machine holds up lets turns pass
+			if n := apart(weirtest.RecordsOf(t, r.JS)); n > most {
+				t.Errorf("while both had jobs one api was %d calls ahead in some span, want %d at most", n, most)
 			}
 		})
 	}
