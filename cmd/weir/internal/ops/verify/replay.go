@@ -146,7 +146,15 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
-// beside processes a record of another api of the account: it counts for the account's limits alone.
+// isBeside reports whether a record of another api is of a call that the account's limits counted: the api had the
+// account then, whichever it has now.
+func (r *replay) isBeside(c *ledger.Record) bool {
+	return c.API != r.api.Name && slices.ContainsFunc(r.rules.Shared, func(l bucket.Limit) bool {
+		return l.Account != "" && slices.Contains(c.Limits, l.Name)
+	})
+}
+
+// beside processes such a record. It counts for the account's limits alone.
 func (r *replay) beside(c *ledger.Record) {
 	if c.Outcome == ledger.Reused {
 		return
@@ -159,9 +167,9 @@ func (r *replay) beside(c *ledger.Record) {
 	r.push(c)
 }
 
-// counts reports whether a limit counts the calls of an api.
-func (r *replay) counts(l *bucket.Limit, api string) bool {
-	return l.Account != "" || api == r.api.Name
+// counts reports whether a limit counts a call.
+func (r *replay) counts(l *bucket.Limit, c *ledger.Record) bool {
+	return c.API == r.api.Name || l.Account != "" && slices.Contains(c.Limits, l.Name)
 }
 
 // forgo takes a job that got the answer of another one. A call of it would be a second one.
@@ -189,7 +197,7 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 	for i := range r.rules.Shared {
 		l := &r.rules.Shared[i]
-		if units, in := c.Took(l); in && r.counts(l, c.API) {
+		if units, in := c.Took(l); in && r.counts(l, c) {
 			r.account.Add(r.rules, l.Name, limitstate.ChargedAt(c), units)
 		}
 	}
@@ -257,7 +265,7 @@ func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
 		l, units := &r.api.Rules.Shared[i], int64(0)
-		if r.counts(l, c.API) {
+		if r.counts(l, c) {
 			units = c.Units(l)
 		}
 		a.costs = append(a.costs, units)

@@ -113,3 +113,53 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountCountsCallsThatNameIt: an account's limit is checked over the calls that it counted when they were made: also
+// those of an api that has left it, and not those of one that came later.
+func TestAccountCountsCallsThatNameIt(t *testing.T) {
+	c, err := config.Parse([]byte(`
+accounts:
+  acme: {limits: [{name: hourly, quota: 10/h, window: sliding}]}
+apis:
+  chat: {account: acme, url: http://127.0.0.1:1/, idempotency: {header: Idempotency-Key}, bucket: {rate: 100/s, capacity: 10}}
+  mail: {account: acme, url: http://127.0.0.1:1/, idempotency: {header: Idempotency-Key}, bucket: {rate: 100/s, capacity: 10}}
+`), config.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _ := c.API("chat")
+	begun := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	for what, of := range map[string]struct {
+		other string
+		named bool
+		want  bucket.Outcome
+	}{
+		"called before it came": {"mail", false, bucket.Pass},
+		"called since it came":  {"mail", true, bucket.Fail},
+		"called until it left":  {"search", true, bucket.Fail},
+		"called after it left":  {"search", false, bucket.Pass},
+	} {
+		r := newReplay(api, time.Time{}, Bounds{})
+		for i := range 14 {
+			at := begun.Add(time.Duration(i) * time.Second)
+			record := &ledger.Record{
+				API: "chat", Key: "k", Job: fmt.Sprint(i), Seq: uint64(i + 1), Call: 1, Sent: true, Planned: at, Started: at, Ended: at, Outcome: ledger.Done,
+				Billed: deadletter.BilledYes, Limits: []string{"acme/hourly"}, Costs: []int64{1},
+			}
+			if i%2 == 1 {
+				if record.API = of.other; !of.named {
+					record.Limits, record.Costs = nil, nil
+				}
+				if r.isBeside(record) {
+					r.beside(record)
+				}
+				continue
+			}
+			r.take(record)
+		}
+		r.check(math.MaxInt64)
+		if v := r.verdict(); v.Verdict != of.want {
+			t.Errorf("%s: %s, want %s: %+v", what, v.Verdict, of.want, v.Limits)
+		}
+	}
+}

@@ -166,17 +166,14 @@ func inForceSince(versions []*admin.Version, api string) (was *config.API, since
 	return nil, time.Time{}
 }
 
-// besides returns by api the replays of other apis whose accounts' limits count its calls.
-func besides(replays map[string]*replay) map[string][]*replay {
-	others := map[string][]*replay{}
-	for name, r := range replays {
-		for _, api := range r.rules.APIs(name) {
-			if api != name {
-				others[api] = append(others[api], r)
-			}
+// besides returns the replays of apis with an account, whose limits count calls of other apis, too.
+func besides(replays map[string]*replay) (of []*replay) {
+	for _, r := range replays {
+		if r.rules.In != nil {
+			of = append(of, r)
 		}
 	}
-	return others
+	return of
 }
 
 // readLedger reads the ledger.
@@ -195,8 +192,10 @@ func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays 
 				shown = true
 				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
 			}
-			for _, other := range others[call.API] {
-				other.beside(call)
+			for _, other := range others {
+				if other.isBeside(call) {
+					other.beside(call)
+				}
 			}
 			r := replays[call.API]
 			if r == nil {
