@@ -44,18 +44,23 @@ func (r *Rig) FlipIn(dir, body string) {
 	r.T.Fatalf("%q is in no block", body)
 }
 
-// CheckDeadEvents compares the number of events of one key's letters with want.
+// CheckDeadEvents compares the number of events of one key's letters with want. An event is stored after its letter.
 func (r *Rig) CheckDeadEvents(key string, want int) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), "WEIR_EVENTS")
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	info, err := stream.Info(r.T.Context(), jetstream.WithSubjectFilter("weir.events.dead.pay."+key))
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	if n := info.State.Subjects["weir.events.dead.pay."+key]; n != uint64(want) {
+	n := uint64(0)
+	r.Eventually("the events of the letters of "+key, func() bool {
+		info, err := stream.Info(r.T.Context(), jetstream.WithSubjectFilter("weir.events.dead.pay."+key))
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		n = info.State.Subjects["weir.events.dead.pay."+key]
+		return n >= uint64(want)
+	})
+	if n != uint64(want) {
 		r.T.Errorf("key %s has %d events, want %d", key, n, want)
 	}
 	msg, err := stream.GetLastMsgForSubject(r.T.Context(), "weir.events.dead.pay."+key)
