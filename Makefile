@@ -28,7 +28,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS  = -s -w $(if $(VERSION),-X $(SAYS).release=$(VERSION)) $(if $(COMMIT),-X $(SAYS).commit=$(COMMIT))
 
-test: ## check a change, in ten minutes: vet, lint, and the tests that a contributor needs. CI runs this
+test: ## check a change, in a quarter of an hour on two cores: vet, lint, and the tests that a contributor needs. CI runs this
 	@$(call steps,vet lint unit)
 
 test-all: ## check everything, in an hour: all tests with the race detector, kills and torture, all seeds, fuzzing, other systems, a slow disk
@@ -67,7 +67,7 @@ cross: $(TOOLS)/golangci-lint-$(GOLANGCI) ## build and vet for the other systems
 
 CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git checkout: it asks git for the files"; exit 1; }
 
-vet: # what no linter checks: lint runs go vet too
+vet: # checks that the linters lack; lint also runs go vet
 	$(CHECKOUT)
 	$(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -93,12 +93,12 @@ tidy: ## tidy the go.mod of each module
 
 # Each package is shown with its time when it ends, and then the ten slowest tests. A test that hangs shows its stack after the timeout.
 SUMS   = $(TOOLS)/gotestsum-$(GOTESTSUM)
-# Lint vets what it tests.
+# lint runs go vet, so the tests need not.
 GOTEST  = $(SUMS) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/bin/$@$(1).json -- -vet=off
 SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --num 10
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
-# in one goroutine, ten times as fast without it. In race a whole weir runs under it.
+# in one goroutine, and are ten times as fast without the detector. In race a whole weir runs under it.
 SIMULATED := ./dispatcher/schedule ./dispatcher/takeover
 RACED := $$($(GO) list ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/... | grep -vxF "$$($(GO) list $(SIMULATED))")
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.

@@ -26,6 +26,6 @@
 //   - Every error path grants less, never more.
 //   - A change of the rules never loosens a limit for what was granted before it.
 //   - What the vendor says is left only ever holds calls longer (left.go has the rule).
-//   - A call of an api with an account is reserved, settled and returned in the api's limits and in the account's in one
-//     step.
+//   - A call of an api with an account is reserved, settled and returned in the limits of the api and of the account in
+//     one step.
 package bucket

@@ -29,15 +29,15 @@ type engine struct {
 
 	pool   *engine  // counts the limits of the api's account; nil without one
 	limits []placed // all limits of a call: shared, and those of the pool
-	seen   int64    // the pool's changes of rules that limits follows
-	behind bool     // the pool has a limit of which these rules do not say what a call takes
-	name   string   // the api's, since it had an account
+	seen   int64    // the pool.applied for which limits was built
+	behind bool     // these rules do not say what a call takes of some limit of the pool
+	name   string   // the api's name, set once it has had an account
 
 	// Of a pool:
-	members map[string]bool   // the apis whose stores count in it
-	left    map[string]Micros // when others left it
+	members map[string]bool   // the apis whose stores count in the pool
+	left    map[string]Micros // when each former member left the pool
 	awaits  bool              // an api of the account is not a member yet
-	// stranger says that the rules which are put in force come with an api that may have been called without the pool.
+	// stranger says that the api which brings the next rules may have been called without the pool.
 	stranger bool
 }
 
@@ -285,7 +285,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	}
 }
 
-// settleIn gives back what the grant took from the limits that an engine counts, or corrects it. open says in which
+// settleIn gives back, or corrects, what the grant took from the limits that the engine of counts. open says in which
 // state the grant was there.
 func (e *engine) settleIn(of *engine, now Micros, u *Use, open settled) {
 	for i := range e.limits {

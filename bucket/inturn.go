@@ -2,9 +2,9 @@ package bucket
 
 import "slices"
 
-// inTurn makes an ask wait if other replicas come before it for a slot, or for what refused it one. It charges the
-// replica for a slot that it may have. Replicas of the same api are ahead of it or not by all limits, and those of other
-// apis by the limits of the account alone.
+// inTurn makes an ask wait if other replicas come before its replica for a slot, or for the limit that refused the
+// slot. If no replica comes before, inTurn charges the asking replica for the slot. All limits decide whether replicas
+// of the same api come before it. Only the limits of the account decide that for replicas of other apis.
 func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 	lines := e.standing()
 	service, horizon := float64(max(1, a.Service)), Micros(ceilMicros(a.Horizon))
@@ -48,8 +48,8 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 	}
 }
 
-// scarce returns the first limit that has no room by reach for a call of every key that waits, like this one, or of
-// which units are kept for dear calls; nil if there is none.
+// scarce returns the first limit that cannot let one such call of every waiting key through by reach, or that keeps
+// units for dear calls. It returns nil if there is none.
 func (e *engine) scarce(now, reach Micros, a *Ask, dear []string, within scope) *placed {
 	calls := e.standing().calls(within)
 	for i := range e.limits {

@@ -115,7 +115,7 @@ func Kinds() []Kind { return []Kind{KindRate, KindQuota, KindInFlight, KindBudge
 // Limit is one limit shared by all keys of an api. Exactly one of Rate, Quota, InFlight and Budget is set.
 type Limit struct {
 	Name     string
-	Account  string // that it is of; "": of the api alone
+	Account  string // the account that sets the limit; "": the limit is of the api alone
 	Rate     *Rate
 	Quota    *Quota
 	InFlight int64

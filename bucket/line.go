@@ -29,10 +29,10 @@ import (
 //
 // Turns only ever refuse a slot that the limits allow. They change nothing of what the limits count.
 //
-// The apis of an account share its Store, and take turns there in the same way. A replica of an api then weighs its part
-// of what the api weighs. So the apis get turns by their weights, however many replicas, tenants and keys each has. The
-// limits of an api alone are no matter of other apis: for these only the api's own replicas take turns, and a replica
-// that waits for one of these keeps no slot from the others.
+// The apis of an account share its Store, and take turns there in the same way. A replica of an api then weighs its
+// part of what the api weighs. So the apis get turns by their weights, however many replicas, tenants and keys each
+// has. At a limit of one api alone, only the replicas of that api take turns. A replica that waits for such a limit
+// keeps no slot from other apis.
 
 // Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
 type Line struct {
@@ -81,8 +81,8 @@ const (
 type scope int8
 
 const (
-	theAccount scope = iota // those of all apis of the account
-	theAPI                  // those of one api
+	theAccount scope = iota // the replicas of all apis of the account
+	theAPI                  // the replicas of one api
 )
 
 // scopeOf returns which replicas take turns at a limit.
@@ -100,16 +100,16 @@ type lines struct {
 	all   []*standing // in the order in which they came
 	own   *standing   // of the replica that asks now; nil if the asks have no Line
 
-	// Of the replicas that wait, with the one that asks.
-	keys map[ofAPI]int // of each tenant and priority
-	apis []lined       // of each api
+	// What waits at all replicas, the asking one included.
+	keys map[ofAPI]int // waiting keys of each tenant and priority
+	apis []lined       // what waits of each api
 
-	due    Micros // when the replica that asks comes again; 0: it does not wait
+	due    Micros // when the asking replica asks again; 0: it does not wait
 	kept   kept
-	limit  string // of which units are kept
-	later  bool   // it waits for a quota's next period
-	held   bool   // as it said
-	within scope  // of the limit that it waits for
+	limit  string // the limit whose units are kept
+	later  bool   // the asking replica waits for a quota's next period
+	held   bool   // Line.Held
+	within scope  // the scope of the limit that the asking replica waits for
 }
 
 // ofAPI is a tenant of an api with a priority.
@@ -140,7 +140,7 @@ const (
 type standing struct {
 	replica string
 	api     string
-	part    int64   // what the api weighs
+	part    int64   // the weight of the api
 	taken   float64 // virtual time: what its calls have taken
 	served  int64   // numbers its last call among those of all replicas
 	seen    Micros
@@ -154,8 +154,8 @@ type standing struct {
 	waits   int // keys, as it said
 	keys    int64
 	weight  float64
-	within  scope   // of the limit that it waits for
-	parts   Weights // of the priorities
+	within  scope   // the scope of the limit that it waits for
+	parts   Weights // the weights of the priorities
 }
 
 // begin takes in what the replica says that is about to ask, how far ahead.
@@ -263,7 +263,7 @@ func (l *lines) weigh(now Micros) {
 	}
 }
 
-// part returns the part of the account's turns, in thousandths, that the api has whose replica asks.
+// part returns which part of the account's turns the asking replica's api has, in thousandths.
 func (l *lines) part() int {
 	own, all := l.weights(theAPI), l.weights(theAccount)
 	if own <= 0 || all <= own {
@@ -272,7 +272,7 @@ func (l *lines) part() int {
 	return max(1, int(math.Floor(1000*own/all+0.5)))
 }
 
-// scopes returns in which the replica that asks takes turns.
+// scopes returns the scopes in which the asking replica takes turns.
 func (l *lines) scopes() []scope {
 	if l.own.api == "" {
 		return onlyAPI
@@ -302,7 +302,7 @@ func (l *lines) weights(within scope) (w float64) {
 	return w
 }
 
-// whose returns what is the same at all replicas of the api.
+// whose returns the tenant and priority of an entry, which all replicas of the api share.
 func (s *standing) whose(w Waiting) ofAPI { return ofAPI{s.api, w.whose()} }
 
 // each returns what a tenant of each priority weighs: one, if all are of one priority.
@@ -377,8 +377,8 @@ func (s *standing) takesPart(own *standing, within scope) bool {
 	return s.within == theAccount
 }
 
-// isNext reports whether a replica of another api has its turn before own, of replicas with the same virtual time: the
-// one whose last call was earlier. So apis of one weight take turns one by one in any span.
+// isNext reports whether a replica of another api has its turn before own. Of two replicas with the same virtual time,
+// the one whose last call is older is next. So apis of one weight take turns one by one in any span.
 func (s *standing) isNext(own *standing, same float64) bool {
 	return s.api != own.api && s.served < own.served && math.Abs(own.taken-s.taken) <= same
 }
@@ -389,8 +389,8 @@ type behind struct {
 	dear  []string // the limits of which units are kept for dear calls of those
 }
 
-// before returns which replicas of a scope come before the one that asks for a slot. Without them it could have the slot
-// from the time from on. service is what its call takes.
+// before returns which replicas of a scope come before the asking replica for a slot. Without these, the asking replica
+// could have the slot from the time from on. service is what its call takes.
 func (l *lines) before(now, slot, from Micros, service float64, within scope) (b behind) {
 	own := l.own
 	each := service / own.weight

@@ -18,7 +18,7 @@ type Memory struct {
 	mu     sync.Mutex // guards what follows
 	engine engine
 	pools  *Pools
-	pool   *Memory // of the api's account; nil if the store counts all limits itself
+	pool   *Memory // the pool of the api's account; nil if the store counts all limits itself
 	pasts  []past  // oldest first
 }
 

@@ -2,18 +2,18 @@ package bucket
 
 import "sort"
 
-// permits are the calls under way. Every grant holds one from its reservation until it is settled or its lease runs out,
-// also while no limit counts it: one may be added while the call runs. All in-flight limits of the api count the same
-// permits. permits also remembers which grants are still open, so that settling one twice changes nothing the second
-// time.
+// permits are the calls under way. Every grant holds a permit from its reservation until it is settled or its lease
+// runs out. Grants hold permits even if no limit counts them, because a limit may be added while a call runs. All
+// in-flight limits of the api count the same permits. permits also remembers which grants are still open, so that
+// settling one twice changes nothing the second time.
 //
 // Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
 // sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
 // calls granted within one lease, and is packed when more than half of it is settled.
 //
 // A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder
-// chooses, and an end of its own. In an account's permits one may also belong to a call that its api began before it
-// came to the account, under the call's serial.
+// chooses, and an end of its own. In an account's permits, a held permit may also belong to a call that an api began
+// before it came to the account. Such a permit has the serial of the call.
 //
 // Ghosts are calls of former processes that may be under way.
 type permits struct {
@@ -52,8 +52,8 @@ func (p *permits) all(now Micros) int64 {
 // haunt notes calls of former processes that may be under way until gone.
 func (p *permits) haunt(calls int64, gone Micros) { p.ghosts, p.gone = calls, gone }
 
-// join opens a permit for each call of an api that may be under way when the api comes to the account, unless it has
-// one already.
+// join opens a permit for each call and operation of an api that may be under way when the api comes to the account. A
+// call that has a permit there already gets no second one.
 func (p *permits) join(api string, of *permits, now Micros, has func(serial int64) bool) {
 	for _, call := range of.list {
 		if call.serial != 0 && call.end > now && !has(call.serial) {

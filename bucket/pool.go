@@ -13,24 +13,24 @@ import (
 //
 // Several apis may have one account at their vendor, and share its limits. Each api has a store of its own, with its
 // keys and its own limits. The account's limits are counted once, in a pool. The pool is a Memory without keys: it
-// makes snapshots, restores them and is corrected by the ledger as any other.
+// makes snapshots, restores them, and is corrected by the ledger like any other Memory.
 //
-// A member, which is the Memory of one api, decides over its own limits and those of its pool in one step, under the
+// A member is the Memory of one api. It decides over its own limits and the limits of its pool in one step, under the
 // locks of both. So all limits of a call are reserved and settled together, or none. The serials of all members come
-// from the pool: a limit's grants are in order, whichever api they are of. The pool also has the members' lines
+// from the pool: a limit's grants are in order, whichever apis they belong to. The pool also has the members' lines
 // (line.go): the apis of an account take turns as replicas do.
 //
-// A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing if its
-// pool has a limit of which the member's rules do not say what a call takes, or awaits an api that has not come yet: that
-// one may still be called without the account's limits.
+// A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing in two
+// cases. Its rules do not say what a call takes of some limit of the pool. Or the pool awaits an api that has not come
+// yet, which may still be called without the account's limits.
 
 // Membership is an api's place in an account.
 type Membership struct {
 	Account string
 	API     string
-	APIs    []string // of the account, sorted
-	Weight  int64    // of the api's turns; 0 stands for 1
-	// Headroom, Jitter and Lease are for the account's limits what those of Rules are for the api's own.
+	APIs    []string // all apis of the account, sorted
+	Weight  int64    // the weight of the api's turns; 0 stands for 1
+	// Headroom, Jitter and Lease replace those of Rules for the account's limits.
 	Headroom      int64
 	Jitter, Lease time.Duration
 }
@@ -48,7 +48,7 @@ func (m *Membership) validate() error {
 	return nil
 }
 
-// By returns the rules by which a limit counts: those of its account have their own headroom, jitter and lease.
+// By returns the rules by which a limit counts. Limits of an account have the headroom, jitter and lease of Membership.
 func (r Rules) By(l *Limit) Rules {
 	if l.Account != "" && r.In != nil {
 		r.Headroom, r.Jitter, r.Lease = r.In.Headroom, r.In.Jitter, r.In.Lease
@@ -62,8 +62,8 @@ func (r Rules) Own() Rules {
 	return r
 }
 
-// Alone returns the rules of the api if no other api of its account is called. The headroom of the account's limits is
-// then that of the api, if it is larger.
+// Alone returns the rules of the api as if no other api of its account were called. All limits then have the larger
+// headroom of api and account.
 func (r Rules) Alone() Rules {
 	if r.In == nil {
 		return r
@@ -87,7 +87,7 @@ func (r Rules) Pool() Rules {
 	}
 }
 
-// APIs returns the apis whose calls the account's limits count; without an account the api of that name alone.
+// APIs returns the apis whose calls the account's limits count. Without an account it returns only the named api.
 func (r *Rules) APIs(api string) []string {
 	if r.In == nil {
 		return []string{api}
@@ -95,7 +95,7 @@ func (r *Rules) APIs(api string) []string {
 	return r.In.APIs
 }
 
-// account returns the name of the api's account, "" without one.
+// account returns the name of the api's account, or "" if it has none.
 func (r *Rules) account() string {
 	if r.In == nil {
 		return ""
@@ -103,8 +103,8 @@ func (r *Rules) account() string {
 	return r.In.Account
 }
 
-// Pools are the pools of a process, by the names of the accounts. It is safe for concurrent use. The zero value has
-// none.
+// Pools holds the pools of a process by the names of their accounts. It is safe for concurrent use. The zero value is
+// empty.
 type Pools struct {
 	mu  sync.Mutex // guards all
 	all map[string]*Memory
@@ -130,8 +130,8 @@ func (p *Pools) Of(account string) *Memory {
 	return p.all[account]
 }
 
-// NewMember returns a store like NewMemory does, for an api that may have an account. pools must have the pools of all
-// accounts that the api's rules will name. Without pools the store counts an account's limits itself.
+// NewMember is NewMemory for an api that may have an account. pools must hold the pool of every account that the api's
+// rules will name. If pools is nil, the store counts the limits of an account itself.
 func NewMember(rules Rules, pools *Pools, now func() Micros) (*Memory, error) {
 	m := &Memory{now: now, pools: pools}
 	if err := m.Apply(rules); err != nil {
@@ -140,13 +140,14 @@ func NewMember(rules Rules, pools *Pools, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// past is a pool that a member has left, with the grants below a serial. pool is nil for the time in which it had none.
+// past says that the member's grants with serials below below were counted in pool, which the member has left. pool is
+// nil if the member had no pool at that time.
 type past struct {
 	below int64
 	pool  *Memory
 }
 
-// maxPasts bounds the pools that a member remembers. It counts grants from before in its own limits alone.
+// maxPasts bounds the pools that a member remembers. Older grants end only in the member's own limits.
 const maxPasts = 8
 
 // enter locks the member and its pool. The caller must call the function that it returns.
@@ -162,8 +163,8 @@ func (m *Memory) enter() (leave func()) {
 	}
 }
 
-// join puts rules in force that may name another account, or another configuration of the same. The caller holds the
-// member's lock.
+// join puts rules in force that may name another account, or change the limits of the same account. The caller holds
+// the member's lock.
 func (m *Memory) join(rules Rules) error {
 	var pool *Memory
 	if account := rules.account(); account != "" && m.pools != nil {
@@ -175,7 +176,7 @@ func (m *Memory) join(rules Rules) error {
 		return err
 	}
 	e, now := &m.engine, m.now()
-	moved := pool != m.pool && e.asked > 0 // it may have been called without the pool
+	moved := pool != m.pool && e.asked > 0 // the api may have been called without the pool
 	if moved {
 		m.leavePool(now)
 	}
@@ -209,7 +210,7 @@ func (m *Memory) join(rules Rules) error {
 	return e.apply(now, rules)
 }
 
-// leavePool notes which grants the present pool has counted, or that none has.
+// leavePool remembers that the grants so far were counted in the present pool, or in none.
 func (m *Memory) leavePool(now Micros) {
 	if m.pool != nil {
 		m.pool.mu.Lock()
@@ -223,7 +224,7 @@ func (m *Memory) leavePool(now Micros) {
 	m.pasts = append(m.pasts, past{(m.engine.asked + 1) * MaxWant, m.pool})
 }
 
-// past returns the pool that counted a grant, if the member has left that pool since, or came to one.
+// past returns the pool that counted a grant, nil if none did. ok is false if the grant belongs to the present pool.
 func (m *Memory) past(serial int64) (pool *Memory, ok bool) {
 	for _, p := range m.pasts {
 		if serial < p.below && serial > 0 {
@@ -233,8 +234,8 @@ func (m *Memory) past(serial int64) (pool *Memory, ok bool) {
 	return nil, false
 }
 
-// settlePast ends a grant in the pool that counted it, which is not the present one, and then its permit in the present
-// one. So it never holds the locks of two pools.
+// settlePast ends a grant in the former pool that counted it, and after that ends its permit in the present pool. So it
+// never holds the locks of two pools.
 func (m *Memory) settlePast(u *Use) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +248,8 @@ func (m *Memory) settlePast(u *Use) {
 	})
 }
 
-// within lets the member's engine count with a pool for once. The caller holds the member's lock.
+// within calls do while the member's engine counts with a pool, and then restores the engine's present pool. The caller
+// holds the member's lock.
 func (m *Memory) within(pool *Memory, do func(*engine)) {
 	e := &m.engine
 	present := e.pool
@@ -260,7 +262,7 @@ func (m *Memory) within(pool *Memory, do func(*engine)) {
 	e.pool, e.seen = present, unlinked
 }
 
-// endPast ends an operation, or a call, in the pools that the member has left since it began.
+// endPast ends an operation, or a call, in the pools that the member has left.
 func (m *Memory) endPast(serial int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -289,7 +291,8 @@ func (e *engine) counted(rules Rules) []Limit {
 	return rules.Own().Shared
 }
 
-// follow moves the clocks on, and takes in a change of the pool's rules. It returns the time by both clocks.
+// follow moves the clocks on, and links the limits again if the pool's rules have changed. It returns the later of the
+// two clocks' times.
 func (e *engine) follow(now Micros) Micros {
 	now = e.tick(now)
 	changes := int64(0)
@@ -326,7 +329,7 @@ func (e *engine) both(yield func(*engine) bool) {
 	}
 }
 
-// holderIn returns what tells the operations of this api from those of others in an engine that counts them.
+// holderIn returns the name under which an engine holds the operations of this api: "" in the api's own engine.
 func (e *engine) holderIn(of *engine) string {
 	if of == e {
 		return ""
@@ -334,7 +337,7 @@ func (e *engine) holderIn(of *engine) string {
 	return e.name
 }
 
-// standing returns the lines in which the asks of this engine stand.
+// standing returns the lines in which this engine's replicas wait: those of the pool, if the engine has one.
 func (e *engine) standing() *lines {
 	if e.pool != nil {
 		return &e.pool.lines
@@ -351,7 +354,7 @@ func (e *engine) count() {
 	e.asked++
 }
 
-// expire ends the leases that are over.
+// expire ends the leases that have run out.
 func (e *engine) expire(now Micros) {
 	e.permits.expire(now)
 	if e.pool != nil {
@@ -359,7 +362,7 @@ func (e *engine) expire(now Micros) {
 	}
 }
 
-// arrives notes that a call may arrive which has the slot at.
+// arrives notes that a call with the slot at may arrive as late as the jitter allows.
 func (e *engine) arrives(at Micros) {
 	e.arrived = max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
 	if e.pool != nil {
@@ -384,8 +387,8 @@ func (e *engine) strike(api string, now Micros) {
 	e.muster()
 }
 
-// muster finds whether every api of a pool's account has come. One that has left is counted elsewhere already, although
-// these rules may still name it.
+// muster finds whether the pool still awaits an api of its account. It does not await an api that has left: that api is
+// counted elsewhere already, although these rules may still name it.
 func (e *engine) muster() {
 	e.awaits = e.isPool() && slices.ContainsFunc(e.rules.In.APIs, func(api string) bool {
 		_, left := e.left[api]
@@ -400,7 +403,7 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// LeftWithin returns the apis that have left a pool within a time. Their last calls may have been made in it.
+// LeftWithin returns the apis that have left the pool within the last d. The pool may have counted their last calls.
 func (m *Memory) LeftWithin(d time.Duration) (apis []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -419,15 +422,15 @@ func (e *engine) enrolled() []string { return slices.Sorted(maps.Keys(e.members)
 // isPool reports whether the engine counts an account's limits for others.
 func (e *engine) isPool() bool { return e.rules.In != nil && e.rules.In.API == "" }
 
-// joinAhead is how far ahead a slot may lie of an api that comes to an account, given while it had none.
+// joinAhead is how far ahead a slot may lie that an api was given before it came to an account.
 const joinAhead = Micros(time.Second / time.Microsecond)
 
-// grown reports whether an api comes to a pool with the next rules. What that api was called for before is not known.
+// grown reports whether the next rules bring an api to the pool. The pool does not know the earlier calls of that api.
 func (e *engine) grown(next *Rules) bool {
 	return e.isPool() && next.In != nil && (e.stranger || joined(e.rules.In.APIs, next.In.APIs))
 }
 
-// joined reports whether an api has come to those of before.
+// joined reports whether now has an api that before has not.
 func joined(before, now []string) bool {
 	return slices.ContainsFunc(now, func(api string) bool { return !slices.Contains(before, api) })
 }

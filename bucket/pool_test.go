@@ -32,7 +32,7 @@ func newAccountsRig(t *testing.T) *accountsRig {
 
 func (r *accountsRig) clock() bucket.Micros { return r.now }
 
-// rules returns the rules of an api of an account with these apis and limits; alone without any.
+// rules returns the rules of an api whose account has these apis and limits. Without apis the api has no account.
 func (r *accountsRig) rules(api, account string, apis []string, limits ...bucket.Limit) bucket.Rules {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1_000_000, Per: time.Second, Burst: 1000}, InFlight: 100}, Lease: time.Minute}
 	if account == "" {
@@ -103,8 +103,9 @@ func running(most int64) bucket.Limit { return bucket.Limit{Name: "running", InF
 
 var oneAndTwo = []string{"one", "two"}
 
-// TestCallsComeAlongToAnAccount checks that calls which run when their api comes to an account, alone before or of
-// another account, count there in flight until they end, and that calls of the api that stayed are not taken for them.
+// TestCallsComeAlongToAnAccount checks that calls which run when their api comes to an account count there in flight
+// until they end. The api was alone before, or in another account. Calls of the api that was in the account all along
+// are not mistaken for them.
 func TestCallsComeAlongToAnAccount(t *testing.T) {
 	for _, from := range []string{"", "other"} {
 		t.Run("from="+from, func(t *testing.T) {
@@ -140,8 +141,8 @@ func TestCallsComeAlongToAnAccount(t *testing.T) {
 	}
 }
 
-// TestReturnToAnAccount checks that an api which leaves its account and comes back has its running calls counted there
-// once, and that the calls it made elsewhere meanwhile count as used.
+// TestReturnToAnAccount checks that an account counts the running calls of an api once if the api leaves and comes
+// back, and that the calls which the api made elsewhere meanwhile count as used.
 func TestReturnToAnAccount(t *testing.T) {
 	hourly := bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: 10, Per: time.Hour, Burst: 10}}
 	r := newAccountsRig(t)
@@ -174,8 +175,8 @@ func TestReturnToAnAccount(t *testing.T) {
 	}
 }
 
-// TestOperationOfAFormerAccount checks that an operation which holds a slot when its api changes accounts is ended in
-// both.
+// TestOperationOfAFormerAccount checks that an operation which holds a slot when its api changes accounts ends in both
+// accounts.
 func TestOperationOfAFormerAccount(t *testing.T) {
 	r := newAccountsRig(t)
 	two := r.open("two", r.rules("two", "other", []string{"two"}, running(1)))
@@ -196,8 +197,8 @@ func TestOperationOfAFormerAccount(t *testing.T) {
 	}
 }
 
-// TestNewLimitCountsRunningCalls checks that a limit of calls in flight which is added to an api without shared limits
-// counts the calls that run.
+// TestNewLimitCountsRunningCalls checks that a new limit of calls in flight counts the calls that run, at an api that
+// had no shared limits.
 func TestNewLimitCountsRunningCalls(t *testing.T) {
 	r := newAccountsRig(t)
 	one := r.open("one", r.rules("one", "", nil))
@@ -214,8 +215,8 @@ func TestNewLimitCountsRunningCalls(t *testing.T) {
 	}
 }
 
-// TestRestartWithAnotherAPI checks that after a restart with an api that was not of the account before, calls in flight
-// wait for a lease: how many of that api run is not known.
+// TestRestartWithAnotherAPI checks that after a restart that brings an api to an account, all permits are taken for one
+// lease: the account does not know how many calls of that api run.
 func TestRestartWithAnotherAPI(t *testing.T) {
 	for _, c := range []struct {
 		before []string

@@ -40,7 +40,7 @@ type Snapshot struct {
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when they may be under way
 	Limit []LimitSnapshot `json:"limits,omitempty"`
-	APIs  []string        `json:"apis,omitempty"` // of an account: those whose calls the limits count
+	APIs  []string        `json:"apis,omitempty"` // of an account: the apis whose calls the limits count
 
 	dropped int // claims.dropped when it was made
 }

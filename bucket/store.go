@@ -114,8 +114,8 @@ type Answer struct {
 	// Whole is what all replicas have of the ask's priority, in thousandths of what the asking replica has: 1000 if no
 	// other has any, and 0 if the ask has no Line.
 	Whole int
-	// Part is how much of the account's limits the ask's api gets, in thousandths, while all apis wait that wait now: 1000
-	// if no other waits, and 0 if the ask has no Line.
+	// Part is how much of the account's limits the ask's api gets, in thousandths, as long as the same apis wait as
+	// now. It is 1000 if no other api waits, and 0 if the ask has no Line.
 	Part int
 }
 

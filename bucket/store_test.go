@@ -17,22 +17,4 @@ func TestMemoryConforms(t *testing.T) {
 	}, 500)
 }
 
-func TestAccountsConform(t *testing.T) { storetest.Accounts(t, openAccount, 200) }
-
-// openAccount opens the members of one pool.
-func openAccount(t testing.TB, rules []bucket.Rules, clock *storetest.Clock) (stores []storetest.Store) {
-	pools := &bucket.Pools{}
-	pool, err := bucket.NewMemory(rules[0].Pool(), clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pools.Add(rules[0].In.Account, pool)
-	for i := range rules {
-		m, err := bucket.NewMember(rules[i], pools, clock.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stores = append(stores, m)
-	}
-	return stores
-}
+func TestAccountsConform(t *testing.T) { storetest.Accounts(t, storetest.InMemory, 200) }

@@ -46,7 +46,7 @@ type apiWorker struct {
 
 	slotsKnown bool          // every slot that an operation holds is known; the lane's lock guards it
 	slotsAway  atomic.Bool   // slotsUnknownLocked, as the loop found it last
-	allKnown   bool          // the other apis of the account have said so too; only the loop uses it
+	allKnown   bool          // the same holds for the other apis of the account; only the loop uses it
 	tailLoaded bool          // the ledger was read for this worker before it ran
 	ready      chan struct{} // closed when every partition is open, if this process owns them all
 }
@@ -85,7 +85,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	return w
 }
 
-// beside returns the workers of the other apis of the account, nil without an account.
+// beside returns the workers of the other apis of the account. It returns nil if the api has no account.
 func (w *apiWorker) beside() (others []*apiWorker) {
 	in := w.Present().Rules.In
 	if in == nil {
@@ -257,8 +257,8 @@ func (w *apiWorker) slotsUnknownLocked() bool {
 	return false
 }
 
-// othersKnow reports whether every slot of the account that an operation of another api holds is known. The account's
-// calls in flight are counted over all of them.
+// othersKnow reports whether the other apis of the account know every slot that their operations hold. The account's
+// calls in flight are counted over all apis.
 func (w *apiWorker) othersKnow() bool {
 	return !slices.ContainsFunc(w.beside(), func(other *apiWorker) bool { return other.slotsAway.Load() })
 }

@@ -23,8 +23,8 @@ type settlements struct {
 	silent bool // the last answer that should have reported the units did not
 }
 
-// told holds what answers reported at one place. A call whose answer reports nothing is charged the most, because it
-// may have used that much.
+// told holds what answers reported at one place. A call whose answer reports nothing is charged at least the most of
+// these reports, because it may have used that much.
 type told struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
@@ -103,10 +103,11 @@ func (s *settlements) raise(of ingest.Cost, numbers []int64) {
 	s.low.raise(of, numbers)
 }
 
-// settle returns the units of a cost whose estimated numbers an answer replaces by those that it reports. If it does
-// not report one, the call is charged the largest of the estimate and the most that any answer has reported; if it
-// broke off, the largest of the estimate, raised as for a reservation, and what it had reported before. silent says
-// that something is not reported: such a call counts no less than it has reserved.
+// settle returns the units of a cost after an answer has replaced its estimated numbers. If the answer does not report
+// a number, the call is charged the larger of the estimate and the most that any answer has reported. If the answer
+// broke off, the estimate is first raised as for a reservation, and what the answer reported until then counts if it is
+// larger. silent says that the answer does not report every number: the caller then charges no less than the call has
+// reserved.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	if r.Cut {
 		s.raise(of, numbers)
@@ -146,9 +147,9 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call is to reserve, and its price by the estimates alone, raised if answers have proved
-// them too low. A call whose units only its answer tells reserves at least one: a limit that is used up must not let
-// it pass.
+// toll returns what a job's call must reserve, and its price by the estimates without what was learned. Both use raised
+// estimates if answers have proved these too low. A call whose units only its answer tells reserves at least one, so
+// that a limit that is used up does not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
 		t, err = by.TollBy(j, units)
@@ -189,8 +190,8 @@ func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll)
 	return reserve, price
 }
 
-// estimatesOf returns the estimated units of each shared limit: a budget's are those of the price, and other costs than
-// those estimated are reserved as they are estimated.
+// estimatesOf returns the estimated units of each shared limit. The units of a budget are those of the price. A cost
+// that answers do not settle is estimated as it is reserved.
 func estimatesOf(rules *bucket.Rules, estimated map[int]int64, reserved []int64) []int64 {
 	units := slices.Clone(reserved)
 	for i := range units {
@@ -212,8 +213,8 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from
-// a budget if the call was not billed. A rate that was reserved and not used stays used, since the time of the call is
+// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
+// budget if the call was not billed. A rate that was reserved and not used stays used, because the time of the call is
 // over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())

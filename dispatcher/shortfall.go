@@ -12,11 +12,11 @@ import (
 	"weir/ingest"
 )
 
-// estimateOf identifies estimates that are judged together: those of a term, which come from one place and are reported
-// at one place, or the sums of a limit.
+// estimateOf identifies estimates that are judged together: those of terms with the same from and settle, or the sums
+// of a limit.
 type estimateOf struct {
 	from, settle ingest.Source
-	limit        string // its sums; "": a term
+	limit        string // the limit whose sums are judged; "": terms are
 }
 
 // shortfalls remembers by how much recent estimates were too low. The settlements' lock guards it.
@@ -26,10 +26,10 @@ type shortfalls map[estimateOf]*shortfall
 type shortfall struct {
 	recent   [learnedFrom]struct{ estimated, reported int64 } // a ring
 	n        int
-	recalled int // the n after the last one that the ledger told; 0: none
-	// Of the recent ones, as of the n in judged:
+	recalled int // n after the last estimate from the ledger; 0: none
+	// What follows was found from recent when n was judged.
 	judged     int
-	worst      ingest.Weight // the largest report divided by its estimate, if that is above one
+	worst      ingest.Weight // the largest ratio of report and estimate, at least one
 	most       int64         // the largest report
 	unexpected int64         // the largest report for an estimate of 0
 }
@@ -61,9 +61,8 @@ func (s *shortfall) judge() {
 	}
 }
 
-// raise returns an estimate that is as much higher as the worst recent one should have been, but at most the largest
-// number that was reported: one answer that was far off its small estimate says little about a large one. An estimate
-// of 0 stays.
+// raise returns an estimate times the worst recent ratio of report and estimate, but at most the largest report: one
+// answer far above a small estimate says little about a large estimate. An estimate above that stays, and so does 0.
 func (s *shortfall) raise(estimated int64) int64 {
 	if s.judge(); s.judged == 0 {
 		return estimated
@@ -71,7 +70,7 @@ func (s *shortfall) raise(estimated int64) int64 {
 	return max(estimated, min(s.worst.Of(estimated), s.most))
 }
 
-// fromLedger reports whether the recent estimates include some that the ledger told.
+// fromLedger reports whether some of the recent estimates came from the ledger.
 func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
 
 // of returns the shortfall of the estimates at, and makes it if it is missing.
@@ -86,8 +85,8 @@ func (all *shortfalls) of(at estimateOf) *shortfall {
 	return s
 }
 
-// raise raises the estimated numbers of a cost that recent answers have proved too low. A number of 0 says that nothing
-// is expected, as of tokens written to a cache, and stays.
+// raise raises the estimated numbers of a cost that recent answers have proved too low. A number of 0 stays: it says
+// that nothing is expected, for example no tokens written to a cache.
 func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	for i := range of {
 		if s := all[estimateOf{from: of[i].From, settle: of[i].Settle}]; s != nil && of[i].Settle.IsPlace() {
@@ -110,8 +109,8 @@ func (c *comparison) add(at estimateOf, estimated, reported int64) {
 	}
 }
 
-// terms adds what the answer r reports for the estimated numbers of a cost. One that broke off tells less than the call
-// took.
+// terms adds what the answer r reports for the estimated numbers of a cost. It adds nothing of an answer that broke
+// off, which reports less than the call took.
 func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response) {
 	for i := range of {
 		if n, ok := r.Number(of[i].Settle); ok && !r.Cut && of[i].Settle.IsPlace() {
@@ -120,14 +119,14 @@ func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response
 	}
 }
 
-// sums adds what the call took of a limit, or what it cost, by an answer that tells all of it.
+// sums adds what the call took of a limit, or its price, from an answer that reports all numbers.
 func (c *comparison) sums(rules *bucket.Rules, limit int, estimated, took int64) {
 	for _, name := range limitsOf(rules, limit) {
 		c.add(estimateOf{limit: name}, estimated, took)
 	}
 }
 
-// limitsOf returns the name of a limit, or those of the budgets if limit is lane.OfPrice.
+// limitsOf returns the name of a limit, or the names of the budgets if limit is lane.OfPrice.
 func limitsOf(rules *bucket.Rules, limit int) []string {
 	if limit == lane.OfPrice {
 		return rules.Budgets()
@@ -144,8 +143,8 @@ func (s *settlements) learn(from comparison) {
 	}
 }
 
-// bounded returns the units that a call reserves of a limit if its estimate was raised from estimated to raised: no
-// more than the limit can ever let through, so that the job is called.
+// bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised. It
+// bounds them to what the limit can ever let through, so that the job can be called.
 func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	most := int64(ingest.MostUnits)
 	for i := range rules.Shared {
@@ -156,8 +155,9 @@ func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	return max(min(estimated, raised), min(raised, most))
 }
 
-// recall notes a call of another process that took more than was estimated for it. What the most of other answers was
-// taken for says nothing about an estimate. Of the budgets, a job of a pack was charged its part of the call only.
+// recall learns from the record of another process's call, which took more than was estimated for it. It ignores
+// records with unsettled units: these were charged the most of other answers, which says nothing about the estimate. Of
+// the budgets, a job of a pack was charged its part of the call only.
 func (s *settlements) recall(c *ledger.Record, budgets []string) {
 	if len(c.Unsettled) > 0 || c.Billed == deadletter.NotBilled || min(len(c.Costs), len(c.Estimated)) < len(c.Limits) {
 		return
@@ -182,9 +182,10 @@ func (s *settlements) recall(c *ledger.Record, budgets []string) {
 	}
 }
 
-// raiseSum returns the units of a limit, or the price, that a call is to reserve because earlier calls took more than
-// the sums of their estimates; 0 if the terms tell more. They tell less if the ledger told of earlier calls, because it
-// has only sums, and if a term expects nothing: what it takes must come from the estimates of the others.
+// raiseSum returns the units of a limit, or the price, that a call must reserve because earlier calls took more than
+// the sums of their estimates. It returns 0 if the terms tell more than the sums. The sums tell more in two cases.
+// Records of the ledger have only sums. And the estimate of a term that expects nothing stays 0, so the estimates of
+// the other terms must cover what it takes.
 func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
 	nothing := false
 	for i := range of {

@@ -13,8 +13,8 @@ import (
 	"weir/ingest"
 )
 
-// TestLowEstimatesAreRaised checks that a call reserves as many times its estimate as the worst recent one should have
-// been, and what bounds that.
+// TestLowEstimatesAreRaised checks that a call reserves its estimate times the worst recent ratio of report and
+// estimate, and the bounds of that.
 func TestLowEstimatesAreRaised(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	reserves := func(what, body, want string) {
@@ -44,7 +44,7 @@ func TestLowEstimatesAreRaised(t *testing.T) {
 }
 
 // TestRaisedEstimatesFit checks that no raised reservation is more than its limit can let through, unless the estimate
-// was.
+// itself was more.
 func TestRaisedEstimatesFit(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	by.API.Rules.Shared[0].Rate.Burst = 1000
@@ -127,8 +127,8 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 	}
 }
 
-// TestLowEstimatesAreRecorded checks that a record has a job's estimates only if the call took more of a limit, and the
-// estimates themselves, not what they were raised to.
+// TestLowEstimatesAreRecorded checks that a record has a job's estimates only if the call took more of a limit, and
+// that these are the job's own estimates, not the raised ones.
 func TestLowEstimatesAreRecorded(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	const body = `{"in":100,"max":60}`
@@ -152,8 +152,8 @@ func TestLowEstimatesAreRecorded(t *testing.T) {
 	}
 }
 
-// TestWorstOfSmallEstimates checks that the worst estimate is found by its exact ratio: of small ones, which are rounded
-// up when they are raised, too.
+// TestWorstOfSmallEstimates checks that the worst estimate is found by its exact ratio, also among small estimates,
+// which are rounded up when they are raised.
 func TestWorstOfSmallEstimates(t *testing.T) {
 	var s shortfall
 	for _, r := range [][2]int64{{10, 15}, {1, 2}, {100, 100}} {
@@ -164,8 +164,8 @@ func TestWorstOfSmallEstimates(t *testing.T) {
 	}
 }
 
-// TestAnswersCountOnce checks that an answer counts once for a term that both a limit and the price have: the worst of
-// the last answers is remembered for as many of them as are kept.
+// TestAnswersCountOnce checks that an answer counts once for a term that both a limit and the price have, so that the
+// worst estimate is remembered for as many answers as are kept.
 func TestAnswersCountOnce(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	const body = `{"in":100,"max":60}` // 400 tokens
@@ -182,8 +182,8 @@ func TestAnswersCountOnce(t *testing.T) {
 	}
 }
 
-// TestTakeoverRecallsLowEstimates checks that a replica which has made many calls learns from the records of a partition
-// that it takes over, until as many answers of its own have come as are kept.
+// TestTakeoverRecallsLowEstimates checks that a replica which has made many calls learns from the records of a
+// partition that it takes over. What it learned lasts until it has had as many answers as are kept.
 func TestTakeoverRecallsLowEstimates(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	by.API.Rules.Shared[0].Cost[1].Learn = 0
@@ -209,8 +209,8 @@ func TestTakeoverRecallsLowEstimates(t *testing.T) {
 	}
 }
 
-// TestSilentCallsTakeWhatTheyReserved checks that a call whose answer broke off, or says nothing, counts no less than it
-// had reserved, whatever raised that.
+// TestSilentCallsTakeWhatTheyReserved checks that a call whose answer broke off, or reports nothing, counts no less
+// than it had reserved, whatever raised the reservation.
 func TestSilentCallsTakeWhatTheyReserved(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	w.settlements.recall(&ledger.Record{
@@ -227,8 +227,8 @@ func TestSilentCallsTakeWhatTheyReserved(t *testing.T) {
 	}
 }
 
-// TestUnexpectedUnitsAreReserved checks that the sum of a cost is raised if it was too low because of terms of which
-// nothing was expected, and left as it is if the other terms were enough.
+// TestUnexpectedUnitsAreReserved checks that the sum of a cost is raised if terms of which nothing was expected made it
+// too low, and that the sum stays if the other terms were enough.
 func TestUnexpectedUnitsAreReserved(t *testing.T) {
 	in := ingest.Term{From: ingest.Source{Pointer: "/in"}, Settle: ingest.Source{Pointer: "/usage/in"}}
 	written := ingest.Term{Settle: ingest.Source{Pointer: "/usage/out"}}
@@ -264,7 +264,7 @@ func TestUnexpectedUnitsAreReserved(t *testing.T) {
 }
 
 // TestEndsOfOperationsAreRecalled checks that the record of an operation's end teaches what the operation took in all,
-// of the limits of which it took more than its call was charged.
+// for each limit of which it took more than its call was charged.
 func TestEndsOfOperationsAreRecalled(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	w.settlements.recall(&ledger.Record{

@@ -23,7 +23,7 @@ func memberRules(account, api string) bucket.Rules {
 	return rules
 }
 
-// newMember opens the limits of an api of an account. change sets what else is known.
+// newMember opens the limits of an api of an account. change sets further options.
 func newMember(t testing.TB, s *server, account, api string, clock *bucket.Micros, change func(*Options)) replica {
 	t.Helper()
 	o := Options{Client: s.client(), API: api, Rules: memberRules(account, api), Epoch: Fresh, Uncalled: true, Sums: true}
@@ -48,8 +48,8 @@ func (r replica) take(keys ...string) (n int) {
 
 var manyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
 
-// TestAccountAfterLoss empties Redis. Neither of two apis is then granted what could not have left without that: the one
-// that sees it first, and the one that comes later and finds a new state.
+// TestAccountAfterLoss empties Redis. It checks that two apis are then granted no call that the limits would have
+// refused without the loss: the api that sees the loss first, and the api that comes later and finds a new state.
 func TestAccountAfterLoss(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one, two := newMember(t, s, account, "one", &now, asNew), newMember(t, s, account, "two", &now, asNew)
@@ -79,8 +79,8 @@ func TestAccountAfterLoss(t *testing.T) {
 	}
 }
 
-// TestAccountOfAStranger has an api that was called before it had the account. The account does not have these calls, so
-// it counts as used up until the ledger is added up; the other api's own limits and keys go on as they were.
+// TestAccountOfAStranger brings an api to the account that was called before. The account has not counted these calls,
+// so it counts as used up until the ledger is added up. The other api's own limits and keys go on as they were.
 func TestAccountOfAStranger(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, asNew)
@@ -101,8 +101,8 @@ func TestAccountOfAStranger(t *testing.T) {
 	}
 }
 
-// TestStrangerLeavesOthersKeysAlone has an api come to an account whose other api has a slow key. That key goes on as it
-// was: what is not known of the newcomer says nothing of the keys and own limits of the other.
+// TestStrangerLeavesOthersKeysAlone brings an api to an account whose other api has a slow key. The key goes on as it
+// was: the newcomer's unknown calls concern no keys and no own limits of the other api.
 func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, asNew)
@@ -132,8 +132,8 @@ func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
 	}
 }
 
-// TestAccountPermitsAfterLoss checks that after a loss the calls in flight of an account wait for the longest call of any
-// of its apis, and those of an api alone for its own.
+// TestAccountPermitsAfterLoss checks how long permits stay taken after a loss: those of an account for the longest call
+// of any of its apis, and those of an api's own limits for the longest call of that api.
 func TestAccountPermitsAfterLoss(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	permits := func(o *Options) {
@@ -166,8 +166,8 @@ func TestAccountPermitsAfterLoss(t *testing.T) {
 	}
 }
 
-// TestOlderCopyLosesEachAPI checks that if one api of an account finds an older copy of the state, the other's own limits
-// and keys count as lost, too.
+// TestOlderCopyLosesEachAPI checks that if one api of an account finds an older copy of the state, the own limits and
+// keys of the other api count as lost, too.
 func TestOlderCopyLosesEachAPI(t *testing.T) {
 	ctx := context.Background()
 	s, now, account := startServer(t), start, names()
@@ -205,7 +205,7 @@ func TestOlderCopyLosesEachAPI(t *testing.T) {
 	}
 }
 
-// TestAccountIsOneSlotOfACluster checks that all that one reservation touches has one hash tag.
+// TestAccountIsOneSlotOfACluster checks that all keys which one reservation touches have one hash tag.
 func TestAccountIsOneSlotOfACluster(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, asNew)

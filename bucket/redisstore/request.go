@@ -57,8 +57,8 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	return r
 }
 
-// membershipLocked writes the api's name, what the state does not know of it, and the account's lease and jitter; for an
-// api without an account an empty name and zeros.
+// membershipLocked writes the api's name, what the state does not know of the api, and the account's lease and jitter.
+// For an api without an account it writes an empty name and zeros.
 func (s *Store) membershipLocked(r *request) {
 	in := s.rules.In
 	if in == nil {
@@ -76,7 +76,7 @@ func (s *Store) membershipLocked(r *request) {
 	r.num(jitterOf(&of))
 }
 
-// fieldOf returns with what the fields of a limit begin.
+// fieldOf returns the beginning of the names of a limit's fields.
 func (s *Store) fieldOf(l *bucket.Limit) string {
 	if l.Account == "" && s.rules.In != nil {
 		return s.rules.In.API + "|" + l.Name

@@ -4,11 +4,12 @@
 // # Where things lie
 //
 // All keys of one api carry the hash tag {weir:<api>}, so that they share a slot of a Redis Cluster and one reservation
-// is one step of one server. Those of an api with an account carry {weir:account/<account>}, with the api's name behind
-// it, and the apis share one state: the fields of what is an api's alone begin with its name and "|". The account has a
-// sorted set of its own for the grants of all its apis. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of
-// the grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
-// <tag>:key:<key> the bucket of one key, which expires when it has been empty for the longest window of any key's rate.
+// is one step of one server. The keys of an api with an account carry {weir:account/<account>}, followed by the api's
+// name. The apis of an account share one state, in which the fields of one api alone begin with its name and "|". The
+// account has a sorted set of its own for the grants of all its apis. <tag>:state is a hash with the counters of all
+// shared limits, <tag>:open a sorted set of the grants not yet settled (the in-flight permits, by end of lease),
+// <tag>:log:<limit> a sliding quota's log and <tag>:key:<key> the bucket of one key, which expires when it has been
+// empty for the longest window of any key's rate.
 // What replicas said of what waits there (bucket/line.go) is one field of the state, empty while nothing waits, and of at
 // most 64 replicas with 32 tenants each. If it is lost, the next asks say it again.
 //
@@ -56,8 +57,9 @@ const Fresh = "fresh"
 type Options struct {
 	Client redis.UniversalClient // required; the Store does not close it
 	API    string                // required: the api's name, a part of every key
-	// Uncalled says that an api with an account has never been called. Stranger says that it has, and that the account's
-	// state does not know of that: then the state counts as lost.
+	// Uncalled says that an api with an account has never been called. Stranger says that the api was called before,
+	// and that the account's state does not have these calls: then the account's limits, and the api's own limits and
+	// keys, count as lost.
 	Uncalled, Stranger bool
 	Rules              bucket.Rules // required
 	// Epoch is the last known epoch of the api's state, from a checkpoint: see Store.Epoch. It is empty if nothing is
@@ -78,9 +80,9 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
-	own     string       // of the keys of the api alone: as prefix without an account
-	account string       // whose limits this store counts too, "" for none
-	news    atomic.Int32 // Options.Uncalled and Stranger: what the state does not know, until it has answered once
+	own     string       // begins the keys of the api alone; equals prefix without an account
+	account string       // the account whose limits this store counts too; "" for none
+	news    atomic.Int32 // Options.Uncalled or Stranger, until the state has answered once
 	sums    bool         // Options.Sums
 	made    time.Time
 	now     func() bucket.Micros // only in tests: replaces Redis TIME
@@ -101,7 +103,7 @@ var _ bucket.Store = (*Store)(nil)
 // ErrEviction says that a Redis may evict state to make room: an evicted bucket is full again.
 var ErrEviction = errors.New("redis may evict limits; set maxmemory-policy noeviction")
 
-// ErrAccount says that rules are of another account: they need another Store.
+// ErrAccount says that the rules name another account, which needs another Store.
 var ErrAccount = errors.New("the api's limits are counted in another account")
 
 // New checks the rules and the server's settings. It does not touch the state; the first call does.
@@ -137,7 +139,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 const (
 	nothing  = iota
 	uncalled // the api was never called
-	stranger // it was called before it had the account
+	stranger // the api was called before it had the account
 )
 
 // checkEviction checks every primary.

@@ -107,22 +107,7 @@ func TestAccountsConform(t *testing.T) { storetest.Accounts(t, accountOpener(sta
 
 // TestAccountsAgreeWithMemory compares the script with the Go code for apis of one account.
 func TestAccountsAgreeWithMemory(t *testing.T) {
-	storetest.AgreeOnAccounts(t, func(t testing.TB, rules []bucket.Rules, clock *storetest.Clock) (stores []storetest.Store) {
-		pools := &bucket.Pools{}
-		pool, err := bucket.NewMemory(rules[0].Pool(), clock.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pools.Add(rules[0].In.Account, pool)
-		for i := range rules {
-			m, err := bucket.NewMember(rules[i], pools, clock.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stores = append(stores, m)
-		}
-		return stores
-	}, accountOpener(startServer(t)), 12)
+	storetest.AgreeOnAccounts(t, storetest.InMemory, accountOpener(startServer(t)), 12)
 }
 
 // accountOpener opens stores of apis that share an account with no other test.

@@ -10,7 +10,7 @@ import (
 	"weir/bucket"
 )
 
-// OpenAccount returns empty stores that read clock, one for each of the rules, whose apis have one account.
+// OpenAccount returns an empty store that reads clock for each of the rules. The apis of the rules have one account.
 type OpenAccount func(t testing.TB, rules []bucket.Rules, clock *Clock) []Store
 
 // Accounts runs the tests of stores whose apis have one account. scenes is the number of random ones.
@@ -45,8 +45,8 @@ func Accounts(t *testing.T, open OpenAccount, scenes int) {
 	}
 }
 
-// AgreeOnAccounts checks that two kinds of stores give the same grants to the apis of an account, in the same random
-// schedules.
+// AgreeOnAccounts plays the same random schedules with two kinds of stores. It checks that both give the apis of an
+// account the same grants.
 func AgreeOnAccounts(t *testing.T, one, other OpenAccount, scenes int) {
 	for seed := range uint64(scenes) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -91,7 +91,7 @@ func inAccount(shared []bucket.Limit, own ...[]bucket.Limit) []bucket.Rules {
 	return rules
 }
 
-// lay opens the stores at Start, with one replica of each api of which a key waits.
+// lay opens the stores at Start. Each api has one replica, at which one key waits.
 func (b *members) lay(rules []bucket.Rules) {
 	b.Helper()
 	b.clock.now, b.rules = Start, rules
@@ -120,7 +120,8 @@ func (b *members) ask(api int, cost int64, r *asker) bucket.Answer {
 	return got[0]
 }
 
-// play lets the replica of each api ask, when it was told to, for a time. It returns the apis in the order of slots.
+// play lets the replica of each api ask, at the times that the store tells it, until a time is over. It returns the
+// apis in the order of their slots.
 func (b *members) play(d time.Duration) (order []int) {
 	for end := b.clock.now.Add(d); ; {
 		first := -1
@@ -164,7 +165,7 @@ func (b *members) settle(api int, u bucket.Use) {
 	}
 }
 
-// apart returns by how many slots one api was most ahead of another, in any span.
+// apart returns the largest lead of one api over another in any span, in slots.
 func apart(order []int, one, other int, weight int) int {
 	low, high, lead := 0, 0, 0
 	for _, api := range order {
@@ -213,7 +214,7 @@ func apisNotByKeys(b *members) {
 	}
 }
 
-// ownLimitHoldsNone has an api with a slow limit of its own beside one without.
+// ownLimitHoldsNone has an api with a slow limit of its own beside an api without such a limit.
 func ownLimitHoldsNone(b *members) {
 	b.lay(inAccount([]bucket.Limit{tenth()}, []bucket.Limit{sharedRate("slow", 1, 2*time.Second, 1)}, nil))
 	b.play(40 * time.Second)

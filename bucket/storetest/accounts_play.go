@@ -116,3 +116,21 @@ func playMembers(t *testing.T, open OpenAccount, seed uint64) (answers []string)
 	}
 	return answers
 }
+
+// InMemory opens the members of one pool.
+func InMemory(t testing.TB, rules []bucket.Rules, clock *Clock) (stores []Store) {
+	pools := &bucket.Pools{}
+	pool, err := bucket.NewMemory(rules[0].Pool(), clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools.Add(rules[0].In.Account, pool)
+	for i := range rules {
+		m, err := bucket.NewMember(rules[i], pools, clock.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, m)
+	}
+	return stores
+}

@@ -99,7 +99,7 @@ type Retry struct {
 	On       []int         // statuses that mean "not processed"
 	Reject   []int         // statuses about the job, although they are usually about weir's access
 	HoldAPI  bool          // pushback holds the api, not only the key
-	// HoldAccount says that it holds all apis of the account, too.
+	// HoldAccount says that pushback holds all apis of the account.
 	HoldAccount bool
 	Obey        bool               // an answer whose headers say that nothing is left holds like a pushback
 	Adaptive    *schedule.Adaptive // nil: pushback does not lower the rate

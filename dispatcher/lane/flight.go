@@ -155,7 +155,7 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	}
 }
 
-// Charge charges the call of an ended process with the units and the price that are estimated for its job alone.
+// Charge charges the call of an ended process with its job's own estimates of units and price.
 func (j *Job) Charge() {
 	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
 	var t Toll

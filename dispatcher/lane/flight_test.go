@@ -35,8 +35,8 @@ func TestNotedOperation(t *testing.T) {
 	}
 }
 
-// TestNotedCallTellsItsEstimates checks that a call whose process died after the answer tells that its job was estimated
-// too low, like any other call.
+// TestNotedCallTellsItsEstimates checks that a call whose process died after the answer has its job's estimates, if
+// these were too low, like any other call.
 func TestNotedCallTellsItsEstimates(t *testing.T) {
 	api := &httpcall.API{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "tokens", Cost: ingest.Units(4), Rate: &bucket.Rate{}}}}}
 	j := &Job{Terms: &Terms{API: api, Limits: 7}, Message: &ingest.Job{}}

@@ -110,8 +110,8 @@ func (j *Job) Over() []int64 {
 	return nil
 }
 
-// Low returns the units that the job was estimated to take from each shared limit, if its last call took more of one of
-// them. Otherwise it returns nil.
+// Low returns the job's own estimates of the units of each shared limit if its last call took more of one limit.
+// Otherwise Low returns nil.
 func (j *Job) Low() []int64 {
 	for i := range min(len(j.Estimates), len(j.Taken)) {
 		if j.Taken[i] > j.Estimates[i] {

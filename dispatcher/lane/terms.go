@@ -54,8 +54,8 @@ func (j *Job) Bind(by *Terms) { j.Terms, j.Policy = by, by.Policy }
 type Toll struct {
 	Costs []int64
 	Price int64
-	// Estimates are the units of each shared limit by the job's own estimates, of a Toll that recent answers have raised
-	// or lowered; nil if no answer says what calls take.
+	// Estimates are the job's own estimates of the units of each shared limit. Recent answers may have raised or
+	// lowered Costs. Estimates is nil if no answer says what calls take.
 	Estimates []int64
 }
 

@@ -115,8 +115,8 @@ type Record struct {
 	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
 	// Reserved holds the units that were reserved from each of them, if the call took more of one.
 	Reserved []int64 `json:"reserved,omitempty"`
-	// Estimated holds the units that the job itself was estimated to take of each of them, if the call took more of one. A
-	// later process raises its reservations by that.
+	// Estimated holds the units that the job itself was estimated to take of each of them, if the call took more of
+	// one. A later process raises its reservations by that.
 	Estimated []int64 `json:"estimated,omitempty"`
 	// Usage holds the numbers of the answer that the api's usage counts, by their names.
 	Usage map[string]int64 `json:"usage,omitempty"`

@@ -71,7 +71,7 @@ func (r *tailReader) readTail() Extent {
 	return extent
 }
 
-// TestTailTellsLowEstimates checks that a reading tells of the wanted records whose calls took more than was estimated.
+// TestTailTellsLowEstimates checks that a reading reports the wanted records whose calls took more than was estimated.
 func TestTailTellsLowEstimates(t *testing.T) {
 	r := newTailReader(t)
 	for seq, key := range map[uint64]string{1: "k", 2: "unwanted", 3: "k"} {

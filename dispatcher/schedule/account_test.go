@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// sharing draws a fleet whose replicas are apis of one account in one process: each has its schedule and its limits, and
-// all count the account's limits together.
+// sharing draws a fleet whose replicas are apis of one account in one process. Each api has its own schedule and
+// limits, and all count the account's limits together.
 func sharing(t testing.TB, seed uint64, shared ...bucket.Limit) *fleet {
 	f := newFleet(t, seed)
 	f.way = 0
@@ -102,7 +102,8 @@ func (f *fleet) inSlots() []fleetGrant {
 	return all
 }
 
-// whileAll returns the grants, by their slots, from when every api has had a turn until one has no job left.
+// whileAll returns the grants in the order of their slots, from the time when every api has had a turn until one api
+// has no job left.
 func (f *fleet) whileAll() []fleetGrant {
 	jobs, seen := map[string]int{}, map[string]bool{}
 	for _, g := range f.grants {
@@ -121,7 +122,7 @@ func (f *fleet) whileAll() []fleetGrant {
 	return nil
 }
 
-// lead returns by how many calls one api was most ahead of another in any span, in calls of weight 1.
+// lead returns the largest lead of one api over another in any span, in calls of weight 1.
 func lead(grants []fleetGrant, one, other string, weight int) int {
 	low, high, n := 0, 0, 0
 	for _, g := range grants {
@@ -136,7 +137,7 @@ func lead(grants []fleetGrant, one, other string, weight int) int {
 	return high - low
 }
 
-// wrong returns what always must hold and does not: jobs that were never called, and limits that were exceeded.
+// wrong returns what went wrong: jobs that were never called, and limits that were exceeded.
 func (f *fleet) wrong() (bad []string) {
 	for _, k := range f.keys {
 		if k.left > 0 {
@@ -172,9 +173,10 @@ func accountRate(count int64) bucket.Limit {
 	return bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: count, Per: time.Second, Burst: 1}}
 }
 
-// TestSimulationOfAccounts runs seeds of two to four apis with keys of their own that share a rate. In any span in which
-// all wait, the calls of two differ by at most one. At a thousand calls a second that takes jobs that are made ready as
-// fast, so it is not checked there. All of the rate is used, and every job is called.
+// TestSimulationOfAccounts runs seeds of two to four apis with keys of their own that share a rate. It checks that the
+// calls of two apis differ by at most one in any span in which all apis wait, that the whole rate is used, and that
+// every job is called. It does not check the turns at a thousand calls a second, because jobs are not made ready as
+// fast.
 func TestSimulationOfAccounts(t *testing.T) {
 	for seed := range seeds.Of(80) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -214,9 +216,9 @@ func TestAccountByWeight(t *testing.T) {
 	}
 }
 
-// TestAccountPriorities runs seeds of apis whose keys have jobs of several priorities. In each api the weights of the
-// priorities divide what the api has of the account, and the apis still alternate: in one process, and if each has two
-// replicas.
+// TestAccountPriorities runs seeds of apis whose keys have jobs of several priorities. It checks that the weights of
+// the priorities divide what each api has of the account, and that the apis still alternate: in one process, and if
+// each api has two replicas.
 func TestAccountPriorities(t *testing.T) {
 	for seed := range seeds.Of(60) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -257,8 +259,8 @@ func TestAccountPriorities(t *testing.T) {
 	}
 }
 
-// TestAccountWithoutRival checks that an api has the whole rate while no other waits, and shares it at once when one
-// comes.
+// TestAccountWithoutRival checks that an api has the whole rate while no other api waits, and shares the rate at once
+// when another api comes.
 func TestAccountWithoutRival(t *testing.T) {
 	f := sharing(t, 2, accountRate(50))
 	f.open(2, 500, func(api int) int { return 1 - api }, noChange)
@@ -285,7 +287,7 @@ func TestAccountWithoutRival(t *testing.T) {
 	}
 }
 
-// TestAccountPermits checks that calls in flight are bounded over all apis, and that none of them starves.
+// TestAccountPermits checks that calls in flight are bounded over all apis, and that no api starves.
 func TestAccountPermits(t *testing.T) {
 	for seed := range seeds.Of(30) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -321,15 +323,15 @@ func (f *fleet) wakeAll() {
 	}
 }
 
-// askAgain makes the keys of a replica ask again that a limit has put off for long.
+// askAgain makes those keys of a replica ask again that a limit has put off for long.
 func (f *fleet) askAgain(r *replica) {
 	for q := range r.s.Queues() {
 		r.s.AskAgain(q, f.local(r))
 	}
 }
 
-// TestAccountUnitsComeBack has calls that take less than they reserve of a quota that two apis share. No job waits for
-// the quota's next period while its units are there.
+// TestAccountUnitsComeBack has calls that take less than they reserve of a quota that two apis share. It checks that no
+// job waits for the quota's next period while the quota has its units.
 func TestAccountUnitsComeBack(t *testing.T) {
 	for seed := range seeds.Of(30) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -349,7 +351,7 @@ func TestAccountUnitsComeBack(t *testing.T) {
 	}
 }
 
-// TestAccountOwnLimits checks that limits of an api hold that api alone, beside those of the account.
+// TestAccountOwnLimits checks that an api's own limits, beside those of the account, hold that api alone.
 func TestAccountOwnLimits(t *testing.T) {
 	for seed := range seeds.Of(30) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -375,8 +377,8 @@ func TestAccountOwnLimits(t *testing.T) {
 	}
 }
 
-// TestAccountTurnsCountItsLimits checks that a limit of an api alone does not count in the account's turns: apis alternate
-// although a call of one of them takes more of its own limit than of the account's.
+// TestAccountTurnsCountItsLimits checks that an api's own limit does not count in the account's turns: apis alternate
+// although a call of one api takes more of its own limit than of the account's.
 func TestAccountTurnsCountItsLimits(t *testing.T) {
 	f := sharing(t, 4, accountRate(40))
 	f.open(2, 100, func(int) int { return 2 }, func(api int, r *bucket.Rules) {
@@ -394,8 +396,8 @@ func TestAccountTurnsCountItsLimits(t *testing.T) {
 	}
 }
 
-// TestAccountOfDeadAPI checks that an api that stops asking in the middle of its turns holds the others up for no longer
-// than a second.
+// TestAccountOfDeadAPI checks that an api which stops asking in the middle of its turns delays the others by a second
+// at most.
 func TestAccountOfDeadAPI(t *testing.T) {
 	for seed := range seeds.Of(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -421,7 +423,7 @@ func TestAccountOfDeadAPI(t *testing.T) {
 	}
 }
 
-// TestAccountForecast checks that the forecast of an api's last job reckons with the other api that waits too.
+// TestAccountForecast checks that the forecast of an api's last job allows for the other api that waits.
 func TestAccountForecast(t *testing.T) {
 	for _, weight := range []int64{1, 3} {
 		f := sharing(t, 3, accountRate(20))

@@ -73,12 +73,12 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
-	if again, may := s.mayAsk(q, jobs); !may {
-		return again
+	if next, may := s.mayAsk(q, jobs); !may {
+		return min(again, next)
 	}
 	jobs, turn := s.inTurn(q, jobs, slow)
 	if len(jobs) == 0 {
-		return Never
+		return again // the turn may never come: jobs that wait for it may be withdrawn
 	}
 	jobs = jobs[:min(int64(len(jobs)), free, maxAsks)]
 	if q.askAt > now {
@@ -106,15 +106,16 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	return Never // the answer touches the queue
 }
 
-// isSlow reports whether a key's own limits let only one call go now, and it has jobs of several priorities. Then its
-// own order decides which of its jobs is made ready and called, whosever turn it has at what keys share. Else these turns would
-// divide the calls of a slow key: where other keys have only high jobs, all of them would be those of its low jobs.
+// isSlow reports whether a key has jobs of several priorities, and its own limits let only one call go now. Then the
+// key's own order decides which of its jobs is made ready and called, whichever priority's turn the key has at shared
+// limits. Otherwise the shared turns would divide the calls of a slow key: if other keys have only high jobs, the low
+// jobs would get all calls of this key.
 func (s *step) isSlow(q *KeyQueue, free int64) bool {
 	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
 }
 
-// ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow: jobs of one priority that
-// take the turns of several would overtake each other.
+// ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow. Otherwise jobs of one
+// priority would take the turns of several and overtake each other.
 func (s *step) ownTurns(q *KeyQueue) {
 	if free, _ := q.free(s.now); q.waits.classes == nil || s.isSlow(q, free) {
 		return
@@ -128,8 +129,9 @@ func (s *step) ownTurns(q *KeyQueue) {
 	}
 }
 
-// inTurn returns those of a queue's ready jobs, all in one turn, for which it may ask now, and whose turn that is.
-// While queues wait, it needs the turn of a priority of which it has jobs. Without one it waits for a turn of each.
+// inTurn returns the ready jobs for which a queue may ask now, all in the turn of one priority, and that priority.
+// While queues wait, the queue needs the turn of a priority of which it has jobs. Without a turn it waits for one of
+// each.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
 	several := q.waits.classes != nil
 	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
@@ -158,7 +160,7 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	return nil, turn
 }
 
-// run returns the first of some jobs and those behind it, up to one in another turn: that one has its slot before the
+// run returns the first jobs that are in the same turn. The next job, which is in another turn, has its slot before the
 // rest.
 func run(jobs []*Job) []*Job {
 	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.turn != jobs[0].turn }); i >= 0 {
@@ -167,7 +169,7 @@ func run(jobs []*Job) []*Job {
 	return jobs
 }
 
-// only returns the jobs in the turn of a priority, and without all others.
+// only returns the jobs in the turn of a priority, and without returns all other jobs.
 func only(jobs []*Job, of bucket.Priority) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.turn != of })
 }

@@ -244,9 +244,9 @@ func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
 	}
 }
 
-// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many keys
-// with low jobs use up, however short before its slot a job is made ready, and however soon the key's own rate lets it
-// call again.
+// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many
+// keys with low jobs use up. This must hold however short before its slot a job is made ready, and however soon the
+// key's own rate lets the key call again.
 func TestHighJobsOfOneKeyPass(t *testing.T) {
 	for _, lead := range []time.Duration{LeastLead, 10 * time.Millisecond, 40 * time.Millisecond} {
 		for _, own := range []int64{100, 1000} {
@@ -283,8 +283,8 @@ func TestHighJobsOfOneKeyPass(t *testing.T) {
 	}
 }
 
-// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at a
-// shared limit by its own weights, although most of them belong to its low jobs: all other keys have only high ones.
+// TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at
+// a shared limit by the weights. Most of these turns belong to low jobs, because all other keys have only high jobs.
 func TestSlowKeysFollowTheirWeights(t *testing.T) { slowKeysFollowTheirWeights(t, 1) }
 
 // TestSlowKeysFollowTheirWeightsInPacks is TestSlowKeysFollowTheirWeights for calls of several jobs.

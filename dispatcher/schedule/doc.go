@@ -69,10 +69,10 @@
 // on another machine and no shared limit has refused anything for a second, a turn asks for more than one call. The
 // queues that ask or wait then share the calls that one round of asks may ask for.
 //
-// Processes that share a store take turns there (bucket/line.go), and so do the apis of an account, in one process too. Every round of asks says how many keys of each
-// tenant wait here with jobs of each priority. Each answer says how many keys of its tenant wait elsewhere, and how
-// much of its priority. The more wait elsewhere, the fewer turns the tenant has here. fleet_test.go simulates 2 to 20
-// processes.
+// Processes that share a store take turns there (bucket/line.go), and so do the apis of an account, even in one
+// process. Every round of asks says how many keys of each tenant wait here with jobs of each priority. Each answer says
+// how many keys of its tenant wait elsewhere, and how much of its priority. The more wait elsewhere, the fewer turns
+// the tenant has here. fleet_test.go simulates 2 to 20 processes.
 //
 // # What is made ready
 //

@@ -57,7 +57,7 @@ type Job struct {
 	place     place
 	tag       tag // 0: its key had only normal jobs
 	Priority  bucket.Priority
-	turn      bucket.Priority // whose turn at what keys share it takes, from when it is made ready: see turnOf
+	turn      bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
 	Phase     Phase
 	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
@@ -184,8 +184,8 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 // seat returns the job's queue's place in the turns of the job's priority.
 func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
 
-// turnOf returns whose turn at what keys share a job takes, or would take: that of its own priority; but in a slow key
-// (isSlow) that of whichever priority was invited when it was made ready.
+// turnOf returns the priority whose turn at shared limits a job takes, or would take. This is the job's own priority.
+// In a slow key (isSlow) it is the priority that was invited when the job was made ready.
 func (j *Job) turnOf() bucket.Priority {
 	if j.Phase < staging {
 		return j.Priority
@@ -218,8 +218,8 @@ func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none, and ungrantedOf those that take
-// the turn of one priority.
+// ungranted returns the number of jobs that are on their way to a slot and have none. ungrantedOf returns how many of
+// them take the turn of one priority.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {

@@ -10,7 +10,7 @@ import (
 type LimitUse struct {
 	Limit string
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
-	Count int64         // the most that there may be
+	Count int64         // the limit of Used
 	Per   time.Duration // 0 for in_flight
 }
 
@@ -34,8 +34,8 @@ func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u Limi
 	return u, true
 }
 
-// usedSlots is into how many parts the period of a rate is divided to count what started in it. The count is off by
-// at most one part.
+// usedSlots is the number of parts into which a rate's period is divided, to count the calls that started in it. The
+// count is off by at most one part.
 const usedSlots = 10
 
 // leastUsedPer is the shortest period reported: the use of ten milliseconds informs no reader.
@@ -49,7 +49,8 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
-// correct counts units more, or fewer, for a call that began at a time, as long as that time counts.
+// correct adds units, which may be negative, for a call that began at a time. Negative units of a time that no longer
+// counts are dropped, and positive ones count now.
 func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
 	place := u.at(r, now)
 	part := began / partOf(r)
@@ -67,7 +68,7 @@ func partOf(r *bucket.Rate) bucket.Micros {
 	return max(1, bucket.Micros((usedPer(r) / usedSlots).Microseconds()))
 }
 
-// at drops the parts that are over, and returns the index of the present one.
+// at drops the parts that are over, and returns the index of the present part.
 func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	part := now / partOf(r)
 	for n := 0; u.part < part && n < usedSlots; n++ {

@@ -2,6 +2,9 @@ package schedule
 
 import (
 	"testing"
+	"time"
+
+	"weir/bucket"
 )
 
 // TestNobodyWaitsForWhoWaitsForRoom checks that a job that waits for memory gets it in the end, although jobs
@@ -27,5 +30,39 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		case calls == 0 && (len(fx.Asks) != 0 || len(fx.Stale) != 2):
 			t.Errorf("behind a first call: %d asks, and %d jobs give their room back", len(fx.Asks), len(fx.Stale))
 		}
+	}
+}
+
+// TestEarlyRetryIsAskedForInTime checks that a retry that became ready before its time is asked for when its time has
+// come, while a low job of its key waits for a turn. That turn may never come, because the schedule may withdraw the
+// low job.
+func TestEarlyRetryIsAskedForInTime(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	calls := bucket.Rate{Count: 1000, Per: time.Second, Burst: 8}
+	s := New(&Policy{Rules: bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: calls, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "account", Rate: &calls}},
+	}}, Pace{
+		PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond,
+		MaxStaged: MaxStaged, MaxCalls: MaxCalls,
+	}, func(string) bucket.Micros { return 0 })
+	s.gate.shut("account", start.Add(20*time.Millisecond))
+	part, retryAt := &Partition{Open: true}, start.Add(10*time.Millisecond)
+	s.pushAs("k", 1, part, bucket.Normal)
+	s.pushAs("k", 2, part, bucket.Low)
+	for range 3 {
+		for _, j := range s.Step(start).Load {
+			if j.Policy, j.Costs = s.policy, []int64{1}; j.Seq == 1 {
+				j.Calls, j.NotBefore = 1, retryAt
+			}
+			s.Loaded(j)
+		}
+	}
+	q := s.Find("k")
+	if n := q.count(ready); n != 2 || !q.seatOf(bucket.Low).blocked {
+		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seatOf(bucket.Low).blocked)
+	}
+	if next := s.Next(start); next != retryAt {
+		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(retryAt))
 	}
 }

@@ -15,7 +15,7 @@ type Pipeline struct {
 	staged   int
 	calls    int
 	settling int
-	onWay    [len(bucket.Priorities)]int // jobs on their way to a slot that have none, by whose turn they take
+	onWay    [len(bucket.Priorities)]int // jobs on their way to a slot that have none, by the priority of their turn
 	ended    uint64                      // calls that have ended
 
 	took     time.Duration // to make a job ready

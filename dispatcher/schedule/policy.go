@@ -54,7 +54,7 @@ type Retry struct {
 	Attempts int           // calls that count, including the first
 	Min, Max time.Duration // of the backoff
 	HoldAPI  bool          // pushback holds the api, not only the key
-	// HoldAccount says that it holds all apis of the account, too.
+	// HoldAccount says that pushback holds all apis of the account.
 	HoldAccount bool
 	Adaptive    *Adaptive // nil: pushback does not lower the rate
 }

@@ -61,7 +61,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 	return s
 }
 
-// sharesStore reports whether others use the store too: other processes, or other apis of the account.
+// sharesStore reports whether other processes, or other apis of the account, use the store, too.
 func (s *Schedule) sharesStore() bool { return s.Pipe.pace.Replica != "" || s.policy.Rules.In != nil }
 
 // Effects are what the dispatcher must do after a step.

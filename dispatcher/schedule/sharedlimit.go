@@ -18,7 +18,7 @@ type sharedLimit struct {
 	burst    int64           // of a rate: units at once
 	most     int64           // of calls in flight: how many may run
 	settles  bool            // answers say what their calls took
-	part     float64         // what this api gets of it while others of the account wait; 1 if none does
+	part     float64         // the part that this api gets while other apis of the account wait; 1 if none waits
 	firstly  float64         // what a call takes as configured, until one has started
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
 	took     float64         // what calls took lately, as they were settled; 0 until one was
@@ -103,8 +103,8 @@ func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
 
-// serviceAtStore is serviceTime as the store counts it for turns. The apis of an account take turns there: what a call
-// takes of the limits of its api alone is no matter of the others. own is the serviceTime.
+// serviceAtStore returns the serviceTime by which the store counts turns. Between the apis of an account, only the
+// account's limits count. own is returned if no limit is of an account.
 func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) serviceTime {
 	most, shared := 1.0, false
 	for i := range limits.of(costs) {
@@ -284,7 +284,7 @@ func (l *sharedLimit) each(took time.Duration) float64 {
 	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit / l.part
 }
 
-// divided notes which part of the account's limits the store last said this api has, in thousandths.
+// divided notes the part of the account's limits that this api has, in thousandths, as the store last said.
 func (limits SharedLimits) divided(thousandths int) {
 	if thousandths <= 0 {
 		return

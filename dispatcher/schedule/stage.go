@@ -6,9 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// stage makes jobs ready of priorities that may go, whose slots are near, and returns when to look again. Jobs that
-// wait for the turn of another priority take no slot of the key from them. In a slow key each turn makes the job ready
-// that is first in the key's own order.
+// stage makes jobs ready whose priorities may go and whose slots are near. It returns when to look again. Jobs of other
+// priorities, which wait for their turns, take no slot of the key from these jobs. In a slow key each turn makes the
+// job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
 		s.loosen()
@@ -67,7 +67,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
-			s.turns.awaitRoom(q, turn) // a job a turn
+			s.turns.awaitRoom(q, turn) // one job for each turn
 			return Never
 		}
 	}

@@ -65,7 +65,7 @@ func (s *step) standInLine() {
 		if own.came != 0 {
 			continue
 		}
-		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // it asks without having waited
+		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // the queue asks without having waited
 		if !slices.ContainsFunc(q.waits.priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
 			all++
 		}

@@ -41,7 +41,7 @@ type shares struct {
 	weights bucket.Weights
 	clock   serviceTime                  // where the call that was granted a slot last began
 	several bool                         // there are several orders
-	onWay   *[len(bucket.Priorities)]int // jobs on their way to a slot that have none, by whose turn they take; nil: none
+	onWay   *[len(bucket.Priorities)]int // Pipeline.onWay; nil: none
 	twice   int                          // places of queues that wait for their next slot in several orders, less one for each
 }
 
@@ -208,9 +208,9 @@ func (o *order) asks() bool         { return o.lines[askLine].queues > 0 }
 func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
 func (o *order) waitsForRoom() bool { return o.room.size > 0 }
 
-// isFirstOnWay reports whether the next turn to make a job ready is that of a priority of which no job is on its way to
-// a slot. Such a job may be ready beside those that fill the room: else a job that was made ready while the keys of a
-// more urgent priority could not be called would have the next slot, and half of all.
+// isFirstOnWay reports whether the next turn to make a job ready belongs to a priority that has no job on its way to a
+// slot. Such a job may be ready beside those that fill the room. Otherwise a job that was made ready while the keys of
+// a more urgent priority could not be called would have the next slot, and its priority would have half of all calls.
 func (t *turns) isFirstOnWay() bool {
 	if !t.shares.several {
 		return false

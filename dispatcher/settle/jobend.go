@@ -88,7 +88,8 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
 		Instance: w.Env.Instance,
 	}
-	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 { // else no answer says what it took
+	// Otherwise no answer says what the call took.
+	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 {
 		c.Estimated = j.Low()
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {

@@ -41,7 +41,8 @@ type Operations struct {
 type Beyond struct {
 	Price int64
 	Units []int64 // of the limits that all keys share; nil: nothing but money
-	// Estimates are the job's own estimates of these units; nil if Units is, and if the final answer does not tell all.
+	// Estimates are the job's own estimates of these units. It is nil if Units is nil, or if the final answer does not
+	// report all of them.
 	Estimates []int64
 }
 
@@ -154,8 +155,8 @@ func (w *Operations) letSlotGo(j *lane.Job) {
 	w.slots(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: bucket.Grant{Serial: slotOf(j)}}})
 }
 
-// holdsSlot reports whether a job's operation holds a slot at the store. A store in this process knows of it even while no
-// limit counts it: one may be added, or the api may come to an account.
+// holdsSlot reports whether a job's operation holds a slot at the store. A store in this process keeps the slot even if
+// no limit counts it yet: a limit may be added, or the api may come to an account.
 func (w *Operations) holdsSlot(j *lane.Job) bool {
 	return j.Operation.Holds && j.Terms != nil && (w.Clock == schedule.OwnClock || len(j.Terms.API.Rules.Shared) > 0)
 }

@@ -205,8 +205,8 @@ func TestIntentOfAnEnd(t *testing.T) {
 	}
 }
 
-// TestEstimatesInRecords checks that a record has a job's estimates only if an answer says that its call took more, and
-// that the end of an operation has them if it took more than the call was charged.
+// TestEstimatesInRecords checks that a record has a job's estimates only if an answer says that the call took more. The
+// record of an operation's end has them if the operation took more than its call was charged.
 func TestEstimatesInRecords(t *testing.T) {
 	w, j, _, _ := operating(t)
 	j.Taken, j.Estimates = []int64{9}, []int64{4}

@@ -58,7 +58,7 @@ type Behaviour struct {
 	Bill Bill
 	// Charge, when above zero, replaces Options.Price if the call is billed.
 	Charge int64
-	// Used is what the call uses if it is billed, for Options.Limits.
+	// Used is what the call uses of Options.Limits if it is billed.
 	Used Tokens
 
 	// Answer says what the body is.

@@ -156,8 +156,8 @@ func (c *call) leave(out outcome) {
 	panic(http.ErrAbortHandler)
 }
 
-// limited answers a call that is over a limit: that of over, or the vendor limit if it is nil. release is nil if the
-// call holds no idempotency key.
+// limited answers a call that is over a limit: the use limit that over names, or the vendor limit if over is nil.
+// release is nil if the call holds no idempotency key.
 func (c *call) limited(wait time.Duration, over *UseLimit, release func(int64)) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})

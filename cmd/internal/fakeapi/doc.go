@@ -30,7 +30,7 @@
 // reports of use and streams. What a fake language model reports is what it charges.
 //
 // Options.Limits are limits of what calls use: requests, and tokens of each kind by weight, with or without max_tokens
-// while a call runs (uselimit.go). Windows judges any ledger by such limits, those that the api kept itself and others.
+// while a call runs (uselimit.go). Windows judges any ledger by such limits, whether or not the api kept them itself.
 //
 // What is bounded: the newest Options.KeepArrivals arrivals are kept in memory (the file keeps all, and Totals counts
 // all). Options.MaxKeys keys and as many idempotency keys are told apart. A request's header is at most 64 KiB and its

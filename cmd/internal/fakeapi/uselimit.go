@@ -14,7 +14,8 @@ const maxUseLimits = 8
 // Tokens are what a call to a language model uses.
 type Tokens struct {
 	Input, Output int64
-	// Written and Read are the input tokens written to the vendor's cache and read from it, which Input does not have.
+	// Written and Read are the input tokens written to the vendor's cache and read from it. Input does not include
+	// them.
 	Written, Read int64
 	// Max is the request's max_tokens; 0 if it has none.
 	Max int64
@@ -34,17 +35,18 @@ type MaxTokens string
 const (
 	// MaxNever counts the output from the call's arrival on. It is the zero value.
 	MaxNever MaxTokens = ""
-	// MaxRunning counts the larger of both while the call runs, and then the output.
+	// MaxRunning counts the larger of max_tokens and output while the call runs, and then the output.
 	MaxRunning MaxTokens = "running"
-	// MaxAlways counts the larger of both for good.
+	// MaxAlways counts the larger of max_tokens and output for good.
 	MaxAlways MaxTokens = "always"
 )
 
-// UseLimit is a limit of what calls use: at most Count units in any period of length Per, as a sliding log of the
-// calls that the api let through, by the time of their arrival. A call that would exceed it is answered 429 and uses
-// nothing. So does a call that is not billed, from its end on.
+// UseLimit is a limit of what calls use: at most Count units in any period of length Per. It is kept as a sliding log
+// of the calls that the api let through, by the time of their arrival. A call that would exceed the limit is answered
+// 429 and uses nothing. A call that is not billed uses nothing from its end on.
 type UseLimit struct {
-	// Name is that in the vendor's headers: requests, tokens, input_tokens or output_tokens; another is in no header.
+	// Name is the limit's name in the vendor's headers: requests, tokens, input_tokens or output_tokens. A limit with
+	// any other name is in no header.
 	Name  string
 	Count int64
 	Per   time.Duration
@@ -70,7 +72,7 @@ func (l *UseLimit) validate() error {
 	return nil
 }
 
-// running returns the units of a call before its end, took those after it.
+// running returns the units of a call before its end, and took its units after the end.
 func (l *UseLimit) running(t Tokens) int64 {
 	if l.Max != MaxNever {
 		t.Output = max(t.Output, t.Max)
@@ -85,8 +87,7 @@ func (l *UseLimit) took(t Tokens) int64 {
 	return l.Weigh.of(t)
 }
 
-// useLog holds what the calls of the last period take of one limit, by the time of their arrival. The book's lock
-// guards it.
+// useLog holds what each call of the last period takes of one limit, by the time of arrival. The book's lock guards it.
 type useLog struct {
 	entries []use
 	sum     int64
@@ -95,8 +96,9 @@ type useLog struct {
 // use is what one call takes.
 type use struct{ at, number, units int64 }
 
-// wait returns how long a call that takes units should have waited: 0 if it fits. It drops what no longer counts. Calls
-// that are as old as the period do not count; those that arrived a little later and were read earlier do.
+// wait returns how long a call that takes units should have waited: 0 if it fits. wait drops the entries that no longer
+// count. Calls that are as old as the period do not count. Calls that arrived a little later, but were read earlier,
+// do.
 func (l *useLog) wait(at, units int64, limit *UseLimit) time.Duration {
 	old := 0
 	for ; old < len(l.entries) && l.entries[old].at <= at-int64(limit.Per); old++ {
@@ -163,12 +165,12 @@ func (b *book) logsOf(key string) []*useLog {
 
 // spent is the result of spend.
 type spent struct {
-	over *UseLimit     // the limit that the call would exceed; nil: it is let through
+	over *UseLimit     // the limit that the call would exceed; nil: the call is let through
 	wait time.Duration // how long it should have waited
 	left []allowance   // of each use limit
 }
 
-// spend lets a call through that uses t, or says which limit it would exceed.
+// spend lets a call that uses t through, or says which limit the call would exceed.
 func (b *book) spend(arr *Arrival, t Tokens) (s spent) {
 	if len(b.limits) == 0 {
 		return s
@@ -190,7 +192,7 @@ func (b *book) spend(arr *Arrival, t Tokens) (s spent) {
 	return s
 }
 
-// settleUse replaces what a call took of the use limits when it has ended. The caller holds the lock.
+// settleUse replaces what a call takes of the use limits, once the call has ended. The caller holds the lock.
 func (b *book) settleUse(arr *Arrival) {
 	for i, log := range b.logsOf(arr.Key) {
 		units := int64(0)
@@ -213,24 +215,24 @@ func (b *book) restoreUse(arr *Arrival) {
 // Verdict says what the windows of one limit held, by the ledger alone.
 type Verdict struct {
 	Limit string `json:"limit"`
-	// Key is that of the fullest window; empty if all keys share the limit.
+	// Key is the key of the fullest window; empty if all keys share the limit.
 	Key string `json:"key,omitempty"`
-	// Count units may be in a window, Fullest are in the fullest. From and To are the times of its first and last call, as
-	// Arrival.At.
+	// Count is how many units may be in a window, and Fullest how many are in the fullest. From and To are the times of
+	// the first and last call of the fullest window, as in Arrival.At.
 	Count   int64 `json:"count"`
 	Fullest int64 `json:"fullest"`
 	From    int64 `json:"from"`
 	To      int64 `json:"to"`
 	// Over is how many windows that begin at an arrival hold more than Count.
 	Over int `json:"over"`
-	// Used is the sum of all units, and Share the part that this is of what the limit lets through from the first arrival
-	// to the last. With a limit of each key it is that of the busiest key.
+	// Used is the sum of all units. Share is Used as a part of what the limit lets through from the first arrival to
+	// the last. If each key has the limit, Share is that of the busiest key.
 	Used  int64   `json:"used"`
 	Share float64 `json:"share"`
 }
 
-// Windows judges billed arrivals by limits: exact, over every window [t, t+Per) that begins at an arrival. Calls that
-// are still running are not judged, since what they use is not known.
+// Windows judges billed arrivals by limits. The judgement is exact, over every window [t, t+Per) that begins at an
+// arrival. Calls that still run are not judged, because their use is not known yet.
 func Windows(arrivals []Arrival, limits ...UseLimit) []Verdict {
 	arrivals = ByTime(arrivals)
 	var all []Verdict
@@ -282,7 +284,7 @@ func (v *Verdict) judge(l *UseLimit, key string, arrivals []Arrival) {
 	v.Share = max(v.Share, float64(used)/float64(l.Count)*float64(l.Per)/float64(span))
 }
 
-// of returns the units of an arrival, 0 if it was not billed.
+// of returns the units of an arrival. An arrival that was not billed has 0.
 func (l *UseLimit) of(a *Arrival) int64 {
 	if !a.Billed {
 		return 0

@@ -20,7 +20,7 @@ func uses(name string, count int64, weigh fakeapi.Weigh, most fakeapi.MaxTokens)
 	return fakeapi.UseLimit{Name: name, Count: count, Per: time.Hour, Scope: fakeapi.AllKeys, Weigh: weigh, Max: most}
 }
 
-// TestUseLimits sends requests one after the other, each with 5 input tokens but for those of longer bodies.
+// TestUseLimits sends requests one after the other. A request has 5 input tokens, or more if its body is longer.
 func TestUseLimits(t *testing.T) {
 	const (
 		twenty = `{"max_tokens":20}`                                  // 10 of output
@@ -73,8 +73,8 @@ func TestUseLimits(t *testing.T) {
 	}
 }
 
-// TestUseLimitsOfKeys checks that each key has a limit of its own, and that an answer that is not billed gives back
-// what its call took.
+// TestUseLimitsOfKeys checks that each key has a limit of its own, and that a call which is not billed gives back what
+// it took.
 func TestUseLimitsOfKeys(t *testing.T) {
 	limit := fakeapi.UseLimit{Name: "tokens", Count: 20, Per: time.Hour, Weigh: fakeapi.Weigh{Output: 1}}
 	fails := func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
@@ -135,8 +135,8 @@ func TestUseLimitsAreTold(t *testing.T) {
 	}
 }
 
-// TestUseIsInTheLedger checks that a ledger that is read back has what calls used, and that a process that continues it
-// counts that.
+// TestUseIsInTheLedger checks that the ledger tells what calls used, and that a process which continues the ledger
+// counts their use.
 func TestUseIsInTheLedger(t *testing.T) {
 	o := fakeapi.Options{
 		Vendor: fakeapi.OpenAI, Ledger: filepath.Join(t.TempDir(), "ledger"),

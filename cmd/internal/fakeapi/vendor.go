@@ -72,9 +72,9 @@ type prompt struct {
 	} `json:"metadata"`
 }
 
-// used counts a call's tokens: one of input for four bytes of the request, and half of max_tokens of output. The
-// metadata input_tokens and output_tokens, numbers as text, say otherwise, but no call writes more than max_tokens. A
-// request with cache_control writes 12 tokens to a cache and reads 7.
+// used counts a call's tokens: one of input for four bytes of the request, and half of max_tokens of output. If the
+// metadata has input_tokens or output_tokens, as numbers in text, these count instead. No call writes more than
+// max_tokens. A request with cache_control writes 12 tokens to a cache and reads 7.
 func (p *prompt) used(body []byte) Tokens {
 	most := max(p.MaxTokens, p.MaxCompletionTokens, p.MaxOutputTokens, p.Inference.MaxTokens)
 	t := Tokens{
@@ -308,8 +308,8 @@ func anthropicMessage(t Tokens, number int64) string {
 		`"stop_reason":"end_turn","stop_sequence":null,%s}`, number, anthropicUsage(t, t.Output))
 }
 
-// anthropicEvents are a message as a stream. Only message_start has the input Tokens, and message_delta has the sum of
-// the output Tokens.
+// anthropicEvents returns a message as a stream. Only message_start has the input tokens, and message_delta has the sum
+// of the output tokens.
 func anthropicEvents(t Tokens, number int64) string {
 	return events(
 		fmt.Sprintf(`message_start|{"type":"message_start","message":{"id":"msg_%d","type":"message",`+
@@ -394,7 +394,8 @@ func events(all ...string) string {
 	return text.String()
 }
 
-// jsonLines writes the data of server-sent events one a line, without the end that is no JSON.
+// jsonLines writes the data of each server-sent event on a line of its own, without the closing [DONE], which is no
+// JSON.
 func jsonLines(events string) string {
 	var text strings.Builder
 	for line := range strings.Lines(events) {

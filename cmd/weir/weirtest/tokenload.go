@@ -13,8 +13,8 @@ import (
 	"weir/ingest/await"
 )
 
-// mostOutstanding is how many jobs the producers of tokens keep unfinished: more than calls run, so that the limit is
-// always wanted.
+// mostOutstanding is how many unfinished jobs the producers keep. They are more than the running calls, so that jobs
+// always wait for the limit.
 const mostOutstanding = 150
 
 // Produce makes producers submit jobs, each for a key of its own, while what runs. It then waits until no job waits.
@@ -47,8 +47,8 @@ func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context
 	}
 }
 
-// CheckSpent compares what weir spend says with the vendor's bill for the jobs that are done, to a millionth. A job
-// whose outcome is unknown may be on the bill, and is in doubt at weir.
+// CheckSpent compares weir spend with the vendor's bill for the jobs that are done, to a millionth. A job whose outcome
+// is unknown may be on the bill. weir has its price in doubt.
 func (r *KillRig) CheckSpent(l Tokens) {
 	r.T.Helper()
 	account := SpendOf(r.T, r.NC.ConnectedUrl())

@@ -17,7 +17,7 @@ import (
 // Tokens is a load of calls to a fake language model whose producers estimate what their calls take.
 type Tokens struct {
 	What string
-	// Of and In are by how much an estimate is off: Of/In times what the call takes.
+	// Of and In give the estimate: Of/In times what the call takes.
 	Of, In int64
 	Learn  string // the percentile by which weir corrects estimates; empty: none
 	Limit  bucket.Rate
@@ -60,7 +60,7 @@ func (l Tokens) Job(n, producers int) *nats.Msg {
 	return m
 }
 
-// Window returns the limit as the fake api may judge it, from stamps that are off by eps at most.
+// Window returns the limit by which the fake api is judged, from stamps that are off by eps at most.
 func (l Tokens) Window(eps time.Duration) fakeapi.UseLimit {
 	return fakeapi.UseLimit{
 		Name: "tokens", Count: l.Limit.Count, Per: max(l.Limit.Per-eps, 1), Scope: fakeapi.AllKeys,

@@ -12,7 +12,7 @@ var (
 	all   = flag.Bool("all", false, "each simulation runs all its seeds, and not one in twenty")
 )
 
-// Of are the seeds of a simulation: one in twenty of n, or n with -all, or as many as -seeds says.
+// Of returns the seeds of a simulation: as many as -seeds says, or n with -all, or else a twentieth of n.
 func Of(n uint64) iter.Seq[uint64] {
 	switch {
 	case *more > 0:

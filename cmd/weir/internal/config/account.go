@@ -20,7 +20,7 @@ const mostAccounts = 100
 // section has the fields of one account.
 func (a *Account) section() section {
 	of, lines := &a.Rules, map[string]int{}
-	of.Jitter = DefaultJitter // each api is checked by its own, too
+	of.Jitter = DefaultJitter // each api is also checked by its own jitter
 	return section{
 		fields: []field{
 			{
@@ -46,7 +46,7 @@ func (c *Config) Account(name string) (*Account, bool) {
 	return &c.Accounts[i], true
 }
 
-// join gives an api the limits of its account, behind its own. The limits are called by the account's name and theirs.
+// join appends the limits of its account to an api's own limits. Such a limit is named account/limit.
 func (a *API) join(f fields, accounts []Account) {
 	if a.Account == "" {
 		f.ignored("without an account", "weight")
@@ -89,7 +89,7 @@ func (a *API) checkBudget(f fields, l *bucket.Limit) {
 	}
 }
 
-// joinAccounts tells the apis of each account of each other: limits that they share allow for the latest call of any.
+// joinAccounts tells each api the other apis of its account, and the largest jitter and lease of them all.
 func (c *Config) joinAccounts() {
 	for i := range c.Accounts {
 		var apis []string

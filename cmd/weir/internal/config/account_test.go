@@ -31,8 +31,8 @@ apis:
     bucket: {rate: 1/s, capacity: 1}
 `
 
-// TestAccountIsGivenToItsAPIs: an api has its own limits and then those of its account, which allow for the latest call
-// and the longest of any of its apis.
+// TestAccountIsGivenToItsAPIs checks that an api has its own limits and then those of its account, and that the account
+// has the largest jitter and lease of its apis.
 func TestAccountIsGivenToItsAPIs(t *testing.T) {
 	c, err := Parse([]byte(twoOfAcme), Options{})
 	if err != nil {
@@ -62,7 +62,7 @@ func TestAccountIsGivenToItsAPIs(t *testing.T) {
 	}
 }
 
-// TestMistakesOfAccounts: what cannot be meant is refused, with the fix.
+// TestMistakesOfAccounts checks that mistakes are refused, with the fix.
 func TestMistakesOfAccounts(t *testing.T) {
 	for _, c := range []struct{ what, from, to, path, message string }{
 		{"another name", "account: acme\n    price", "account: acne\n    price", "apis.search.account", "there is no account"},
@@ -82,7 +82,7 @@ func TestMistakesOfAccounts(t *testing.T) {
 	}
 }
 
-// TestChangesOfAccountsConcernAll: a change of an account concerns every api.
+// TestChangesOfAccountsConcernAll checks that a change of an account concerns every api.
 func TestChangesOfAccountsConcernAll(t *testing.T) {
 	before, err := Parse([]byte(twoOfAcme), Options{})
 	if err != nil {

@@ -64,7 +64,7 @@ func toldOtherwise(path string, before, after texts) bool {
 	return before[path].whole && after[path].whole
 }
 
-// Concerns reports whether one of the changes concerns the api, or all apis. What changes in the accounts counts as all.
+// Concerns reports whether one of the changes concerns the api, or all apis. A change of accounts concerns all apis.
 func Concerns(changes []Change, api string) bool {
 	path := "apis." + api
 	for _, c := range changes {

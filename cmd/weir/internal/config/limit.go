@@ -14,9 +14,10 @@ import (
 // mostShared bounds the shared limits of an api: one reservation asks all of them.
 const mostShared = 32
 
-// limit has the fields of a limit that all keys share. of are the rules that were read before it, price is what a call
-// costs, nil for a limit of an account, and usage are the usage counters. lines has the names of the limits before it. A limit without a name is called
-// by its kind. A limit whose value could not be read has its kind, so that the other checks of the file can continue.
+// limit has the fields of a limit that all keys share. of are the rules that were read before it. price is what a call
+// costs; nil for a limit of an account. usage are the usage counters. lines has the names of the limits before it. A
+// limit without a name is called by its kind. A limit whose value could not be read has its kind, so that the other
+// checks of the file can continue.
 func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}

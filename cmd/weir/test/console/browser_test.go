@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// browser is a tab of a real one, without a window, at the console of a rig. It is the one place that drives Chromium.
+// browser is a tab of a real browser, without a window, at the console of a rig. Only its methods drive Chromium.
 type browser struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // chromedp keeps its tab in it
@@ -67,7 +67,8 @@ func startChromium() {
 		defer cancel()
 		_ = chromedp.Cancel(closing)
 		end()
-		tick, tries := time.NewTicker(20*time.Millisecond), 100 // its helpers may write there for a moment after its own end
+		// Chromium's child processes may write to the profile for a moment after Chromium has ended.
+		tick, tries := time.NewTicker(20*time.Millisecond), 100
 		defer tick.Stop()
 		for range tick.C {
 			if tries--; os.RemoveAll(profile) == nil || tries == 0 {
@@ -75,12 +76,13 @@ func startChromium() {
 			}
 		}
 	}
-	if err := chromedp.Do(c.ctx, chromedp.Navigate("about:blank")); err != nil { // with the browser's own context: the browser ends with the first
+	// The browser ends with the context of its first Do, so this Do has the browser's own context.
+	if err := chromedp.Do(c.ctx, chromedp.Navigate("about:blank")); err != nil {
 		c.error = fmt.Errorf("start %s: %w", path, err)
 	}
 }
 
-// newBrowser opens a tab with cookies and storage of its own. What its console says of errors fails the test at its end.
+// newBrowser opens a tab with cookies and storage of its own. An error in the tab's console fails the test at its end.
 func newBrowser(t *testing.T, addr string) *browser {
 	t.Helper()
 	if chromium.once.Do(startChromium); chromium.error != nil {

@@ -93,7 +93,8 @@ results: {max_body: `+kept+"}\n")
 				levels := r.Worker.Parts().Levels.Of("llm")
 				return calls.Load() > 2 || len(levels) == 1 && levels[0].Used >= 800
 			})
-			if n := calls.Load(); n != 2 { // the first answer proves the estimate too low, so a third call would reserve 400
+			// The first answer proves the estimate too low, so a third call would reserve 400.
+			if n := calls.Load(); n != 2 {
 				t.Errorf("%d calls of 400 units each, of a quota of 1000", n)
 			}
 		})

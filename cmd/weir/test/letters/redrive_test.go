@@ -67,7 +67,8 @@ apis:
 		}
 	}
 	called := slices.DeleteFunc(weirtest.RecordsOf(t, r.JS), func(c ledger.Record) bool { return c.Key != "a" || !c.Sent })
-	slices.SortFunc(called, func(a, b ledger.Record) int { return a.Planned.Compare(b.Planned) }) // a busy machine may let a call arrive just after the next one
+	// A busy machine may let a call arrive just after the next one.
+	slices.SortFunc(called, func(a, b ledger.Record) int { return a.Planned.Compare(b.Planned) })
 	for i, letter := range letters {
 		if got := called[len(called)-len(letters)+i].Job; got != letter.Header.Get("Weir-Job-Id") {
 			t.Fatalf("letter %d of the key is of job %q, and the call in its place is of %q", i, letter.Header.Get("Weir-Job-Id"), got)

@@ -89,18 +89,21 @@ func checkAccount(r *weirtest.Rig) {
 
 const ownOfSearch = "    limits: [{name: own, rate: 30/s}]\n"
 
+// accountRigs start a weir that counts an account in the process, or in Redis.
+var accountRigs = map[string]func(*testing.T, fakeapi.Options, string) *weirtest.Rig{
+	"process": weirtest.NewRig,
+	"redis": func(t *testing.T, o fakeapi.Options, yaml string) *weirtest.Rig {
+		t.Helper()
+		return weirtest.NewRedisRig(t, o, yaml).Rig
+	},
+}
+
 // TestAccountOfTwoAPIs: two apis on one account keep its limits together, by the account's own ledger, also over a stop in
 // the middle. While both have jobs they take turns.
 func TestAccountOfTwoAPIs(t *testing.T) {
 	t.Parallel()
 	const jobs = 90
-	for where, rig := range map[string]func(*testing.T, fakeapi.Options, string) *weirtest.Rig{
-		"process": weirtest.NewRig,
-		"redis": func(t *testing.T, o fakeapi.Options, yaml string) *weirtest.Rig {
-			t.Helper()
-			return weirtest.NewRedisRig(t, o, yaml).Rig
-		},
-	} {
+	for where, rig := range accountRigs {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			r := rig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf(sharedLines, "", ownOfSearch))
@@ -115,7 +118,10 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
-			most := 4 + int(40*r.Referee().Eps().Seconds()) // an api that the machine holds up lets turns pass
+			most := 4
+			if slot := time.Second / 40; r.Referee().Eps() > 2*slot { // an api that the machine holds up for a slot lets turns pass
+				most = jobs / 5
+			}
 			records := weirtest.RecordsOf(t, r.JS)
 			for when, of := range map[string]func(c ledger.Record) (not bool){ // one api is ready before the other after the start
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
@@ -276,13 +282,7 @@ apis:` + api("chat", chat) + api("search", search) + api("mail", mail)
 // that no api has for a while counts what was called meanwhile, also over a restart.
 func TestAccountsSwapAPIs(t *testing.T) {
 	t.Parallel()
-	for where, rig := range map[string]func(*testing.T, fakeapi.Options, string) *weirtest.Rig{
-		"process": weirtest.NewRig,
-		"redis": func(t *testing.T, o fakeapi.Options, yaml string) *weirtest.Rig {
-			t.Helper()
-			return weirtest.NewRedisRig(t, o, yaml).Rig
-		},
-	} {
+	for where, rig := range accountRigs {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			r := rig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, threeAPIs("acme", "acme", ""))

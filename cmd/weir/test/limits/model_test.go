@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// sendModelJobs submits jobs of five keys, with what they are estimated to take.
+// sendModelJobs submits jobs of five keys, each with its estimate.
 func sendModelJobs(r *weirtest.Rig, n int, path, estimate, body string) {
 	r.T.Helper()
 	jobs := make([]*nats.Msg, n)
@@ -28,7 +28,7 @@ func sendModelJobs(r *weirtest.Rig, n int, path, estimate, body string) {
 	weirtest.FillTaken(r.T, r.NC, jobs)
 }
 
-// modelYAML is a configuration of a vendor with more lines. Its calls have prices by the tokens that answers report.
+// modelYAML returns a vendor's configuration with further lines, and with prices for the tokens that answers report.
 func modelYAML(vendor fakeapi.Vendor, lines ...string) string {
 	written := ""
 	if vendor == fakeapi.Anthropic {
@@ -40,14 +40,14 @@ func modelYAML(vendor fakeapi.Vendor, lines ...string) string {
 	}, lines...)...)
 }
 
-// perHour is a vendor's limit that no test outlives.
+// perHour returns a vendor's limit whose period is longer than any test.
 func perHour(name string, count int64, weigh fakeapi.Weigh, most fakeapi.MaxTokens) fakeapi.UseLimit {
 	return fakeapi.UseLimit{Name: name, Count: count, Per: time.Hour, Scope: fakeapi.AllKeys, Weigh: weigh, Max: most}
 }
 
-// TestModelLimits lets models refuse what exceeds their limits in tokens, each of which counts in its own way. If weir
-// counts in that way, it makes every call that fits, however many jobs want to be called at once, and no call is
-// refused.
+// TestModelLimits has models that refuse calls beyond their limits in tokens. Each model counts in its own way. It
+// checks that weir, configured to count in the same way, makes every call that fits however many jobs wait, and that
+// the model refuses no call.
 func TestModelLimits(t *testing.T) {
 	t.Parallel()
 	const twenty, cached = `{"max_tokens":20}`, `{"max_tokens":20,"cache_control":{}}`
@@ -58,7 +58,7 @@ func TestModelLimits(t *testing.T) {
 		ours           string
 		path, estimate string
 		body           string
-		fits           int // calls that fit, by what they take and the last one reserves
+		fits           int // calls that fit, by what each takes and the last one reserves
 	}{
 		{
 			"input and output apart", fakeapi.Anthropic,
@@ -163,8 +163,8 @@ apis:
 	}
 }
 
-// TestRefusedCallsGiveBack checks that calls which an API refuses leave nothing reserved of a budget: the calls that
-// follow use it up.
+// TestRefusedCallsGiveBack checks that calls which an API refuses leave nothing reserved of a budget: later calls use
+// up the whole budget.
 func TestRefusedCallsGiveBack(t *testing.T) {
 	t.Parallel()
 	const refused = 6
@@ -188,8 +188,8 @@ func TestRefusedCallsGiveBack(t *testing.T) {
 	}
 }
 
-// TestModelStreamsThatEndEarly lets streams break off after half of their events, and stall: such a call is never made
-// again, since it is billed, and weir counts no less for it than the vendor.
+// TestModelStreamsThatEndEarly lets streams break off after half of their events, and stall. It checks that weir never
+// repeats such a call, because the vendor bills it, and that weir counts no less for it than the vendor.
 func TestModelStreamsThatEndEarly(t *testing.T) {
 	t.Parallel()
 	const body = `{"stream":true,"max_tokens":20,"stream_options":{"include_usage":true}}`

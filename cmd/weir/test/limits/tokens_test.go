@@ -12,8 +12,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestEstimates lets producers estimate five times too much, right, and a fifth of what their calls take: by the
-// vendor's own count no window is over, and weir's bill is the vendor's. TestEstimatesForAMinute is the same at length.
+// TestEstimates lets producers estimate five times too much, right, and a fifth of what their calls take. It checks
+// that no window is over by the vendor's own count, and that weir's bill equals the vendor's. TestEstimatesForAMinute
+// is the same test at length.
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	const producers = 16

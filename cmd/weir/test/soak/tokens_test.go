@@ -16,12 +16,12 @@ const (
 	tokenKills     = 20
 )
 
-// onceKeyed makes the api of tokens one that bills a repeated key once.
+// onceKeyed says that the fake language model bills a repeated key once.
 const onceKeyed = "idempotency: {header: Idempotency-Key}"
 
-// TestEstimatesForAMinute lets a hundred producers want more than a limit in tokens for a minute, with estimates that
-// are too high, right or too low: no window is over by the vendor's count, and the vendor's bill is that of weir
-// spend.
+// TestEstimatesForAMinute lets a hundred producers submit more than a limit in tokens allows for a minute, with
+// estimates that are too high, right or too low. It checks that no window is over by the vendor's count, and that weir
+// spend equals the vendor's bill.
 func TestEstimatesForAMinute(t *testing.T) {
 	t.Parallel()
 	for _, l := range weirtest.TokenCases("", "p99") {

@@ -62,8 +62,9 @@ func TestLettersPurgedUnread(t *testing.T) {
 	}
 }
 
-// TestResultsRemovedMeanwhile: each result that its stream removes while the receiver is down counts once, whether it
-// was under way, read ahead, or not read. A post that was read shortly before may still arrive, and then counts as sent.
+// TestResultsRemovedMeanwhile checks that each result which its stream removes while the receiver is down counts once,
+// whether it was under way, read ahead, or not read. A post that was read shortly before may still arrive, and then
+// counts as sent.
 func TestResultsRemovedMeanwhile(t *testing.T) {
 	r := newEndsRig(t)
 	removed := r.down(func(api, job string) { r.result(api, job, nil) })

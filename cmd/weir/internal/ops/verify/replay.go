@@ -89,7 +89,7 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	return r
 }
 
-// longestCall returns how long a call of the api may take, or of another api of its account.
+// longestCall returns how long a call of the api, or of another api of its account, may take.
 func longestCall(a *config.API) time.Duration {
 	if in := a.Rules.In; in != nil {
 		return max(a.Timeout, in.Lease)
@@ -146,15 +146,15 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
-// isBeside reports whether a record of another api is of a call that the account's limits counted: the api had the
-// account then, whichever it has now.
+// isBeside reports whether the account's limits counted the call of another api's record: that api had the account when
+// the call was made.
 func (r *replay) isBeside(c *ledger.Record) bool {
 	return c.API != r.api.Name && slices.ContainsFunc(r.rules.Shared, func(l bucket.Limit) bool {
 		return l.Account != "" && slices.Contains(c.Limits, l.Name)
 	})
 }
 
-// beside processes such a record. It counts for the account's limits alone.
+// beside processes a record for which isBeside is true. The record counts for the account's limits alone.
 func (r *replay) beside(c *ledger.Record) {
 	if c.Outcome == ledger.Reused {
 		return
@@ -326,7 +326,7 @@ func (r *replay) key(name string) *keyReplay {
 // keyedArrival is a call that waits until no earlier one can come.
 type keyedArrival struct {
 	key     string
-	other   bool // it is of another api of the account
+	other   bool // another api of the account made the call
 	at, end int64
 	costs   []int64
 }

@@ -114,8 +114,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestAccountCountsCallsThatNameIt: an account's limit is checked over the calls that it counted when they were made: also
-// those of an api that has left it, and not those of one that came later.
+// TestAccountCountsCallsThatNameIt checks that an account's limit is verified over the calls that it counted when they
+// were made. Calls of an api that has left since are among them. Calls that an api made before it came are not.
 func TestAccountCountsCallsThatNameIt(t *testing.T) {
 	c, err := config.Parse([]byte(`
 accounts:

@@ -12,12 +12,12 @@ import (
 
 // Apis that share an account, in Redis.
 //
-// The apis of an account have one state, and one mark for it. Each has a mark of its own beside that, which says in
-// which account it is counted. If an api comes to an account, and calls of it were counted elsewhere before, the
-// account's state does not have these: it counts as lost, and is added up from the ledger. If the api comes back to a
-// state of its own, its mark is later than that state, which then counts as lost, too.
+// The apis of an account have one state, and one mark for it. Each api also has a mark of its own, which says in which
+// account the api is counted. If calls of an api were counted elsewhere before it comes to an account, the account's
+// state does not have these calls. The state then counts as lost, and is added up from the ledger. If the api comes
+// back to a state of its own, its mark is later than that state, which then counts as lost, too.
 
-// ofAccount ends the epoch of a mark of an api that is counted in an account.
+// ofAccount returns the end of the epoch in the mark of an api that is counted in an account.
 func ofAccount(account string) string { return "." + accountPrefix + account }
 
 // isStrangerLocked reports whether the account's state does not have earlier calls of the api.
@@ -33,7 +33,7 @@ func (s *sharedLimits) joinLocked(ctx context.Context) error {
 		return nil
 	}
 	born, _, _ := strings.Cut(s.own.Epoch, ".")
-	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than any
+	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than every mark with one
 	mark := redisMark{Epoch: strconv.FormatInt(n+1, 10) + ofAccount(in.Account)}
 	if err := s.put(ctx, epochKey(s.api), mark); err != nil {
 		return err
@@ -50,18 +50,18 @@ type grantID struct {
 
 func idOf(g *bucket.Grant) grantID { return grantID{g.Serial, g.At} }
 
-// formerSlot is the state that counted some grants which have not ended, before the api came to another.
+// formerSlot is a state that the api has left, with the grants that the state counted and that have not ended.
 type formerSlot struct {
 	account string
 	store   *redisstore.Store
 	open    map[grantID]struct{}
-	until   time.Time // when the calls of these grants have ended and are recorded at the latest
+	until   time.Time // by then the calls of these grants have ended and are recorded
 }
 
 // mostFormers bounds the former states.
 const mostFormers = 8
 
-// leaseOf returns how long a call of the api, or of another of its account, may run.
+// leaseOf returns how long a call of the api, or of another api of its account, may run.
 func leaseOf(rules bucket.Rules) bucket.Micros {
 	lease := rules.LeaseMicros()
 	if rules.In != nil {
@@ -77,7 +77,7 @@ func accountOf(rules bucket.Rules) string {
 	return rules.In.Account
 }
 
-// moveLocked makes the api be counted in the state of another account, or in its own. Calls wait until that is open.
+// moveLocked moves the api to the state of another account, or to its own state. Calls wait until that state is open.
 func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	return nil
 }
 
-// settleFormer ends the grants that former states counted, and returns the others.
+// settleFormer ends the grants that former states counted, and returns the uses of all other grants.
 func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (rest []bucket.Use, err error) {
 	s.mu.Lock()
 	formers := s.formers
@@ -111,7 +111,7 @@ next:
 				continue next
 			}
 			if u.Grant.Serial < 0 && u.Hold == 0 {
-				past[i] = append(past[i], u) // an operation may hold a slot there since before
+				past[i] = append(past[i], u) // an operation may still hold a slot there
 			}
 		}
 		rest = append(rest, u)

@@ -45,7 +45,8 @@ type checkpointer struct {
 	news     news
 }
 
-// forgotten stands for the checkpoint of an account that is not configured any more: its apis are called without it.
+// forgotten replaces the checkpoint of an account that is not configured any more, whose former apis are called without
+// it.
 const forgotten = "{}"
 
 // errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
@@ -93,8 +94,8 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 // unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
 // every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
 //
-// Calls that were under way when this process began, and that an account's limits did not count then, may be as many as
-// are allowed.
+// If an api of an account was ever called, all permits of the account count as taken for one lease from the start of
+// this process: it is not known how many calls ran then.
 func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bucket.Snapshot, err error) {
 	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, c.of.calls())
 	var none *jetstream.APIError

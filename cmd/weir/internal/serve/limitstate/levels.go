@@ -219,7 +219,7 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	}
 }
 
-// idOf names a limit in the ids of events: one event for all apis of an account.
+// idOf returns a limit's name in the ids of events. All apis of an account use one name, so they send one event.
 func (w *levelWatch) idOf(l *bucket.Limit) string {
 	if l.Account != "" {
 		return l.Name

@@ -36,7 +36,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// began returns when this process began: what former processes called was called before.
+// began returns when this process began. Former processes made their calls before that.
 func (o *Options) began() bucket.Micros {
 	if o.Began == 0 {
 		return o.Clock.Now()
@@ -151,8 +151,8 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 // now.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels reads the use of the limits every second, until ctx ends. The levels of an account are read with those of
-// each of its apis.
+// WatchLevels reads the use of the limits every second, until ctx ends. Each api of an account also reads the levels of
+// the account.
 func (a *Limits) WatchLevels(ctx context.Context) error {
 	if a.watch == nil {
 		return nil

@@ -7,14 +7,14 @@ import (
 	"weir/bucket"
 )
 
-// Pools are the limits of accounts that this process counts, and the apis whose limits Redis counts. It is safe for
-// concurrent use. The zero value has none.
+// Pools holds the limits of accounts that this process counts, and the limits of apis that Redis counts. It is safe for
+// concurrent use. The zero value is empty.
 type Pools struct {
 	pools bucket.Pools
 
 	mu     sync.Mutex        // guards what follows
 	now    map[string]func() // asks for a checkpoint of an account's limits at once
-	shared []*sharedLimits   // of each api; one for each that was ever configured
+	shared []*sharedLimits   // one for each api that was ever configured
 }
 
 // add adds the opened limits of an account.
@@ -38,7 +38,7 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
-// members returns the limits of all apis that Redis counts, and that may be or have been of the account of own.
+// members returns the limits that Redis counts, of every api that may have, or may have had, the account of own.
 func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {
 		return []*sharedLimits{own}
@@ -48,7 +48,7 @@ func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	return slices.Clone(p.shared)
 }
 
-// of returns the pools that a unit's store may use: none for an account.
+// of returns the pools that a unit's store may use. The store of an account uses none.
 func (p *Pools) of(u unit) *bucket.Pools {
 	if p == nil || u.pool {
 		return nil

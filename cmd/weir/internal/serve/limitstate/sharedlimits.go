@@ -37,8 +37,8 @@ type sharedLimits struct {
 	mu      sync.Mutex // guards all below
 	rules   bucket.Rules
 	kept    redisMark
-	own     redisMark            // of an api with an account: what is known of the api (accountmark.go)
-	formers []formerSlot         // of accounts that the api has left
+	own     redisMark            // the mark of an api with an account (accountmark.go)
+	formers []formerSlot         // states that the api has left
 	doubt   bool                 // some of what was counted may be unknown
 	open    map[grantID]struct{} // grants that have not ended
 	why     string               // why what was lost could not be added up yet, and what to do
@@ -144,7 +144,7 @@ func (s *sharedLimits) recall(ctx context.Context) (err error) {
 	return err
 }
 
-// readMark reads a mark. It is Fresh if there is none, and none of the apis was ever called.
+// readMark reads a mark. The epoch is Fresh if there is no mark and none of the apis was ever called.
 func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) (mark redisMark, err error) {
 	entry, err := s.control.Get(ctx, key)
 	if err == nil {

@@ -174,7 +174,7 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 	}
 }
 
-// isQuiet reports whether every call that was made in an account is in the ledger, "" for none.
+// isQuiet reports whether the ledger has every call that the api made in an account, or in its own state for "".
 func (s *sharedLimits) isQuiet(account string) bool {
 	s.mu.Lock()
 	open, in := len(s.open), accountOf(s.rules) == account

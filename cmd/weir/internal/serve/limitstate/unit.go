@@ -15,16 +15,16 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// unit is what has a checkpoint and an account of its own: the limits of one api, or those of an account that apis
+// unit is a set of limits with one checkpoint and one account: the limits of one api, or those of an account that apis
 // share.
 type unit struct {
-	name  string   // in keys of Control: an api's name, or that of an account with accountPrefix
-	apis  []string // whose calls the limits count
+	name  string   // in keys of Control: the api's name, or accountPrefix and the account's name
+	apis  []string // the apis whose calls the limits count
 	rules bucket.Rules
-	pool  bool // it is an account
+	pool  bool // the limits are those of an account
 }
 
-// unitOf returns the unit of the limits that an api has alone.
+// unitOf returns the unit of an api's own limits.
 func unitOf(api *httpcall.API) unit {
 	return unit{name: api.Name, apis: []string{api.Name}, rules: api.Rules}
 }
@@ -32,7 +32,7 @@ func unitOf(api *httpcall.API) unit {
 // accountPrefix begins the name of an account's unit. No api's name has a dot.
 const accountPrefix = "account."
 
-// poolOf returns the unit of the account of rules.
+// poolOf returns the unit of the account that rules name.
 func poolOf(rules bucket.Rules) unit {
 	return unit{name: accountPrefix + rules.In.Account, apis: rules.In.APIs, rules: rules.Pool(), pool: true}
 }
@@ -55,7 +55,7 @@ func (u *unit) log(o *Options) *slog.Logger {
 	return o.Log.With("component", "limits", "api", u.name)
 }
 
-// api returns which records of the ledger are read: those of the only api, or all.
+// api returns the api whose records of the ledger are read, or "" for the records of all apis.
 func (u *unit) api() string {
 	if u.pool {
 		return ""
@@ -102,9 +102,9 @@ func (u *unit) recovered(c Caller) (unlogged int, ok bool) {
 	return unlogged, true
 }
 
-// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. The last calls of
-// an api that has left the account may have been made in it. While an api has not come to the account yet, it may be
-// called without the account's limits.
+// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. It includes apis
+// that left the account lately, because the account may have counted their last calls. While the account awaits an api,
+// isQuiet reports false, because that api may be called without the account's limits.
 func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	if store.Awaits() {
 		return false
@@ -119,7 +119,7 @@ func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	return true
 }
 
-// price returns what every call costs, if all cost the same.
+// price returns the price of a call. fixed is false if calls have different prices.
 func (u *unit) price(c Caller) (price int64, fixed bool) {
 	for i, api := range u.apis {
 		p, fixed := c.FixedPrice(api)
@@ -131,8 +131,8 @@ func (u *unit) price(c Caller) (price int64, fixed bool) {
 	return price, len(u.apis) > 0
 }
 
-// ForgetAccounts makes accounts that are not configured count as unknown: while they are not, what their apis are called
-// for does not count in them. It must come before any call of this process.
+// ForgetAccounts makes the use of accounts that are not configured count as unknown, because calls of their former apis
+// do not count in them meanwhile. ForgetAccounts must run before this process makes any call.
 func ForgetAccounts(ctx context.Context, o *Options, configured func(account string) bool) error {
 	prefix := "$KV." + o.Control.Bucket() + "."
 	kept, err := o.JetStream.Stream(ctx, "KV_"+o.Control.Bucket())
@@ -155,8 +155,8 @@ func ForgetAccounts(ctx context.Context, o *Options, configured func(account str
 	return nil
 }
 
-// OpenAccount opens the limits of the account that rules name, if this process counts them; nil if Redis does. It must
-// come before the first Open of an api of the account.
+// OpenAccount opens the limits of the account that rules name. It returns nil if Redis counts them. OpenAccount must
+// run before the first Open of an api of the account.
 func OpenAccount(ctx context.Context, o *Options, rules bucket.Rules) (*Limits, error) {
 	if o.Redis != nil {
 		return nil, nil //nolint:nilnil // each api counts the account's limits with its own, in one state

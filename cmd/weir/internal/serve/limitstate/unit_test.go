@@ -9,8 +9,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestPoolCountsTheCallsOfItsAPIs: what the limits of an account used before a start is what records say that name these
-// limits, whichever api they are of. A limit of the same name that an api has alone is another one.
+// TestPoolCountsTheCallsOfItsAPIs checks that a start adds up an account's limits from all records that name these
+// limits, whichever api made the call. An api's own limit of the same name is another limit.
 func TestPoolCountsTheCallsOfItsAPIs(t *testing.T) {
 	r := newAccountRig(t)
 	day := r.rules.Shared[0]
@@ -51,8 +51,8 @@ func TestPoolCountsTheCallsOfItsAPIs(t *testing.T) {
 	r.counts("acme/day", 33)
 }
 
-// TestGrownPoolWaits: an api that has come to an account while weir was stopped brings along what it was called for: until
-// that is added up, the account grants nothing.
+// TestGrownPoolWaits checks that the earlier calls of an api count in an account that it came to while weir was
+// stopped. Until these calls are added up, the account grants nothing.
 func TestGrownPoolWaits(t *testing.T) {
 	r := newAccountRig(t)
 	shared := r.rules.Shared[0]
@@ -74,8 +74,8 @@ func TestGrownPoolWaits(t *testing.T) {
 	}
 }
 
-// TestPoolAddsUpWhatItsAPIsCalled: a quota of an account that has missed calls is added up from those of its apis, also
-// of before they came, and from those that another api made while it had the account.
+// TestPoolAddsUpWhatItsAPIsCalled checks that an account's quota which has missed calls is added up from all calls of
+// its present apis, also from before they came, and from the calls that another api made while it had the account.
 func TestPoolAddsUpWhatItsAPIsCalled(t *testing.T) {
 	r := newAccountRig(t)
 	shared := r.rules.Shared[0]
@@ -130,8 +130,8 @@ func (caller) HeardOfLevels(string, []bucket.Level) {}
 func (caller) HeardOfLimiter(string, error)         {}
 func (caller) CalendarMoved(string)                 {}
 
-// TestPoolIsQuiet: the ledger has what an account's limits must count when no call of its apis runs, no call of one that
-// has left it lately, and every api has come.
+// TestPoolIsQuiet checks when an account is quiet: no call runs of its apis, or of an api that has left lately, and
+// every api has come.
 func TestPoolIsQuiet(t *testing.T) {
 	now, pools := bucket.Micros(1_800_000_000_000_000), &bucket.Pools{}
 	rules := func(api string) bucket.Rules {
@@ -180,8 +180,8 @@ func TestPoolIsQuiet(t *testing.T) {
 	check(true, "two")
 }
 
-// TestForgottenAccount: what the limits of an account had counted is of no use once its apis were called without it. What
-// they were called for then counts as for an account that is new, and so do calls that may run.
+// TestForgottenAccount checks that an account begins anew after its apis were called without it: their earlier calls,
+// and calls that may run, count as in a new account.
 func TestForgottenAccount(t *testing.T) {
 	r := newAccountRig(t)
 	put := func(account string) {

@@ -20,9 +20,9 @@ const usageMargin = time.Second
 var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
 	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
-// readUsage adds up what the ledger says was taken from each limit since its given time: by calls of the api, and from
-// the limits of its account, which rules name, by those of all its apis. It reads the ledger as a stream: memory does not
-// grow with it.
+// readUsage adds up what calls took from each limit since the limit's given time, by the ledger. Calls of the api count
+// in its own limits, and calls of all apis of the account that rules name count in the account's limits. readUsage
+// reads the ledger as a stream: memory does not grow with it.
 func readUsage(
 	ctx context.Context, js jetstream.JetStream, rules bucket.Rules, api string, limits []bucket.Limit, since map[string]time.Time,
 ) (map[string]int64, error) {
@@ -67,8 +67,8 @@ func readUsage(
 	return used, nil
 }
 
-// unitsOf returns what a call took from a limit that counts the calls of some apis now. An account's limit also counts
-// the calls that other apis made while they were of the account.
+// unitsOf returns what a call took from a limit. apis are the apis whose calls the limit counts now. An account's limit
+// also counts the calls that other apis made while they had the account.
 func unitsOf(c *ledger.Record, l *bucket.Limit, apis []string) (units int64, counts bool) {
 	if slices.Contains(apis, c.API) {
 		return c.Units(l), true

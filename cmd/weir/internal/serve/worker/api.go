@@ -51,7 +51,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	return opened, nil
 }
 
-// forgetAccounts forgets what the limits of accounts had counted that no api has any more.
+// forgetAccounts forgets what the limits had counted of accounts that no api has any more.
 func (w *Worker) forgetAccounts(ctx context.Context) error {
 	if w.dispatch == nil {
 		return nil
@@ -61,7 +61,7 @@ func (w *Worker) forgetAccounts(ctx context.Context) error {
 	})
 }
 
-// openAccounts opens the limits of a configuration's accounts that are not open yet.
+// openAccounts opens those accounts of a configuration whose limits are not open yet.
 func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 	if w.dispatch == nil {
 		return nil
@@ -83,7 +83,7 @@ func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// runAccounts keeps what the limits of newly opened accounts have counted.
+// runAccounts starts to keep what the limits of newly opened accounts count.
 func (w *Worker) runAccounts() {
 	for _, a := range w.newAccounts {
 		w.lowerGo(func() error { return a.Run(w.base) })

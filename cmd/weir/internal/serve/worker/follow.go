@@ -263,8 +263,8 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	return nil
 }
 
-// movesInAccount reports whether what the other apis of an api's account are, or how late their calls may be, differs
-// from one of the former configurations.
+// movesInAccount reports whether an api's Membership differs from that in one of the former configurations: another
+// account, for example, or other apis in the same account.
 func movesInAccount(formers []*config.Config, a *config.API) bool {
 	return slices.ContainsFunc(formers, func(former *config.Config) bool {
 		was, known := former.API(a.Name)

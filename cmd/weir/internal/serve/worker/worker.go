@@ -96,8 +96,8 @@ type Worker struct {
 
 	letters     *deadletter.Writer
 	opened      []*apiParts          // at the start
-	accounts    []*limitstate.Limits // whose limits this process counts
-	newAccounts []*limitstate.Limits // of these, those that do not run yet
+	accounts    []*limitstate.Limits // the accounts whose limits this process counts
+	newAccounts []*limitstate.Limits // those of accounts that do not run yet
 	dispatch    *dispatcher.Dispatcher
 	dedupe      *queue.Dedupe
 	levels      limitstate.Levels // of the shared limits
