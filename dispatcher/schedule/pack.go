@@ -57,9 +57,12 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 		}
 		s.packs.since[q] = since
 	}
-	until, n := since.Add(p.Wait), 0
+	until, by, n := since.Add(p.Wait), s.now, 0
+	if j != nil {
+		by = max(by, j.NotBefore)
+	}
 	for _, m := range q.Jobs {
-		if s.joins(m, nil, of) {
+		if s.joins(m, nil, of, by) {
 			n++
 			until = min(until, m.hurries())
 		}
@@ -92,15 +95,16 @@ func (j *Job) hurries() bucket.Micros {
 	return j.Deadline.Add(-hurry)
 }
 
-// joins reports whether a job may be called in a pack of a priority. leader is the job that leads the pack, nil if it is
-// not known yet.
-func (s *step) joins(j, leader *Job, of bucket.Priority) bool {
+// joins reports whether a job may be called in a pack of a priority that is called at by at the earliest. leader is the
+// job that leads the pack, nil if it is not known yet.
+func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool {
 	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
-		j.NotBefore <= s.now.Add(s.Pipe.pace.PrepareLead) && !j.Past(s.now)
+		j.NotBefore <= by && !j.Past(s.now)
 }
 
-// pack attaches jobs to a job that is made ready: those of its bond, or as many as there are and one call may have.
-func (s *step) pack(j *Job) {
+// pack attaches jobs to a job that is made ready, and is called at by at the earliest: those of its bond, or as many as
+// there are and one call may have.
+func (s *step) pack(j *Job, by bucket.Micros) {
 	q := j.Queue
 	switch {
 	case j.Bond != nil:
@@ -111,13 +115,13 @@ func (s *step) pack(j *Job) {
 		}
 		return
 	case j.Deaths < suspectFrom:
-		s.packMore(j)
+		s.packMore(j, max(by, s.now))
 	}
 	delete(s.packs.since, q) // the jobs that are left have their own wait
 }
 
 // packMore attaches the queue's next jobs to a job, up to one that must be called before those behind it.
-func (s *step) packMore(j *Job) {
+func (s *step) packMore(j *Job, by bucket.Micros) {
 	q, of, most, behind := j.Queue, j.Priority, s.policy.Packs.Jobs, false
 	for _, m := range slices.Clone(q.Jobs) {
 		switch {
@@ -126,7 +130,7 @@ func (s *step) packMore(j *Job) {
 		case m == j:
 			behind = true
 		case m.Priority != of:
-		case s.joins(m, j, of):
+		case s.joins(m, j, of, by):
 			s.looks.leave(m)
 			q.attach(j, m)
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
@@ -188,8 +192,9 @@ func (q *KeyQueue) attach(j, m *Job) {
 	q.add(j, m)
 }
 
+// add lets m go in the pack that j leads, which is not called before the retry of m is due.
 func (q *KeyQueue) add(j, m *Job) {
-	m.Phase, j.carries = packed, j.carries || m.First()
+	m.Phase, j.carries, j.NotBefore = packed, j.carries || m.First(), max(j.NotBefore, m.NotBefore)
 	q.inPacks(1)
 	j.members = append(j.members, m)
 }

@@ -92,6 +92,9 @@ func (m *simulation) checkPack(j *Job) {
 	}
 	for _, of := range j.Members() {
 		m.mayCall(of)
+		if of.NotBefore > m.now {
+			m.t.Fatalf("job %d is called %s too early, in the pack of %d", of.Seq, m.now.Until(of.NotBefore), j.Seq)
+		}
 		of.Calls++
 	}
 }
@@ -212,6 +215,39 @@ func TestPackGathers(t *testing.T) {
 				t.Errorf("the call has %d jobs, want %d", n, c.jobs)
 			}
 		})
+	}
+}
+
+// TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and that
+// a pack that is called again as it was waits for all of its jobs.
+func TestPackWaitsForRetries(t *testing.T) {
+	for _, bonded := range []bool{false, true} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
+		for seq := range uint64(3) {
+			s.Push("k", seq+1, p)
+		}
+		q := s.Find("k")
+		for seq := range uint64(3) {
+			j := s.Extract(q, seq+1)
+			j.Calls, j.NotBefore = 1, now.Add(time.Duration(seq)*10*time.Millisecond)
+			if bonded {
+				j.Bond = &Bond{ID: "p", Place: int(seq), Of: 3}
+			}
+		}
+		due := map[*Job]bucket.Micros{}
+		for _, j := range q.Jobs {
+			due[j] = j.NotBefore
+		}
+		for n := 0; n < 3; {
+			called := run(1)[0]
+			for _, j := range inCall(called) {
+				if n++; called.At < due[j] {
+					t.Errorf("bonded %t: job %d is called %s before its retry is due", bonded, j.Seq, called.At.Until(due[j]))
+				}
+			}
+			s.Ended(called, nil, *now)
+			s.Finished(called)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
 		if s.policy.Packs != nil {
-			s.pack(j)
+			s.pack(j, at)
 		}
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
