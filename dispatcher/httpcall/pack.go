@@ -91,44 +91,48 @@ func (p *Pack) Parts(api *API, r Response, whole Outcome, matches []string) []Pa
 	if whole.Verdict != Delivered {
 		return parts
 	}
-	answers, err := p.answers(r)
-	if err == nil && p.Match == "" && len(answers) != len(matches) {
-		err = fmt.Errorf("it has %d answers to %d jobs", len(answers), len(matches))
-	}
+	answers, err := p.answersTo(matches, r)
 	if err != nil {
 		for i := range parts {
 			parts[i].Outcome = Unknown(deadletter.BilledYes, "status %d, but the answers to the jobs of its pack cannot be told apart: %v", r.Status, err)
 		}
 		return parts
 	}
-	found := p.found(answers)
 	for i := range parts {
-		var item json.RawMessage
-		if p.Match == "" {
-			item = answers[i]
-		} else {
-			item = found[matches[i]]
-		}
-		parts[i] = p.part(api, r, item)
+		parts[i] = p.part(api, r, answers[i])
 	}
 	return parts
 }
 
-// found returns the answers by what they have at Match. What two answers have in common finds neither.
-func (p *Pack) found(answers []json.RawMessage) map[string]json.RawMessage {
-	if p.Match == "" {
-		return nil
+// answersTo returns the answer to each job of a pack, nil for none, given what their answers are found by. It keeps no
+// others, however many there are. What two answers have in common finds neither.
+func (p *Pack) answersTo(matches []string, r Response) (answers []json.RawMessage, err error) {
+	answers = make([]json.RawMessage, len(matches))
+	jobs, twice, n := make(map[string]int, len(matches)), make([]bool, len(matches)), 0
+	for i, match := range matches {
+		jobs[match] = i
 	}
-	found := make(map[string]json.RawMessage, len(answers))
-	for _, a := range answers {
-		match := ingest.Matched(a, p.Match)
-		if _, twice := found[match]; twice {
-			found[match] = nil
-			continue
+	err = p.each(r, func(answer json.RawMessage) (more bool) {
+		i, wanted := n, n < len(matches)
+		if n++; p.Match != "" {
+			i, wanted = jobs[ingest.Matched(answer, p.Match)]
 		}
-		found[match] = a
+		if !wanted {
+			return p.Match != ""
+		}
+		if twice[i] = answers[i] != nil || twice[i]; twice[i] {
+			answer = nil
+		}
+		answers[i] = answer
+		return true
+	})
+	switch {
+	case err != nil || p.Match != "" || n == len(matches):
+		return answers, err
+	case n > len(matches):
+		return nil, fmt.Errorf("it has more than %d answers to %[1]d jobs", len(matches))
 	}
-	return found
+	return nil, fmt.Errorf("it has %d answers to %d jobs", n, len(matches))
 }
 
 // part judges one job's answer, nil for none. The pack's idempotency key is of no use for a single job, so the answer
@@ -162,39 +166,59 @@ func (p *Pack) part(api *API, r Response, item json.RawMessage) Part {
 	return Part{of, out}
 }
 
-// answers takes the body of a call's answer apart.
-func (p *Pack) answers(r Response) ([]json.RawMessage, error) {
+// each takes the body of a call's answer apart, and calls do with one answer after the other until do reports false.
+func (p *Pack) each(r Response, do func(answer json.RawMessage) (more bool)) error {
+	body := r.Body
 	switch {
 	case r.More:
-		return nil, errors.New("the answer is longer than weir reads: results.max_body for each job, and 4 KiB at least")
+		return errors.New("the answer is longer than weir reads: results.max_body for each job, and 4 KiB at least")
 	case p.Answers.Lines:
-		return linesOf(r.Body)
-	}
-	body := r.Body
-	if p.Answers.Under != "" {
+		return eachLine(body, do)
+	case p.Answers.Under != "":
 		var err error
 		if body, err = rawAt(body, p.Answers.Under); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	var answers []json.RawMessage
-	if err := json.Unmarshal(body, &answers); err != nil {
-		return nil, errors.New("the answer has no array of answers")
+	if !eachOf(body, do) {
+		return errors.New("the answer has no array of answers")
 	}
-	return answers, nil
+	return nil
 }
 
-func linesOf(body []byte) (answers []json.RawMessage, err error) {
-	dec := json.NewDecoder(bytes.NewReader(body))
+// eachOf calls do with the elements of a JSON array, as each does, and reports whether the text is an array, or null.
+func eachOf(text []byte, do func(json.RawMessage) bool) bool {
+	if !json.Valid(text) {
+		return false
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('[') {
+		return err == nil && begin == nil
+	}
+	for dec.More() {
+		var one json.RawMessage
+		if dec.Decode(&one) != nil {
+			return false // the text is valid, so this does not happen
+		}
+		if !do(one) {
+			break
+		}
+	}
+	return true
+}
+
+func eachLine(text []byte, do func(json.RawMessage) bool) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
 	for {
 		var one json.RawMessage
 		switch err := dec.Decode(&one); {
 		case errors.Is(err, io.EOF):
-			return answers, nil
+			return nil
 		case err != nil:
-			return nil, errors.New("the answer is not JSON lines")
+			return errors.New("the answer is not JSON lines")
+		case !do(one):
+			return nil
 		}
-		answers = append(answers, one)
 	}
 }
 

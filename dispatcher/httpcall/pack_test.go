@@ -2,6 +2,7 @@ package httpcall_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,10 @@ func TestPackParts(t *testing.T) {
 		{"under a name", httpcall.Pack{Answers: httpcall.Form{Under: "/results"}}, 200, `{"results":[1,2]}`, []end{done("1"), done("2")}},
 		{"too few", httpcall.Pack{}, 200, `[1]`, []end{lost, lost}},
 		{"too many", httpcall.Pack{}, 200, `[1,2,3]`, []end{lost, lost}},
+		{"null for one", httpcall.Pack{}, 200, `[null, 2]`, []end{done("null"), done("2")}},
+		{"broken array", httpcall.Pack{}, 200, `[1,2`, []end{lost, lost}},
+		{"matched among others", httpcall.Pack{Match: "/id"}, 200, `[1,null,{"id":"c"},{"id":"b"},{"id":"a"},{"id":"c"}]`, []end{done(`{"id":"a"}`), done(`{"id":"b"}`)}},
+		{"three times", httpcall.Pack{Match: "/id"}, 200, `[{"id":"b"},{"id":"b"},{"id":"a"},{"id":"b"}]`, []end{done(`{"id":"a"}`), lost}},
 		{"no array", httpcall.Pack{}, 200, `{"ok":true}`, []end{lost, lost}},
 		{"nothing there", httpcall.Pack{Answers: httpcall.Form{Under: "/results"}}, 200, `{}`, []end{lost, lost}},
 		{"not JSON", httpcall.Pack{}, 200, `<html>`, []end{lost, lost}},
@@ -107,6 +112,25 @@ func TestPackParts(t *testing.T) {
 			if got.Outcome.Verdict != want.verdict || got.Outcome.Reason != want.reason || want.body != "" && string(got.Response.Body) != want.body {
 				t.Errorf("%s: job %d: %+v with %s, want %+v", c.what, i, got.Outcome, got.Response.Body, want)
 			}
+		}
+	}
+}
+
+// TestPackOfManyAnswers checks that of an answer with far more answers than jobs no more is taken apart than needed.
+func TestPackOfManyAnswers(t *testing.T) {
+	for _, p := range []httpcall.Pack{{}, {Answers: httpcall.Form{Lines: true}}} {
+		text := "[1" + strings.Repeat(",1", 1<<16) + "]"
+		if p.Answers.Lines {
+			text = strings.Repeat("1\n", 1<<16)
+		}
+		api := &httpcall.API{MaxResult: 1 << 10, Pack: &p}
+		r := httpcall.Response{Sent: true, Status: 200, Header: http.Header{}, Body: []byte(text)}
+		var parts []httpcall.Part
+		if n := testing.AllocsPerRun(1, func() { parts = p.Parts(api, r, httpcall.Judge(api, r, time.Now()), []string{"", ""}) }); n > 1000 {
+			t.Errorf("%+v: %.0f allocations", p, n)
+		}
+		if out := parts[0].Outcome; out.Reason != deadletter.Unknown || !strings.Contains(out.Detail, "more than 2 answers") {
+			t.Errorf("%+v: %+v", p, out)
 		}
 	}
 }
