@@ -116,8 +116,7 @@ func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end fu
 	if err := w.take(p, m); err != nil {
 		return bury(deadletter.Invalid, err.Error()), false
 	}
-	of, n := j.Terms.API.Pack, len(p.Jobs)
-	if m.Bond == nil && (of.Match != "" && slices.Contains(p.Matches[:n-1], p.Matches[n-1]) || p.Size+of.Overhead(n) > of.Bytes || !p.Sum.Passes()) {
+	if m.Bond == nil && !p.Fits(j.Terms.API.Pack) {
 		*p = was
 		return nil, false
 	}
@@ -158,10 +157,10 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	m.Forward = asked(m.Forward, api.Pack)
 	p.Message, p.Items = &m, nil
 	reserve, price := w.settlements.tollOf(&api.Rules, p.Sum.By)
-	shares := p.Shares(price)
+	shares := p.Shares(price, nil)
 	for i := range reserve.Estimates { // its record has the units of the call, and its part of the price
 		if api.Rules.Shared[i].Budget != nil {
-			reserve.Estimates[i] = p.Shares(reserve.Estimates[i])[0]
+			reserve.Estimates[i] = p.Shares(reserve.Estimates[i], nil)[0]
 		}
 	}
 	w.Mu.Lock()
@@ -216,7 +215,8 @@ func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began buc
 	p, api := j.Leads, j.Terms.API
 	w.Env.Metrics.Packed.WithLabelValues(w.Name).Add(float64(len(p.Jobs)))
 	p.Parts = api.Pack.Parts(api, r, j.Judge(r), p.Matches)
-	shares, whole := p.Shares(price), j.Charged()
+	free := func(i int) bool { return p.Parts[i].Outcome.Billed == deadletter.NotBilled }
+	shares, whole := p.Shares(price, free), j.Charged()
 	usage, unsettled := j.Usage, j.Unsettled
 	for i, m := range p.Jobs {
 		m.Paid, m.Usage, m.Unsettled = shares[i], nil, nil

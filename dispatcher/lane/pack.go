@@ -37,6 +37,14 @@ func (p *Pack) Allowed() bool {
 // mayJoin is Allows for a job of a pack that is about to be called.
 func (j *Job) mayJoin() bool { return j.Doubt.Allows(j.Terms.API, j.In.ID, j.Part.W.WallNow()) }
 
+// Fits reports whether one call may have the pack's jobs, as far as the last of them goes. The schedule may have chosen
+// them by terms that were replaced since.
+func (p *Pack) Fits(of *httpcall.Pack) bool {
+	n := len(p.Jobs)
+	return n <= of.Jobs && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
+		p.Size+of.Overhead(n) <= of.Bytes && p.Sum.Passes()
+}
+
 // DepartLocked counts the call that j leads with each other job of the pack, and gives each j's slot.
 func (p *Pack) DepartLocked(j *Job) {
 	p.unseen = make([]bool, len(p.Jobs))
@@ -108,11 +116,13 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 }
 
 // BindLocked ties a job to the pack of its calls if the api may have processed one of them, or frees it. All such calls
-// were for one pack: of those that are known, nil for none, the first counts.
+// were for one pack: of those that are known, nil for none, the first counts, and last the one that it is tied to. A call
+// that found no connection was for none.
 func (j *Job) BindLocked(known ...*queue.Pack) {
+	pack := cmp.Or(cmp.Or(known...), j.Bound())
 	j.Bond = nil
 	if j.Doubt.Keyed() != "" {
-		j.TieLocked(cmp.Or(known...))
+		j.TieLocked(pack)
 	}
 }
 
@@ -130,6 +140,15 @@ func (j *Job) Bound() *queue.Pack {
 		return nil
 	}
 	return &queue.Pack{ID: j.Bond.ID, Place: j.Bond.Place, Of: j.Bond.Of}
+}
+
+// EvenLocked counts as many attempts for each job of a pack that is to be called again as it was as for the one with the
+// fewest: it is called again as often as a new job, and not parked because of a retry that went in it.
+func (p *Pack) EvenLocked() {
+	fewest := slices.MinFunc(p.Jobs, func(a, b *Job) int { return cmp.Compare(a.Attempts, b.Attempts) }).Attempts
+	for _, j := range p.Jobs {
+		j.Attempts = fewest
+	}
 }
 
 // DisbandLocked ends a job's pack because it is not called now. Its members rest, or are about to: the schedule has
@@ -249,9 +268,9 @@ func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
 	return t, err
 }
 
-// Shares divides what a pack's call costs among its jobs: what each call costs evenly, and what its jobs add by what
-// each of them adds. The shares sum up to the price.
-func (p *Pack) Shares(price int64) []int64 {
+// Shares divides what a pack's call costs among its jobs: what each call costs evenly among those that were billed, all
+// if free is nil or true of all, and what its jobs add by what each of them adds. The shares sum up to the price.
+func (p *Pack) Shares(price int64, free func(i int) bool) []int64 {
 	own := make([]int64, len(p.Jobs))
 	sum := int64(0)
 	for i, j := range p.Jobs {
@@ -260,18 +279,32 @@ func (p *Pack) Shares(price int64) []int64 {
 		}
 		sum += own[i]
 	}
-	shares, left, n := make([]int64, len(own)), price, int64(len(own))
+	all := make([]int, len(own))
+	for i := range all {
+		all[i] = i
+	}
+	bear := all
+	if free != nil {
+		if bear = slices.DeleteFunc(slices.Clone(all), free); len(bear) == 0 {
+			bear = all
+		}
+	}
+	shares, left, n := make([]int64, len(own)), price, int64(len(bear))
 	estimated := p.Sum.By(func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) }).Price
 	fixed := max(0, min(price, estimated-sum))
+	if sum == 0 {
+		fixed = price
+	}
 	for i := range shares {
-		shares[i] = fixed / n
 		if sum > 0 {
-			shares[i] += int64(float64(price-fixed) * (float64(own[i]) / float64(sum)))
-		} else {
-			shares[i] += (price - fixed) / n
+			shares[i] = int64(float64(price-fixed) * (float64(own[i]) / float64(sum)))
 		}
 		left -= shares[i]
 	}
-	shares[0] += left // what the divisions leave
+	for _, i := range bear {
+		shares[i] += fixed / n
+		left -= fixed / n
+	}
+	shares[bear[0]] += left // what the divisions leave
 	return shares
 }

@@ -65,6 +65,9 @@ func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Respon
 		for _, m := range p.Jobs {
 			m.TieLocked(m.In)
 		}
+		if whole.Verdict == httpcall.Again && whole.Billed != deadletter.NotBilled {
+			p.EvenLocked()
+		}
 	})
 	other := f
 	other.First, other.News, other.Denied, other.Hold = false, nil, false, schedule.HoldChange{}
@@ -79,7 +82,11 @@ func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Respon
 
 // Conclude settles a called job by an outcome that is already judged.
 func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
-	if j.In != nil && !j.In.Follows() { // of a pack that an ended process called
+	if j.In.Follows() { // of a pack that an ended process called, which counts with its first job
+		w.conclude(ctx, j, r, out, schedule.Feedback{NotBefore: w.Now().Add(max(out.After, out.Hold.Wait))})
+		return
+	}
+	if j.In != nil {
 		w.Metrics.Calls.Count(out.Name())
 	}
 	w.conclude(ctx, j, r, out, w.heed(j, r, out))
