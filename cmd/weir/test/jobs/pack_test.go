@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -285,5 +288,68 @@ func TestPackOfOtherRequests(t *testing.T) {
 	calls := r.made()
 	if len(calls) != 2 || len(calls[0].jobs) != 2 || len(calls[1].jobs) != 1 {
 		t.Errorf("calls: %+v", calls)
+	}
+}
+
+// TestPackOutlastsRefusedConnections: an api dies while it works on a call, refuses connections, and comes back. The call is
+// repeated under its key, with all of its jobs.
+func TestPackOutlastsRefusedConnections(t *testing.T) {
+	t.Parallel()
+	api, err := fakeapi.Start(fakeapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	var listener net.Listener
+	listen := func(at string) {
+		t.Helper()
+		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listen("127.0.0.1:0")
+	at := listener.Addr().String()
+	var mu sync.Mutex
+	var calls []string
+	var first sync.Once
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		calls = append(calls, r.Header.Get("Idempotency-Key")+" "+string(body))
+		mu.Unlock()
+		first.Do(func() {
+			_ = listener.Close()
+			panic(http.ErrAbortHandler) // closes the connection
+		})
+		_, _ = w.Write(body)
+	})}
+	t.Cleanup(func() { _ = server.Close() })
+	serve := func() { go func() { _ = server.Serve(listener) }() }
+	serve()
+	r := weirtest.RigOn(t, api, fmt.Sprintf(`
+apis:
+  order:
+    url: http://%s/order
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 100/s, capacity: 100}
+    retry: {attempts: 50, min: 20ms, max: 50ms}
+    pack: {jobs: 3, wait: 10s}
+`, at))
+	for n := range 3 {
+		r.Send("order", "a", nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", n)}}, fmt.Sprintf(`{"n":%d}`, n))
+	}
+	r.Eventually("a call without a connection", func() bool {
+		return slices.ContainsFunc(r.Ledger("order", "a"), func(c ledger.Record) bool { return !c.Sent })
+	})
+	listen(at)
+	serve()
+	r.Ended("order", "a", 3)
+	if n := len(r.Results("order", "a")); n != 3 {
+		t.Errorf("%d results, %d letters", n, len(r.Letters("order", "a")))
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(calls) != 2 || calls[0] != calls[1] {
+		t.Errorf("calls: %q", calls)
 	}
 }
