@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/reuse"
 	"weir/dispatcher/schedule"
@@ -89,6 +90,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 	w.Mu.Lock()
 	j.Bind(w.Terms)
+	j.In = nil
 	removed := j.Part.IsRemovedLocked(j.Seq)
 	if removed {
 		j.Part.RecallKeptLocked(j)
@@ -104,8 +106,11 @@ func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 		w.unprepared(ctx, j, err)
 		return false
 	}
-	if reason, detail := w.examine(j, entry); reason != "" {
+	if reason, detail := w.examine(j, entry, j.CalledIn()); reason != "" {
 		w.Unstage(j)
+		if j.Bond != nil && reason == deadletter.Unknown && w.settler.EndsLate(ctx, j) {
+			return false
+		}
 		w.settler.Bury(ctx, j, reason, detail, nil)
 		return false
 	}

@@ -24,6 +24,9 @@
 //  4. settles the job: it stores the call's outcome, and then deletes the job's message or lets the job wait for its
 //     next call.
 //
+// If an api takes several jobs in one call, one job leads the others through steps 1 to 3 (packing.go). Each has its own
+// intent, and is settled by itself.
+//
 // Only sending is left to do in the slot. A missed slot is given back, or lost.
 //
 // Step 4 stores the following, depending on the outcome. Each write starts only when the one before it is durable:
@@ -69,7 +72,7 @@
 //
 //	the dispatcher           dispatcher.go, host.go, contact.go, tailload.go, recorders.go, gauges.go
 //	the worker of an api     apiworker.go, terms.go
-//	  its calls              job.go (the caller), comparison.go, preparation.go, settlement.go
+//	  its calls              job.go (the caller), comparison.go, preparation.go, packing.go, settlement.go
 //	  its answers            answers.go
 //	  its slots              limiter.go, grantends.go
 //	  its partitions         takeover.go

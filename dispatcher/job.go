@@ -42,6 +42,10 @@ func (w *caller) work(ctx context.Context, j *lane.Job, orders <-chan lane.Order
 	}
 	for w.awaitSlot(ctx, j, orders) {
 		if r, made := w.call(ctx, j); made {
+			if j.Leads != nil {
+				w.settler.SettlePack(ctx, j, r)
+				return
+			}
 			w.settler.Settle(ctx, j, r)
 			return
 		}
@@ -94,6 +98,7 @@ func (w *caller) orderLocked(j *lane.Job, o lane.Order) {
 	orders := j.Orders
 	if o != lane.ToCall {
 		j.Orders = nil
+		j.DisbandLocked()
 	}
 	if o == lane.ToRest {
 		j.Terms.Call.Conns.Release()
@@ -166,7 +171,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		w.unstart(j)
 		return r, false
 	}
-	if !j.Doubt.Allows(j.Terms.API, w.WallNow()) { // it did when the job was made ready
+	if !j.Allows(j.Terms.API) || j.Leads != nil && !j.Leads.Allowed() { // it did when the job was made ready
 		w.Update(func(*schedule.Schedule) { j.Forgotten, j.Deadline = true, w.Now() })
 		w.unstart(j) // it expires, which parks it
 		return r, false
@@ -174,10 +179,12 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	w.Mu.Lock()
 	since := j.Since()
 	w.noteHoldupLocked(j)
-	j.Calls++
 	unseen := j.Unseen
+	j.Calls++
 	j.Unseen = false
-	first := j.Calls == 1
+	if j.Leads != nil {
+		j.Leads.DepartLocked(j)
+	}
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()
 	w.settler.Trace(j)
@@ -185,14 +192,21 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	waited := since.Until(w.Now())
 	fault.Pass(fault.CallNext)
 	flight := j.TakeOff(tat+w.Env.Ahead(), late)
-	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
+	hooks := httpcall.Hooks{
 		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins,
 		Left: func() { flight.Left(); fault.Pass(fault.CallSent); w.sent(j) },
-	})
+	}
+	if j.Leads != nil {
+		j.Leads.Fly(j, flight, &hooks)
+	}
+	r = w.send(ctx, j, w.outgoing(j), hooks)
 	if r.Barred && !r.Sent {
 		w.Mu.Lock()
 		j.Calls--
 		j.Unseen = unseen
+		if j.Leads != nil {
+			j.Leads.ReturnLocked(j)
+		}
 		w.Mu.Unlock()
 		if j.Part.MayCall() { // the call lost its slot, and its connection by that
 			_ = j.Terms.Call.Conns.Replace(ctx) // without one the next slot's call dials
@@ -201,11 +215,8 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		return r, false
 	}
 	lane.Observe(w.Metrics.Late, (late + r.Started.Sub(measured)).Seconds(), j)
-	if first {
-		lane.Observe(w.Metrics.Wait, waited.Seconds(), j)
-		if j.Priority != ingest.Normal {
-			lane.Observe(w.Env.Metrics.PriorityWait.WithLabelValues(w.Name, j.Priority.String()), waited.Seconds(), j)
-		}
+	if j.Calls == 1 {
+		w.observeWait(j, waited)
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)
@@ -218,9 +229,13 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	if j.Over() != nil {
 		w.Env.Metrics.Over.WithLabelValues(w.Name).Inc()
 	}
-	j.Land(flight, r)
+	if j.Leads != nil {
+		w.divide(j, r, took.price, since.Add(waited))
+	} else {
+		j.Land(flight, r)
+		j.Answered(r)
+	}
 	w.sent(j)
-	j.Answered(r)
 	j.Terms.Call.Conns.Release()
 	if j.Terms.Call.Conns.Unasked() {
 		w.Log.Warn("the api sent an answer that no call had asked for, so the answer to a call just before may belong to another call; " +
@@ -237,6 +252,14 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		s.Ended(j.Job, use.Actual, w.Now())
 	})
 	return r, true
+}
+
+// observeWait measures how long a job has waited for its first call.
+func (w *caller) observeWait(j *lane.Job, waited time.Duration) {
+	lane.Observe(w.Metrics.Wait, waited.Seconds(), j)
+	if j.Priority != ingest.Normal {
+		lane.Observe(w.Env.Metrics.PriorityWait.WithLabelValues(w.Name, j.Priority.String()), waited.Seconds(), j)
+	}
 }
 
 // unstart takes back a call that this process had no right to make any more, or could not make in its slot.
@@ -286,9 +309,12 @@ func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcal
 // outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
 // spans.
 func (w *caller) outgoing(j *lane.Job) *ingest.Job {
-	t := w.settler.Trace(j)
-	if !t.Recorded() {
-		return j.Message
+	t, m := w.settler.Trace(j), j.Message
+	if j.Leads != nil {
+		m = j.Leads.Message
 	}
-	return j.Message.Outgoing(j.Terms.API.Rule, t.Outgoing(j.Calls))
+	if !t.Recorded() {
+		return m
+	}
+	return m.Outgoing(j.Terms.API.Rule, t.Outgoing(j.Calls))
 }

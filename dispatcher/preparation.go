@@ -23,11 +23,19 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	if !w.open(ctx, j) || j.Terms.API.Reuse != nil && w.compare(ctx, j) {
 		return false
 	}
+	if (j.Terms.API.Pack != nil || len(j.Members()) > 0) && !w.assemble(ctx, j) {
+		return false
+	}
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	} else if slot > w.Now().Add(schedule.LongWait) {
-		w.Update(func(s *schedule.Schedule) { j.Orders = nil; w.LeaveLocked(j); s.Postpone(j.Job, slot) })
+		w.Update(func(s *schedule.Schedule) {
+			j.Orders = nil
+			j.DisbandLocked()
+			w.LeaveLocked(j)
+			s.Postpone(j.Job, slot)
+		})
 		return false
 	}
 	if err := j.Terms.Call.Conns.Acquire(ctx); err != nil {
@@ -35,7 +43,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 		return false
 	}
 	// After a missed slot the job's intent is still stored.
-	if j.Intended == j.Calls+1 && j.IntendedBy == j.Terms || fault.Planted(fault.NoIntent) {
+	if j.Intended == j.Calls+1 && j.IntendedBy == j.Terms && j.Leads == nil || fault.Planted(fault.NoIntent) {
 		w.Update(func(*schedule.Schedule) { w.MadeLocked(j) })
 		return true
 	}
@@ -43,11 +51,11 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
-// its letter.
-func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, detail string) {
+// its letter. pack is the pack that a call must be in, "" for none.
+func (w *caller) examine(j *lane.Job, e queue.Entry, pack string) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
-	case !j.Doubt.Allows(j.Terms.API, w.WallNow()):
+	case !j.Doubt.Allows(j.Terms.API, pack, w.WallNow()):
 		return deadletter.Unknown, j.InDoubt(j.Terms.API)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
@@ -61,6 +69,7 @@ func (w *caller) examine(j *lane.Job, e queue.Entry) (reason deadletter.Reason, 
 
 // unprepared lets a job that could not be made ready rest, or ends it if its message is gone.
 func (w *caller) unprepared(ctx context.Context, j *lane.Job, err error) {
+	w.disband(j)
 	if errors.Is(err, settle.ErrNoRoom) {
 		w.Update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.RestLocked(j, schedule.Never-1) })
 		return
@@ -80,6 +89,7 @@ func (w *caller) unprepared(ctx context.Context, j *lane.Job, err error) {
 // unconnected settles a call for which no connection could be opened, so that nothing was sent. The call took no slot.
 // It counts as an attempt unless the breaker was open.
 func (w *caller) unconnected(ctx context.Context, j *lane.Job, err error) {
+	w.disband(j)
 	if ctx.Err() != nil {
 		w.Update(func(s *schedule.Schedule) { s.Unstage(j.Job); w.RestLocked(j, schedule.Never-1) })
 		return

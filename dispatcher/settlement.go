@@ -151,9 +151,17 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 // estimates if answers have proved these too low. A call whose units only its answer tells reserves at least one, so
 // that a limit that is used up does not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
-	rules := &by.API.Rules
+	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
+		t, err = by.TollBy(j, units)
+		return t
+	})
+	return reserve, price, err
+}
+
+// tollOf is toll for a call whose numbers by knows.
+func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
 	var estimated map[int]int64 // the costs that answers settle
-	reserve, err = by.TollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
+	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
 		estimate := of.Sum(numbers)
 		if !of.Settles() {
 			if limit == lane.OfPrice {
@@ -176,10 +184,10 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 		}
 		return max(1, bounded(rules, limit, estimate, units))
 	})
-	if err == nil && estimated != nil {
+	if estimated != nil {
 		reserve.Estimates = estimatesOf(rules, estimated, reserve.Costs)
 	}
-	return reserve, price, err
+	return reserve, price
 }
 
 // estimatesOf returns the estimated units of each shared limit. The units of a budget are those of the price. A cost
@@ -218,7 +226,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 		w.settlements.hear(j.Terms.API, r)
 	}
 	var proved comparison
-	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
+	took, err := tollBy(j, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		switch {
 		case free && limit == lane.OfPrice:
 			return of.Sum(numbers)
@@ -275,6 +283,14 @@ func reservedOf(j *lane.Job, limit int) int64 {
 		return j.Costs[limit]
 	}
 	return 0
+}
+
+// tollBy returns what the call takes that is made for a job, or for the pack that it leads.
+func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
+	if j.Leads != nil {
+		return j.Leads.Sum.By(units), nil
+	}
+	return j.Terms.TollBy(j.Message, units)
 }
 
 // beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to

@@ -156,8 +156,9 @@ func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 }
 
 // recall learns from the record of another process's call, which took more than was estimated for it. It ignores
-// records with unsettled units: these were charged the most of other answers, which says nothing about the estimate.
-func (s *settlements) recall(c *ledger.Record) {
+// records with unsettled units: these were charged the most of other answers, which says nothing about the estimate. Of
+// the budgets, a job of a pack was charged its part of the call only.
+func (s *settlements) recall(c *ledger.Record, budgets []string) {
 	if len(c.Unsettled) > 0 || c.Billed == deadletter.NotBilled || min(len(c.Costs), len(c.Estimated)) < len(c.Limits) {
 		return
 	}
@@ -171,8 +172,12 @@ func (s *settlements) recall(c *ledger.Record) {
 			}
 			took = min(took+c.Operation.Costs[i], ingest.MostUnits)
 		}
+		parts := int64(1)
+		if c.Pack != nil && slices.Contains(budgets, limit) {
+			parts = int64(c.Pack.Of)
+		}
 		sums := s.low.of(estimateOf{limit: limit})
-		sums.hear(c.Estimated[i], took)
+		sums.hear(parts*c.Estimated[i], parts*took)
 		sums.recalled = sums.n
 	}
 }

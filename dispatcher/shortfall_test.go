@@ -113,7 +113,7 @@ func TestLowEstimatesAreRecalled(t *testing.T) {
 		{Limits: limits, Estimated: []int64{100, 1, 3000}, Costs: []int64{9000, 1, 90_000}, Billed: deadletter.NotBilled},
 		{Limits: limits, Estimated: []int64{100}, Costs: []int64{9000}, Billed: deadletter.BilledYes},
 	} {
-		w.settlements.recall(&c)
+		w.settlements.recall(&c, []string{"spend"})
 	}
 	const body = `{"in":100,"max":60}` // 400 tokens, for 2850
 	if j := tolled(t, w, by, body); fmt.Sprint(j.Costs, j.Reserved, j.Estimates) != "[1600 1 5700] 5700 [400 1 2850]" {
@@ -197,7 +197,7 @@ func TestTakeoverRecallsLowEstimates(t *testing.T) {
 	for range 2 { // it takes the partition over twice
 		w.settlements.recall(&ledger.Record{
 			Limits: []string{"tokens"}, Estimated: []int64{500}, Costs: []int64{2000}, Billed: deadletter.BilledYes,
-		})
+		}, nil)
 		for _, n := range []int{0, leastTold, learnedFrom - leastTold - 1} {
 			if right(n); tolled(t, w, by, body).Costs[0] != 1600 {
 				t.Errorf("a call reserves %v, %d answers after a takeover", tolled(t, w, by, body).Costs, n)
@@ -216,7 +216,7 @@ func TestSilentCallsTakeWhatTheyReserved(t *testing.T) {
 	w.settlements.recall(&ledger.Record{
 		Limits: []string{"tokens", "calls", "spend"}, Estimated: []int64{500, 1, 3000}, Costs: []int64{2000, 1, 6000},
 		Billed: deadletter.BilledYes,
-	})
+	}, nil)
 	for what, r := range map[string]httpcall.Response{
 		"broke off": cut(answered(200, 10, 20)), "is silent": {Sent: true, Status: 200}, "never came": {Sent: true},
 	} {
@@ -270,13 +270,13 @@ func TestEndsOfOperationsAreRecalled(t *testing.T) {
 	w.settlements.recall(&ledger.Record{
 		Limits: []string{"tokens", "calls", "spend"}, Polled: true, Operation: &queue.Operation{Costs: []int64{1000, 1, 9000}},
 		Estimated: []int64{500, 1, 3000}, Costs: []int64{1000, 0, 0}, Billed: deadletter.BilledYes,
-	})
+	}, nil)
 	if j := tolled(t, w, by, `{"in":100,"max":60}`); fmt.Sprint(j.Costs) != "[1600 1 2850]" {
 		t.Errorf("a call reserves %v", j.Costs)
 	}
 	w.settlements.recall(&ledger.Record{
 		Limits: []string{"tokens"}, Polled: true, Estimated: []int64{1}, Costs: []int64{1000}, Billed: deadletter.BilledYes,
-	})
+	}, nil)
 	if j := tolled(t, w, by, `{"in":100,"max":60}`); j.Costs[0] != 1600 {
 		t.Errorf("a call reserves %v by an end that does not say what the call was charged", j.Costs)
 	}

@@ -100,7 +100,10 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 			}
 			return workers[c.API].pace.Inherit(c, stored, began)
 		},
-		Low: func(c *ledger.Record) { workers[c.API].caller.settlements.recall(c) },
+		Low: func(c *ledger.Record) {
+			w := workers[c.API]
+			w.caller.settlements.recall(c, w.Present().Rules.Budgets())
+		},
 	})
 	if err != nil {
 		return err

@@ -254,6 +254,9 @@ func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
 
 // dropIdleIntentsLocked deletes the intents of one job, unless its last call is lost and must be settled first.
 func dropIdleIntentsLocked(t *schedule.Job) {
+	for _, m := range t.Members() {
+		dropIdleIntentsLocked(m)
+	}
 	if j, begun := t.Of.(*lane.Job); begun && j.Lost == nil {
 		j.DropIntentsLocked()
 	}

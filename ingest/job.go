@@ -85,6 +85,7 @@ type Rule struct {
 	Key            KeySource
 	Costs          []CostBound   // at its limits; checked when a job comes in
 	ReplyTo        ReplySubjects // the same for all apis; checked when a job comes in
+	Packed         *Packed       // nil: each job is called alone; checked when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
@@ -181,6 +182,9 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j.Header = storedHeader(m.Header, m.Body, j.ID)
 	if refusal == nil {
 		refusal = j.checkCosts(rule)
+	}
+	if refusal == nil {
+		refusal = j.checkPacked(rule)
 	}
 	return j, refusal
 }

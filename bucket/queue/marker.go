@@ -56,7 +56,20 @@ type Intent struct {
 	KeySum uint64 `json:"key_sum"`
 	// Entry is the call's entry in the flight recorder of the owner's process; 0: none.
 	Entry uint64 `json:"entry,omitempty"`
+	// Pack says which pack the call is for; nil if it is for this job alone. The intents of a pack's jobs are in one
+	// message.
+	Pack *Pack `json:"pack,omitempty"`
 }
+
+// Pack is a job's place among the jobs of one call. Intents, retry marks and the ledger's records store it.
+type Pack struct {
+	ID    string `json:"id"`    // the idempotency key of the call
+	Place int    `json:"place"` // from 0 on
+	Of    int    `json:"of"`    // jobs of the call
+}
+
+// Follows reports whether the call of a pack is counted with another job than the one at this place: that of the first.
+func (p *Pack) Follows() bool { return p != nil && p.Place > 0 }
 
 // Operation is what an api goes on doing after it has accepted a call. weir polls it until it has ended, and never
 // submits its job again. The job's mark, the ledger and the job's letter store it.
@@ -95,6 +108,10 @@ type RetryMark struct {
 	Ends string `json:"ends,omitempty"`
 	// Operation says that the api accepted the last call: the job is polled, and not called again.
 	Operation *Operation `json:"operation,omitempty"`
+
+	// Pack is the pack in whose calls the api may have processed the job; nil for none. The job is called again in that
+	// pack only.
+	Pack *Pack `json:"pack,omitempty"`
 
 	// Accepted and KeySum are the job's, see Intent.
 	Accepted bucket.Micros `json:"accepted,omitempty"`

@@ -149,6 +149,9 @@ func TestTorture(t *testing.T) {
 		"idempotent":      "--idempotent --server embedded --worker-kills 8 --stops 0 --cuts 4",
 		"what is noted":   "--server embedded --worker-kills 8 --stops 0 --cuts 0 --at intent-stored --at call-next --at call-answered --at answer-found",
 		"power losses":    "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",
+		"packs": "--pack 5 --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
+			"--at result-stored --at record-stored",
+		"packs, idempotent": "--pack 5 --idempotent --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 4",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -178,6 +181,9 @@ func TestTorture(t *testing.T) {
 			}
 			if r.Accepted == 0 || r.Called == 0 || r.WorkerKills < 2 || r.AtPoints+r.Missed == 0 {
 				t.Errorf("%d accepted, %d called, %d kills, %d of them at points: that proves nothing", r.Accepted, r.Called, r.WorkerKills, r.AtPoints)
+			}
+			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0) {
+				t.Errorf("%d calls of several jobs, %d of them under way at a kill: that proves nothing", r.Packs, r.PacksKilled)
 			}
 		})
 	}

@@ -33,6 +33,15 @@ type API struct {
 	Trust       Trust       // how an https api is trusted
 	MaxResult   int64       // bytes kept of an answer's body
 	Reuse       *reuse.Rule // nil: every job is called
+	Pack        *Pack       // nil: each call has one job
+}
+
+// Room returns how many bytes of the answer to a job are held in memory at most.
+func (a *API) Room() int64 {
+	if a.Pack == nil {
+		return a.MaxResult
+	}
+	return max(a.MaxResult, leastPart)
 }
 
 // UsageCounter is a number of an answer that is counted for reports.

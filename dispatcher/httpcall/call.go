@@ -73,6 +73,7 @@ type Hooks struct {
 	// had left and another connection is tried.
 	Begins func() bool
 	Left   func()
+	Most   int64 // bytes to keep of the answer's body; 0: the api's MaxResult
 }
 
 // Client makes the calls of one api. It is safe for concurrent use.
@@ -166,7 +167,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		return r
 	}
 	r.Sent, r.Status, r.Header, r.Headed = true, answer.StatusCode, answer.Header, time.Now()
-	most := c.API.MaxResult
+	most := max(h.Most, c.API.MaxResult)
 	if r.Status >= 300 {
 		most = max(most, deadletter.MaxAnswer) // a letter keeps that much
 	} else if c.API.accepts(r.Status) {

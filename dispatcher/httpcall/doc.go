@@ -11,6 +11,7 @@
 //	pushback.go, window.go      Retry-After and what headers say of a vendor's windows
 //	left.go                     what headers say is left of a limit
 //	body.go, answer.go          what is kept of an answer, and the units that it reports
+//	pack.go                     several jobs in one body, and their parts of its answer
 //	condensed.go                reads JSON without its long strings
 //	cause.go                    errors fit for letters and logs
 //

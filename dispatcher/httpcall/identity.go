@@ -3,6 +3,7 @@ package httpcall
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -20,6 +21,24 @@ func (a *API) CallIdentity(begins time.Time) string {
 		return ""
 	}
 	return deadletter.KeyedSince(a.KeyIdentity(), begins)
+}
+
+// PackIdentity returns the identity of a call of a pack that begins at a time; see KeyIdentityIn.
+func (a *API) PackIdentity(pack string, begins time.Time) string {
+	if a.Idempotency == nil {
+		return ""
+	}
+	return deadletter.KeyedSince(a.KeyIdentityIn(pack), begins)
+}
+
+// KeyIdentityIn is KeyIdentity for the jobs of a pack, by the pack's idempotency key; "" stands for a job that is called
+// by itself. So a job whose pack may have been processed is called again only in that pack.
+func (a *API) KeyIdentityIn(pack string) string {
+	identity := a.KeyIdentity()
+	if pack == "" || identity == "" {
+		return identity
+	}
+	return identity + "+" + pack
 }
 
 // KnowsKeys returns how long the api knows an idempotency key, 0 for always.
@@ -44,6 +63,9 @@ func (a *API) KeyIdentity() string {
 	}
 	if a.Rule != nil && len(a.Rule.Methods) > 0 {
 		place = a.Rule.Methods[0] + " " + place
+	}
+	if a.Pack != nil {
+		place += fmt.Sprintf(" pack %+v", a.Pack.Request) // the body that the key stands for
 	}
 	sum := sha256.Sum256([]byte(place))
 	name := a.Idempotency.Header

@@ -7,6 +7,7 @@
 //
 //	lane.go       the lane and its environment
 //	job.go        a job near its call; terms.go, doubt.go, wait.go, flight.go and crash.go say what is known of its calls
+//	pack.go       the jobs of one call
 //	owned.go      a partition for as long as this process owns it
 //	readahead.go  messages that were read ahead of need
 //	intent.go     intents, and the batch that stores them

@@ -45,23 +45,28 @@ func (d *Doubt) Keyed() string {
 	return d.Identity
 }
 
-// Allows reports whether the job's earlier calls permit another one now, by the wall clock and an api's present terms. An
-// api that forgets keys may have forgotten that of a call whose time is unknown.
-func (d *Doubt) Allows(api *httpcall.API, now time.Time) bool {
+// Allows reports whether the job's earlier calls permit another one now, by the wall clock and an api's present terms, in
+// a pack or, with "", alone. An api that forgets keys may have forgotten that of a call whose time is unknown.
+func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	switch {
 	case d.Known() == deadletter.NotBilled:
 		return true
-	case d.never || api.Idempotency == nil:
+	case d.never || api.Idempotency == nil, d.Identity == "" && api.Pack != nil: // the key of a pack is not the job's
 		return false
-	case d.Identity != "" && !deadletter.SameKey(d.Identity, api.KeyIdentity()):
+	case d.Identity != "" && !deadletter.SameKey(d.Identity, api.KeyIdentityIn(pack)):
 		return false
 	}
 	return !deadletter.KeyForgotten(d.Identity, api.KnowsKeys(), now.Add(deadletter.KeyMargin))
 }
 
 // WhyNot says why the api may take another call of a job in doubt for a new one.
-func (d *Doubt) WhyNot(api *httpcall.API) string {
-	if !d.never && api.Idempotency != nil && (d.Identity == "" || deadletter.SameKey(d.Identity, api.KeyIdentity())) {
+func (d *Doubt) WhyNot(api *httpcall.API, pack string, whole bool) string {
+	switch {
+	case pack != "" && !whole:
+		return "its call was for a pack of jobs, of which others have ended"
+	case d.Identity == "" && api.Pack != nil:
+		return "under which key it was made is unknown"
+	case !d.never && api.Idempotency != nil && (d.Identity == "" || deadletter.SameKey(d.Identity, api.KeyIdentityIn(pack))):
 		return "the api may have forgotten the idempotency key of the first call"
 	}
 	return "how calls carry their idempotency keys has changed since"

@@ -36,8 +36,36 @@ func TestDoubt(t *testing.T) {
 	} {
 		var d Doubt
 		c.history(&d)
-		if d.Allows(keyed, now) != c.keyed || d.Allows(other, now) != c.other || d.Allows(none, now) != c.none {
-			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed, now), d.Allows(other, now), d.Allows(none, now))
+		if d.Allows(keyed, "", now) != c.keyed || d.Allows(other, "", now) != c.other || d.Allows(none, "", now) != c.none {
+			t.Errorf("%s: under its key %v, under another %v, under none %v", c.what, d.Allows(keyed, "", now), d.Allows(other, "", now), d.Allows(none, "", now))
+		}
+	}
+}
+
+// TestDoubtOfPack checks that a job whose pack may have been processed is called again in that pack only, and not at all
+// if it is not known which pack that was.
+func TestDoubtOfPack(t *testing.T) {
+	single := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}}
+	packs := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}, Pack: &httpcall.Pack{Jobs: 5}}
+	now := time.Unix(1_800_000_000, 0)
+	for _, c := range []struct {
+		what            string
+		history         func(d *Doubt)
+		its, other, new bool // pack
+	}{
+		{"not processed", func(d *Doubt) { d.Add(deadletter.NotBilled, packs.PackIdentity("p", now)) }, true, true, true},
+		{"in doubt", func(d *Doubt) { d.Add(deadletter.BilledUnknown, packs.PackIdentity("p", now)) }, true, false, false},
+		{"in doubt, called alone before there were packs", func(d *Doubt) { d.Add(deadletter.BilledUnknown, single.CallIdentity(now)) }, false, false, false},
+		{"in doubt, under an unknown key", func(d *Doubt) { d.Recall(deadletter.BilledUnknown, "") }, false, false, false},
+	} {
+		var d Doubt
+		c.history(&d)
+		its, other, fresh := d.Allows(packs, "p", now), d.Allows(packs, "q", now), d.Allows(packs, "", now)
+		if its != c.its || other != c.other || fresh != c.new {
+			t.Errorf("%s: in its pack %v, in another %v, in a new one %v", c.what, its, other, fresh)
+		}
+		if !fresh && d.WhyNot(packs, "", true) == "" {
+			t.Errorf("%s: its letter does not say why", c.what)
 		}
 	}
 }
@@ -86,16 +114,16 @@ func TestDoubtOfForgottenKey(t *testing.T) {
 	} {
 		var d Doubt
 		c.history(&d)
-		if got := d.Allows(api, first); got != (c.lasts >= 0) {
+		if got := d.Allows(api, "", first); got != (c.lasts >= 0) {
 			t.Errorf("%s: it may be called at once: %v", c.what, got)
 		}
-		if got := d.Allows(always, first.Add(1000*day)); got != deadletter.SameKey(d.Identity, always.KeyIdentity()) && d.Identity != "" {
+		if got := d.Allows(always, "", first.Add(1000*day)); got != deadletter.SameKey(d.Identity, always.KeyIdentity()) && d.Identity != "" {
 			t.Errorf("%s: by an api that forgets nothing it may be called again: %v", c.what, got)
 		}
 		if c.lasts < 0 {
 			continue
 		}
-		if before, after := d.Allows(api, first.Add(c.lasts-time.Second)), d.Allows(api, first.Add(c.lasts)); !before || after {
+		if before, after := d.Allows(api, "", first.Add(c.lasts-time.Second)), d.Allows(api, "", first.Add(c.lasts)); !before || after {
 			t.Errorf("%s: it may be called just before %s: %v, and then: %v", c.what, c.lasts, before, after)
 		}
 	}

@@ -58,14 +58,23 @@ func (f *Flight) Left() {
 
 // Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown and land notes
 // nothing.
-func (j *Job) Land(f *Flight, r httpcall.Response) {
+func (j *Job) Land(f *Flight, r httpcall.Response) { j.land(f, r, nil) }
+
+// LandPart is Land for a job of a pack, given its part of the call.
+func (j *Job) LandPart(f *Flight, p *httpcall.Part) { j.land(f, p.Response, &p.Outcome) }
+
+// land notes a response and its outcome, which it judges if judged is nil.
+func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
 	if _, crashed := r.Err.(*Crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
 	}
 	if fault.Planted(fault.RecordLate) {
 		f.begin()
 	}
-	out := j.Judge(r)
+	if judged == nil {
+		judged = new(j.Judge(r))
+	}
+	out := *judged
 	a := noted(r, out)
 	a.Limits, a.Taken, a.Paid = j.Terms.Limits, j.Taken, j.Paid
 	if out.Verdict == httpcall.Delivered {
@@ -151,7 +160,11 @@ func (j *Job) Charge() {
 	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
 	var t Toll
 	var err error
-	if c := Contained(func() { t, err = j.Terms.Toll(j.Message) }); c == nil && err == nil {
+	toll := j.Terms.Toll
+	if j.In.Follows() {
+		toll = j.Terms.TollBehind
+	}
+	if c := Contained(func() { t, err = toll(j.Message) }); c == nil && err == nil {
 		j.Taken, j.Paid, j.Estimates = t.Costs, t.Price, t.Costs
 	}
 }
@@ -192,6 +205,14 @@ func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
 func (j *Job) CalledUnder(began time.Time) string {
 	if j.Lost != nil {
 		return j.Lost.Idempotency
+	}
+	return j.Identity(began)
+}
+
+// Identity returns the identity of the key that the job's present call carries, which began at a time.
+func (j *Job) Identity(began time.Time) string {
+	if j.In != nil {
+		return j.Terms.API.PackIdentity(j.In.ID, began)
 	}
 	return j.Terms.API.CallIdentity(began)
 }

@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket/fault"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/schedule"
 )
 
@@ -38,16 +39,46 @@ type IntentBatch struct {
 func (b *IntentBatch) Intend(j *Job) bool {
 	stored := make(chan bool, 1)
 	b.part.W.Mu.Lock()
+	if j.Leads != nil {
+		for _, m := range j.Leads.Jobs {
+			if m != j {
+				b.waiting = append(b.waiting, intending{m, nil})
+			}
+		}
+	}
 	b.waiting = append(b.waiting, intending{j, stored})
 	b.part.W.Mu.Unlock()
 	b.storeIntents()
 	return <-stored
 }
 
-// intending is a job that wants an intent. stored receives whether the intent is stored.
+// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a job of a pack,
+// whose leader follows it.
 type intending struct {
 	t      *Job
 	stored chan<- bool
+}
+
+// mostIntents bounds the intents of one message, in which the intents of a pack stay together.
+const mostIntents = 512
+
+// nextLocked takes the intents of the next message from those that wait.
+func (b *IntentBatch) nextLocked() (wanted []intending) {
+	n := 0
+	for i, one := range b.waiting {
+		if one.stored == nil {
+			continue
+		}
+		if n > 0 && i >= mostIntents {
+			break
+		}
+		n = i + 1
+	}
+	wanted, b.waiting = b.waiting[:n:n], b.waiting[n:]
+	if len(b.waiting) == 0 {
+		b.waiting = nil
+	}
+	return wanted
 }
 
 // storeIntents stores the intents that a partition's jobs want. If a message of intents is under way, they wait for it
@@ -59,8 +90,8 @@ func (b *IntentBatch) storeIntents() {
 		w.Mu.Unlock()
 		return
 	}
-	wanted := b.waiting
-	b.waiting, b.storing = nil, true
+	wanted := b.nextLocked()
+	b.storing = true
 	intents := make([]queue.Intent, len(wanted))
 	for i, one := range wanted {
 		j := one.t
@@ -80,9 +111,11 @@ func (b *IntentBatch) storeIntents() {
 				if j := one.t; err == nil {
 					j.Intended, j.IntendedBy, j.IntendedAs = intents[i].Call, j.Terms, intents[i].Idempotency
 					j.Intents = append(j.Intents, mark)
-					w.MadeLocked(j)
-				} else {
-					j.Entry.LetGo()
+					if one.stored != nil {
+						w.MadeLocked(j)
+					}
+				} else if j.Entry.LetGo(); one.stored != nil {
+					j.DisbandLocked()
 					j.Terms.Call.Conns.Release()
 					s.Unstage(j.Job)
 					w.RestLocked(j, w.Now().Add(LoadRetry))
@@ -93,24 +126,27 @@ func (b *IntentBatch) storeIntents() {
 			b.intentFailed(err)
 		}
 		for _, one := range wanted {
-			one.stored <- err == nil
+			if one.stored != nil {
+				one.stored <- err == nil
+			}
 		}
 		b.storeIntents()
 	})
 }
 
 // Intent returns the intent of one call of the job. An intent that is stored again says the same of its call as before,
-// which may have begun long ago.
+// which may have begun long ago. The call of another pack is another call, under another key.
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
-	identity := j.IntendedAs
-	if j.Intended != call {
-		identity = api.CallIdentity(j.Part.W.WallNow())
+	identity := j.Identity(j.Part.W.WallNow())
+	if j.Intended == call && (j.In == nil || deadletter.SameKey(j.IntendedAs, identity)) {
+		identity = j.IntendedAs
 	}
 	return queue.Intent{
 		Seq: j.Seq, Call: call, Deaths: j.Deaths,
 		Idempotency: identity, Timeout: api.Timeout, Price: j.Reserved, Target: api.Target(),
 		Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.Entry.ID(),
+		Pack: j.In,
 	}
 }
 

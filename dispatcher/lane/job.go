@@ -70,9 +70,11 @@ type Job struct {
 	// IntendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
 	// left.
 	IntendedAt time.Time
-	MustCall   bool     // it cannot end with another job's answer
-	MarkSeq    uint64   // sequence of its retry mark, 0 for none
-	Ends       []uint64 // sequences of the marks of its end
+	Leads      *Pack       // the pack that it leads on its way to a call, and in it; nil: it is called alone
+	In         *queue.Pack // the pack of its present or last call; nil: it was called alone
+	MustCall   bool        // it cannot end with another job's answer
+	MarkSeq    uint64      // sequence of its retry mark, 0 for none
+	Ends       []uint64    // sequences of the marks of its end
 
 	Operation *queue.Operation // that the api has begun with its last call; nil for none
 	Granted   *bucket.Use      // the end of its last call's grant, while its operation is to hold the slot

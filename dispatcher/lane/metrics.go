@@ -29,6 +29,7 @@ type Metrics struct {
 	Garbled      *prometheus.CounterVec
 	Over         *prometheus.CounterVec
 	Usage        *prometheus.CounterVec
+	Packed       *prometheus.CounterVec
 	Recovered    *prometheus.CounterVec
 	up           prometheus.Gauge
 }
@@ -65,6 +66,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 		Spend:     &spending{spent: map[string]ledger.Spending{}, saved: map[string]ledger.Savings{}},
 		Over:      counter("weir_calls_over_reservation_total", "Calls that took more of a shared limit than they had reserved.", "api"),
 		Usage:     counter("weir_usage_total", "Numbers of answers that the api's usage counts, such as tokens.", "api", "name"),
+		Packed:    counter("weir_packed_jobs_total", "Jobs that went in the calls of an api whose calls may have several: divided by the calls, how full packs are.", "api"),
 		Unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		Garbled: counter("weir_left_unreadable_total",
 			"Answers whose headers left or left_until of a limit could not be read.", "api", "limit"),
@@ -74,7 +76,7 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.PriorityWait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Polls, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Recovered, m.up)
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.PriorityWait, m.late, m.Forfeited, m.Restarts, m.Damages, m.Inquiries, m.Polls, m.Spend, m.Unsettled, m.Garbled, m.Over, m.Usage, m.Packed, m.Recovered, m.up)
 		r.MustRegister(more...)
 	}
 	return m

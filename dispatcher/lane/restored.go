@@ -14,8 +14,8 @@ import (
 // From and At.
 //
 //   - A job without an end in the backup may have been called since. It is called again under its idempotency key, or
-//     becomes a letter unknown if the api takes no keys. The job stays in doubt for as long as it is in its queue, over
-//     restarts.
+//     becomes a letter unknown if the api takes no keys, or takes packs: the key of a pack is not known then. The job
+//     stays in doubt for as long as it is in its queue, over restarts.
 //   - Every key waits until a bucket that was full at At has drained.
 //   - A limit of all keys counts as used up until every period that contains At is over (hold).
 type Restoration struct {
@@ -49,7 +49,10 @@ func (p *Owned) MayBeCalled(seq uint64, notBefore time.Time) bool {
 // after its backup, and the calls of a redriven job carried the key that its message names.
 func (j *Job) RecallLocked() {
 	m := j.Message
-	if j.Part.MayBeCalled(j.Seq, m.NotBefore) {
+	switch restored := j.Part.MayBeCalled(j.Seq, m.NotBefore); {
+	case restored && j.Terms.API.Pack != nil:
+		j.Doubt.Add(deadletter.BilledUnknown, "") // in which packs, and under which keys, is unknown
+	case restored:
 		j.Doubt.Recall(deadletter.BilledUnknown, "")
 	}
 	if keyed := m.Header.Get(deadletter.HeaderKeyed); keyed != "" && m.Redrives > 0 {
@@ -62,7 +65,7 @@ func (j *Job) InDoubt(api *httpcall.API) string {
 	if j.Part.IsRestored(j.Seq) {
 		return j.Part.W.Env.Restored.Detail()
 	}
-	return doubtDetail + j.Doubt.WhyNot(api)
+	return doubtDetail + j.WhyNot(api)
 }
 
 // Hold returns until when an api must be held, and why. Until then the present period of some shared limit may contain

@@ -35,9 +35,16 @@ func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
 	return &schedule.Policy{
-		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker, Reuse: api.Reuse != nil,
+		Rules: api.Rules, Price: api.Price, Settles: api.PriceTerms().Settles(), Breaker: api.Breaker, Reuse: api.Reuse != nil, Packs: packingOf(api),
 		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, HoldAccount: r.HoldAccount, Adaptive: r.Adaptive},
 	}
+}
+
+func packingOf(api *httpcall.API) *schedule.Packing {
+	if api.Pack == nil {
+		return nil
+	}
+	return &schedule.Packing{Jobs: api.Pack.Jobs, Wait: api.Pack.Wait}
 }
 
 // Bind sets the terms of a job.
@@ -55,16 +62,16 @@ type Toll struct {
 // OfPrice stands for the price of a call where a shared limit's index would stand.
 const OfPrice = -1
 
+// Units makes units of a cost's numbers. limit is the index of the cost's shared limit, or OfPrice. It may change numbers.
+type Units func(limit int, of ingest.Cost, numbers []int64) int64
+
 // Toll returns what a job's call takes by the configured estimates.
 func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
 	return c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 }
 
-// TollBy returns what a job's call takes. It calls units for each cost, to make units of the cost's estimated
-// numbers. limit is the index of the cost's shared limit, or OfPrice. units may change numbers.
-func (c *Terms) TollBy(
-	j *ingest.Job, units func(limit int, of ingest.Cost, numbers []int64) int64,
-) (t Toll, err error) {
+// TollBy returns what a job's call takes. It calls units for each cost, to make units of the cost's estimated numbers.
+func (c *Terms) TollBy(j *ingest.Job, units Units) (t Toll, err error) {
 	prices := c.API.PriceTerms()
 	numbers, err := prices.Numbers(j)
 	if err != nil {

@@ -13,10 +13,15 @@ import (
 // Since returns since when a job has waited for its next call, from its producer's view, or 0 if that is unknown after
 // a restart. Its message must be loaded.
 func (j *Job) Since() bucket.Micros {
-	switch at := j.Message.NotBefore; {
-	case j.Calls > 0:
+	if j.Calls > 0 {
 		return j.Rested
-	case !at.IsZero():
+	}
+	return j.Came()
+}
+
+// Came returns when a job's wait for its first call began. Its message must be loaded.
+func (j *Job) Came() bucket.Micros {
+	if at := j.Message.NotBefore; !at.IsZero() {
 		return max(j.Accepted, bucket.MicrosOf(at)) // the time until NotBefore is no wait: the producer asked for it
 	}
 	return j.Accepted

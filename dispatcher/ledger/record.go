@@ -40,6 +40,7 @@ const (
 	HeaderFinishedAt = "Weir-Finished-At"
 	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry if the result is not the call's answer
 	HeaderReused     = "Weir-Reused"   // the job whose answer this is, if the result is not of a call of its own job
+	HeaderPack       = "Weir-Pack"     // the idempotency key of the call, if it was for several jobs
 	HeaderRequest    = "Weir-Request"  // the reuse.Sum of the request, if the answer may be given again
 )
 
@@ -137,6 +138,9 @@ type Record struct {
 	ReusedFrom string `json:"reused_from,omitempty"`
 	// Saved is what the call that was not made would have cost, as far as the job alone says that.
 	Saved string `json:"saved,omitempty"`
+	// Pack is the pack that the call was for. The record of the job at place 0 has the units that the call took, the
+	// others only their parts of the price. nil: the call was for this job alone.
+	Pack *queue.Pack `json:"pack,omitempty"`
 	// HeldFor is the cause that kept the job waiting longest between its last call, or its acceptance, and this call.
 	// Its key's rate and the jobs before it do not count. HeldMS is for how long. Both are left out if no such cause
 	// took a tenth of the wait. HeldLimit names the limit if HeldFor is "limit".
@@ -167,7 +171,7 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
 		return c.Costs[i]
 	}
-	if c.Polled {
+	if c.Polled || c.Pack.Follows() && limit.Budget == nil {
 		return 0
 	}
 	if limit.Budget == nil {

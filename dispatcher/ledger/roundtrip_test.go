@@ -67,6 +67,8 @@ func TestEncodingIsWhole(t *testing.T) {
 			field.Set(reflect.ValueOf(&deadletter.Answer{Status: 500}))
 		case *queue.Operation:
 			field.Set(reflect.ValueOf(&queue.Operation{Address: "https://api.example.com/1", Started: time.Unix(2, 0).UTC(), Until: 3, Costs: []int64{4}}))
+		case *queue.Pack:
+			field.Set(reflect.ValueOf(&queue.Pack{ID: "one", Place: 1, Of: 2}))
 		case []string:
 			field.Set(reflect.ValueOf([]string{"one", "two"}))
 		case []int64:

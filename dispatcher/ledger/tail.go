@@ -65,6 +65,7 @@ type LastCall struct {
 	KeySum        uint64
 	At            uint64           // its sequence in the ledger, if the api answered the call
 	Operation     *queue.Operation // that the call began; nil for none, and of a job that is done
+	Pack          *queue.Pack      // as Identity
 	id            string           // message id under which the job was stored
 	accepted      bucket.Micros    // when the stream took the job
 }
@@ -84,7 +85,7 @@ func (c *Record) Last() LastCall {
 		last.Operation = c.Operation
 	}
 	if !c.Final && c.Billed != deadletter.NotBilled {
-		last.Identity = c.Idempotency
+		last.Identity, last.Pack = c.Idempotency, c.Pack
 	}
 	return last
 }

@@ -36,6 +36,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	in := answering{step: step{Schedule: s, now: r.Came}}
 	if r.Err != nil {
 		in.unanswered(fx)
+		s.loosen()
 		return in.out
 	}
 	if s.store.answered() {
@@ -80,6 +81,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	}
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
+	s.loosen()
 	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(r.Came)
 	return in.out
 }
@@ -138,7 +140,7 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 // end takes out a job that ends without a call. It counts like a grant, so that another job may be made ready in its
 // place.
 func (s *answering) end(j *Job) {
-	s.Unstage(j)
+	s.unstage(j)
 	s.Pipe.granted(s.now)
 }
 

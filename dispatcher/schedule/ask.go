@@ -51,7 +51,15 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			continue
 		}
 		if j.Past(now) {
+			if j.carries { // its members come before the jobs behind it
+				over = over.with(j.Priority)
+			}
 			s.expire(j)
+			continue
+		}
+		if j.isLate(now) || j.isSplit() {
+			s.split(q, j)
+			over = over.with(j.Priority)
 			continue
 		}
 		if q.waits.classes == nil && int64(len(jobs)) >= min(free, maxAsks) {

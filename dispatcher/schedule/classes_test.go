@@ -285,7 +285,12 @@ func TestHighJobsOfOneKeyPass(t *testing.T) {
 
 // TestSlowKeysFollowTheirWeights checks that a key whose own limits let only one call go at a time divides its turns at
 // a shared limit by the weights. Most of these turns belong to low jobs, because all other keys have only high jobs.
-func TestSlowKeysFollowTheirWeights(t *testing.T) {
+func TestSlowKeysFollowTheirWeights(t *testing.T) { slowKeysFollowTheirWeights(t, 1) }
+
+// TestSlowKeysFollowTheirWeightsInPacks is TestSlowKeysFollowTheirWeights for calls of several jobs.
+func TestSlowKeysFollowTheirWeightsInPacks(t *testing.T) { slowKeysFollowTheirWeights(t, 3) }
+
+func slowKeysFollowTheirWeights(t *testing.T, jobs int) {
 	for _, slow := range []bucket.KeyLimits{
 		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 1},
 		{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 8},
@@ -293,6 +298,10 @@ func TestSlowKeysFollowTheirWeights(t *testing.T) {
 	} {
 		for _, others := range []int{5, 50, -5} { // -5: of an api that has an account
 			m := steady(t, slow.Rate)
+			if jobs > 1 {
+				m.packed(1)
+				m.policy.Packs, m.packing.rnd = &Packing{Jobs: jobs}, rand.New(zero{})
+			}
 			m.late, m.busy, m.deadlines = 0, 0, deadlines{}
 			m.policy.Rules.Key.Capacity, m.policy.Rules.Key.InFlight = 10_000, slow.InFlight
 			m.policy.Rules.Shared = []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 40, Per: time.Second, Burst: 1}}}
@@ -315,19 +324,19 @@ func TestSlowKeysFollowTheirWeights(t *testing.T) {
 				m.priorities.of[m.seq] = of
 				m.push(key, m.seq)
 			}
-			for n := range 2000 {
+			for n := range 2000 * jobs {
 				for k := range others {
-					if n < 6000/others {
+					if n < 6000*jobs/others {
 						push(fmt.Sprint("t0.k", k), bucket.High)
 					}
 				}
 				push("t0.mixed", bucket.High)
 				push("t0.mixed", bucket.Low)
 			}
-			m.drain(3000)
+			m.drain(3000 * jobs)
 			if high, low := of[bucket.High], of[bucket.Low]; low < 1 || high < 12*low || high > 20*low {
-				t.Errorf("own rate %d/s, in flight %d, beside %d keys: %d high and %d low calls, want 16 of 17 high",
-					slow.Rate.Count, slow.InFlight, others, high, low)
+				t.Errorf("calls of %d, own rate %d/s, in flight %d, beside %d keys: %d high and %d low calls, want 16 of 17 high",
+					jobs, slow.Rate.Count, slow.InFlight, others, high, low)
 			}
 		}
 	}

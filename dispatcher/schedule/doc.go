@@ -47,6 +47,8 @@
 //
 // A polled job is never called again. It returns to settling when its operation has ended (operation.go).
 //
+// If an api takes several jobs in one call, one job leads a pack of them on this path (pack.go).
+//
 // If equal jobs share an answer, a job may end on its way, before it is ready, with an answer that was given before, or
 // wait there for one that is on its way (look.go). It keeps its place, and takes no slot.
 //

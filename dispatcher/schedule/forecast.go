@@ -44,7 +44,7 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= len(q.polled) + q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
+		if p.Position -= len(q.polled) + q.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
 			return max(v.now, q.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
@@ -75,9 +75,13 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from, o))
 		}
 	}
-	at := v.s.policy.slot(limits, tat, from, p.Position)
-	at = max(at, v.afterFlight(q, limits.InFlight, p.Position, from))
+	n := v.s.policy.calls(p.Position)
+	at := v.s.policy.slot(limits, tat, from, n)
+	at = max(at, v.afterFlight(q, limits.InFlight, n, from))
 	ahead := float64(v.turnsBefore(q, p))
+	if packs := v.s.policy.Packs; packs != nil {
+		ahead /= float64(packs.Jobs) // at least
+	}
 	for i := range v.s.Shared {
 		l, shut := &v.s.Shared[i], bucket.Micros(0)
 		if l.Shadow {
@@ -163,7 +167,7 @@ func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	of, keys, tenants, own := o.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(o.tenants)), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
-		own = q.uncalled() - q.count(granted, calling, settling)
+		own = q.uncalled() - q.under(granted, calling, settling)
 		early -= q.waits.notDue()
 	} else {
 		keys++

@@ -54,7 +54,7 @@ func (h Holdup) String() string {
 		return "for its queue to be read after a start or a takeover"
 	case WaitClearing:
 		return "for finished jobs to be deleted"
-	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
+	case WaitNothing, WaitRate, WaitPack, WaitNotBefore, WaitStop:
 	}
 	return ""
 }
@@ -98,7 +98,7 @@ const mostCauses = 256
 // of returns the index of the cause for which a queue waits. A cause beyond the bound is not reported.
 func (c *causes) of(k keeping) cause {
 	switch k.what {
-	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
+	case WaitNothing, WaitRate, WaitPack, WaitNotBefore, WaitStop:
 		return noCause
 	case WaitInFlight, WaitLimit, WaitHeld, WaitAPIHeld, WaitSlowed, WaitPaused, WaitAnswer, WaitRetry, WaitLimiter, WaitRoom, WaitReading, WaitClearing:
 	}

@@ -100,7 +100,7 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) }
+func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) + q.packed() }
 
 // uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
 func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
@@ -108,7 +108,7 @@ func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
 		of[p-bucket.High] = q.waits.of(p).size()
 	}
 	for _, j := range q.Jobs {
-		of[j.Priority-bucket.High]++
+		of[j.Priority-bucket.High] += 1 + len(j.members)
 	}
 	return of
 }
@@ -119,7 +119,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.count(granted, calling, settling), appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), appointment{})),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
@@ -192,6 +192,14 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Priority: PriorityName(j.Priority), Awaits: j.awaits}, eta) {
 			return jobs
 		}
+		for _, m := range j.members {
+			if j.Phase != granted && j.Phase != calling {
+				without++
+			}
+			if !list(JobState{Seq: m.Seq, Calls: m.Calls, Phase: j.inspect(), Priority: PriorityName(m.Priority)}, eta) {
+				return jobs
+			}
+		}
 	}
 	for l, of := range q.waits.allEarly {
 		without++
@@ -205,8 +213,16 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 // Running yields a queue's jobs whose calls run, or whose outcomes are being stored, with the times of their slots.
 func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
 	for _, j := range q.Jobs {
-		if (j.Phase == calling || j.Phase == settling) && !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls, Priority: PriorityName(j.Priority)}, j.At) {
+		if j.Phase != calling && j.Phase != settling {
+			continue
+		}
+		if !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls, Priority: PriorityName(j.Priority)}, j.At) {
 			return
+		}
+		for _, m := range j.members {
+			if !yield(JobState{Seq: m.Seq, Phase: j.inspect(), Calls: m.Calls, Priority: PriorityName(m.Priority)}, j.At) {
+				return
+			}
 		}
 	}
 }
@@ -215,6 +231,9 @@ func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
 // if the job must not be called yet.
 func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	if j := q.Job(seq); j != nil {
+		if leader, _ := q.leaderOf(seq); leader != nil {
+			return leader.inspect(), j.Calls
+		}
 		return j.inspect(), j.Calls
 	}
 	for _, p := range q.waits.priorities() {

@@ -22,13 +22,12 @@ type KeyQueue struct {
 	entry   entry
 	holdups holdups // what kept it from being called lately
 
-	polled map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held   int32           // of its operations, those that hold their slots
-
-	cancels bool // some of its jobs may be cancelled and not have ended yet
-	kept    bool // it has no jobs, and is kept for what it remembers
-	Met     bool // while its partition is read: a job was seen
-	Unread  bool // while its partition is read: more must be read first
+	polled  map[uint64]*Job // by sequence: jobs whose operations go on at the api
+	held    int32           // of its operations, those that hold their slots
+	cancels bool            // some of its jobs may be cancelled and not have ended yet
+	kept    bool            // it has no jobs, and is kept for what it remembers
+	Met     bool            // while its partition is read: a job was seen
+	Unread  bool            // while its partition is read: more must be read first
 
 	arrived uint64 // jobs that came since the queue was created, without those that a takeover found
 }
@@ -46,6 +45,7 @@ const (
 	calling               // its call is running
 	settling              // its outcome is being stored
 	polled                // the api has accepted it, and is polled
+	packed                // goes in one call with the job that leads its pack
 )
 
 // Job is what the schedule knows of one job that is near its call, or past it. Of a job that waits it knows only
@@ -91,6 +91,9 @@ type Job struct {
 	looked    bool   // an earlier answer was looked for, or is
 	answered  bool   // an earlier answer was found before its turn: it is looked at again then
 	ahead     bool   // it was looked at before its slot and waits for it: it counts in looks.ahead
+	members   []*Job // that go in one call with it: it leads their pack
+	carries   bool   // one of them was never called
+	Bond      *Bond  // of a pack that must be called again as it was; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
 	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
 }
@@ -155,9 +158,14 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 
 // begin makes a Job of a sequence that was removed from the waiting ones.
 func (q *KeyQueue) begin(s spot) *Job {
-	j := &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
+	j := q.jobOf(s)
 	q.insert(j)
 	return j
+}
+
+// jobOf makes a Job of a sequence, which is not among the queue's jobs yet.
+func (q *KeyQueue) jobOf(s spot) *Job {
+	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
 }
 
 // Job returns the Job of a sequence, nil if the sequence waits or is not there.
@@ -166,6 +174,9 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 		if j.Seq == seq {
 			return j
 		}
+	}
+	if _, m := q.leaderOf(seq); m != nil {
+		return m
 	}
 	return q.polled[seq]
 }
@@ -230,8 +241,9 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 
 // rank is Rank among the jobs that are not polled.
 func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
+	lead, _ := q.leaderOf(seq)
 	for i, j := range q.near() {
-		if j.Seq == seq {
+		if j.Seq == seq || j == lead {
 			n = i + 1
 			if !q.precedes(j) {
 				n += q.waits.before(j.spot())
@@ -303,6 +315,11 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
+	for _, m := range q.allMembers {
+		if !yield(m.Seq) {
+			return
+		}
+	}
 	for _, p := range q.waits.priorities() {
 		more := true
 		q.waits.of(p).seqs(func(seq uint64) bool {
@@ -330,7 +347,7 @@ func (q *KeyQueue) Empty() bool { return q.Depth() == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
 // for that call.
-func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }
+func (j *Job) First() bool { return j.Calls == 0 || j.Unseen || j.carries }
 
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
@@ -364,6 +381,18 @@ func (j *Job) IsStaged() bool { return j.Phase == staging }
 
 // UnderWay reports whether the job's call runs, or its outcome is not stored yet.
 func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling }
+
+// UnderWay returns the job of a sequence if its call runs, or its pack's, or its outcome is not stored yet; otherwise nil.
+func (q *KeyQueue) UnderWay(seq uint64) *Job {
+	j, leads := q.Job(seq), q.Job(seq)
+	if leader, _ := q.leaderOf(seq); leader != nil {
+		leads = leader
+	}
+	if j == nil || !leads.UnderWay() {
+		return nil
+	}
+	return j
+}
 
 // Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }

@@ -13,6 +13,9 @@ type Partition struct {
 
 	newest uint64 // the last job that was pushed
 
+	// members counts, by key, the jobs that go in one call with one of their queue's Jobs.
+	members map[*KeyQueue]int
+
 	// deadlines holds those of its waiting jobs that have one: some 40 bytes each.
 	deadlines map[uint64]bucket.Micros
 }

@@ -16,7 +16,8 @@ type Policy struct {
 	Settles bool  // answers say what their calls cost
 	Retry   Retry
 	Breaker BreakerPolicy
-	Reuse   bool // jobs may end with the answer of an equal job (look.go)
+	Reuse   bool     // jobs may end with the answer of an equal job (look.go)
+	Packs   *Packing // nil: each call has one job
 }
 
 // LimitsOf returns a key's limits. All keys without an override share one value.

@@ -37,12 +37,19 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 // Unstage removes a staging job from the pipeline, so that it is settled without a call. So it does with a job that is
 // looked at.
 func (s *Schedule) Unstage(j *Job) {
+	s.unstage(j)
+	s.loosen()
+}
+
+// unstage is Unstage for a caller that walks over a queue's jobs: it must call loosen afterwards.
+func (s *Schedule) unstage(j *Job) {
 	if s.looks.end(j) {
 		s.Touch(j.Queue)
 		return
 	}
 	s.holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
+	s.dissolve(j)
 	s.Touch(j.Queue)
 }
 
@@ -60,6 +67,7 @@ func (s *Schedule) Unconnected(j *Job) {
 // limits; nil if that is what it had reserved.
 func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
+	s.part(j)
 	s.Shared.settled(j, actual, now)
 	s.Touch(j.Queue)
 	s.PermitFreed()
@@ -121,8 +129,8 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	if j == nil {
 		j = s.Extract(q, seq)
 	}
-	switch {
-	case j.Phase == calling || j.Phase == settling:
+	switch leader, _ := q.leaderOf(seq); {
+	case j.Phase == calling || j.Phase == settling, leader != nil && leader.Phase == calling:
 		return nil, CancelCalling
 	case j.cancelled:
 		return j, CancelTaken

@@ -19,6 +19,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 			busy = append(busy, q)
 		}
 	}
+	s.loosen()
 	*fx = back.fx
 	return busy
 }
@@ -33,6 +34,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 		s.census.callable[p-bucket.High] -= b.size() - b.notDue()
 		*b = backlog{}
 	}
+	delete(s.packs.since, q)
 	q.cold = false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {

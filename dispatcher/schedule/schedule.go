@@ -40,6 +40,7 @@ type Schedule struct {
 	holds    holds        // holds, pauses, breaker and slow starts
 	polling  polling      // the operations that go on at the api
 	suspects suspects     // jobs that may have killed their owners
+	packs    packs        // the jobs that wait to go in one call
 	causes   causes       // for which queues have waited
 
 	census    census // jobs and queues

@@ -76,7 +76,7 @@ func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 		return w.Until == nil || s.outlasts(*w.Until, now, turns)
 	case WaitLimit: // a wait without an end is for calls in flight
 		return w.Until != nil && s.outlasts(*w.Until, now, turns)
-	case WaitNothing, WaitRate, WaitInFlight, WaitSlowed, WaitNotBefore, WaitRetry, WaitRoom, WaitReading, WaitClearing:
+	case WaitNothing, WaitRate, WaitPack, WaitInFlight, WaitSlowed, WaitNotBefore, WaitRetry, WaitRoom, WaitReading, WaitClearing:
 	}
 	return false
 }

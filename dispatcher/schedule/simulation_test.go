@@ -47,6 +47,7 @@ type simulation struct {
 	appointments appointments
 	equals       equals
 	priorities   priorities
+	packing      packing
 	maxInAPI     int
 	steps        int
 
@@ -263,6 +264,9 @@ func (m *simulation) step() {
 		j.Policy, j.Costs = m.s.policy, m.costsOf(j.Seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
 			j.Deadline = m.deadlines.of[j.Seq]
+			if !m.assemble(j) {
+				return
+			}
 			if m.unreachable() {
 				m.unconnected(j)
 				return
@@ -314,28 +318,21 @@ func (m *simulation) start(j *Job) {
 	if _, paused := m.s.holds.paused.keys[key]; paused || m.s.holds.paused.api != nil {
 		m.t.Fatalf("a call of %s started while it is paused", key)
 	}
-	if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now {
-		m.t.Fatalf("job %d was called %s after its deadline", j.Seq, at.Until(m.now))
-	}
-	m.checkAppointment(j)
-	if m.cancelled[j.Seq] {
-		m.t.Fatalf("job %d was called after it was cancelled", j.Seq)
-	}
 	if hold := max(j.Queue.brake.held, m.s.holds.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
+	if m.packing.rnd != nil {
+		m.packing.firsts[j] = m.firsts[lane{key, j.Priority}]
+	}
+	m.mayCall(j)
 	if j.Calls == 0 {
-		own := lane{key, j.Priority}
-		if last := m.firsts[own]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
-			m.t.Fatalf("S2: the %s job %d of %s was first called after job %d", j.Priority, j.Seq, key, last)
-		}
-		m.firsts[own] = j.Seq
 		m.priorities.start(j)
 		came := m.appointments.came[j.Seq]
 		if h := m.s.At(m.now).HoldupOf(j, came); came != 0 && h.Took > came.Until(m.now) || (h.For == "") != (h.String() == "") {
 			m.t.Fatalf("of job %d, which waited %s, %+v is told", j.Seq, came.Until(m.now), h)
 		}
 	}
+	m.checkPack(j)
 	m.checkBreaker(j)
 	m.checkSlowStart(j)
 	if of := &m.s.suspects; j.Deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
@@ -352,12 +349,31 @@ func (m *simulation) start(j *Job) {
 	m.after(m.upTo(m.busy), func() { m.leave(j, started) })
 }
 
+// mayCall checks that a job may be called now, and that its first call comes in its turn.
+func (m *simulation) mayCall(j *Job) {
+	if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now {
+		m.t.Fatalf("job %d was called %s after its deadline", j.Seq, at.Until(m.now))
+	}
+	m.checkAppointment(j)
+	if m.cancelled[j.Seq] {
+		m.t.Fatalf("job %d was called after it was cancelled", j.Seq)
+	}
+	if j.Calls > 0 {
+		return
+	}
+	own := lane{j.Queue.Key, j.Priority}
+	if last := m.firsts[own]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
+		m.t.Fatalf("S2: the %s job %d of %s was first called after job %d", j.Priority, j.Seq, j.Queue.Key, last)
+	}
+	m.firsts[own] = j.Seq
+}
+
 // leave is the moment when a call's first byte can leave, late on a busy machine. A call that has missed its slot by
 // then is taken back. The last of the request leaves later.
 func (m *simulation) leave(j *Job, started bucket.Micros) {
 	key := j.Queue.Key
 	if m.now > m.s.Latest(j) {
-		j.Calls--
+		m.missed(j)
 		m.calling[key]--
 		m.inFlight--
 		if m.probing == j {
@@ -381,8 +397,13 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 	m.inFlight--
 	m.tell([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 	m.s.Pipe.LearnCall(started.Until(m.now))
+	jobs := inCall(j)
 	m.s.Ended(j, nil, m.now)
-	m.heard(j, m.fate(j, started))
+	e := m.fate(j, started)
+	if m.packing.rnd != nil {
+		m.endPack(j, jobs, e)
+	}
+	m.heard(j, e)
 }
 
 // claim is what a shared limit must keep.

@@ -10,12 +10,22 @@ import (
 // priorities, which wait for their turns, take no slot of the key from these jobs. In a slow key each turn makes the
 // job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
+	if len(s.packs.freed) > 0 {
+		s.loosen()
+	}
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	for {
 		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
 			return Never
+		}
+		of := turn
+		if free, _ := q.free(s.now); s.isSlow(q, free) {
+			j, of, _ = s.candidate(q, soon, allClasses)
+		}
+		if s.policy.Packs != nil && at <= soon {
+			at = max(at, s.gathers(q, j, of))
 		}
 		at = max(at, q.brake.earliest(), q.crowded(), s.policy.slot(q.Limits, q.TAT, s.now, int(ungranted)+1))
 		if at > soon {
@@ -32,10 +42,6 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 				return Never
 			}
 			continue
-		}
-		of := turn
-		if free, _ := q.free(s.now); s.isSlow(q, free) {
-			j, of, _ = s.candidate(q, soon, allClasses)
 		}
 		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
 			s.turns.awaitRoom(q, turn)
@@ -55,6 +61,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		s.Pipe.stage(j, turn)
 		s.holds.breaker.try(j)
 		s.suspects.call(j)
+		if s.policy.Packs != nil {
+			s.pack(j, at)
+		}
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
@@ -99,6 +108,8 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, o
 func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable, awaited := true, false
+	var bond string          // of the bonded job that was looked at last
+	var bonded bucket.Micros // when its pack is due
 	for _, rest := range q.Jobs {
 		if rest.Priority != of || awaited && rest.First() {
 			continue
@@ -114,8 +125,19 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 		if rest.Phase != resting {
 			continue
 		}
-		if may := s.suspects.mayCall(rest); may && rest.NotBefore < at {
-			j, at = rest, rest.NotBefore
+		if rest.cancelled && s.policy.Packs != nil { // it has just left a pack, and ends in the next step
+			passable = false
+			break
+		}
+		due := rest.NotBefore
+		if rest.Bond != nil && s.policy.Packs != nil {
+			if rest.Bond.ID != bond {
+				bond, bonded = rest.Bond.ID, rest.bondDue()
+			}
+			due = bonded
+		}
+		if may := s.suspects.mayCall(rest); may && due < at {
+			j, at = rest, due
 		}
 		if rest.First() {
 			passable = false
@@ -163,11 +185,14 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 
 // unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
 // job of their priority that was never called and rests or waits for memory, since they would take the room that this
-// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready.
+// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready. It also
+// withdraws packs that would overtake a job.
 func (s *step) unready(q *KeyQueue) {
 	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && j.First() || j.Policy != s.policy || !s.holds.breaker.mayCall(j)) {
+		first := j.First() // a pack that is withdrawn leaves its members
+		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy ||
+			!s.holds.breaker.mayCall(j) || q.overtakes(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
@@ -175,7 +200,7 @@ func (s *step) unready(q *KeyQueue) {
 		switch {
 		case s.awaitsAnswer(j):
 			awaited = awaited.with(j.Priority)
-		case j.First() && !awaited.has(j.Priority) && (j.Phase == resting || j.Phase == staging && j.Cramped):
+		case first && !awaited.has(j.Priority) && (j.Phase == resting || j.Phase == staging && j.Cramped):
 			gap = gap.with(j.Priority)
 		}
 	}

@@ -38,6 +38,10 @@ func (s *step) startDue(q *KeyQueue) {
 			s.expire(j)
 			return
 		}
+		if j.isLate(s.now) || j.isSplit() {
+			s.split(q, j)
+			return
+		}
 		s.Pipe.start(j)
 		s.Shared.begin(j, s.now)
 		s.fx.Start = append(s.fx.Start, j)

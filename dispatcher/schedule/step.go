@@ -150,6 +150,9 @@ func (s *step) advance(q *KeyQueue) {
 		due = min(due, s.prepare(q))
 	}
 	s.turns.pass(q)
+	if len(s.packs.freed) > 0 {
+		s.loosen()
+	}
 	if q.waits.classes != nil {
 		s.tidy(q)
 	}
@@ -161,6 +164,7 @@ func (s *step) advance(q *KeyQueue) {
 	if due == Never && q.Empty() && q.entry.isIdle() && q.waits.classes == nil && q.seat.isIdle() && s.byKey[q.Key] == q {
 		s.turns.leave(q)
 		q.entry.dropped = true
+		delete(s.packs.since, q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
 	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
@@ -225,6 +229,7 @@ func (s *step) withdraw(j *Job, until bucket.Micros) {
 	s.Pipe.unstage(j, resting)
 	j.NotBefore, j.limited = s.Pipe.lead(until), true
 	j.unload()
+	s.dissolve(j)
 }
 
 // recall withdraws a queue's ready jobs of some priorities. They are made ready again as soon as possible.
@@ -315,6 +320,7 @@ func (s *step) expireWaiting(j *Job) {
 func (s *step) expire(j *Job) {
 	s.holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
+	s.dissolve(j)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
@@ -325,15 +331,19 @@ func (s *step) cancelDue(q *KeyQueue) {
 	}
 	q.cancels = false
 	for _, j := range q.Jobs {
+		if j.isSplit() {
+			q.cancels = true
+			s.split(q, j)
+		}
 		if !j.cancelled {
 			continue
 		}
 		switch j.Phase {
 		case granted:
 			s.giveBack(q, j)
-			s.Unstage(j)
+			s.unstage(j)
 		case ready:
-			s.Unstage(j)
+			s.unstage(j)
 		case resting:
 			j.Phase = settling
 		default:

@@ -21,6 +21,7 @@ const (
 	WaitPaused    WaitFor = "paused"     // an operator must resume the key, or the api
 	WaitAnswer    WaitFor = "answer"     // its next job ends with the answer of an equal job, which is being called
 	WaitNotBefore WaitFor = "not_before" // none of its jobs may be called yet, as their producers asked
+	WaitPack      WaitFor = "pack"       // its next call waits for more jobs, to take them together
 	WaitRetry     WaitFor = "retry"      // its failed jobs wait for their retries
 	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer
 	WaitRoom      WaitFor = "room"       // the process runs or prepares as many calls as it may
@@ -65,7 +66,7 @@ type keeping struct {
 
 // keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because every advance calls it.
 func (v View) keeps(q *KeyQueue) keeping {
-	running := q.count(calling, settling) + len(q.polled)
+	running := q.under(calling, settling) + len(q.polled)
 	switch {
 	case v.s.drain:
 		return keeping{what: WaitStop, until: Never}
@@ -119,6 +120,11 @@ func (v View) keeps(q *KeyQueue) keeping {
 			return keeping{what: WaitLimit, until: j.NotBefore, limit: q.binds}
 		}
 		return keeping{what: WaitRetry, until: j.NotBefore, why: j.Failed}
+	}
+	if since, waits := v.s.packs.since[q]; waits && v.s.policy.Packs != nil {
+		if until := since.Add(v.s.policy.Packs.Wait); until > max(v.now, slot) {
+			return keeping{what: WaitPack, until: until}
+		}
 	}
 	return keeping{what: WaitRate, until: slot}
 }

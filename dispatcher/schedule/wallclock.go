@@ -26,7 +26,7 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 		for _, p := range q.waits.priorities() {
 			q.waits.of(p).move(by)
 		}
-		for _, j := range q.Jobs {
+		for j := range q.Near {
 			if j.Deadline != 0 {
 				j.Deadline += by
 			}

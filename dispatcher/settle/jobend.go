@@ -45,13 +45,16 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
 	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
-	h := make(nats.Header, len(fields)+4)
+	h := make(nats.Header, len(fields)+5)
 	for i, f := range fields {
 		values[i] = f.value
 		h[f.name] = values[i : i+1 : i+1]
 	}
 	if m.Redrives > 0 {
 		h[ingest.HeaderRedrives] = []string{strconv.Itoa(m.Redrives)}
+	}
+	if j.In != nil {
+		h[ledger.HeaderPack] = []string{j.In.ID}
 	}
 	m.Trace.AddTo(h)
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
@@ -81,7 +84,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		From: deadletter.RedrivenFrom(j.Message.Header, j.Message.Redrives), Trace: j.Message.Trace.Parent,
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
-		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Terms.API.CallIdentity(r.Started), TAT: tat,
+		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Identity(r.Started), Pack: j.In, TAT: tat,
 		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
 		Instance: w.Env.Instance,
 	}
@@ -126,7 +129,7 @@ func (w *Settler) Expire(ctx context.Context, j *lane.Job) {
 	if !w.Reload(ctx, j) {
 		return
 	}
-	if j.Forgotten || !j.Doubt.Allows(w.Present(), w.WallNow()) {
+	if j.Forgotten || !j.Allows(w.Present()) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}

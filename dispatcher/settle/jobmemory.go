@@ -31,6 +31,20 @@ type Memory struct{ *lane.Lane }
 // Load loads a job's message into memory, with room for as much of its answer as is kept. It waits for that room until
 // ctx ends or the worker stops.
 func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
+	return w.load(ctx, j, w.spaceOf)
+}
+
+// TryLoad is Load for a job of a pack, which has room already: it fails with ErrNoRoom instead of waiting for more.
+func (w *Memory) TryLoad(ctx context.Context, j *lane.Job) (queue.Entry, error) {
+	return w.load(ctx, j, func(_ context.Context, _ *lane.Job, size int64) (*queue.Space, error) {
+		if space := w.Queue.Holdings().TryNear(size); space != nil {
+			return space, nil
+		}
+		return nil, ErrNoRoom
+	})
+}
+
+func (w *Memory) load(ctx context.Context, j *lane.Job, room func(context.Context, *lane.Job, int64) (*queue.Space, error)) (queue.Entry, error) {
 	p := j.Part
 	w.Mu.Lock()
 	api := w.Terms.API
@@ -43,7 +57,7 @@ func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 	if isKept {
 		size = k.Size()
 	}
-	space, err := w.spaceOf(ctx, j, size+api.MaxResult)
+	space, err := room(ctx, j, size+api.Room())
 	if err != nil {
 		return queue.Entry{}, err
 	}
@@ -66,7 +80,7 @@ func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 		w.Mu.Unlock()
 		return queue.Entry{}, err
 	}
-	space.Resize(lane.EntrySize(entry) + api.MaxResult)
+	space.Resize(lane.EntrySize(entry) + api.Room())
 	return entry, nil
 }
 

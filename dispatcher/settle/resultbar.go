@@ -3,11 +3,14 @@ package settle
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +34,45 @@ const FenceSubject = "weir.o.results"
 // job was given up.
 func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
 	return resultBar{w, j, resultMsgID(j)}.set(ctx)
+}
+
+// EndsLate keeps a late result of a job out whose pack cannot be called again, and reports whether the job ends otherwise
+// than by a letter: its result was stored after its call was taken for lost, or the job was given up. The record of such an
+// end is of no call: the lost call has one.
+func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
+	at, ok := w.Bar(ctx, j)
+	if !ok || at == 0 {
+		return !ok
+	}
+	msg, ok := w.Evidence.Result(ctx, w.Evidence.Of(j), at)
+	switch {
+	case !ok:
+		return true
+	case msg == nil:
+		return false // it was deleted just now
+	case j.Message.ReplyTo != "":
+		w.Env.Reply(j.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
+	}
+	r, out := StoredResponse(msg.Header)
+	out.Detail = "its result was stored after its call was taken for lost"
+	j.Usage, j.Unsettled, j.Holdup = nil, nil, schedule.Holdup{}
+	c := w.Record(j, r, out)
+	c.Polled, c.Planned, c.Result = true, r.Ended.UTC(), at
+	c.Price, c.Costs, c.Reserved, c.Estimated = ledger.Money(0), make([]int64, len(c.Limits)), nil, nil
+	if w.KeepRecord(ctx, j, c) {
+		w.TraceEnd(j, nil)
+		w.Finish(j, ledger.Done)
+	}
+	return true
+}
+
+// StoredResponse returns what a stored result says of the answer that it is of.
+func StoredResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
+	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
+	return httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended},
+		httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
 }
 
 // BarReused is Bar for a result that is the answer of another job.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -53,31 +54,79 @@ func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) 
 	w.Conclude(ctx, j, r, j.Judge(r))
 }
 
+// SettlePack settles each job of a pack that has been called, by its part of the answer. For later calls the call
+// counts once.
+func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Response) {
+	p, whole := j.Leads, j.Judge(r)
+	f := w.heed(j, r, whole)
+	w.Metrics.Calls.Count(whole.Name())
+	w.Update(func(*schedule.Schedule) {
+		j.Leads = nil
+		for _, m := range p.Jobs {
+			m.TieLocked(m.In)
+		}
+		if whole.Verdict == httpcall.Again && whole.Billed != deadletter.NotBilled {
+			p.EvenLocked()
+		}
+	})
+	other := f
+	other.First, other.News, other.Denied, other.Hold = false, nil, false, schedule.HoldChange{}
+	for i, m := range p.Jobs {
+		if m != j {
+			w.Running.Go(func() { w.conclude(ctx, m, p.Parts[i].Response, p.Parts[i].Outcome, other) })
+		}
+	}
+	i := slices.Index(p.Jobs, j)
+	w.conclude(ctx, j, p.Parts[i].Response, p.Parts[i].Outcome, f)
+}
+
 // Conclude settles a called job by an outcome that is already judged.
 func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
-	api := j.Terms.API
+	if j.In.Follows() { // of a pack that an ended process called, which counts with its first job
+		w.conclude(ctx, j, r, out, schedule.Feedback{NotBefore: w.Now().Add(max(out.After, out.Hold.Wait))})
+		return
+	}
+	if j.In != nil {
+		w.Metrics.Calls.Count(out.Name())
+	}
+	w.conclude(ctx, j, r, out, w.heed(j, r, out))
+}
+
+// heed tells the schedule how a call has ended, and returns what that means for later calls.
+func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) schedule.Feedback {
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
 		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: w.Now(), Jitter: rand.Float64(),
 	}
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	f := w.Sched.OnCallEnd(j.Job, e)
 	w.LeaveIdleLocked(j.Queue) // the answer may hold the key
 	w.called(r.Status != 0)
 	w.notes.dropDenialsLocked()
+	return f
+}
+
+// conclude settles a called job, whose call means f for later ones.
+func (w *Settler) conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome, f schedule.Feedback) {
+	api := j.Terms.API
+	w.Mu.Lock()
 	if out.Counts() && !f.Free {
 		j.Attempts++
 	}
 	j.Doubt.Add(out.Billed, j.CalledUnder(r.Started))
 	j.Deaths, j.Status, j.LastCall = 0, cmp.Or(r.Status, j.Status), cmp.Or(j.LastCallOf(r), j.LastCall)
+	j.BindLocked(j.In)
 	exhausted := out.Verdict == httpcall.Again && j.Attempts >= api.Retry.Attempts
 	w.Mu.Unlock()
 	if exhausted {
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
 		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.Attempts, out.Detail)
 	}
-	w.Metrics.Calls.Count(out.Name())
+	if j.In == nil {
+		w.Metrics.Calls.Count(out.Name())
+	}
 	if f.First {
 		w.LogOf(j).Warn("a call failed", "attempt", j.Attempts, "reason", out.Detail)
 	}
@@ -261,7 +310,7 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBe
 	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(notBefore), Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
 		Billed: string(j.Doubt.Billed), Idempotency: j.Doubt.Identity, Unseen: j.Unseen, Crashes: j.Crashes, Deaths: j.Deaths, Status: j.Status,
-		Answered: j.AnsweredAt, Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
+		Answered: j.AnsweredAt, Pack: j.Bound(), Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
 	})
 	if !ok {
 		return

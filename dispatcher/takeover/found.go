@@ -132,6 +132,7 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	j.AnsweredAt = cmp.Or(last.At, mark.Answered)
 	j.Doubt.Recall(deadletter.Billed(mark.Billed), mark.Idempotency)
 	j.Doubt.Recall(last.Billed, last.Identity)
+	j.BindLocked(mark.Pack, last.Pack)
 	if mark.Calls >= last.Call {
 		j.Deaths = mark.Deaths
 	}
@@ -190,6 +191,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 		if f.known.Intended > f.known.Recorded {
 			f.Lose(f.intent)
+			f.In = f.intent.Pack
 		}
 		if f.Lost != nil && f.noted.State > recorder.Prepared {
 			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
@@ -208,6 +210,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Answered:
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
+		f.In = f.intent.Pack
+		f.TieLocked(f.In)
 		f.Flown, f.Operation = &f.noted, lane.OutcomeOf(f.noted.Answer).Operation
 		if f.Operation != nil {
 			f.w.Operations.HoldLocked(f.Job)
@@ -217,11 +221,14 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Lost:
 		if f.noted.State == recorder.Untold {
 			f.Queue.Unsure = true
-			f.Queue.Orphaned++
+			if !f.intent.Pack.Follows() {
+				f.Queue.Orphaned++
+			}
 		}
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
-		f.Operation = nil // of an earlier call
+		f.Operation, f.In = nil, f.intent.Pack // of an earlier call
+		f.TieLocked(f.In)
 		if f.Flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.LastCall.Started = f.noted.Begun
 		}
@@ -335,6 +342,7 @@ func (f *foundJob) wait(ctx context.Context) {
 		if c := f.record; c != nil && c.Call >= f.Calls {
 			f.Lost, f.Flown, f.Calls, f.Attempts, f.Deaths, f.Failed = nil, nil, c.Call, c.Attempt, 0, c.Detail
 			f.Doubt.Recall(c.Billed, c.Idempotency)
+			f.BindLocked(f.Bound(), c.Pack)
 			f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
 			f.NotBefore = f.w.HeldAtMostLocked(c.NotBefore)
 		}

@@ -131,6 +131,40 @@ func TestRecordOfALoneResult(t *testing.T) {
 	}
 }
 
+// TestRecordOfALoneResultOfAPack checks that the record of a pack's call that left only results names the pack, so that
+// the call counts once, with the job at place 0.
+func TestRecordOfALoneResultOfAPack(t *testing.T) {
+	w, p := newSettling(t)
+	api := *w.Terms.API
+	api.Rules.Shared, api.Pack = []bucket.Limit{{Name: "tokens", Cost: ingest.Units(3)}}, &httpcall.Pack{Jobs: 2}
+	w.Terms = &lane.Terms{API: &api, Call: w.Terms.Call, Policy: w.Terms.Policy}
+	for place, costs := range [][]int64{{3}, {0}} {
+		f := foundOf(w, p, uint64(place+1), string(rune('a'+place)))
+		of := w.settler.Evidence.Of(f.Job)
+		ack, err := w.Env.JS.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
+			ingest.HeaderMsgID: {"result." + f.Origin()}, ingest.HeaderJobID: {of.ID}, ledger.HeaderStatus: {"200"}, ledger.HeaderCalls: {"1"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.result, f.known.Result, f.known.Intended = ack.Sequence, true, 1
+		f.intent = &lane.FoundIntent{
+			Intent: queue.Intent{Call: 1, Pack: &queue.Pack{ID: "p", Place: place, Of: 2}}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now(),
+		}
+		w.Mu.Lock()
+		f.followLocked(recovery.HasResult)
+		w.Mu.Unlock()
+		await.Return(t, "the job's end", func() { f.endWithResult(t.Context()) })
+		found, err := ledger.LookUp(t.Context(), w.Env.JS, of, time.Unix(0, 0))
+		if err != nil || found.Record == nil {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		if r := found.Record; r.Pack == nil || r.Pack.Place != place || !slices.Equal(r.Costs, costs) {
+			t.Errorf("the job at place %d took %d, in pack %+v", place, r.Costs, r.Pack)
+		}
+	}
+}
+
 // TestGoneResultBesideAnEndMark checks that a job whose result was read and is gone counts as called, even if a mark of
 // an end was stored after the call's intent. It becomes a letter unknown, even if the record of an earlier call is
 // looked up: no letter takes its reason from that record's outcome.
@@ -178,7 +212,7 @@ func TestGoneResultWithoutAnIntent(t *testing.T) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}}
-	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Known() != deadletter.BilledYes || f.Doubt.Allows(none, time.Now()) || !f.Doubt.Allows(keyed, time.Now()) {
+	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Known() != deadletter.BilledYes || f.Doubt.Allows(none, "", time.Now()) || !f.Doubt.Allows(keyed, "", time.Now()) {
 		t.Errorf("rests %v: %+v", f.Rests(), f.Doubt)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"weir/deadletter"
-	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
@@ -69,21 +68,12 @@ func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 	if f.Operation == nil || f.Lost != nil {
 		return f.resultRecord(result.Header)
 	}
-	r, out := storedResponse(result.Header)
+	r, out := settle.StoredResponse(result.Header)
 	r.Started = r.Ended                                                  // the result names the start of the call
 	price, _ := ledger.ParseMoney(result.Header.Get(ledger.HeaderPrice)) // weir's own header: always there
 	c := f.w.Operations.EndRecord(f.Job, r, out, settle.Beyond{Price: max(0, price-f.Operation.Price)})
 	c.Result = f.result
 	return c
-}
-
-// storedResponse returns what a stored result says of the answer that it is of.
-func storedResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
-	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
-	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
-	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
-	return httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended},
-		httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
 }
 
 // endUncalled ends a job that was found with the answer of another job as its result, as its former owner would have:
@@ -151,7 +141,7 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 // resultRecord builds the ledger's record of a call that left only a result. It charges the call what its process
 // noted, or else what the call was estimated to cost.
 func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
-	r, out := storedResponse(result)
+	r, out := settle.StoredResponse(result)
 	if f.Flown != nil && f.Flown.Answer != nil {
 		f.ChargeAgain(f.Flown.Answer)
 	} else {

@@ -26,10 +26,11 @@ func (f *foundJob) endLost(ctx context.Context) {
 	f.Doubt.Add(deadletter.BilledUnknown, f.Lost.Idempotency)
 	keyed := f.Lost.Idempotency != ""
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API, f.w.WallNow()), Poisonous: f.Deaths >= schedule.MostDeaths,
+		Keyed: keyed, Same: f.Doubt.Allows(f.w.Terms.API, f.pack(), f.w.WallNow()), Poisonous: f.Deaths >= schedule.MostDeaths,
 	})
 	f.w.Mu.Unlock()
 	if remedy == recovery.Repeats {
+		f.w.Update(func(*schedule.Schedule) { f.BindLocked(f.Lost.Pack) })
 		f.w.Again(ctx, f.Job, f.lostRecord(httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: f.lostDetail()}), 1)
 		return
 	}
@@ -48,9 +49,17 @@ func (f *foundJob) endLost(ctx context.Context) {
 		out.Reason = deadletter.Exhausted
 		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", f.Deaths)
 	case keyed:
-		out.Detail += "; " + f.Doubt.WhyNot(f.w.Terms.API)
+		out.Detail += "; " + f.Doubt.WhyNot(f.w.Terms.API, f.pack(), true)
 	}
 	f.w.Bury(ctx, f.Job, out.Reason, out.Detail, f.lostRecord(out))
+}
+
+// pack returns the idempotency key of the pack that the lost call was for, "" if it was for the job alone.
+func (f *foundJob) pack() string {
+	if f.Lost.Pack == nil {
+		return ""
+	}
+	return f.Lost.Pack.ID
 }
 
 func (f *foundJob) lostDetail() string {

@@ -69,7 +69,7 @@ const keepAhead = time.Minute
 // not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
 // become letters, a few at a time, even during a hold.
 func (p *reader) expectLocked(e queue.Entry) {
-	if p.W.Terms.API.Idempotency == nil && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
+	if api := p.W.Terms.API; (api.Idempotency == nil || api.Pack != nil) && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
 		p.Expect(e.Seq, p.W.Sched.Own(bucket.MicrosOf(at)))

@@ -27,8 +27,9 @@ type recoveryModel struct {
 	// operates says that the api accepts some calls and goes on working.
 	operates bool
 	// late says that most writes of former owners arrive late.
-	late bool
-	bug  plantedMistake
+	late  bool
+	bug   plantedMistake
+	packs *packModel // nil: each call has one job
 
 	clock  time.Duration
 	seq    uint64 // of the partition's stream
@@ -95,6 +96,7 @@ type modelOwner struct {
 	ended   bool // its process has ended
 	cut     bool // and its machine was restarted since
 	ways    []*jobsWay
+	rests   []*jobsWay    // jobs that wait for a pack
 	began   time.Duration // when it took the partition over
 	started time.Duration // from when on it has read the ledger and the results
 }
@@ -105,6 +107,9 @@ type modelWrite struct {
 	way    *jobsWay // that waits for the acknowledgement; nil: none does
 	arrive func()
 	intent *queue.Intent // of a write of an intent
+	// intents are those of a pack, one for each of ways.
+	intents []queue.Intent
+	ways    []*jobsWay
 }
 
 // jobsWay is one job's way through an owner, a coroutine that stops at each of its writes.
@@ -132,6 +137,7 @@ type jobsWay struct {
 	mustCall                bool
 	look                    bool // what the newest intent's call may have left has to be looked up
 	refused                 bool // by the stream: the last intent
+	in, bond                *queue.Pack
 }
 
 func newRecoveryModel(seed uint64, bug plantedMistake) *recoveryModel {
@@ -446,14 +452,25 @@ func (m *recoveryModel) landIntents(first *modelWrite) {
 	if stands && m.bug != calledWithoutIntent {
 		msg := modelMessage{}
 		for _, w := range all {
+			if w.ways != nil {
+				msg.intent = append(msg.intent, w.intents...)
+				continue
+			}
 			msg.intent = append(msg.intent, *w.intent)
 		}
-		mark = &lane.IntentMark{Seq: m.store(msg), Users: len(all)}
+		mark = &lane.IntentMark{Seq: m.store(msg), Users: len(msg.intent)}
 	}
 	for _, w := range all {
 		w.way.waiting = false
-		if w.way.refused = !stands; stands && mark != nil {
-			w.way.intents = append(w.way.intents, mark)
+		w.way.refused = !stands
+		of := w.ways
+		if of == nil {
+			of = []*jobsWay{w.way}
+		}
+		for _, way := range of {
+			if stands && mark != nil {
+				way.intents = append(way.intents, mark)
+			}
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (m *recoveryModel) run() {
 				}
 			}
 		}
+		if (len(ready)+len(m.onTheWay) == 0 || m.packs != nil && m.one(4)) && m.gather(owner) {
+			continue
+		}
 		if len(ready)+len(m.onTheWay) == 0 {
 			if !m.goesOn(owner) {
 				return
@@ -158,7 +161,7 @@ func (m *recoveryModel) check() {
 		if n := len(j.letters); !j.result && n != 1 || j.result && n != 0 && !j.repeated && !j.untraced {
 			m.fail("job %d has a result: %v, and %d letters", j.seq, j.result, n)
 		}
-		if m.api.Idempotency == nil && j.processed > 1 {
+		if (m.api.Idempotency == nil || m.packs != nil) && j.processed > 1 {
 			m.fail("job %d was processed %d times", j.seq, j.processed)
 		}
 		unrecorded := 0
@@ -181,7 +184,7 @@ func (m *recoveryModel) kill(o *modelOwner) {
 		way.stop()
 		way.over = true
 	}
-	o.ways = nil
+	o.ways, o.rests = nil, nil
 	m.onTheWay = slices.DeleteFunc(m.onTheWay, func(w *modelWrite) bool { return w.of == o && m.one(2) })
 	for _, w := range m.onTheWay {
 		if w.of == o {

@@ -27,6 +27,10 @@ func (w *jobsWay) persist(arrive func()) bool {
 // live calls the job until it has ended.
 func (w *jobsWay) live() {
 	m := w.o.m
+	if m.packs != nil {
+		w.pool()
+		return
+	}
 	for {
 		if m.one(12) {
 			w.endWithout(deadletter.Expired)
@@ -56,15 +60,20 @@ func (w *jobsWay) live() {
 
 // intend stores an intent of the next call. It reports false if the stream refuses it.
 func (w *jobsWay) intend() bool {
+	i := w.nextIntent()
+	return w.yield(&modelWrite{intent: &i}) && !w.refused
+}
+
+// nextIntent returns the intent of the job's next call.
+func (w *jobsWay) nextIntent() queue.Intent {
 	m := w.o.m
 	m.entries++
 	w.entry = m.entries
 	m.notes[w.entry] = &modelNote{of: w.o, state: recorder.Prepared}
-	i := queue.Intent{
-		Seq: w.mj.seq, Call: w.calls + 1, Deaths: w.deaths, Idempotency: m.api.KeyIdentity(), Accepted: w.mj.accepted,
-		Epoch: w.o.epoch, Entry: w.entry,
+	return queue.Intent{
+		Seq: w.mj.seq, Call: w.calls + 1, Deaths: w.deaths, Idempotency: w.identity(), Accepted: w.mj.accepted,
+		Epoch: w.o.epoch, Entry: w.entry, Pack: w.in,
 	}
-	return w.yield(&modelWrite{intent: &i}) && !w.refused
 }
 
 // dropIntents deletes the intent messages that no other job needs.
@@ -111,7 +120,8 @@ func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
 	const most = 4
 	m := w.o.m
 	w.attempts++
-	w.doubt.Add(out.Billed, m.api.KeyIdentity())
+	w.doubt.Add(out.Billed, w.identity())
+	w.bind(w.in)
 	w.deaths = 0
 	if out.Verdict == httpcall.Again && w.attempts >= most {
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
@@ -137,7 +147,7 @@ func (w *jobsWay) conclude(out httpcall.Outcome) (again bool) {
 func (w *jobsWay) record(out httpcall.Outcome) *ledger.Record {
 	return &ledger.Record{
 		Operation: out.Operation,
-		Call:      w.calls, Attempt: w.attempts, Outcome: out.Name(), Billed: out.Billed, Idempotency: w.o.m.api.KeyIdentity(),
+		Call:      w.calls, Attempt: w.attempts, Outcome: out.Name(), Billed: out.Billed, Idempotency: w.identity(), Pack: w.in,
 		Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead,
 	}
 }
@@ -200,7 +210,7 @@ func (w *jobsWay) keepMark(mark queue.RetryMark) bool {
 	if mark.Ends != "" {
 		mark.Operation = w.operation
 	}
-	mark.Billed, mark.Idempotency, mark.Deaths = string(w.doubt.Billed), w.doubt.Identity, w.deaths
+	mark.Billed, mark.Idempotency, mark.Deaths, mark.Pack = string(w.doubt.Billed), w.doubt.Identity, w.deaths, w.bond
 	return w.persist(func() { w.marks = append(w.marks, m.store(modelMessage{mark: &mark})) })
 }
 
@@ -299,8 +309,12 @@ func (w *jobsWay) recall(h jobHistory) {
 	w.calls, w.attempts = max(w.mark.Calls, w.last.Call), max(w.mark.Attempts, w.last.Attempt)
 	w.doubt.Recall(deadletter.Billed(w.mark.Billed), w.mark.Idempotency)
 	w.doubt.Recall(w.last.Billed, w.last.Identity)
+	w.bind(w.mark.Pack, w.last.Pack)
 	if w.mark.Calls >= w.last.Call {
 		w.deaths = w.mark.Deaths
+	}
+	if m.bug == forgetsPack {
+		w.bond = nil
 	}
 	w.known = h.known()
 	if w.last.Call == w.known.Recorded {
@@ -353,10 +367,10 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 		w.last = ledger.LastCall{Outcome: w.mark.Ends}
 	case recovery.Answered:
 		w.operation = nil
-		w.lost, w.flown, w.calls = true, true, w.intent.Call
+		w.lost, w.flown, w.calls, w.in = true, true, w.intent.Call, w.intent.Pack
 	case recovery.Lost:
 		w.operation = nil
-		w.lost, w.calls, w.attempts = true, w.intent.Call, w.attempts+1
+		w.lost, w.calls, w.attempts, w.in = true, w.intent.Call, w.attempts+1, w.intent.Pack
 		w.deaths = w.intent.Deaths + 1
 	default:
 	}
@@ -375,6 +389,7 @@ func (w *jobsWay) lookUp(since time.Time) bool {
 		w.last = c.Last()
 		l.Complete = isComplete(&w.last)
 		w.doubt.Recall(c.Billed, c.Idempotency)
+		w.bind(w.bond, c.Pack)
 	}
 	w.known = w.known.With(l)
 	return l != recovery.LookedUp{}
@@ -464,13 +479,14 @@ func (w *jobsWay) endLost() {
 	m := w.o.m
 	w.doubt.Add(deadletter.BilledUnknown, w.intent.Idempotency)
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api, time.Now()), Poisonous: w.deaths >= schedule.MostDeaths,
+		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api, packID(w.in), time.Now()), Poisonous: w.deaths >= schedule.MostDeaths,
 	})
 	if m.bug == repeatsWithoutKey {
 		remedy = recovery.Repeats
 	}
 	if remedy == recovery.Repeats {
 		w.mj.repeated = true
+		w.bind(w.in)
 		if w.again(w.record(httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown})) {
 			w.live()
 		}

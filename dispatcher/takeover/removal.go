@@ -96,12 +96,13 @@ func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int)
 				continue
 			}
 			known[seq] = struct{}{}
-			if t := q.Job(seq); t == nil || !t.UnderWay() {
+			t := q.UnderWay(seq)
+			if t == nil {
 				waiting = append(waiting, waitingJob{q.Key, seq})
 				continue
 			}
 			flying++
-			if j := lane.JobLocked(q.Job(seq)); r.Remade {
+			if j := lane.JobLocked(t); r.Remade {
 				j.RememberEnd()
 			}
 		}
@@ -310,7 +311,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		if q.Partition != &p.Partition {
 			return
 		}
-		for _, t := range q.Jobs {
+		for t := range q.Near {
 			j, begun := t.Of.(*lane.Job)
 			if begun && j.IntendedBy != nil && !gone(j.Seq) && slices.ContainsFunc(j.Intents, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
 				intents, jobs = append(intents, j.Intent(j.Intended)), append(jobs, j)

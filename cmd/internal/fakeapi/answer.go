@@ -86,6 +86,9 @@ func (c *call) bodyOf(b Behaviour, number int64) []byte {
 			panic("fakeapi: an echo cannot be marshalled: " + err.Error())
 		}
 		return body
+	case AnswerEach:
+		c.scratch.text = eachAnswer(c.scratch.text[:0], c.scratch.body.Bytes(), number, b.status())
+		return c.scratch.text
 	default:
 		c.scratch.text = shortAnswer(c.scratch.text[:0], number, b.status())
 		return c.scratch.text

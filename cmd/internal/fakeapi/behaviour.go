@@ -80,6 +80,9 @@ const (
 	AnswerShort Answer = ""
 	// AnswerEcho is the request as JSON.
 	AnswerEcho Answer = "echo"
+	// AnswerEach is a JSON array with {"call":17,"status":200,"at":0} for each value of the request's array, in their order;
+	// AnswerShort if the request has none.
+	AnswerEach Answer = "each"
 	// AnswerText is Behaviour.Text.
 	AnswerText Answer = "text"
 	// AnswerFill is Behaviour.Size times the letter x.
@@ -140,7 +143,7 @@ func (b *Behaviour) validate() error {
 		return fmt.Errorf("unknown bill %q", b.Bill)
 	}
 	switch b.Answer {
-	case AnswerShort, AnswerEcho, AnswerText, AnswerFill:
+	case AnswerShort, AnswerEcho, AnswerEach, AnswerText, AnswerFill:
 		return nil
 	default:
 		return fmt.Errorf("unknown answer %q", b.Answer)
@@ -154,7 +157,7 @@ func (b *Behaviour) validate() error {
 //	delay=200ms           retry-after=Fri, 31 Dec 2027 23:59:59 GMT
 //	location=/other       header=X-Limit: 5     (may be repeated)
 //	reset=header|body|answer     close     hang     bill=always|never
-//	echo     text=some words     size=1000000     drip=10ms     drip-size=16
+//	echo     each     text=some words     size=1000000     drip=10ms     drip-size=16
 func ParseBehaviour(text string) (Behaviour, error) {
 	var b Behaviour
 	for order := range strings.SplitSeq(strings.ReplaceAll(text, `\;`, "\x00"), ";") {
@@ -199,6 +202,8 @@ func (b *Behaviour) order(name, value string) (err error) {
 		b.Bill = Bill(value)
 	case "echo":
 		b.Answer = AnswerEcho
+	case "each":
+		b.Answer = AnswerEach
 	case "text":
 		b.Answer, b.Text = AnswerText, value
 	case "size":

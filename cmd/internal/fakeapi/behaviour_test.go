@@ -325,6 +325,20 @@ func TestInformationalFirst(t *testing.T) {
 	}
 }
 
+func TestEachOnOrder(t *testing.T) {
+	api := start(t, fakeapi.Options{})
+	for _, c := range []struct{ body, answer string }{
+		{`[{"n":1}, {"n":2}]`, `[{"call":1,"status":201,"at":0},{"call":1,"status":201,"at":1}]`},
+		{`{"n":1}`, `{"call":2,"status":201}`},
+	} {
+		r := order("each; status=201")
+		r.body = c.body
+		if _, got := must(t, client(t), api.URL(), r); strings.TrimSpace(got) != c.answer {
+			t.Errorf("%s is answered with %s", c.body, got)
+		}
+	}
+}
+
 func TestEchoOnOrder(t *testing.T) {
 	api := start(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}})
 	r := order("echo; status=202")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 type scratch struct {
 	body bytes.Buffer
 	line []byte // a ledger record
-	text []byte // a short answer
+	text []byte // a short answer, or one to each job
 }
 
 // maxScratch is the largest body buffer worth keeping.
@@ -284,4 +285,26 @@ func shortAnswer(text []byte, number int64, status int) []byte {
 	text = append(text, `,"status":`...)
 	text = strconv.AppendInt(text, int64(status), 10)
 	return append(text, "}\n"...)
+}
+
+// eachAnswer appends an answer to each value of the array that a request's body is.
+func eachAnswer(text, body []byte, number int64, status int) []byte {
+	var values []json.RawMessage
+	if json.Unmarshal(body, &values) != nil {
+		return shortAnswer(text, number, status)
+	}
+	type answer struct {
+		Call   int64 `json:"call"`
+		Status int   `json:"status"`
+		At     int   `json:"at"`
+	}
+	answers := make([]answer, len(values))
+	for i := range answers {
+		answers[i] = answer{number, status, i}
+	}
+	all, err := json.Marshal(answers)
+	if err != nil {
+		panic("fakeapi: numbers cannot be marshalled: " + err.Error())
+	}
+	return append(append(text, all...), '\n')
 }

@@ -57,7 +57,7 @@ func read(t *testing.T, line []byte) *record {
 func FuzzParseBehaviour(f *testing.F) {
 	for _, text := range []string{
 		"", "status=503; retry-after=Fri, 31 Dec 2027 23:59:59 GMT", "reset=answer;size=10", "header=X-A: b;header=:", ";;=;", "text=a=b",
-		"informational=103; delay=1h; drip=1ms; drip-size=3; location=/x; bill=never; hang; close; echo",
+		"informational=103; delay=1h; drip=1ms; drip-size=3; location=/x; bill=never; hang; close; echo", "each; status=202",
 	} {
 		f.Add(text)
 	}

@@ -26,7 +26,7 @@ func newPaidAPI(p *programs) *paidAPI {
 func (a *paidAPI) start(ctx context.Context) (err error) {
 	o := a.programs.o
 	args := []string{
-		"fake-api", "--ledger", a.ledger, "--key-segment=-1", "--keep-body=64", "--latency=" + o.latency(), "--price=10000",
+		"fake-api", "--ledger", a.ledger, "--key-segment=-1", fmt.Sprint("--keep-body=", o.keepBody()), "--latency=" + o.latency(), "--price=10000",
 		"--script=" + o.script(), "--other-id-header=" + otherKeyHeader,
 	}
 	if o.Idempotent || o.ConfigChanges > 0 {
@@ -88,8 +88,15 @@ func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 // fails and is slow, so that calls are running, and jobs wait for a retry, under terms that no longer hold.
 func (o *Options) script() string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
+	each := ""
+	if o.Pack > 0 {
+		each = "each"
+	}
 	if o.ConfigChanges > 0 {
-		steps += `,{"every":41,"count":"all","do":"status=502"},{"every":7,"count":"all","do":"delay=700ms"}`
+		steps += `,{"every":41,"count":"all","do":"status=502"},{"every":7,"count":"all","do":"delay=700ms; ` + each + `"}`
+	}
+	if o.Pack > 0 {
+		steps += `,{"do":"` + each + `"}`
 	}
 	return "[" + steps + "]"
 }

@@ -51,6 +51,10 @@
 // A server inside weir authenticates clients (credentials.go). Producers and judges use the credentials that the
 // operator of each weir would have given them.
 //
+// With --pack a call may have several jobs of a key, as a JSON array (packs.go). What is judged by job is judged by all jobs
+// of the calls, the limits and the spending by the calls. A job must be called again in its pack only, under the pack's key: the
+// api refuses another body under a known key.
+//
 // With redrives (redrives.go), the jobs that overflowed are redriven at the end of the run, by a task that is killed
 // with its weir, stopped and resumed. Afterwards each of them must have a result or a letter, and must have been called
 // once. While the task is stopped no letter may go.

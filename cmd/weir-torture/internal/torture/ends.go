@@ -28,22 +28,31 @@ type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // by job id: when an accepted job with a result or a letter was stored
 	Letters []Letter
-	Calls   map[string]int   // by job id: how many calls a result reports
-	Events  map[string]int   // throttled, by job id
-	Answers map[string]int64 // by job id: the call that a result is of, as the api numbered it
+	Calls   map[string]int      // by job id: how many calls a result reports
+	Events  map[string]int      // throttled, by job id
+	Answers map[string]answerOf // by job id: what a result is the answer to
+}
+
+// answerOf is a call, as the api numbered it, and the place of a job in it.
+type answerOf struct {
+	call  int64
+	place int
 }
 
 // readEnds reads the streams of results, letters and events.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]int64{}}
+	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{}}
 	err := errors.Join(
 		readStream(ctx, js, ledger.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			id := m.Headers().Get(ingest.HeaderJobID)
 			e.Results[id]++
 			e.Taken[id] = timeOf(m.Headers().Get(ledger.HeaderAcceptedAt))
-			var answer struct{ Call int64 }
+			var answer struct {
+				Call int64
+				At   int
+			}
 			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call > 0 {
-				e.Answers[id] = answer.Call
+				e.Answers[id] = answerOf{answer.Call, answer.At}
 			}
 			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(ledger.HeaderCalls))
 		}),

@@ -41,8 +41,9 @@ type Evidence struct {
 	Redrives  *redrives // nil: nothing was redriven
 	Unnoticed int       // restored backups after which weir did not refuse to start
 
-	KnowsMemory bool           // weir obeys a memory limit
-	reached     map[string]int // calls of each job that arrived
+	KnowsMemory bool              // weir obeys a memory limit
+	reached     map[string]int    // calls of each job that arrived
+	jobCalls    []fakeapi.Arrival // byJob of the arrivals, nil before it is needed
 
 	// The fields of a fleet.
 	Strikes  []Strike
@@ -65,6 +66,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeEnds(r)
 	e.judgeCalls(r)
 	e.judgeFlights(r)
+	e.judgePacks(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)
@@ -99,8 +101,8 @@ func (e *Evidence) judgeEnds(r *Report) {
 		letters[l.Job] = append(letters[l.Job], l)
 	}
 	called := map[string]bool{}
-	for i := range e.Arrivals {
-		called[jobOf(&e.Arrivals[i])] = true
+	for _, a := range e.calls() {
+		called[jobOf(&a)] = true
 	}
 	known, damaged := map[string]bool{}, map[string]int{}
 	for _, p := range e.Receipts {
@@ -213,10 +215,10 @@ func (e *Evidence) judgeOrder(r *Report) {
 		}
 	}
 	arrived := map[string]int{}
-	for i := range e.Arrivals {
-		arrived[jobOf(&e.Arrivals[i])]++
+	for _, a := range e.calls() {
+		arrived[jobOf(&a)]++
 	}
-	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
+	wrong, _ := fakeapi.Order(e.calls(), func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
 	for _, w := range wrong {
 		switch late, allowed := time.Duration(w.After.At-w.Before.At), e.jitter()+e.stampError(); {
 		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):

@@ -13,14 +13,12 @@ import (
 // count.
 func (e *Evidence) judgeCalls(r *Report) {
 	r.Calls = len(e.Arrivals)
-	var done []fakeapi.Arrival
 	for i := range e.Arrivals {
 		if e.pushedBack(&e.Arrivals[i]) {
 			r.PushedBack++
-			continue
 		}
-		done = append(done, e.Arrivals[i])
 	}
+	done := slices.DeleteFunc(slices.Clone(e.calls()), func(a fakeapi.Arrival) bool { return e.pushedBack(&a) })
 	receipts := map[string]*Receipt{}
 	for i := range e.Receipts {
 		receipts[e.Receipts[i].ID] = &e.Receipts[i]
@@ -34,7 +32,7 @@ func (e *Evidence) judgeCalls(r *Report) {
 		}
 		r.Repeats += len(again.Arrivals) - 1
 		first := keyOf(&again.Arrivals[0])
-		if !first.of(again.ID) || !e.mayCarry(&again.Arrivals[0], first) || slices.ContainsFunc(again.Arrivals, func(a fakeapi.Arrival) bool { return keyOf(&a) != first }) {
+		if !e.mayBe(first, again.ID) || !e.mayCarry(&again.Arrivals[0], first) || slices.ContainsFunc(again.Arrivals, func(a fakeapi.Arrival) bool { return keyOf(&a) != first }) {
 			r.CalledTwice++
 			r.example("called twice", e.story(&again))
 		}
@@ -72,6 +70,15 @@ func keyOf(a *fakeapi.Arrival) callKey {
 		}
 	}
 	return callKey{}
+}
+
+// mayBe reports whether a job's calls may be repeated under a key: the job's own, or that of its pack, which the api knows
+// with the same jobs only.
+func (e *Evidence) mayBe(k callKey, job string) bool {
+	if e.Options.Pack > 0 {
+		return k.value != ""
+	}
+	return k.of(job)
 }
 
 // of reports whether a key is a job's.

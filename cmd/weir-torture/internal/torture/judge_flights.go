@@ -21,12 +21,16 @@ const noted = 50 * time.Millisecond
 // It also checks that results have the answers of their own calls.
 func (e *Evidence) judgeFlights(r *Report) {
 	r.NamesUnknown = e.Options.namesUnknown()
-	calls, numbers := map[string][]*fakeapi.Arrival{}, map[int64]string{}
-	for i := range e.Arrivals {
-		a := &e.Arrivals[i]
+	calls, numbers := map[string][]*fakeapi.Arrival{}, map[answerOf]string{}
+	var at answerOf
+	for i := range e.calls() {
+		a := &e.calls()[i]
+		if at.place++; at.call != a.Number {
+			at = answerOf{a.Number, 0}
+		}
 		id := jobOf(a)
 		calls[id] = append(calls[id], a)
-		numbers[a.Number] = id
+		numbers[at] = id
 	}
 	for _, l := range e.Ends.Letters {
 		if l.Reason != string(deadletter.Unknown) || !strings.HasPrefix(l.Detail, byKill) {

@@ -124,7 +124,7 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 
 // submitLarge sends a job with a body that the api's ledger does not keep. Its id is in the query.
 func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
-	p.report(p.submit(ctx, nc, key, id, bytes.Repeat([]byte("x"), largeBody)))
+	p.report(p.submit(ctx, nc, key, id, []byte(strconv.Quote(strings.Repeat("x", largeBody)))))
 }
 
 // judgeMemory compares the resident memory with the limit, if weir knows the limit.

@@ -51,6 +51,7 @@ type Options struct {
 	Redrives      int      // faults on a redrive of what overflowed, at the end; not for a fleet
 	Flips         int      // bytes of a queue are flipped while weir is stopped; server inside
 
+	Pack     int           // jobs that a call may have; 0: each call has one
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
 	Keys     int           // besides the two special ones
@@ -111,6 +112,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Rate < 1 || o.Rate > 1000 || o.Keys < 1 || o.Keys > mostKeys || o.Jobs < 1 || o.Jobs > mostJobs {
 		wrong = append(wrong, fmt.Errorf("--rate must be from 1 to 1000, --keys to %d, --jobs to %d", mostKeys, mostJobs))
+	}
+	if o.Pack < 0 || o.Pack == 1 || o.Pack > mostPacked {
+		wrong = append(wrong, fmt.Errorf("--pack must be from 2 to %d, or 0 for calls of one job", mostPacked))
 	}
 	if o.Account < 0 || o.Account > mostJobs || o.Account > 0 && o.Takeovers > 0 {
 		wrong = append(wrong, fmt.Errorf("--account must be from 0 to %d, and there is none with --takeovers", mostJobs))
@@ -182,6 +186,9 @@ func (o *Options) Command() string {
 	words := []string{"weir-torture", fmt.Sprintf("--seed %d --server %s", o.Seed, o.Server)}
 	if o.Idempotent {
 		words = append(words, "--idempotent")
+	}
+	if o.Pack > 0 {
+		words = append(words, fmt.Sprintf("--pack %d", o.Pack))
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

@@ -131,8 +131,8 @@ func (e *Evidence) overflowed() map[string]struct{} {
 			delete(of, id)
 		}
 	}
-	for i := range e.Arrivals {
-		delete(of, jobOf(&e.Arrivals[i]))
+	for _, a := range e.calls() {
+		delete(of, jobOf(&a))
 	}
 	return of
 }
@@ -234,9 +234,9 @@ func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Ev
 		return err
 	}
 	calls := map[string]int{}
-	for i := range seen.Arrivals {
-		if a := &seen.Arrivals[i]; !before.pushedBack(a) {
-			calls[jobOf(a)]++
+	for _, a := range byJob(seen.Arrivals) {
+		if !before.pushedBack(&a) {
+			calls[jobOf(&a)]++
 		}
 	}
 	r.judge(of, ends, calls, d.programs.o.Idempotent)

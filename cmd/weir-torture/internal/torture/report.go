@@ -64,6 +64,8 @@ type Report struct {
 	UnknownAnswered      int `json:"unknown_answered"`  // of those, answered before, without time for weir to note it
 	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked after a kill -9, without a call under way at any
 	OthersAnswers        int `json:"others_answers"`    // results with the answer of another job's call
+	Packs                int `json:"packs"`             // calls of several jobs
+	PacksKilled          int `json:"packs_killed"`      // of them, those that were under way when weir was killed
 	OtherLetters         int `json:"other_letters"`
 	Refused              int `json:"refused"`
 	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
@@ -185,6 +187,9 @@ func (r *Report) findings() []Finding {
 	} else {
 		add("called twice", r.CalledTwice, "%d", r.CalledTwice)
 	}
+	if r.Packs > 0 {
+		add("packs", 0, "%d calls of several jobs, %d of them under way at a kill", r.Packs, r.PacksKilled)
+	}
 	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network", r.OutOfOrder, r.Overtaken)
 	add("over-rate", r.OverRate, "%d windows; the fullest was used to %.0f %% (%s)", r.OverRate, 100*r.Fullest, cmp.Or(r.FullestOf, "all keys"))
 	if last := &all[len(all)-1]; r.OverRate == 0 && r.Doubtful > 0 {
@@ -192,8 +197,8 @@ func (r *Report) findings() []Finding {
 		last.Text += fmt.Sprintf("; %d perhaps: this machine let programs wait for up to %v", r.Doubtful, r.HeldUp.Round(time.Millisecond))
 	}
 	unexplained := r.Unknown - r.UnknownExplained
-	if r.Idempotent && !r.Changed {
-		unexplained = r.Unknown // none is required
+	if r.Idempotent && !r.Changed && r.Packs == 0 {
+		unexplained = r.Unknown // none is required; a pack of which some jobs have ended cannot be repeated
 	}
 	if r.NamesUnknown {
 		unexplained += r.UnknownUnnamed

@@ -98,8 +98,8 @@ func (e *Evidence) judgeSpend(r *Report) {
 func (e *Evidence) arrived(job string) int {
 	if e.reached == nil {
 		e.reached = map[string]int{}
-		for i := range e.Arrivals {
-			e.reached[jobOf(&e.Arrivals[i])]++
+		for _, a := range e.calls() {
+			e.reached[jobOf(&a)]++
 		}
 	}
 	return e.reached[job]

@@ -15,6 +15,7 @@ import (
 type terms struct {
 	gone bool // the api is not in the configuration
 
+	pack   int    // jobs that a call may have; 0: each call has one
 	header string // of the idempotency key; empty: the api is not idempotent
 	quoted bool
 
@@ -57,7 +58,7 @@ const mostJitter = jitter + 50*time.Millisecond
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
-		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1,
+		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack,
 	}
 	if o.Idempotent {
 		t.header = usualKeyHeader
@@ -172,6 +173,9 @@ func (t *terms) yaml(url, number string, fleet bool) string {
 		line("idempotency: {header: %s, quoted: %v}", t.header, t.quoted)
 	}
 	line("bucket: {rate: %d/s, burst: %d, capacity: %d, in_flight: %d}", t.rate, t.burst, t.capacity, t.inFlight)
+	if t.pack > 0 {
+		line("pack: {jobs: %d, wait: %s}", t.pack, packWait)
+	}
 	if limits := t.limits(fleet); limits != "" {
 		line("limits: [%s]", limits)
 	}

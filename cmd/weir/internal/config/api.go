@@ -36,6 +36,7 @@ type API struct {
 	Callback       *Callback
 	Operation      *Operation // nil: an answer ends the work
 	Reuse          *Reuse     // nil: every job is called
+	Pack           *Pack      // nil: each call has one job
 	TLS            *TLS       // nil: the machine's authorities
 }
 
@@ -141,6 +142,10 @@ func (a *API) section(accounts *[]Account) section {
 			{
 				name: "reuse", is: optional(&a.Reuse, func(r *Reuse) section { return r.section(a) }), otherwise: "none",
 				means: "when a job gets the answer of an equal job without a call ([reuse](reuse.md))",
+			},
+			{
+				name: "pack", is: optional(&a.Pack, func(p *Pack) section { return p.section(a) }), otherwise: "each call has one job",
+				means: "how several jobs of a key go in one call ([packs](packs.md))",
 			},
 			{
 				name: "tls", is: optional(&a.TLS, func(t *TLS) section { return t.section(a) }),

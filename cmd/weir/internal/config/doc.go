@@ -16,6 +16,7 @@
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop
 //	reuse.go                    when a job gets the answer of an equal one
+//	pack.go                     how several jobs go in one call
 //	inquiry.go, tls.go          how an api is asked about a call; how it is verified
 //	operation.go                how an api is polled that accepts a call and goes on working
 //	notifications.go            where events are posted

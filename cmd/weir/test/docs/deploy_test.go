@@ -117,13 +117,14 @@ apis:
       - {name: daily, quota: 1000/day, left: "header:X-Left"}
       - {name: hourly, quota: 900/h, left: "header:X-Garbled"}
       - {name: tried, quota: 500/day, shadow: true}
+    pack: {jobs: 2, wait: 0}
     callback: {url: "${file:`+chat+`}", secret: "${file:`+secret+`}"}
 notifications: {chat: {url: "${file:`+chat+`}", format: slack}}
 `)
-	r.Submit("weir.jobs.m.k", nil, map[string]string{"Weir-Priority": "high"})
+	r.Submit("weir.jobs.m.k", []byte("1"), map[string]string{"Weir-Priority": "high"})
 	r.AwaitCalls(1)
 	for range 2 { // one waits, one is refused
-		r.Submit("weir.jobs.m.k", nil, nil)
+		r.Submit("weir.jobs.m.k", []byte("2"), nil)
 	}
 	var labels map[string]map[string]bool
 	r.Eventually("the series of the letter and of the excess", func() bool {

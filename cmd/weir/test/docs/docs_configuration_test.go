@@ -64,6 +64,9 @@ var bases = map[string]object{
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
 	"apis.NAME.reuse":           {"for": "10m"},
+	"apis.NAME.pack":            {"jobs": 50},
+	"apis.NAME.pack.request":    {"under": "/requests"},
+	"apis.NAME.pack.answers":    {"under": "/results"},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
 	"apis.NAME.operation": {
 		"poll": object{"path": "/{job}"}, "answers": []any{object{"status": 200, "means": "done"}},

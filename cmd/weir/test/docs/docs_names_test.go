@@ -71,7 +71,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 			each("header", `((?:Weir|Nats)-[A-Z][A-Za-z-]*…?)`, func(name string) bool { return isHeader(name, literals) })
 			each("field", `^([a-z_]+(?:\.[a-z_]+)+)(?::.*)?$`, func(path string) bool {
 				first, _, _ := strings.Cut(path, ".")
-				return !fields[first] || strings.HasSuffix(path, ".go") || slices.ContainsFunc(paths, func(p string) bool { return p == path || strings.HasSuffix(p, "."+path) })
+				return !fields[first] || strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".journal") || slices.ContainsFunc(paths, func(p string) bool { return p == path || strings.HasSuffix(p, "."+path) })
 			})
 			each("flag", `^(--[a-z-]+)`, func(name string) bool {
 				return !strings.Contains(doc, "/help/") || anyCommandHas(commands.Root(), name[2:]) // other documents speak of weir-torture, too

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
@@ -65,7 +66,13 @@ func TestRecipes(t *testing.T) {
 				yaml += "\nnotifications:" + others
 			}
 			vendor := fakeapi.Vendor(c.APIs[0].Vendor.Name)
-			rig := weirtest.ReadyRig(t, fakeapi.Options{Vendor: vendor}, yaml)
+			o := fakeapi.Options{Vendor: vendor}
+			if c.APIs[0].Pack != nil { // each job of a call gets itself as its answer
+				o.Script = func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+					return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: string(q.Body())}
+				}
+			}
+			rig := weirtest.ReadyRig(t, o, yaml)
 			rig.Start()
 			t.Cleanup(rig.Stop)
 			api := c.APIs[0].Name

@@ -16,34 +16,38 @@ import (
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, "dead_letters: {max_bytes: 256MiB}\n"+fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
-	told := func() (s status.Status) {
-		got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl()}, "status", "--json")
-		if err := json.Unmarshal([]byte(got.Stdout), &s); err != nil {
-			t.Fatalf("%+v: %v", got, err)
-		}
-		return s
-	}
-	shared := func(s status.Status, replicas int) bool {
-		if len(s.Replicas) != replicas || len(s.APIs) != 1 || s.APIs[0].Owned != s.APIs[0].Partitions {
-			return false
-		}
-		for _, replica := range s.Replicas {
-			n := 0
-			for _, owner := range s.APIs[0].Owners {
-				if owner == replica.Instance {
-					n++
-				}
-			}
-			if n == 0 || n != replica.Owned {
-				return false
-			}
-		}
-		return !slices.Contains(s.APIs[0].Owners, "")
-	}
-	await.Until(t, "both to own some", func() bool { return shared(told(), 2) })
+	await.Until(t, "both to own some", func() bool { return shared(told(t, r), 2) })
 	r.StopOne(0)
-	await.Until(t, "one to own all", func() bool { return shared(told(), 1) })
-	if owners := told().APIs[0].Owners; slices.Contains(owners, "replica-0") {
+	await.Until(t, "one to own all", func() bool { return shared(told(t, r), 1) })
+	if owners := told(t, r).APIs[0].Owners; slices.Contains(owners, "replica-0") {
 		t.Errorf("%v", owners)
 	}
+}
+
+// told returns what weir says of replicas.
+func told(t *testing.T, r *weirtest.Replicas) (s status.Status) {
+	got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl()}, "status", "--json")
+	if err := json.Unmarshal([]byte(got.Stdout), &s); err != nil {
+		t.Fatalf("%+v: %v", got, err)
+	}
+	return s
+}
+
+// shared reports whether so many replicas own all partitions, and each of them some.
+func shared(s status.Status, replicas int) bool {
+	if len(s.Replicas) != replicas || len(s.APIs) != 1 || s.APIs[0].Owned != s.APIs[0].Partitions {
+		return false
+	}
+	for _, replica := range s.Replicas {
+		n := 0
+		for _, owner := range s.APIs[0].Owners {
+			if owner == replica.Instance {
+				n++
+			}
+		}
+		if n == 0 || n != replica.Owned {
+			return false
+		}
+	}
+	return !slices.Contains(s.APIs[0].Owners, "")
 }

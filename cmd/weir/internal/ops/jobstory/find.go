@@ -283,16 +283,24 @@ func (s *search) called(c *ledger.Record) error {
 	}
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
-		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS,
+		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS, Pack: packOf(c),
 		accepted: c.Accepted, final: c.Final,
 	})
 	return nil
 }
 
+// packOf returns the pack that a call was for, "" if it was for its job alone.
+func packOf(c *ledger.Record) string {
+	if c.Pack == nil {
+		return ""
+	}
+	return c.Pack.ID
+}
+
 // callText describes the outcome of a call.
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
-	if c.Polled {
+	if c.Polled && c.Operation != nil {
 		text = fmt.Sprintf("the operation of call %d was polled and", c.Call)
 	}
 	switch {
@@ -305,6 +313,9 @@ func callText(c *ledger.Record) string {
 	}
 	if took := c.Ended.Sub(c.Started); took > 0 {
 		text += " after " + cli.Brief(took)
+	}
+	if p := c.Pack; p != nil {
+		text += fmt.Sprintf(" in pack %s of %d jobs", p.ID, p.Of)
 	}
 	text += ": " + c.Outcome
 	if c.Detail != "" {

@@ -41,6 +41,7 @@ type End struct {
 	FinishedAt  string `json:"finished_at,omitempty"`
 	ContentType string `json:"content_type,omitempty"`
 	Reused      string `json:"reused,omitempty"` // the job whose answer it is, if this one was not called
+	Pack        string `json:"pack,omitempty"`   // of the call, if it was for several jobs
 	Detail      string `json:"detail,omitempty"` // of a letter
 	Billed      string `json:"billed,omitempty"` // of a letter
 	Body
@@ -80,6 +81,7 @@ func EndOf(msg *nats.Msg) End {
 		Attempts: number(ledger.HeaderAttempts), Calls: number(ledger.HeaderCalls), Price: h.Get(ledger.HeaderPrice),
 		AcceptedAt: h.Get(ledger.HeaderAcceptedAt), CalledAt: h.Get(ledger.HeaderCalledAt),
 		FinishedAt: h.Get(ledger.HeaderFinishedAt), ContentType: h.Get("Content-Type"), Reused: h.Get(ledger.HeaderReused),
+		Pack: h.Get(ledger.HeaderPack),
 	}
 	if end.Outcome == ledger.Done {
 		end.Body = BodyOf(msg.Data)

@@ -99,6 +99,7 @@ type Step struct {
 	Price   string            `json:"price,omitempty"`
 	Billed  deadletter.Billed `json:"billed,omitempty"`
 	Type    string            `json:"type,omitempty"` // of an event
+	Pack    string            `json:"pack,omitempty"` // that a call was for, if it had several jobs
 	// WaitedMS is how long the job had waited for its first call, and Ahead is how many other calls of its key began
 	// meanwhile; 200 means that many or more. Both are 0 for any other step, and for a wait of less than 10 ms.
 	WaitedMS int64 `json:"waited_ms,omitempty"`

@@ -185,7 +185,7 @@ func (s *Sums) Add(c *ledger.Record) {
 func callsOf(c *ledger.Record) (of calls, some bool) {
 	of.usage = c.Usage
 	of.saving.AddRecord(c)
-	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled { // the end of an operation is no call
+	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() { // neither is a call
 		of.n = 1
 	}
 	return of, of.money != (ledger.Spending{}) || of.saving != (ledger.Savings{}) || len(c.Usage) > 0

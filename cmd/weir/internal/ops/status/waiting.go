@@ -34,6 +34,8 @@ func WaitingText(w schedule.Waiting) string {
 		return "slowed" + until + ": the api has pushed back"
 	case schedule.WaitNotBefore:
 		return "the time that its jobs asked for" + until
+	case schedule.WaitPack:
+		return "more jobs for its pack" + until
 	case schedule.WaitRetry:
 		return "retry" + until + because
 	case schedule.WaitLimiter:

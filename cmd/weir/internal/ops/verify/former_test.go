@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -77,5 +78,35 @@ func TestWindowsAcrossAChange(t *testing.T) {
 		if v := r.verdict(); v.Verdict != c.want {
 			t.Errorf("%s: %s, want %s: %+v", c.name, v.Verdict, c.want, v.Limits)
 		}
+	}
+}
+
+// TestPackBeforeAChangeCountsOnce: the records of a pack's jobs are one call, before a change of the limits too.
+func TestPackBeforeAChangeCountsOnce(t *testing.T) {
+	changed := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	c, err := config.Parse(fmt.Appendf(nil, changing, "1000/s", 1, "a", "10/10s", 10), config.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := c.API("pay")
+	r := newReplay(a, changed, Bounds{})
+	r.changed, r.account, r.former = changed, bucket.NewAccount(a.Rules), newFormer(a, a, changed)
+	r.limit()
+	seq := uint64(0)
+	for _, after := range []time.Duration{-time.Second, time.Second} {
+		for n := range 5 {
+			at := changed.Add(after + time.Duration(n)*time.Millisecond)
+			for place := range 10 {
+				seq++
+				r.take(&ledger.Record{
+					API: "pay", Key: "k", Job: fmt.Sprint(seq), Seq: seq, Sent: true, Started: at, Planned: at, Ended: at.Add(time.Millisecond),
+					Outcome: ledger.Done, Billed: deadletter.BilledYes, Final: true, Pack: &queue.Pack{ID: fmt.Sprint(at), Place: place, Of: 10},
+				})
+			}
+		}
+	}
+	r.check(math.MaxInt64)
+	if v := r.verdict(); v.Verdict != bucket.Pass {
+		t.Errorf("%s: %+v", v.Verdict, v.Limits)
 	}
 }

@@ -119,12 +119,15 @@ func (r *replay) take(c *ledger.Record) {
 	}
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
 	if c.Started.Before(r.since) {
-		if c.Sent && !unplaced && r.former.matters(c.Started) {
+		if c.Sent && !unplaced && !c.Pack.Follows() && r.former.matters(c.Started) {
 			r.push(c)
 		}
 		return
 	}
 	r.count(c)
+	if c.Pack.Follows() {
+		return // its call is that of the first job of the pack
+	}
 	switch {
 	case !c.Sent:
 		r.Unsent++

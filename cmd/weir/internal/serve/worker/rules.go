@@ -17,7 +17,7 @@ import (
 func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	rule := &ingest.Rule{
 		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(a.Prices),
-		ReplyTo: ingest.ReplySubjects{Open: c.ReplyTo},
+		ReplyTo: ingest.ReplySubjects{Open: c.ReplyTo}, Packed: a.Pack.Rule(),
 	}
 	switch a.Key.From {
 	case config.KeyFromHeader:
@@ -65,6 +65,11 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	}
 	if a.Reuse != nil {
 		api.Reuse = reuseRule(a, api.Target())
+	}
+	if p := a.Pack; p != nil {
+		api.Pack = &httpcall.Pack{
+			Jobs: p.Jobs, Bytes: p.Bytes, Wait: p.Wait, Request: httpcall.Form(p.Request), Answers: httpcall.Form(p.Answers), Match: p.Match, Status: p.Status,
+		}
 	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted, For: a.Idempotency.For}

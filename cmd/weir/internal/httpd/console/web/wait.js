@@ -15,6 +15,7 @@ export function waiting(w) {
     case "slowed": return ["slowed", until, ": the api has pushed back"];
     case "not_before": return ["the time that its jobs asked for", until];
     case "answer": return ["the answer to an equal job: ", said(w.why)];
+    case "pack": return ["more jobs for its pack", until];
     case "retry": return ["retry", until, because];
     case "limiter": return "the limiter, which does not answer";
     case "room": return "room: as many calls run as the process may make";

@@ -1,0 +1,64 @@
+package fakeapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// Packs is an api whose calls have a JSON array of jobs. Its Script answers each call with the call's own array, but no call
+// before Release. It is safe for concurrent use.
+type Packs struct {
+	mu       sync.Mutex // guards what follows
+	calls    []PackCall
+	released chan struct{} // closed by Release; nil until it is needed
+}
+
+// PackCall is one call that has arrived.
+type PackCall struct {
+	Key         string // as Request.Key
+	Idempotency string // its idempotency key, "" for none
+	Body        string // without spaces between its parts
+}
+
+// Script decides what the api does with a request.
+func (p *Packs) Script(ctx context.Context, r *Request) Behaviour {
+	var jobs []json.RawMessage
+	var body bytes.Buffer
+	if json.Unmarshal(r.Body(), &jobs) != nil || json.Compact(&body, r.Body()) != nil {
+		return Behaviour{Status: http.StatusBadRequest}
+	}
+	p.mu.Lock()
+	p.calls = append(p.calls, PackCall{r.Key, r.Header.Get("Idempotency-Key"), body.String()})
+	released := p.gateLocked()
+	p.mu.Unlock()
+	select {
+	case <-released:
+	case <-ctx.Done():
+	}
+	return Behaviour{Answer: AnswerText, Text: body.String()}
+}
+
+// Calls returns the calls so far, in the order in which they came.
+func (p *Packs) Calls() []PackCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls)
+}
+
+// Release answers the calls that wait, and all later ones. It must be called once.
+func (p *Packs) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.gateLocked())
+}
+
+func (p *Packs) gateLocked() chan struct{} {
+	if p.released == nil {
+		p.released = make(chan struct{})
+	}
+	return p.released
+}

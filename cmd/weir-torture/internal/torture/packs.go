@@ -1,0 +1,63 @@
+package torture
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+)
+
+// mostPacked bounds the jobs of a call.
+const mostPacked = 100
+
+// packWait is how long the first job of a key waits for others that go in one call with it.
+const packWait = time.Second
+
+// keepBody returns how many bytes of a call's body the api's ledger must keep to tell its jobs.
+func (o *Options) keepBody() int { return 64 * max(1, o.Pack) }
+
+// byJob returns the calls by time, the call of a pack once for each of its jobs, in their order, with the job's body.
+func byJob(calls []fakeapi.Arrival) []fakeapi.Arrival {
+	var all []fakeapi.Arrival
+	for _, a := range fakeapi.ByTime(calls) {
+		jobs := jobsOf(&a)
+		if jobs == nil {
+			all = append(all, a)
+		}
+		for _, job := range jobs {
+			a.Body = job
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// jobsOf returns the jobs of a call, nil if its body is no array of jobs, or has a large one that is not kept.
+func jobsOf(a *fakeapi.Arrival) (jobs []json.RawMessage) {
+	if strings.HasPrefix(a.Query, jobQuery) || json.Unmarshal(a.Body, &jobs) != nil {
+		return nil
+	}
+	return jobs
+}
+
+// calls returns the calls of each job (byJob).
+func (e *Evidence) calls() []fakeapi.Arrival {
+	if e.jobCalls == nil {
+		e.jobCalls = byJob(e.Arrivals)
+	}
+	return e.jobCalls
+}
+
+// judgePacks counts the calls of several jobs, and those that were under way at a kill.
+func (e *Evidence) judgePacks(r *Report) {
+	for i := range e.Arrivals {
+		a := &e.Arrivals[i]
+		if len(jobsOf(a)) < 2 {
+			continue
+		}
+		if r.Packs++; e.underWay([]*fakeapi.Arrival{a}, 0) {
+			r.PacksKilled++
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"time"
+
+	"weir/ingest"
+)
+
+// Pack says how an api takes several jobs of a key in one call. A nil *Pack says that each call has one job.
+type Pack struct {
+	Jobs    int
+	Bytes   int64         // of a call's body
+	Wait    time.Duration // for more jobs
+	Request PackForm
+	Answers PackForm
+	Match   string // JSON pointer to what a job and its answer have in common; "": the answers are in the jobs' order
+	Status  string // JSON pointer to the status in each answer; "": it has none
+}
+
+// PackForm is how the jobs of a pack, or their answers, are written in one body.
+type PackForm struct {
+	Lines bool
+	Under string // JSON pointer to the array; "": the body is the array
+}
+
+// How jobs and answers are written, and matched.
+const (
+	PackArray = "array"
+	PackLines = "lines"
+	PackOrder = "order"
+)
+
+// Bounds of packs. The intents of a pack are stored in one message, and its jobs are in memory together.
+const (
+	mostPackJobs  = 500
+	leastPackSize = 1 << 10
+	mostPackSize  = 64 << 20
+	longestGather = time.Hour
+)
+
+func (p *Pack) section(a *API) section {
+	return section{
+		fields: []field{
+			{name: "jobs", is: one(&p.Jobs, whole(1, mostPackJobs)), needs: "write jobs: 50", means: "the most jobs of one call"},
+			{
+				name: "bytes", is: one(&p.Bytes, size(leastPackSize, mostPackSize)), or: "256KiB",
+				means: "the longest body of a call. A job that is larger goes alone",
+			},
+			{
+				name: "wait", is: one(&p.Wait, duration(0, longestGather)), or: "200ms",
+				means: "how long the first job of a key waits for others, if its slot does not make it wait anyway. No job waits beyond its deadline",
+			},
+			{
+				name: "request", is: packForm(&p.Request), or: PackArray,
+				means: "how the jobs stand in the body: as an array, as lines, or as an array under a name, such as `{under: \"/requests\"}`",
+			},
+			{
+				name: "answers", is: packForm(&p.Answers), or: PackArray,
+				means: "how their answers stand in the body of the answer",
+			},
+			{
+				name: "match", is: one(&p.Match, packMatch()), or: PackOrder,
+				means: "how an answer finds its job: `order`, or what both have in common, such as `/custom_id`. A job without that is refused with 400",
+			},
+			{
+				name: "status", is: one(&p.Status, packPointer("a JSON pointer")), otherwise: "each job is done if the call is",
+				means: "where each answer has its status, such as `/status`",
+			},
+		},
+		check: func(f fields) {
+			switch {
+			case a.Reuse != nil:
+				f.fail("a job of a pack cannot get the answer of an equal job", "remove reuse or pack")
+			case a.Operation != nil:
+				f.fail("no operation can be polled for a job of a pack", "remove operation or pack")
+			case a.Inquiry != nil:
+				f.fail("the api knows a pack by its own key, and not its jobs, so that an inquiry about one would find nothing and could bill it twice",
+					"remove inquiry or pack")
+			}
+		},
+	}
+}
+
+// packForm is how jobs or answers stand in a body: a word, or a mapping.
+func packForm(at *PackForm) kind {
+	inner := func(at *PackForm) section {
+		return section{fields: []field{{
+			name: "under", is: one(&at.Under, packPointer("a JSON pointer")), needs: `write under: "/requests"`,
+			means: "where the array stands, by names only",
+		}}}
+	}
+	t := word(PackArray, PackLines)
+	written := PackArray
+	alone := one(&written, t)
+	return kind{
+		words: "`array`, `lines` or a mapping, below", inner: func() section { return inner(new(PackForm)) },
+		shape: func(of object) object { return object{"anyOf": []object{t.schema, of}} },
+		show: func() string {
+			switch {
+			case at.Lines:
+				return PackLines
+			case at.Under != "":
+				return "under " + at.Under
+			}
+			return PackArray
+		},
+		read: func(v value, or string) texts {
+			if *at = (PackForm{}); v.node == nil || v.isScalar() {
+				alone.read(v, or)
+				at.Lines = written == PackLines
+				return nil
+			}
+			inner(at).read(v)
+			return nil
+		},
+	}
+}
+
+// packPointer is a JSON pointer into a job's body or its answer.
+func packPointer(words string) of[string] {
+	return of[string]{parsePointer, same, words, pattern("/.*")}
+}
+
+// packMatch is PackOrder, which reads as "", or a JSON pointer.
+func packMatch() of[string] {
+	return of[string]{
+		func(text string) (string, error) {
+			if text == PackOrder {
+				return "", nil
+			}
+			return parsePointer(text)
+		},
+		func(pointer string) string {
+			if pointer == "" {
+				return PackOrder
+			}
+			return pointer
+		},
+		"`order`, or a JSON pointer", pattern(PackOrder + "|/.*"),
+	}
+}
+
+// Rule returns what the intake requires of the api's jobs so that they fit into packs; nil if each is called alone.
+func (p *Pack) Rule() *ingest.Packed {
+	if p == nil {
+		return nil
+	}
+	return &ingest.Packed{Match: p.Match}
+}

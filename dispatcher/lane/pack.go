@@ -1,0 +1,310 @@
+package lane
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// A pack is the jobs of one call. The schedule says which jobs may go together; the dispatcher reads them, and puts back
+// those that do not go in one call with the ones before. Each job of a pack has its own intent, record, result or letter,
+// and its own end. What belongs to the call alone stands with the job at place 0.
+
+// Pack is the jobs of one call that is being made ready, or made.
+type Pack struct {
+	ID      string          // the call's idempotency key
+	Jobs    []*Job          // in the order of the call's body
+	Items   [][]byte        // of the body, one for each job
+	Matches []string        // by which the answers to the jobs are found
+	Size    int64           // of the items in bytes
+	Sum     Sum             // what the call takes
+	Message *ingest.Job     // what is sent
+	Flights []*Flight       // of the jobs, once the call begins
+	Parts   []httpcall.Part // of the answer, once the call has ended
+	unseen  []bool          // of the jobs before the call
+}
+
+// Allowed reports whether the earlier calls of each job of the pack permit another one now.
+func (p *Pack) Allowed() bool {
+	return !slices.ContainsFunc(p.Jobs, func(j *Job) bool { return !j.mayJoin() })
+}
+
+// mayJoin is Allows for a job of a pack that is about to be called.
+func (j *Job) mayJoin() bool { return j.Doubt.Allows(j.Terms.API, j.In.ID, j.Part.W.WallNow()) }
+
+// Fits reports whether one call may have the pack's jobs, as far as the last of them goes. The schedule may have chosen
+// them by terms that were replaced since.
+func (p *Pack) Fits(of *httpcall.Pack) bool {
+	n := len(p.Jobs)
+	return n <= of.Jobs && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
+		p.Size+of.Overhead(n) <= of.Bytes && p.Sum.Passes()
+}
+
+// DepartLocked counts the call that j leads with each other job of the pack, and gives each j's slot.
+func (p *Pack) DepartLocked(j *Job) {
+	p.unseen = make([]bool, len(p.Jobs))
+	for i, m := range p.Jobs {
+		if m == j {
+			continue
+		}
+		m.Calls++
+		p.unseen[i], m.Unseen = m.Unseen, false
+		m.Grant, m.At, m.Holdup = j.Grant, j.At, j.Holdup
+	}
+}
+
+// ReturnLocked takes back DepartLocked: the call was not made.
+func (p *Pack) ReturnLocked(j *Job) {
+	for i, m := range p.Jobs {
+		if m != j {
+			m.Calls--
+			m.Unseen = p.unseen[i]
+		}
+	}
+}
+
+// Fly lets the flight recorder note the call that j leads for each job of the pack. The call begins if all are noted.
+func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
+	h.Most = int64(len(p.Jobs)) * j.Terms.API.Room()
+	p.Flights = make([]*Flight, len(p.Jobs))
+	for i, m := range p.Jobs {
+		if p.Flights[i] = first; m != j {
+			f := *first
+			f.entry, f.stale = m.Entry, m.Adopted
+			p.Flights[i] = &f
+		}
+	}
+	left := h.Left
+	h.Begins = func() bool {
+		return !slices.ContainsFunc(p.Flights, func(f *Flight) bool { return !f.Begins() })
+	}
+	h.Left = func() {
+		for _, f := range p.Flights {
+			if f != first {
+				f.Left()
+			}
+		}
+		left()
+	}
+}
+
+// CalledIn returns the id of the pack in which a job in doubt, which leads it, is called again; "" if it is called as any
+// other, or if that pack cannot be called again.
+func (j *Job) CalledIn() string {
+	if j.Bond == nil || j.IsBroken() {
+		return ""
+	}
+	return j.Bond.ID
+}
+
+// Allows reports whether a job's earlier calls permit another one now. api has the present terms.
+func (j *Job) Allows(api *httpcall.API) bool {
+	return j.Doubt.Allows(api, j.CalledIn(), j.Part.W.WallNow())
+}
+
+// WhyNot says why the api may take another call of the job for a new one.
+func (j *Job) WhyNot(api *httpcall.API) string {
+	if j.Bond == nil {
+		return j.Doubt.WhyNot(api, "", true)
+	}
+	return j.Doubt.WhyNot(api, j.Bond.ID, !j.IsBroken())
+}
+
+// BindLocked ties a job to the pack of its calls if the api may have processed one of them, or frees it. All such calls
+// were for one pack: of those that are known, nil for none, the first counts, and last the one that it is tied to. A call
+// that found no connection was for none.
+func (j *Job) BindLocked(known ...*queue.Pack) {
+	pack := cmp.Or(cmp.Or(known...), j.Bound())
+	j.Bond = nil
+	if j.Doubt.Keyed() != "" {
+		j.TieLocked(pack)
+	}
+}
+
+// TieLocked ties a job to the pack of its last call, nil for none, until it is known whether the api may have processed
+// that: the other jobs of the pack are not called again before.
+func (j *Job) TieLocked(to *queue.Pack) {
+	if to != nil {
+		j.Bond = &schedule.Bond{ID: to.ID, Place: to.Place, Of: to.Of}
+	}
+}
+
+// Bound returns the pack that the job is tied to, as marks store it; nil for none.
+func (j *Job) Bound() *queue.Pack {
+	if j.Bond == nil {
+		return nil
+	}
+	return &queue.Pack{ID: j.Bond.ID, Place: j.Bond.Place, Of: j.Bond.Of}
+}
+
+// EvenLocked counts as many attempts for each job of a pack that is to be called again as it was as for the one with the
+// fewest: it is called again as often as a new job, and not parked because of a retry that went in it.
+func (p *Pack) EvenLocked() {
+	fewest := slices.MinFunc(p.Jobs, func(a, b *Job) int { return cmp.Compare(a.Attempts, b.Attempts) }).Attempts
+	for _, j := range p.Jobs {
+		j.Attempts = fewest
+	}
+}
+
+// DisbandLocked ends a job's pack because it is not called now. Its members rest, or are about to: the schedule has
+// freed them.
+func (j *Job) DisbandLocked() {
+	p := j.Leads
+	if p == nil {
+		return
+	}
+	j.Leads = nil
+	for _, m := range p.Jobs {
+		m.In = nil
+		if m != j {
+			m.DropIntentsLocked()
+		}
+	}
+}
+
+// Sum adds up what the jobs of one call take. A term of a cost that reads the job counts for each job, a fixed one once
+// for the call.
+type Sum struct {
+	terms  *Terms
+	price  []int64
+	shared [][]int64 // by limit; nil for a budget, and for a shadow limit whose cost cannot be read
+	shadow []bool    // limits whose cost cannot be read of a job
+}
+
+// NewSum returns the sum over no job.
+func (c *Terms) NewSum() Sum {
+	n := len(c.API.Rules.Shared)
+	return Sum{terms: c, shared: make([][]int64, n), shadow: make([]bool, n)}
+}
+
+// Add adds a job. If it fails, the sum is unchanged.
+func (s *Sum) Add(j *ingest.Job) error {
+	price, err := added(s.terms.API.PriceTerms(), s.price, j)
+	if err != nil {
+		return fmt.Errorf("price: %w", err)
+	}
+	shared, shadow := slices.Clone(s.shared), slices.Clone(s.shadow)
+	for i, limit := range s.terms.API.Rules.Shared {
+		if limit.Budget != nil || shadow[i] {
+			continue
+		}
+		if shared[i], err = added(limit.Cost, s.shared[i], j); err != nil && !limit.Shadow {
+			return fmt.Errorf("limit %s: %w", limit.Name, err)
+		}
+		shadow[i] = err != nil
+	}
+	s.price, s.shared, s.shadow = price, shared, shadow
+	return nil
+}
+
+// added returns the numbers of a cost with those of a job.
+func added(of ingest.Cost, to []int64, j *ingest.Job) ([]int64, error) {
+	numbers, err := of.Numbers(j)
+	if err != nil {
+		return nil, err
+	}
+	for i := range to {
+		if of[i].From.IsPlace() {
+			numbers[i] = min(numbers[i]+to[i], ingest.MostUnits)
+		}
+	}
+	return numbers, nil
+}
+
+// By returns what the call takes. It calls units for each cost, as Terms.TollBy does.
+func (s *Sum) By(units Units) (t Toll) {
+	rules := &s.terms.API.Rules
+	t.Price = units(OfPrice, s.terms.API.PriceTerms(), slices.Clone(s.price))
+	if len(rules.Shared) == 0 {
+		return t
+	}
+	t.Costs = make([]int64, len(rules.Shared))
+	for i := range rules.Shared {
+		switch {
+		case rules.Shared[i].Budget != nil:
+			t.Costs[i] = t.Price
+		case s.shadow[i]:
+			t.Costs[i] = 1
+		default:
+			t.Costs[i] = units(i, rules.Shared[i].Cost, slices.Clone(s.shared[i]))
+		}
+	}
+	return t
+}
+
+// Passes reports whether each limit of the api lets a call with this sum through at once.
+func (s *Sum) Passes() bool {
+	estimate := s.By(func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
+	for _, bound := range s.terms.API.Rule.Costs {
+		units := estimate.Price
+		if i := slices.Index(s.terms.API.Rules.Names(), bound.Limit); i >= 0 {
+			units = estimate.Costs[i]
+		}
+		if units > bound.Most {
+			return false
+		}
+	}
+	return true
+}
+
+// TollBehind is Toll for a job of a pack whose call is counted with another job: what each call takes is left out.
+func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
+	t, err := c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 {
+		if of == nil {
+			return 0
+		}
+		for i := range of {
+			if !of[i].From.IsPlace() {
+				numbers[i] = 0
+			}
+		}
+		return of.Sum(numbers)
+	})
+	return t, err
+}
+
+// Shares divides what a pack's call costs among its jobs: what each call costs evenly among those that were billed, all
+// if free is nil or true of all, and what its jobs add by what each of them adds. The shares sum up to the price.
+func (p *Pack) Shares(price int64, free func(i int) bool) []int64 {
+	own := make([]int64, len(p.Jobs))
+	sum := int64(0)
+	for i, j := range p.Jobs {
+		if t, err := j.Terms.TollBehind(j.Message); err == nil {
+			own[i] = t.Price
+		}
+		sum += own[i]
+	}
+	all := make([]int, len(own))
+	for i := range all {
+		all[i] = i
+	}
+	bear := all
+	if free != nil {
+		if bear = slices.DeleteFunc(slices.Clone(all), free); len(bear) == 0 {
+			bear = all
+		}
+	}
+	shares, left, n := make([]int64, len(own)), price, int64(len(bear))
+	estimated := p.Sum.By(func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) }).Price
+	fixed := max(0, min(price, estimated-sum))
+	if sum == 0 {
+		fixed = price
+	}
+	for i := range shares {
+		if sum > 0 {
+			shares[i] = int64(float64(price-fixed) * (float64(own[i]) / float64(sum)))
+		}
+		left -= shares[i]
+	}
+	for _, i := range bear {
+		shares[i] += fixed / n
+		left -= fixed / n
+	}
+	shares[bear[0]] += left // what the divisions leave
+	return shares
+}

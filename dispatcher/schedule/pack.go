@@ -1,0 +1,369 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads a pack. It goes the way of a
+// single job, and takes one slot. The others, the pack's members, are attached to it from when it is made ready until
+// its call has ended: no step looks at them. Then each job is settled by itself. If the leader leaves its way without
+// a call, its members rest in their places, and are packed anew.
+//
+// A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry may
+// go in any pack. A job that may have killed its owners goes alone.
+//
+// A bond holds a pack together whose call the api may have processed under the pack's idempotency key: it is only called
+// again as it was. If one of its jobs has ended otherwise, the bond is broken: the others are loaded to be parked.
+
+// Packing says how an api's jobs are packed.
+type Packing struct {
+	Jobs int           // of one call at most
+	Wait time.Duration // how long the first job of a key waits for others
+}
+
+// Bond says which pack a job belongs to until the job has ended.
+type Bond struct {
+	ID    string // the pack's idempotency key
+	Place int    // of the job in the pack, from 0 on
+	Of    int    // jobs of the pack
+}
+
+// packs is what a schedule knows of the packs that are being gathered. It is empty for an api without packs.
+type packs struct {
+	since map[*KeyQueue]bucket.Micros // when a queue's first job began to wait for others
+	freed []*Job                      // members whose leader left its way; they are about to rest in their queues
+}
+
+// Members returns the jobs that go in one call with the job, in their order. They are those behind it.
+func (j *Job) Members() []*Job { return j.members }
+
+// IsBroken reports whether a job's pack must be called as it was, and cannot be.
+func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bond.Of }
+
+// gathers returns until when a queue waits for more jobs for its next pack, which j leads, or the oldest waiting job if
+// j is nil; 0 if the pack is called now.
+func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
+	p := s.policy.Packs
+	if j != nil && (j.Bond != nil || j.Deaths >= suspectFrom) {
+		return 0
+	}
+	since, waits := s.packs.since[q]
+	if !waits {
+		if since = s.now; s.packs.since == nil {
+			s.packs.since = map[*KeyQueue]bucket.Micros{}
+		}
+		s.packs.since[q] = since
+	}
+	until, by, n := since.Add(p.Wait), s.now, 0
+	if j != nil {
+		by = max(by, j.NotBefore)
+	}
+	for _, m := range q.Jobs {
+		if s.joins(m, nil, of, by) {
+			n++
+			until = min(until, m.hurries())
+		}
+	}
+	b := q.waits.of(of)
+	if n += b.size() - b.notDue(); n >= p.Jobs {
+		return 0
+	}
+	if len(q.Partition.deadlines) > 0 {
+		n = p.Jobs
+		b.seqs(func(seq uint64) bool {
+			if at := q.Partition.deadlines[seq]; at != 0 {
+				until = min(until, at.Add(-hurry))
+			}
+			n--
+			return n > 0
+		})
+	}
+	return until
+}
+
+// hurry is how long before the first deadline of its jobs a pack is called at the latest, if it can be.
+const hurry = LongWait
+
+// hurries returns when a job with a deadline must be called although its pack is not full; Never without one.
+func (j *Job) hurries() bucket.Micros {
+	if j.Deadline == 0 {
+		return Never
+	}
+	return j.Deadline.Add(-hurry)
+}
+
+// joins reports whether a job may be called in a pack of a priority that is called at by at the earliest. leader is the
+// job that leads the pack, nil if it is not known yet.
+func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool {
+	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
+		j.NotBefore <= by && !j.Past(s.now)
+}
+
+// pack attaches jobs to a job that is made ready, and is called at by at the earliest: those of its bond, or as many as
+// there are and one call may have.
+func (s *step) pack(j *Job, by bucket.Micros) {
+	q := j.Queue
+	switch {
+	case j.Bond != nil:
+		for _, m := range slices.Clone(q.Jobs) {
+			if m != j && m.Bond != nil && m.Bond.ID == j.Bond.ID && m.Phase == resting && !m.cancelled {
+				q.attach(j, m)
+			}
+		}
+		return
+	case j.Deaths < suspectFrom:
+		s.packMore(j, max(by, s.now))
+	}
+	delete(s.packs.since, q) // the jobs that are left have their own wait
+}
+
+// packMore attaches the queue's next jobs to a job, up to one that must be called before those behind it.
+func (s *step) packMore(j *Job, by bucket.Micros) {
+	q, of, most, behind := j.Queue, j.Priority, s.policy.Packs.Jobs, false
+	for _, m := range slices.Clone(q.Jobs) {
+		switch {
+		case len(j.members)+1 >= most:
+			return
+		case m == j:
+			behind = true
+		case m.Priority != of:
+		case s.joins(m, j, of, by):
+			s.looks.leave(m)
+			q.attach(j, m)
+		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
+			return // no job of its priority overtakes it
+		case behind && (m.First() && m.Phase < calling || m.Unsent):
+			return // this pack may be called before it
+		}
+	}
+	b := q.waits.of(of)
+	for len(j.members)+1 < most && b.hasNext() {
+		at, _ := b.next()
+		if deadline := q.Partition.deadlines[at.seq]; deadline != 0 && deadline <= s.now {
+			return // it ends before a job behind it is called
+		}
+		b.pass(at)
+		s.census.callable[of-bucket.High]--
+		m := q.jobOf(q.waits.spotOf(of, at, 0))
+		q.add(j, m)
+	}
+}
+
+// overtakes reports whether the pack that a job leads has jobs that were never called, and a job that comes before one of
+// them is called later: it has left another pack since this one was made. A bonded pack stays as it was.
+func (q *KeyQueue) overtakes(j *Job) bool {
+	if !j.carries || j.Bond != nil {
+		return false
+	}
+	var last place
+	for m := range j.firsts {
+		last = m.place
+	}
+	return slices.ContainsFunc(q.Jobs[slices.Index(q.Jobs, j)+1:], func(other *Job) bool {
+		if other.Priority != j.Priority || other.Phase >= asking {
+			return false
+		}
+		for m := range other.firsts {
+			return m.place.compare(last) < 0
+		}
+		return false
+	})
+}
+
+// firsts yields those of a job and of its pack, in their order, whose next call may be the first that the api sees of them.
+func (j *Job) firsts(yield func(*Job) bool) {
+	if (j.Calls == 0 || j.Unseen) && !yield(j) {
+		return
+	}
+	for _, m := range j.members {
+		if m.First() && !yield(m) {
+			return
+		}
+	}
+}
+
+// attach takes a resting job out of its queue's jobs into the pack that j leads.
+func (q *KeyQueue) attach(j, m *Job) {
+	i := slices.Index(q.Jobs, m)
+	q.Jobs = slices.Delete(q.Jobs, i, i+1)
+	q.add(j, m)
+}
+
+// add lets m go in the pack that j leads, which is not called before the retry of m is due.
+func (q *KeyQueue) add(j, m *Job) {
+	m.Phase, j.carries, j.NotBefore = packed, j.carries || m.First(), max(j.NotBefore, m.NotBefore)
+	q.inPacks(1)
+	j.members = append(j.members, m)
+}
+
+// bondDue returns when the pack of a bonded job that rests may be called again, or parked if the bond is broken. It is
+// Never while outcomes of some of its jobs are being stored: they may rest, too.
+func (j *Job) bondDue() (due bucket.Micros) {
+	n, stored := 0, true
+	for _, m := range j.Queue.Jobs {
+		switch {
+		case m.Bond == nil || m.Bond.ID != j.Bond.ID:
+		case m.Phase == resting:
+			n, due = n+1, max(due, m.NotBefore)
+		default:
+			stored = false
+		}
+	}
+	if n < j.Bond.Of && !stored {
+		return Never
+	}
+	return due
+}
+
+// dissolve frees a job's members, because the job is not called now. They rest in their places when loosen has run.
+func (s *Schedule) dissolve(j *Job) {
+	s.free(j.members)
+	j.members, j.carries = nil, false
+}
+
+func (s *Schedule) free(members []*Job) {
+	for _, m := range members {
+		m.Phase = resting
+		m.unload()
+	}
+	s.packs.freed = append(s.packs.freed, members...)
+}
+
+// loosen gives freed members their places. It must not run while a queue's jobs are being walked over.
+func (s *Schedule) loosen() {
+	for _, m := range s.packs.freed {
+		q := m.Queue
+		q.inPacks(-1)
+		q.cancels = q.cancels || m.cancelled
+		q.insert(m)
+		s.Touch(q)
+	}
+	s.packs.freed = nil
+}
+
+// Shed puts the members of a staging job from the n-th on back: the dispatcher found that they do not go in one call
+// with the jobs before them.
+func (s *Schedule) Shed(j *Job, n int) {
+	s.free(j.members[n:])
+	j.members = j.members[:n:n]
+	j.carries = slices.ContainsFunc(j.members, (*Job).First)
+	s.loosen()
+}
+
+// part ends a pack, because its call has ended: the outcome of each of its jobs is being stored.
+func (s *Schedule) part(j *Job) {
+	for _, m := range j.members {
+		m.Phase, m.turn, m.called = settling, j.turn, true
+		s.Pipe.settling++
+		m.Queue.inPacks(-1)
+		m.Queue.insert(m)
+	}
+	j.members, j.carries = nil, false
+}
+
+// isLate reports whether the deadline of one of a job's members has passed at now.
+func (j *Job) isLate(now bucket.Micros) bool {
+	return slices.ContainsFunc(j.members, func(m *Job) bool { return m.Past(now) })
+}
+
+// isSplit reports whether an operator has cancelled one of a job's members.
+func (j *Job) isSplit() bool {
+	return slices.ContainsFunc(j.members, func(m *Job) bool { return m.cancelled })
+}
+
+// split dissolves the pack of a job that has no call yet.
+func (s *step) split(q *KeyQueue, j *Job) {
+	switch j.Phase {
+	case granted:
+		s.giveBack(q, j)
+	case ready:
+	default:
+		return // until it is ready, or refused its slot, or its call has ended
+	}
+	s.withdraw(j, s.now)
+	s.fx.Stale = append(s.fx.Stale, j)
+}
+
+// leaderOf returns the job that leads the pack of a sequence, and the member; nil if it is in none.
+func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
+	if q.packed() == 0 {
+		return nil, nil
+	}
+	for _, j := range q.Jobs {
+		for _, m := range j.members {
+			if m.Seq == seq {
+				return j, m
+			}
+		}
+	}
+	return nil, nil
+}
+
+// packed returns how many of the queue's jobs go in one call with one of its Jobs.
+func (q *KeyQueue) packed() int { return q.Partition.members[q] }
+
+// inPacks counts n more of such jobs.
+func (q *KeyQueue) inPacks(n int) {
+	p := q.Partition
+	if n += p.members[q]; n == 0 {
+		delete(p.members, q)
+		return
+	}
+	if p.members == nil {
+		p.members = map[*KeyQueue]int{}
+	}
+	p.members[q] = n
+}
+
+// under counts the queue's jobs in some phases, with the members of the packs that they lead.
+func (q *KeyQueue) under(phases ...Phase) int {
+	n := q.count(phases...)
+	if q.packed() == 0 {
+		return n
+	}
+	for _, j := range q.Jobs {
+		if slices.Contains(phases, j.Phase) {
+			n += len(j.members)
+		}
+	}
+	return n
+}
+
+// allMembers yields the members of the queue's packs.
+func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
+	if q.packed() == 0 {
+		return
+	}
+	for _, j := range q.Jobs {
+		for _, m := range j.members {
+			if !yield(j, m) {
+				return
+			}
+		}
+	}
+}
+
+// Near yields the queue's jobs near their call or past it, those of packs too.
+func (q *KeyQueue) Near(yield func(*Job) bool) {
+	for _, j := range q.Jobs {
+		if !yield(j) {
+			return
+		}
+		for _, m := range j.members {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// calls returns how many calls n jobs of a key take at least, the last of which is that of the n-th job.
+func (p *Policy) calls(n int) int {
+	if p.Packs == nil || n <= 0 {
+		return n
+	}
+	return (n-1)/p.Packs.Jobs + 1
+}
