@@ -12,7 +12,7 @@ import (
 	"weir/bucket"
 )
 
-// Where an api is counted, and by which configuration.
+// The state in which an api is counted, and the configuration by which it is.
 //
 // An api that comes to an account, leaves it, or changes it, is counted in another state from then on. Replicas follow
 // such a change at different times. So the state that the api has left refuses it (Move). The state of an account also
