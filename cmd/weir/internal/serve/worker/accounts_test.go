@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestAccountOpensBesideTheStart(t *testing.T) {
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
-		w.awaitAccounts(ctx)
+		w.awaitAccounts(context.WithoutCancel(ctx)) // a lock of the same context would put the two in an order
 	}()
 	if err := w.openAccounts(ctx, c); err != nil {
 		t.Fatal(err)
