@@ -73,6 +73,13 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
+	// A turn that comes before the queue can ask would be taken and passed on again without end.
+	if q.askAt > now {
+		return q.askAt
+	}
+	if slot := s.policy.slot(q.Limits, q.TAT, now, 1); slot > now.Add(s.Pipe.pace.ReserveAhead) {
+		return slot.Add(-s.Pipe.pace.ReserveAhead)
+	}
 	if next, may := s.mayAsk(q, jobs); !may {
 		return min(again, next)
 	}
@@ -81,12 +88,6 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		return again // the turn may never come: jobs that wait for it may be withdrawn
 	}
 	jobs = jobs[:min(int64(len(jobs)), free, maxAsks)]
-	if q.askAt > now {
-		return q.askAt
-	}
-	if slot := s.policy.slot(q.Limits, q.TAT, now, 1); slot > now.Add(s.Pipe.pace.ReserveAhead) {
-		return slot.Add(-s.Pipe.pace.ReserveAhead)
-	}
 	jobs = jobs[:s.turn(q, jobs)]
 	for _, j := range jobs {
 		j.Phase = asking
