@@ -32,7 +32,7 @@ import (
 // The apis of an account share its Store, and take turns there in the same way. A replica of an api then weighs its
 // part of what the api weighs. So the apis get turns by their weights, however many replicas, tenants and keys each
 // has. At a limit of one api alone, only the replicas of that api take turns. A replica that waits for such a limit
-// keeps no slot from other apis.
+// keeps no slot from other apis, and keeps its place among the replicas of its api.
 
 // Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
 type Line struct {
@@ -420,13 +420,41 @@ func (l *lines) before(now, slot, from Micros, service float64, within scope) (b
 func (l *lines) serve(now, slot Micros, service float64) {
 	own := l.own
 	for _, s := range l.all {
-		if s != own && s.due != 0 && !s.competes(now, slot) {
+		if s != own && !s.isApart(own) && s.due != 0 && !s.competes(now, slot) {
 			s.taken = max(s.taken, own.taken-service/s.weight)
 		}
 		own.served = max(own.served, s.served+1)
 	}
+	l.pass(service)
 	l.clock = max(l.clock, own.taken)
 	own.taken += service / own.weight
+}
+
+// isApart reports whether a replica of another api waits for a limit of that api.
+func (s *standing) isApart(own *standing) bool { return s.within == theAPI && s.api != own.api }
+
+// pass lets the replicas of each other api that are apart keep, together, one call of the turns that they miss. They
+// keep their places among each other, because they take turns at the api's own limit.
+func (l *lines) pass(service float64) {
+	own := l.own
+	for i := range l.apis {
+		a := &l.apis[i]
+		weight, taken := 0.0, 0.0
+		for _, s := range l.all {
+			if s.api == a.api && s.due != 0 && s.isApart(own) {
+				weight, taken = weight+s.weight, taken+float64(s.weight*s.taken)
+			}
+		}
+		if weight == 0 {
+			continue
+		}
+		missed := own.taken - service/weight - taken/weight
+		for _, s := range l.all {
+			if missed > 0 && s.api == a.api && s.due != 0 && s.isApart(own) {
+				s.taken += missed
+			}
+		}
+	}
 }
 
 // wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.

@@ -163,12 +163,28 @@ local function line_before(now, slot, from, service, within)
   if last == 0 then return 0 end
   return max(now + LINE.POLL, min(max(from, first) + math.ceil(min(ahead, 2 ^ 50)), last)), dear
 end
+local function line_is_apart(s)
+  return s.within == 1 and s.api ~= lines.own.api
+end
+local function line_pass(service)
+  for _, a in ipairs(lines.order) do
+    local weight, taken = 0, 0
+    for _, s in ipairs(lines.all) do
+      if s.api == a.api and s.due ~= 0 and line_is_apart(s) then weight, taken = weight + s.weight, taken + s.weight * s.taken end
+    end
+    local missed = weight > 0 and lines.own.taken - service / weight - taken / weight or 0
+    for _, s in ipairs(lines.all) do
+      if missed > 0 and s.api == a.api and s.due ~= 0 and line_is_apart(s) then s.taken = s.taken + missed end
+    end
+  end
+end
 local function line_serve(now, slot, service)
   local own = lines.own
   for _, s in ipairs(lines.all) do
-    if s ~= own and s.due ~= 0 and not line_competes(s, now, slot) then s.taken = max(s.taken, own.taken - service / s.weight) end
+    if s ~= own and not line_is_apart(s) and s.due ~= 0 and not line_competes(s, now, slot) then s.taken = max(s.taken, own.taken - service / s.weight) end
     own.served = max(own.served, s.served + 1)
   end
+  line_pass(service)
   lines.clock = max(lines.clock, own.taken)
   own.taken = own.taken + service / own.weight
 end

@@ -23,6 +23,7 @@ func Accounts(t *testing.T, open OpenAccount, scenes int) {
 		{"apis get turns by their weights", apisByWeight},
 		{"an api gets no more turns by having more keys, tenants or replicas", apisNotByKeys},
 		{"an api that waits for a limit of its own keeps no slot from the others", ownLimitHoldsNone},
+		{"replicas of an api take turns at its own limit beside a busy api", ownTurnsBesideBusy},
 		{"an api that went away keeps no slot from the others", apiGone},
 		{"a quota is counted over all apis", quotaOverAll},
 		{"a budget is counted over all apis, and spent money buries jobs", budgetOverAll},
@@ -220,6 +221,22 @@ func ownLimitHoldsNone(b *members) {
 	b.play(40 * time.Second)
 	if slow, fast := len(b.apis[0].got), len(b.apis[1].got); slow < 19 || fast < 370 {
 		b.Errorf("the api with its own limit had %d slots, the other %d", slow, fast)
+	}
+}
+
+// ownTurnsBesideBusy has two replicas of an api with a slow limit of its own, with three keys and one. The other api takes
+// nearly all turns of the account.
+func ownTurnsBesideBusy(b *members) {
+	b.lay(inAccount([]bucket.Limit{tenth()}, []bucket.Limit{sharedRate("slow", 1, time.Second, 1)}, nil))
+	b.apis[0].line.Tenants = []bucket.Waiting{waiting("a", 3)}
+	twin := replicaOf("twin", waiting("a", 1))
+	b.apis = append(b.apis, twin) // of api0, by its place
+	b.play(80 * time.Second)
+	if three, one := len(b.apis[0].got), len(twin.got); three < 55 || one < 17 || one > 21 {
+		b.Errorf("the replica with three keys had %d slots of 80, the one with one key %d", three, one)
+	}
+	if n := len(b.apis[1].got); n < 700 {
+		b.Errorf("the other api had %d slots", n)
 	}
 }
 
