@@ -158,6 +158,7 @@ func (s *step) advance(q *KeyQueue) {
 		s.turns.leave(q)
 		q.entry.dropped = true
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
+		s.agenda.drop(q)
 	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 }
