@@ -85,7 +85,7 @@ type Options struct {
 	Registerer prometheus.Registerer // nil: no metrics are registered
 }
 
-// APIOptions are the settings of one api's dispatch. All are required.
+// APIOptions are the settings of one api's dispatch. All are required, but SlotTime only for a store on another machine.
 type APIOptions struct {
 	API   *httpcall.API
 	Queue *queue.Queue
@@ -93,6 +93,8 @@ type APIOptions struct {
 	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
 	// background.
 	Clock schedule.StoreClock
+	// SlotTime asks a store on another machine what the clock of its slots reads, and takes no slot.
+	SlotTime func(ctx context.Context) (bucket.Micros, error)
 	// TAT returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	TAT func(key string) bucket.Micros
 	// Checkpoint makes the store save its state at once. It does not block.

@@ -24,16 +24,17 @@ type slots struct {
 	grants     *grantEnds // reports the ends of grants to the store
 	caller     *caller    // of the jobs that get them
 	notes      *settle.HoldNotes
-	rounds     sync.WaitGroup  // of asks under way
-	checkpoint func()          // asks for the limits' state to be stored at once, because slots wait for it
-	answers    func(err error) // called under the lock when the store has answered or not
-	beside     func() []*slots // of the other apis of the account
-	down       time.Time       // since when the store does not answer, zero while it does; the lane's lock guards it
-	allDown    *atomic.Int32   // workers whose store does not answer
+	rounds     sync.WaitGroup                               // of asks under way
+	slotTime   func(context.Context) (bucket.Micros, error) // APIOptions.SlotTime
+	checkpoint func()                                       // asks for the limits' state to be stored at once, because slots wait for it
+	answers    func(err error)                              // called under the lock when the store has answered or not
+	beside     func() []*slots                              // of the other apis of the account
+	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
+	allDown    *atomic.Int32                                // workers whose store does not answer
 }
 
 func newSlots(l *lane.Lane, o *APIOptions, allDown *atomic.Int32, notes *settle.HoldNotes, answers func(err error)) *slots {
-	w := &slots{Lane: l, store: o.Store, checkpoint: o.Checkpoint, notes: notes, answers: answers, allDown: allDown}
+	w := &slots{Lane: l, store: o.Store, slotTime: o.SlotTime, checkpoint: o.Checkpoint, notes: notes, answers: answers, allDown: allDown}
 	w.grants = &grantEnds{store: o.Store, clock: o.Clock, log: l.Log, tell: make(chan struct{}, 1), heard: w.heardOfEnds}
 	return w
 }
@@ -63,6 +64,7 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 		r.Answers, r.Err = w.store.Reserve(ctx, fx.Asks)
 	}
 	r.Came = w.Now()
+	w.measure(ctx, &r)
 	for _, a := range r.Answers {
 		if a.Wait.Limit == bucket.OwnCheckpoint {
 			w.checkpoint()
@@ -86,6 +88,31 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 	if out.PutOff {
 		w.askAgain()
 	}
+}
+
+// measureWait bounds the further round trips after one reply.
+const measureWait = schedule.MostAhead
+
+// measure makes further round trips to a store on another machine while a reply tells its clock too roughly. If the
+// store does not answer them in time, the reply counts as it is.
+func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
+	ctx, cancel := context.WithTimeout(ctx, measureWait)
+	defer cancel()
+	for w.slotTime != nil && w.isRough(r) {
+		trip := schedule.Trip{Sent: w.Now()}
+		var err error
+		if trip.Now, err = w.slotTime(ctx); err != nil {
+			return
+		}
+		trip.Came = w.Now()
+		r.Trips = append(r.Trips, trip)
+	}
+}
+
+func (w *slots) isRough(r *schedule.Reply) bool {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	return w.Sched.IsRough(r)
 }
 
 // heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.

@@ -322,6 +322,13 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	return now, err
 }
 
+// SlotTime returns what the clock of the slots reads, as Answer.Now does, without reserving anything. It fails if Reserve
+// would.
+func (s *Store) SlotTime(ctx context.Context) (bucket.Micros, error) {
+	now, behind, err := s.touch(ctx)
+	return now + behind, err
+}
+
 // touch does what Touch does, and fails if Reserve would. behind is by how much the server's time is behind the clock
 // of the slots.
 func (s *Store) touch(ctx context.Context) (now, behind bucket.Micros, err error) {

@@ -18,6 +18,7 @@ const maxLapsing = 64
 // its deadline has ended. It owns the entry of every queue. There is one timer structure over all queues and no timer
 // per key.
 type agenda struct {
+	all     []*KeyQueue // the queues of all keys, in an order that does not depend on chance, as that of a map would
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
 	lapsing []*KeyQueue // with more jobs past their deadlines than may end at once, each listed once
@@ -28,9 +29,11 @@ type agenda struct {
 type entry struct {
 	due     bucket.Micros // in the timers
 	place   int32         // in the timers, notTimed when it has none
+	listed  int32         // its index among all
 	active  bool
 	lapsing bool
 	looks   bool // in the list of looks
+	suspect bool // in the list of suspects that wait
 	dropped bool // the queue is dropped: it is never listed again, even if something else still refers to it
 }
 
@@ -45,11 +48,26 @@ func (a *agenda) touch(q *KeyQueue) {
 	}
 }
 
-// touchAll lists all of the queues.
-func (a *agenda) touchAll(queues map[string]*KeyQueue) {
-	for _, q := range queues {
+// touchAll lists all queues to be looked at once.
+func (a *agenda) touchAll() {
+	for _, q := range a.all {
 		a.touch(q)
 	}
+}
+
+// add adds a key's queue.
+func (a *agenda) add(q *KeyQueue) {
+	q.entry.listed = int32(len(a.all)) //nolint:gosec // two billion queues do not fit in memory
+	a.all = append(a.all, q)
+}
+
+// drop removes a key's queue. The last queue takes its place.
+func (a *agenda) drop(q *KeyQueue) {
+	last := len(a.all) - 1
+	a.all[q.entry.listed] = a.all[last]
+	a.all[q.entry.listed].entry.listed = q.entry.listed
+	a.all[last] = nil
+	a.all = a.all[:last]
 }
 
 // next takes the queue that was listed first. There must be one.

@@ -22,6 +22,15 @@ type Reply struct {
 	Sent, Came bucket.Micros // by our clock
 	Answers    []bucket.Answer
 	Err        error
+	Trips      []Trip // made afterwards because the answer tells the store's clock too roughly: see IsRough
+}
+
+// over returns when the reply was complete.
+func (r *Reply) over() bucket.Micros {
+	if n := len(r.Trips); n > 0 {
+		return r.Trips[n-1].Came
+	}
+	return r.Came
 }
 
 // answering handles a store's reply at the time when it came, and gathers the jobs that the reply stopped.
@@ -33,7 +42,7 @@ type answering struct {
 // Answer handles the store's answers to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.came()
-	in := answering{step: step{Schedule: s, now: r.Came}}
+	in := answering{step: step{Schedule: s, now: r.over()}}
 	if r.Err != nil {
 		in.unanswered(fx)
 		s.loosen()
@@ -49,7 +58,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	for i, jobs := range fx.asked {
 		q, a := jobs[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
-		if n, told := s.holds.onBudget(&a, r.Came); told {
+		if n, told := s.holds.onBudget(&a, in.now); told {
 			in.out.News = append(in.out.News, n)
 		}
 		former := q.keyPace
@@ -82,7 +91,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
 	s.loosen()
-	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(r.Came)
+	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(in.now)
 	return in.out
 }
 

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func (m *simulation) keepCheckpoints() {
 func (m *simulation) twice() {
 	switch m.rnd.IntN(6) {
 	case 0:
-		m.s.agenda.touchAll(m.s.byKey)
+		m.s.agenda.touchAll()
 	case 1:
 		m.s.PermitFreed()
 	case 2:
@@ -78,8 +79,8 @@ func (m *simulation) twice() {
 	case 3:
 		m.s.Resume("nobody", m.now)
 	case 4:
-		for key, p := range m.s.holds.paused.keys {
-			m.s.Pause(key, p)
+		for _, key := range slices.Sorted(maps.Keys(m.s.holds.paused.keys)) {
+			m.s.Pause(key, m.s.holds.paused.keys[key])
 		}
 	case 5:
 		m.s.TryNow(m.now)
@@ -123,22 +124,13 @@ func (m *simulation) crash() {
 		m.s.Pause("", *p)
 	}
 	m.part = &Partition{Reading: true}
-	for _, key := range sortedKeys(old.byKey) {
+	for _, key := range slices.Sorted(maps.Keys(old.byKey)) {
 		m.reread(old.byKey[key])
 	}
 	if m.rnd.IntN(3) == 0 {
 		m.crashes.once = !m.crashes.once // the next one is told so by its file
 	}
 	m.after(m.upTo(30*time.Millisecond), m.reopen)
-}
-
-func sortedKeys(queues map[string]*KeyQueue) []string {
-	keys := make([]string, 0, len(queues))
-	for key := range queues {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // reread pushes a queue's jobs again, and reports what else is known of them.
@@ -166,7 +158,7 @@ func (m *simulation) reread(q *KeyQueue) {
 
 // reopen does what the dispatcher does when a partition has been read.
 func (m *simulation) reopen() {
-	for _, key := range sortedKeys(m.s.byKey) {
+	for _, key := range slices.Sorted(maps.Keys(m.s.byKey)) {
 		q := m.s.byKey[key]
 		unsure := false
 		for _, seq := range q.waitingSeqs() {
@@ -204,7 +196,17 @@ func (m *simulation) reopen() {
 		q.TAT = max(q.TAT, known)
 	}
 	m.part.Open, m.part.Reading = true, false
-	m.s.agenda.touchAll(m.s.byKey)
+	m.s.agenda.touchAll()
+}
+
+// playCrashes plays one seed of a process that dies at any moment, and returns how often it died.
+func playCrashes(t testing.TB, seed uint64) (died int) {
+	m := newSimulation(t, seed)
+	if m.rnd.IntN(3) == 0 {
+		m.sendAway()
+	}
+	m.mortal().play()
+	return m.crashes.died
 }
 
 // TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one continues from
@@ -213,14 +215,7 @@ func TestSimulationOfCrashes(t *testing.T) {
 	died := 0
 	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			m := newSimulation(t, seed)
-			if m.rnd.IntN(3) == 0 {
-				m.sendAway()
-			}
-			m.mortal().run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			died += m.crashes.died
-			m.rest()
-			m.check()
+			died += playCrashes(t, seed)
 		})
 	}
 	t.Logf("the process died %d times", died)

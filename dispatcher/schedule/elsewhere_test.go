@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
 	"weir/bucket"
@@ -48,11 +49,68 @@ func (m *simulation) reserve(fx Effects) {
 		}
 		m.after(m.leg(m.back), func() {
 			r.Came = m.now
-			if out := m.s.Answer(&fx, r); len(out.Unused) > 0 {
-				m.tell(out.Unused)
-			}
+			m.measure(&r, func() {
+				if out := m.s.Answer(&fx, r); len(out.Unused) > 0 {
+					m.tell(out.Unused)
+				}
+			})
 		})
 	})
+}
+
+// measure makes the further round trips that a reply needs, and then goes on.
+func (m *simulation) measure(r *Reply, goOn func()) {
+	if !m.s.IsRough(r) {
+		goOn()
+		return
+	}
+	trip := Trip{Sent: m.now}
+	m.after(m.leg(m.way), func() {
+		trip.Now = m.now.Add(m.skew)
+		m.after(m.leg(m.back), func() {
+			trip.Came = m.now
+			r.Trips = append(r.Trips, trip)
+			m.measure(r, goOn)
+		})
+	})
+}
+
+// TestSlowFirstTripIsMeasuredAgain checks that a slot is neither late nor lost because the first answer of a store
+// elsewhere came slowly, if the store answers fast afterwards, and that replies are not measured again without need.
+func TestSlowFirstTripIsMeasuredAgain(t *testing.T) {
+	const skew, slow, fast = bucket.Micros(7_000_000), 33 * time.Millisecond, 400 * time.Microsecond
+	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	m.s.store.clock = OtherClock
+	m.s.Pipe.pace.GrantTTL = 40 * time.Millisecond
+	trip := func(took time.Duration) Trip { // the store reads its clock at the beginning
+		sent := m.now
+		m.now = m.now.Add(took)
+		return Trip{sent, m.now, sent + skew}
+	}
+	first := trip(slow)
+	r := Reply{Sent: first.Sent, Came: first.Came, Answers: []bucket.Answer{{Now: first.Now, Grants: []bucket.Grant{{At: first.Now}}}}}
+	for m.s.IsRough(&r) {
+		r.Trips = append(r.Trips, trip(fast))
+	}
+	if n := len(r.Trips); n != 1 {
+		t.Errorf("%d further round trips were made, want 1", n)
+	}
+	q := m.s.Push("k", 1, m.part)
+	j := q.dequeue(bucket.Normal)
+	m.s.Pipe.stage(j, j.Priority)
+	j.Phase = asking
+	m.s.store.ask()
+	m.s.Answer(&Effects{asked: [][]*Job{{j}}}, r)
+	if late := first.Sent.Until(j.At); late < 0 || late > fast {
+		t.Errorf("the slot is %s late", late)
+	}
+	if left := m.now.Until(m.s.Latest(j)); left < 0 {
+		t.Errorf("the slot was lost %s ago", -left)
+	}
+	next := trip(slow)
+	if m.s.IsRough(&Reply{Sent: next.Sent, Came: next.Came, Answers: []bucket.Answer{{Now: next.Now}}}) {
+		t.Error("a slow trip is measured again although a fast one has just told the clock")
+	}
 }
 
 var errLost = errors.New("lost on the way")

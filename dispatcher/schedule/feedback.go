@@ -64,7 +64,7 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	j.judged = e.Now
 	if e.Denied {
 		if s.holds.onDenial(j, e, s.policy, &f) {
-			s.agenda.touchAll(s.byKey)
+			s.agenda.touchAll()
 		}
 		return f
 	}
@@ -73,7 +73,7 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 		return f
 	}
 	if s.holds.onFault(j, e, &f) {
-		s.agenda.touchAll(s.byKey)
+		s.agenda.touchAll()
 	}
 	if held := s.holds.onAnswer(j, e, &f); held != nil {
 		s.Touch(held)

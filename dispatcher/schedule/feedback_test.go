@@ -103,6 +103,7 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	probe := m.s.holds.breaker.probe == j
 	failed := e.Fault || e.Denied || e.PushedBack && m.s.holds.breaker.denied
 	f := m.s.OnCallEnd(j, e)
+	m.digest.add("ended", j.Seq, m.now, e, f.NotBefore, f.Free, j.Queue.brake.held, m.s.holds.held, m.s.holds.breaker.until)
 	if probe && m.s.holds.breaker.closed() == failed {
 		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.holds.breaker.closed())
 	}

@@ -10,7 +10,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// prioritize gives the keys of a crew priorities, at least one key each: a replica may have keys of one only.
+// prioritize gives the keys of a crew priorities, at least one key each if there are so many: a replica may have keys of
+// one only.
 func prioritize(f *fleet, c crew) crew {
 	for i := range c.keys {
 		c.keys[i].of = bucket.Priorities[f.rnd.IntN(len(bucket.Priorities))]
@@ -22,14 +23,24 @@ func prioritize(f *fleet, c crew) crew {
 	return c
 }
 
-// offWeights returns by how many calls each priority was most off its part, in any span of the grants.
+// offWeights returns by how many calls each priority was most off its part, in any span of the grants. Those that have
+// keys divide all calls: a small fleet may have none of one priority.
 func (f *fleet) offWeights(grants []fleetGrant) map[bucket.Priority]float64 {
+	there := classSet(0)
+	for _, k := range f.keys {
+		there = there.with(k.of)
+	}
 	sum := 0.0
 	for _, p := range bucket.Priorities {
-		sum += float64(f.rules.Weights.Of(p))
+		if there.has(p) {
+			sum += float64(f.rules.Weights.Of(p))
+		}
 	}
 	off := map[bucket.Priority]float64{}
 	for _, p := range bucket.Priorities {
+		if !there.has(p) {
+			continue
+		}
 		part, made, low, high := float64(f.rules.Weights.Of(p))/sum, 0.0, 0.0, 0.0
 		for i, g := range grants {
 			if f.keys[g.key].of == p {

@@ -1,7 +1,10 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,15 +65,15 @@ func (f *foreseen) run(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
 		f.s.Shared.Learn(f.store.Levels())
-		for j, at := range f.loads {
-			if at <= f.now {
+		for _, j := range inOrder(f.loads) {
+			if f.loads[j] <= f.now {
 				delete(f.loads, j)
 				f.s.Pipe.LearnLead(f.load)
 				f.s.Loaded(j)
 			}
 		}
-		for j, at := range f.ends {
-			if at <= f.now {
+		for _, j := range inOrder(f.ends) {
+			if f.ends[j] <= f.now {
 				delete(f.ends, j)
 				f.s.Pipe.LearnCall(f.call)
 				actual := f.each(f.actual)
@@ -108,10 +111,15 @@ func (f *foreseen) run(d time.Duration) {
 	}
 }
 
+// inOrder returns the jobs of a map by their sequences.
+func inOrder[V any](jobs map[*Job]V) []*Job {
+	return slices.SortedFunc(maps.Keys(jobs), func(a, b *Job) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
 // askAgain makes every job ask again if units came back, as the dispatcher does.
 func (f *foreseen) askAgain(putOff bool) {
 	if putOff {
-		for q := range f.s.Queues() {
+		for _, q := range f.s.agenda.all {
 			f.s.AskAgain(q, f.now)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 type holds struct {
 	held     bucket.Micros // no call of the api before then
 	why      string
-	pushes   int16                  // pushbacks of the api in a row
-	keys     map[*KeyQueue]struct{} // those with a hold that may still last
+	pushes   int16                // pushbacks of the api in a row
+	keys     map[*KeyQueue]string // those with a hold that may still last, and why
 	paused   pauses
 	breaker  breaker
 	tried    bucket.Micros // when the breaker's probe was last brought forward
@@ -30,14 +30,13 @@ type holds struct {
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
 type brake struct {
 	held     bucket.Micros // no call before
-	why      string        // of the hold
 	governor *governor     // nil until the queue has a hold of its own, or pushback
 	pushes   int16         // pushbacks in a row
 	paused   bool          // by an operator
 }
 
 func newHolds() holds {
-	return holds{keys: map[*KeyQueue]struct{}{}, paused: pauses{keys: map[string]Pause{}}}
+	return holds{keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
 // MostHold bounds the hold that an api's answer may ask for, and the hold that is read back after a restart.
@@ -49,8 +48,7 @@ func (h *holds) hold(q *KeyQueue, until bucket.Micros, why string) {
 	case q == nil && until > h.held:
 		h.held, h.why = until, why
 	case q != nil && until > q.brake.held:
-		q.brake.held, q.brake.why = until, why
-		h.keys[q] = struct{}{}
+		q.brake.held, h.keys[q] = until, why
 	}
 }
 
@@ -224,10 +222,10 @@ const mostHolds = 1000
 // list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, by when they end.
 // keys is the number of all held keys.
 func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
-	for q := range h.keys {
+	for q, why := range h.keys {
 		if q.brake.held > now {
 			if keys++; len(all) < mostHolds {
-				all = append(all, HoldState{Key: q.Key, Until: q.brake.held.Time(), Why: q.brake.why})
+				all = append(all, HoldState{Key: q.Key, Until: q.brake.held.Time(), Why: why})
 			}
 		}
 	}

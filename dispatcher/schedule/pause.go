@@ -65,7 +65,7 @@ func (p *Pause) ends() bucket.Micros {
 func (s *Schedule) Pause(key string, p Pause) {
 	if key == "" {
 		s.holds.paused.api = &p
-		s.agenda.touchAll(s.byKey)
+		s.agenda.touchAll()
 		return
 	}
 	s.holds.paused.keys[key] = p
@@ -91,7 +91,7 @@ func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.holds.paused.api = nil
-		for _, q := range s.byKey {
+		for _, q := range s.agenda.all {
 			q.rouse(now)
 			s.Touch(q)
 		}
@@ -111,7 +111,7 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if !s.holds.tryNow(now) {
 		return false
 	}
-	for _, q := range s.byKey {
+	for _, q := range s.agenda.all {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {
 				j.NotBefore = min(j.NotBefore, now)

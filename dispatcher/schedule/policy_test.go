@@ -33,7 +33,7 @@ func (m *simulation) change() epoch {
 	m.policy = &policy
 	clear(m.grudges)
 	m.s.Adopt(m.policy)
-	for _, q := range m.s.byKey {
+	for _, q := range m.s.agenda.all {
 		m.s.Rebind(q, m.now)
 	}
 	return epoch{m.now, rules}
@@ -69,19 +69,24 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 	}
 }
 
+// playChanges plays one seed of rules that change.
+func playChanges(t testing.TB, seed uint64) {
+	m := newSimulation(t, seed)
+	m.policy.Rules.Key.Rate.Burst = 1
+	epochs := []epoch{m.change()}
+	for range 1 + m.rnd.IntN(4) {
+		m.after(m.upTo(2*time.Second), func() { epochs = append(epochs, m.change()) })
+	}
+	m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+	m.checkEpochs(epochs)
+}
+
 // TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and
 // are called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
 func TestSimulationOfChanges(t *testing.T) {
 	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			m := newSimulation(t, seed)
-			m.policy.Rules.Key.Rate.Burst = 1
-			epochs := []epoch{m.change()}
-			for range 1 + m.rnd.IntN(4) {
-				m.after(m.upTo(2*time.Second), func() { epochs = append(epochs, m.change()) })
-			}
-			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			m.checkEpochs(epochs)
+			playChanges(t, seed)
 		})
 	}
 }
@@ -103,7 +108,7 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.s.Adopt(&Policy{Rules: rules})
-	for _, q := range m.s.byKey {
+	for _, q := range m.s.agenda.all {
 		m.s.Rebind(q, m.now)
 	}
 	m.drain(10)

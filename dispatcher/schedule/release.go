@@ -51,6 +51,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	s.holds.forget(q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
+		s.agenda.drop(q)
 		s.turns.leave(q)
 		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 		for _, p := range q.waits.priorities() {

@@ -88,6 +88,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		_, q.brake.paused = s.holds.paused.keys[key]
 		s.turns.join(q, bucket.Normal, s.policy.Rules.Tenant(key))
 		s.byKey[key] = q
+		s.agenda.add(q)
 	}
 	return q
 }
@@ -134,7 +135,7 @@ func (s *Schedule) Allow(may bool) {
 		return
 	}
 	s.barred = !may
-	s.agenda.touchAll(s.byKey)
+	s.agenda.touchAll()
 }
 
 // Step does all that can be done at now.
@@ -174,7 +175,7 @@ func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	back := step{Schedule: s}
-	for _, q := range s.byKey {
+	for _, q := range s.agenda.all {
 		if first := firstGranted(q); first != nil {
 			back.giveBack(q, first)
 		}
@@ -185,7 +186,7 @@ func (s *Schedule) Stop() []bucket.Use {
 // OpenPartition lets the jobs of a partition be called.
 func (s *Schedule) OpenPartition(p *Partition) {
 	p.Open = true
-	for _, q := range s.byKey {
+	for _, q := range s.agenda.all {
 		if q.Partition == p {
 			s.Touch(q)
 		}

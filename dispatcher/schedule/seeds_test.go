@@ -13,12 +13,16 @@ import (
 func TestSimulation(t *testing.T) {
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			m := newSimulation(t, seed)
-			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			m.rest()
-			m.check()
+			newSimulation(t, seed).play()
 		})
 	}
+}
+
+// play runs a simulation to its end, and checks it.
+func (m *simulation) play() {
+	m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+	m.rest()
+	m.check()
 }
 
 // TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and
@@ -26,10 +30,7 @@ func TestSimulation(t *testing.T) {
 func TestSimulationOfAStoreElsewhere(t *testing.T) {
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			m := newSimulation(t, seed).sendAway()
-			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			m.rest()
-			m.check()
+			newSimulation(t, seed).sendAway().play()
 		})
 	}
 }

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -102,8 +103,8 @@ func (v View) shareOf(key string, d *Demand) Share {
 		var tenants []wanted
 		for _, keys := range d.tenants {
 			sum := 0.0
-			for each, n := range keys {
-				sum += each * float64(n)
+			for _, each := range slices.Sorted(maps.Keys(keys)) { // sums of floats depend on their order
+				sum += each * float64(keys[each])
 			}
 			tenants = append(tenants, wanted{sum, 1})
 		}

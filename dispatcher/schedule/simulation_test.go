@@ -61,6 +61,8 @@ type simulation struct {
 	skew      time.Duration // of a store that is elsewhere: its clock is this much ahead
 	way, back time.Duration // there and back, at best
 	losses    int           // one round of asks in so many is lost, 0 for none
+
+	digest *digest
 }
 
 // event is something that will happen.
@@ -89,7 +91,7 @@ func (e *events) Pop() any {
 func newSimulation(t testing.TB, seed uint64) *simulation {
 	m := &simulation{
 		policy: &Policy{},
-		t:      t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
+		t:      t, digest: digestOf(t), rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
 		starts: map[string][]bucket.Arrival{}, firsts: map[lane]uint64{}, calling: map[string]int{},
 		part: &Partition{Open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
 	}
@@ -248,6 +250,7 @@ func (m *simulation) rest() {
 func (m *simulation) step() {
 	m.follow()
 	fx := m.s.Step(m.now)
+	m.digest.effects(m.s, m.now, &fx)
 	if len(fx.Stale) > 0 {
 		m.follow()
 	}
@@ -384,6 +387,7 @@ func (m *simulation) leave(j *Job, started bucket.Micros) {
 	}
 	m.after(m.upTo(m.busy), func() { m.s.Sent(j, m.now) })
 	m.mayLeave(j)
+	m.digest.add("left", j.Seq, m.now)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
 	for i, name := range m.made[j.Seq] {

@@ -166,6 +166,7 @@ func (s *step) advance(q *KeyQueue) {
 		q.entry.dropped = true
 		delete(s.packs.since, q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
+		s.agenda.drop(q)
 	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 }

@@ -63,9 +63,33 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 		return 0, 0
 	}
 	l.offset.observe(r.Sent, r.Came, r.Answers[0].Now)
+	for _, t := range r.Trips {
+		l.offset.observe(t.Sent, t.Came, t.Now)
+	}
 	took := r.Sent.Until(r.Came)
 	l.trip = max(took, l.trip-l.trip/64+took/64)
 	return l.offset.most(), l.offset.unsure()
+}
+
+// Trip is a round trip to a store on another machine that takes no slot: when it began and ended by our clock, and what
+// the clock of the store's slots read meanwhile.
+type Trip struct{ Sent, Came, Now bucket.Micros }
+
+// The first answer after a while tells the store's clock only as exactly as its own round trip took. If that was slow,
+// the slots of the answer would be converted too late, and the slots of the next answer would not. So the owner then
+// makes at most MostTrips further round trips before it calls Answer. Each can only narrow the bounds of the offset.
+// They cost nothing while some round trip of the last second was about as fast as any.
+const (
+	MostTrips  = 3
+	mostUnsure = bucket.Micros(time.Millisecond / time.Microsecond)
+)
+
+// IsRough reports whether a reply tells the store's clock so roughly that the owner should make another round trip
+// before it calls Answer.
+func (s *Schedule) IsRough(r *Reply) bool {
+	link := s.store // a copy: Answer takes the reply in
+	_, unsure := link.shift(*r)
+	return r.Err == nil && len(r.Trips) < MostTrips && unsure > mostUnsure
 }
 
 // offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its

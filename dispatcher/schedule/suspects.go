@@ -17,9 +17,9 @@ const manySuspects = 16
 // called a few at a time. Those over which three owners died are called alone, so that the next death tells
 // which job caused it. Only a job that was called alone is parked.
 type suspects struct {
-	called  map[*Job]struct{}      // being made ready or called
-	alone   *Job                   // the one beside which no other suspect may be called
-	waiting map[*KeyQueue]struct{} // queues with a suspect that waits
+	called  map[*Job]struct{} // being made ready or called
+	alone   *Job              // the one beside which no other suspect may be called
+	waiting []*KeyQueue       // with a suspect that waits, each listed once
 }
 
 // mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue
@@ -31,10 +31,10 @@ func (s *suspects) mayCall(j *Job) bool {
 		s.alone == nil && len(s.called) == 0:
 		return true
 	}
-	if s.waiting == nil {
-		s.waiting = map[*KeyQueue]struct{}{}
+	if q := j.Queue; !q.entry.suspect {
+		q.entry.suspect = true
+		s.waiting = append(s.waiting, q)
 	}
-	s.waiting[j.Queue] = struct{}{}
 	return false
 }
 
@@ -62,7 +62,8 @@ func (s *suspects) clear(j *Job, a *agenda) {
 	}
 	waiting := s.waiting
 	s.waiting = nil
-	for q := range waiting {
+	for _, q := range waiting {
+		q.entry.suspect = false
 		a.touch(q)
 	}
 }

@@ -89,7 +89,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 	case v.s.holds.held > v.now && v.s.holds.held >= q.brake.held:
 		return keeping{what: WaitAPIHeld, until: v.s.holds.held, why: v.s.holds.why}
 	case q.brake.held > v.now:
-		return keeping{what: WaitHeld, until: q.brake.held, why: q.brake.why}
+		return keeping{what: WaitHeld, until: q.brake.held, why: v.s.holds.keys[q]}
 	case q.crowded() > v.now:
 		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.count(granted) > 0:

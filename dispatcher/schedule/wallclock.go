@@ -21,7 +21,7 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 	by := s.ahead - ahead
 	s.ahead = ahead
 	parts := map[*Partition]struct{}{}
-	for _, q := range s.byKey {
+	for _, q := range s.agenda.all {
 		parts[q.Partition] = struct{}{}
 		for _, p := range q.waits.priorities() {
 			q.waits.of(p).move(by)

@@ -21,7 +21,7 @@ type owner struct {
 
 // crowd is a number of owners at one store, in virtual time.
 type crowd struct {
-	t      *testing.T
+	t      testing.TB
 	rnd    *rand.Rand
 	now    bucket.Micros
 	store  *bucket.Memory
@@ -37,7 +37,7 @@ type crowd struct {
 	buried  int // jobs that a spent budget ended
 }
 
-func newCrowd(t *testing.T, seed uint64, owners int, rules bucket.Rules) *crowd {
+func newCrowd(t testing.TB, seed uint64, owners int, rules bucket.Rules) *crowd {
 	t.Helper()
 	c := &crowd{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 9)), now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), rules: rules,
@@ -93,6 +93,7 @@ func (c *crowd) run(d time.Duration, look func()) {
 
 func (c *crowd) step(o *owner) {
 	fx := o.s.Step(c.now)
+	digestOf(c.t).effects(o.s, c.now, &fx)
 	for _, j := range fx.Load {
 		j.Policy, j.Costs = o.s.policy, make([]int64, len(c.rules.Shared))
 		for i := range j.Costs {
@@ -198,59 +199,64 @@ func (c *crowd) lets() int {
 	return most
 }
 
+// playWidth plays one seed of jobs at shared limits.
+func playWidth(t testing.TB, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 8))
+	rules := bucket.Rules{Key: bucket.KeyLimits{
+		Rate: bucket.Rate{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1 + r.Int64N(8),
+	}}
+	if r.IntN(3) > 0 {
+		per := []time.Duration{time.Second, 10 * time.Second, time.Minute}[r.IntN(3)]
+		rate := bucket.Rate{Count: 1 + r.Int64N(60), Per: per, Burst: 1}
+		if r.IntN(2) == 0 {
+			rate.Burst = 1 + r.Int64N(rate.Count)
+		}
+		account := bucket.Limit{Name: "account", Rate: &rate}
+		if r.IntN(3) == 0 {
+			account.Cost = ingest.Units(1 + r.Int64N(rate.Burst))
+		}
+		rules.Shared = append(rules.Shared, account)
+	}
+	if r.IntN(2) == 0 {
+		rules.Shared = append(rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + r.Int64N(6)})
+	}
+	quota := bucket.Quota{Window: bucket.Fixed, Per: 5 * time.Second, Count: 1 + r.Int64N(40)}
+	switch r.IntN(3) {
+	case 0:
+		rules.Shared = append(rules.Shared, bucket.Limit{Name: "calls", Quota: &quota})
+	case 1:
+		rules.Shared = append(rules.Shared, bucket.Limit{Name: "money", Budget: &bucket.Budget{Quota: quota, OnExhausted: bucket.Hold}})
+	}
+	if len(rules.Shared) == 0 {
+		return
+	}
+	c := newCrowd(t, seed, 1, rules)
+	c.took = []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[r.IntN(3)]
+	keys := 1 + r.IntN(60)
+	worst := 0
+	for range 8 {
+		for range r.IntN(100) {
+			c.submit(r.IntN(keys))
+		}
+		c.run(c.upTo(2*time.Second), func() {
+			if over := c.ready() - c.lets() - len(rules.Shared); over > worst {
+				worst = over
+				t.Logf("at %s %d jobs are ready, and the limits let %d start", c.now.Time(), c.ready(), c.lets())
+			}
+		})
+	}
+	if worst > 0 {
+		t.Errorf("up to %d jobs had an intent and could not start soon: %+v", worst, rules.Shared)
+	}
+}
+
 // TestNoIntentBeyondTheLimits checks that no more jobs have intents than the limits let start within LongWait,
 // plus one for each limit. That holds before anything was refused and while a quota or budget holds the api, and
 // from the first call on.
 func TestNoIntentBeyondTheLimits(t *testing.T) {
 	for seed := range seeds.Of(300) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 8))
-			rules := bucket.Rules{Key: bucket.KeyLimits{
-				Rate: bucket.Rate{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1 + r.Int64N(8),
-			}}
-			if r.IntN(3) > 0 {
-				per := []time.Duration{time.Second, 10 * time.Second, time.Minute}[r.IntN(3)]
-				rate := bucket.Rate{Count: 1 + r.Int64N(60), Per: per, Burst: 1}
-				if r.IntN(2) == 0 {
-					rate.Burst = 1 + r.Int64N(rate.Count)
-				}
-				account := bucket.Limit{Name: "account", Rate: &rate}
-				if r.IntN(3) == 0 {
-					account.Cost = ingest.Units(1 + r.Int64N(rate.Burst))
-				}
-				rules.Shared = append(rules.Shared, account)
-			}
-			if r.IntN(2) == 0 {
-				rules.Shared = append(rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + r.Int64N(6)})
-			}
-			quota := bucket.Quota{Window: bucket.Fixed, Per: 5 * time.Second, Count: 1 + r.Int64N(40)}
-			switch r.IntN(3) {
-			case 0:
-				rules.Shared = append(rules.Shared, bucket.Limit{Name: "calls", Quota: &quota})
-			case 1:
-				rules.Shared = append(rules.Shared, bucket.Limit{Name: "money", Budget: &bucket.Budget{Quota: quota, OnExhausted: bucket.Hold}})
-			}
-			if len(rules.Shared) == 0 {
-				return
-			}
-			c := newCrowd(t, seed, 1, rules)
-			c.took = []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}[r.IntN(3)]
-			keys := 1 + r.IntN(60)
-			worst := 0
-			for range 8 {
-				for range r.IntN(100) {
-					c.submit(r.IntN(keys))
-				}
-				c.run(c.upTo(2*time.Second), func() {
-					if over := c.ready() - c.lets() - len(rules.Shared); over > worst {
-						worst = over
-						t.Logf("at %s %d jobs are ready, and the limits let %d start", c.now.Time(), c.ready(), c.lets())
-					}
-				})
-			}
-			if worst > 0 {
-				t.Errorf("up to %d jobs had an intent and could not start soon: %+v", worst, rules.Shared)
-			}
+			playWidth(t, seed)
 		})
 	}
 }

@@ -2,7 +2,9 @@ package takeover
 
 import (
 	"fmt"
+	"hash"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -49,6 +51,7 @@ type recoveryModel struct {
 	faults   int // kills, cuts and lost leases that may still come
 	often    int // one comes every so many steps
 	wrong    []string
+	course   hash.Hash64 // of all that happens; nil: nothing is summed up
 }
 
 // modelMessage is a message of the partition's stream: a job, an intent or a mark.
@@ -389,8 +392,8 @@ func (m *recoveryModel) takeOver() {
 		}
 		o.begin(msg.job, h)
 	}
-	for _, f := range r.found { // their jobs are gone
-		o.discard(f)
+	for _, seq := range slices.Sorted(maps.Keys(r.found)) { // their jobs are gone
+		o.discard(r.found[seq])
 	}
 }
 

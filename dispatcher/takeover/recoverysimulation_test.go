@@ -479,7 +479,7 @@ func (w *jobsWay) endLost() {
 	m := w.o.m
 	w.doubt.Add(deadletter.BilledUnknown, w.intent.Idempotency)
 	remedy := recovery.Mend(recovery.Open{
-		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api, packID(w.in), time.Now()), Poisonous: w.deaths >= schedule.MostDeaths,
+		Keyed: w.intent.Idempotency != "", Same: w.doubt.Allows(m.api, packID(w.in), m.at(m.clock)), Poisonous: w.deaths >= schedule.MostDeaths,
 	})
 	if m.bug == repeatsWithoutKey {
 		remedy = recovery.Repeats

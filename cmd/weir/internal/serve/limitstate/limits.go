@@ -87,7 +87,7 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 		return nil, err
 	}
 	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Dispatch: dispatcher.APIOptions{
-		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+		Store: shared, Clock: schedule.OtherClock, SlotTime: shared.SlotTime, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 	}}
 	a.watch.unknown, a.watch.gap, a.watch.news = shared.unknown, shared.gaps.of, &shared.news
 	return a, nil

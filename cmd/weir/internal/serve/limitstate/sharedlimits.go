@@ -247,6 +247,15 @@ func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	}
 }
 
+// SlotTime returns what the clock of the slots reads.
+func (s *sharedLimits) SlotTime(ctx context.Context) (bucket.Micros, error) {
+	store, err := s.opened()
+	if err != nil {
+		return 0, err
+	}
+	return store.SlotTime(ctx)
+}
+
 // Settle implements bucket.Store.
 func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 	store, err := s.opened()
