@@ -218,6 +218,34 @@ func TestPackGathers(t *testing.T) {
 	}
 }
 
+// TestPackGathersBesideOthers checks that a full pack of a priority does not wait for one of another priority of its key
+// that is gathered, and that the latter is called when its first job has waited. It does so for keys in which a turn
+// makes ready what comes first (slow), and for others.
+func TestPackGathersBesideOthers(t *testing.T) {
+	for _, inFlight := range []int64{1, 2} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
+		s.policy.Rules.Key.InFlight = inFlight
+		begun := *now
+		s.PushEarly("k", 1, p, bucket.High, begun, 0)
+		for seq := range uint64(3) {
+			s.PushEarly("k", seq+2, p, bucket.Low, begun, 0)
+		}
+		called := run(1)[0]
+		if took := begun.Until(called.At); took > 50*time.Millisecond || len(inCall(called)) != 3 || called.Priority != bucket.Low {
+			t.Errorf("%d in flight: the first call starts after %s, has %d jobs and priority %s", inFlight, took, len(inCall(called)), called.Priority)
+		}
+		jobs := inCall(called)
+		s.Ended(called, nil, *now)
+		for _, j := range jobs {
+			s.Finished(j)
+		}
+		called = run(1)[0]
+		if took := begun.Until(called.At); took < 270*time.Millisecond || took > 340*time.Millisecond || called.Seq != 1 {
+			t.Errorf("%d in flight: the second call starts after %s, with job %d", inFlight, took, called.Seq)
+		}
+	}
+}
+
 // TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and that
 // a pack that is called again as it was waits for all of its jobs.
 func TestPackWaitsForRetries(t *testing.T) {
