@@ -13,7 +13,7 @@ import (
 // a call, its members rest in their places, and are packed anew.
 //
 // A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry may
-// go in any pack. A job that may have killed its owners goes alone.
+// go in any pack. A job that may have killed its owners goes alone, and so does the probe of the breaker.
 //
 // A bond holds a pack together whose call the api may have processed under the pack's idempotency key: it is only called
 // again as it was. If one of its jobs has ended otherwise, the bond is broken: the others are loaded to be parked.
@@ -138,7 +138,7 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 			}
 		}
 		return
-	case j.Deaths < suspectFrom:
+	case j.Deaths < suspectFrom && s.holds.breaker.closed():
 		s.packMore(j, max(by, s.now))
 	}
 	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left have their own wait

@@ -26,7 +26,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if free, _ := q.free(s.now); s.isSlow(q, free) {
 			j, of, _ = s.candidate(q, soon, some)
 		}
-		if s.policy.Packs != nil && at <= soon {
+		if s.policy.Packs != nil && at <= soon && s.holds.breaker.closed() {
 			until := s.gathers(q, j, of)
 			if until > soon {
 				again, some, may = min(again, s.Pipe.lead(until)), some.without(of), may.without(of)
