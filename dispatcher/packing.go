@@ -116,7 +116,7 @@ func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end fu
 	if err := w.take(p, m); err != nil {
 		return bury(deadletter.Invalid, err.Error()), false
 	}
-	if m.Bond == nil && !p.Fits(j.Terms.API.Pack) {
+	if m.Bond == nil && !p.Fits(j.Terms.API.Pack, m.Part.Bucket.MostMarkers()) {
 		*p = was
 		return nil, false
 	}

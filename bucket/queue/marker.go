@@ -235,7 +235,15 @@ func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64
 // Run stores markers until ctx ends.
 func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 
-// Intend stores intents, all in one message. It calls done once, with the message's sequence, or with ErrFenced if this
+// markerHeaders is room for the headers of a message of markers.
+const markerHeaders = 1 << 10
+
+// MostMarkers returns how many bytes of markers one message may have. The stream may take more, but not less.
+func (p *Partition) MostMarkers() int64 {
+	return p.queue.settings.Load().longest() - markerHeaders
+}
+
+// Intend stores intents, all in one message, which must have at most MostMarkers bytes. It calls done once, with the message's sequence, or with ErrFenced if this
 // owner's epoch is no longer the stream's: Fence then returns whose is. It does not block.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	epoch := m.Epoch()

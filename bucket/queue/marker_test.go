@@ -2,12 +2,14 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket/natstest"
+	"weir/bucket/stream"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -77,6 +79,30 @@ func runMarkers(t *testing.T, m *Markers) (intend func() error) {
 		stored := make(chan error, 1)
 		m.Intend([]Intent{{Seq: 1, Call: 1}}, func(_ uint64, err error) { stored <- err })
 		return await.Receive(t, "an intent", stored)
+	}
+}
+
+// TestMessageOfMostMarkers checks that the stream takes a message of as many bytes of intents as one may have, and no
+// longer one than it allows.
+func TestMessageOfMostMarkers(t *testing.T) {
+	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
+	m, err := p.Own(t.Context(), "the instance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runMarkers(t, m)
+	for bytes, want := range map[int64]error{p.MostMarkers(): nil, p.MostMarkers() + markerHeaders: stream.ErrTooLarge} {
+		i := Intent{Seq: 1, Call: 1, Epoch: m.Epoch()}
+		data, err := json.Marshal([]Intent{i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.Target = strings.Repeat("t", int(bytes)-len(data))
+		stored := make(chan error, 1)
+		m.Intend([]Intent{i}, func(_ uint64, err error) { stored <- err })
+		if err := await.Receive(t, "an intent", stored); !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v, want %v", bytes, err, want)
+		}
 	}
 }
 

@@ -91,6 +91,9 @@ type Settings struct {
 // maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
 const maxHeaderBytes = 64 << 10
 
+// longest returns how many bytes a message of a queue's stream may have, with its headers.
+func (s *Settings) longest() int64 { return min(s.MaxBody+maxHeaderBytes, 1<<30) }
+
 // ensureQueue creates the api's streams if they do not exist. It returns their number and the highest per-key ceiling
 // that the server enforces. It raises an existing stream's ceiling and never lowers it: JetStream would delete the
 // oldest messages of every key that is deeper.
@@ -130,7 +133,7 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, 
 		Subjects:  []string{queueSubjects(s.API, p.number), ownerSubject(s.API, p.number)},
 		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: s.Replicas,
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: s.Capacity,
-		MaxMsgSize: int32(min(s.MaxBody+maxHeaderBytes, 1<<30)), Duplicates: s.Dedupe,
+		MaxMsgSize: int32(s.longest()), Duplicates: s.Dedupe,
 		AllowDirect: true, AllowAtomicPublish: true,
 		Metadata: map[string]string{metaPartitions: strconv.Itoa(p.of), metaAPI: s.API},
 	}

@@ -1,13 +1,17 @@
 package lane
 
 import (
+	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"weir/bucket/fault"
 	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 )
 
 // An intent says that a job may be called from now on. It is stored before the call, and deleted when the call's
@@ -62,14 +66,35 @@ type intending struct {
 // mostIntents bounds the intents of one message, in which the intents of a pack stay together.
 const mostIntents = 512
 
-// nextLocked takes the intents of the next message from those that wait.
-func (b *IntentBatch) nextLocked() (wanted []intending) {
-	n := 0
+// intentBytes returns how many bytes an intent of an api's calls has at most, with the comma behind it.
+func intentBytes(api *httpcall.API) int64 {
+	const digits = 1 << 53 // of a sequence, a time, or a price
+	i := queue.Intent{
+		Seq: digits, Call: math.MaxInt32, Deaths: math.MaxInt8, Timeout: api.Timeout, Price: digits, Target: api.Target(),
+		Accepted: digits, Epoch: digits, KeySum: math.MaxUint64, Entry: math.MaxUint64,
+	}
+	j := Job{Terms: &Terms{API: api}}
+	if api.Pack != nil {
+		i.Pack = &queue.Pack{ID: ingest.NewID(), Place: api.Pack.Jobs, Of: api.Pack.Jobs}
+		j.In = i.Pack
+	}
+	i.Idempotency = j.Identity(time.Unix(digits, 0))
+	data, err := json.Marshal(i)
+	if err != nil {
+		panic("dispatcher: an intent that JSON cannot carry: " + err.Error())
+	}
+	return int64(len(data)) + 1
+}
+
+// nextLocked takes the intents of the next message, which may have most bytes, from those that wait.
+func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
+	n, size := 0, int64(0)
 	for i, one := range b.waiting {
+		size += one.t.Terms.Intent
 		if one.stored == nil {
 			continue
 		}
-		if n > 0 && i >= mostIntents {
+		if n > 0 && (i >= mostIntents || size > most) {
 			break
 		}
 		n = i + 1
@@ -90,7 +115,7 @@ func (b *IntentBatch) storeIntents() {
 		w.Mu.Unlock()
 		return
 	}
-	wanted := b.nextLocked()
+	wanted := b.nextLocked(b.part.Bucket.MostMarkers())
 	b.storing = true
 	intents := make([]queue.Intent, len(wanted))
 	for i, one := range wanted {

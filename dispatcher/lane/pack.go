@@ -37,11 +37,11 @@ func (p *Pack) Allowed() bool {
 // mayJoin is Allows for a job of a pack that is about to be called.
 func (j *Job) mayJoin() bool { return j.Doubt.Allows(j.Terms.API, j.In.ID, j.Part.W.WallNow()) }
 
-// Fits reports whether one call may have the pack's jobs, as far as the last of them goes. The schedule may have chosen
-// them by terms that were replaced since.
-func (p *Pack) Fits(of *httpcall.Pack) bool {
+// Fits reports whether one call may have the pack's jobs, as far as the last of them goes. Their intents may have intents
+// bytes. The schedule may have chosen the jobs by terms that were replaced since.
+func (p *Pack) Fits(of *httpcall.Pack, intents int64) bool {
 	n := len(p.Jobs)
-	return n <= of.Jobs && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
+	return n <= of.Jobs && int64(n)*p.Sum.terms.Intent <= intents && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
 		p.Size+of.Overhead(n) <= of.Bytes && p.Sum.Passes()
 }
 

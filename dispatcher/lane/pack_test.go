@@ -46,20 +46,22 @@ func TestPackHasTheAttemptsOfItsNewestJob(t *testing.T) {
 // TestPackFits checks what goes in one call, by the terms of now.
 func TestPackFits(t *testing.T) {
 	for _, c := range []struct {
-		what string
-		of   httpcall.Pack
-		fits bool
+		what    string
+		of      httpcall.Pack
+		intents int64
+		fits    bool
 	}{
-		{"all", httpcall.Pack{Jobs: 3, Bytes: 9}, true},
-		{"fewer jobs", httpcall.Pack{Jobs: 2, Bytes: 9}, false},
-		{"fewer bytes", httpcall.Pack{Jobs: 3, Bytes: 8}, false},
-		{"other matches", httpcall.Pack{Jobs: 3, Bytes: 9, Match: "/id"}, false},
+		{"all", httpcall.Pack{Jobs: 3, Bytes: 9}, 30, true},
+		{"fewer jobs", httpcall.Pack{Jobs: 2, Bytes: 9}, 30, false},
+		{"fewer bytes", httpcall.Pack{Jobs: 3, Bytes: 8}, 30, false},
+		{"other matches", httpcall.Pack{Jobs: 3, Bytes: 9, Match: "/id"}, 30, false},
+		{"shorter messages of intents", httpcall.Pack{Jobs: 3, Bytes: 9}, 29, false},
 	} {
-		p := &Pack{Jobs: make([]*Job, 3), Matches: []string{"a", "b", "a"}, Size: 5, Sum: (&Terms{API: &httpcall.API{Rule: &ingest.Rule{}}}).NewSum()}
+		p := &Pack{Jobs: make([]*Job, 3), Matches: []string{"a", "b", "a"}, Size: 5, Sum: (&Terms{API: &httpcall.API{Rule: &ingest.Rule{}}, Intent: 10}).NewSum()}
 		if err := p.Sum.Add(&ingest.Job{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Fits(&c.of); got != c.fits {
+		if got := p.Fits(&c.of, c.intents); got != c.fits {
 			t.Errorf("%s: %t", c.what, got)
 		}
 	}

@@ -17,6 +17,7 @@ type Terms struct {
 	Policy *schedule.Policy     // the schedule's part of it
 	Polls  *httpcall.Operations // nil: the configuration has no operation
 	Limits uint64               // hash of the shared limits' names
+	Intent int64                // bytes of an intent at most
 }
 
 // NewTerms returns the terms of a configuration. They take over the connections of the former terms if they can.
@@ -25,7 +26,7 @@ func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 	if former != nil {
 		before = former.Call
 	}
-	t := &Terms{API: api, Call: httpcall.NewClient(api, "weir/"+e.Version, schedule.MaxCalls, before), Policy: policyOf(api), Limits: sumOfLimits(api)}
+	t := &Terms{API: api, Call: httpcall.NewClient(api, "weir/"+e.Version, schedule.MaxCalls, before), Policy: policyOf(api), Limits: sumOfLimits(api), Intent: intentBytes(api)}
 	if api.Operation != nil {
 		t.Polls = httpcall.NewOperations(api, "weir/"+e.Version)
 	}

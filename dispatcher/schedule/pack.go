@@ -13,7 +13,7 @@ import (
 // a call, its members rest in their places, and are packed anew.
 //
 // A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry may
-// go in any pack. A job that may have killed its owners goes alone.
+// go in any pack. A job that may have killed its owners goes alone, and so does the probe of the breaker.
 //
 // A bond holds a pack together whose call the api may have processed under the pack's idempotency key: it is only called
 // again as it was. If one of its jobs has ended otherwise, the bond is broken: the others are loaded to be parked.
@@ -33,8 +33,34 @@ type Bond struct {
 
 // packs is what a schedule knows of the packs that are being gathered. It is empty for an api without packs.
 type packs struct {
-	since map[*KeyQueue]bucket.Micros // when a queue's first job began to wait for others
-	freed []*Job                      // members whose leader left its way; they are about to rest in their queues
+	since map[*KeyQueue]gathering // of queues with jobs that wait for others
+	freed []*Job                  // members whose leader left its way; they are about to rest in their queues
+}
+
+// gathering is when a queue's first job of each priority began to wait for others, 0 if it does not.
+type gathering [len(bucket.Priorities)]bucket.Micros
+
+// first returns the earliest of these times, 0 if there is none.
+func (g gathering) first() (first bucket.Micros) {
+	for _, since := range g {
+		if since != 0 && (first == 0 || since < first) {
+			first = since
+		}
+	}
+	return first
+}
+
+// gatherSince sets when a queue's first job of a priority began to wait for others.
+func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros) {
+	g := p.since[q]
+	if g[of-bucket.High] = since; g == (gathering{}) {
+		delete(p.since, q)
+		return
+	}
+	if p.since == nil {
+		p.since = map[*KeyQueue]gathering{}
+	}
+	p.since[q] = g
 }
 
 // Members returns the jobs that go in one call with the job, in their order. They are those behind it.
@@ -43,19 +69,17 @@ func (j *Job) Members() []*Job { return j.members }
 // IsBroken reports whether a job's pack must be called as it was, and cannot be.
 func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bond.Of }
 
-// gathers returns until when a queue waits for more jobs for its next pack, which j leads, or the oldest waiting job if
-// j is nil; 0 if the pack is called now.
+// gathers returns until when a queue waits for more jobs for its next pack of a priority, which j leads, or the oldest
+// waiting job if j is nil; 0 if the pack is called now.
 func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 	p := s.policy.Packs
 	if j != nil && (j.Bond != nil || j.Deaths >= suspectFrom) {
 		return 0
 	}
-	since, waits := s.packs.since[q]
-	if !waits {
-		if since = s.now; s.packs.since == nil {
-			s.packs.since = map[*KeyQueue]bucket.Micros{}
-		}
-		s.packs.since[q] = since
+	since := s.packs.since[q][of-bucket.High]
+	if since == 0 {
+		since = s.now
+		s.packs.gatherSince(q, of, since)
 	}
 	until, by, n := since.Add(p.Wait), s.now, 0
 	if j != nil {
@@ -114,10 +138,10 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 			}
 		}
 		return
-	case j.Deaths < suspectFrom:
+	case j.Deaths < suspectFrom && s.holds.breaker.closed():
 		s.packMore(j, max(by, s.now))
 	}
-	delete(s.packs.since, q) // the jobs that are left have their own wait
+	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left have their own wait
 }
 
 // packMore attaches the queue's next jobs to a job, up to one that must be called before those behind it.

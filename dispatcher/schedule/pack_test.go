@@ -218,6 +218,68 @@ func TestPackGathers(t *testing.T) {
 	}
 }
 
+// TestPackGathersBesideOthers checks that a full pack of a priority does not wait for one of another priority of its key
+// that is gathered, and that the latter is called when its first job has waited. It does so for keys in which a turn
+// makes ready what comes first (slow), and for others.
+func TestPackGathersBesideOthers(t *testing.T) {
+	for _, inFlight := range []int64{1, 2} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
+		s.policy.Rules.Key.InFlight = inFlight
+		begun := *now
+		s.PushEarly("k", 1, p, bucket.High, begun, 0)
+		for seq := range uint64(3) {
+			s.PushEarly("k", seq+2, p, bucket.Low, begun, 0)
+		}
+		called := run(1)[0]
+		if took := begun.Until(called.At); took > 50*time.Millisecond || len(inCall(called)) != 3 || called.Priority != bucket.Low {
+			t.Errorf("%d in flight: the first call starts after %s, has %d jobs and priority %s", inFlight, took, len(inCall(called)), called.Priority)
+		}
+		jobs := inCall(called)
+		s.Ended(called, nil, *now)
+		for _, j := range jobs {
+			s.Finished(j)
+		}
+		called = run(1)[0]
+		if took := begun.Until(called.At); took < 270*time.Millisecond || took > 340*time.Millisecond || called.Seq != 1 {
+			t.Errorf("%d in flight: the second call starts after %s, with job %d", inFlight, took, called.Seq)
+		}
+	}
+}
+
+// TestProbeIsOneJob checks that the probe of an open breaker has one job, and waits for no others, since it may well fail;
+// a pack that must be called as it was stays together. When the breaker is closed again, jobs go together.
+func TestProbeIsOneJob(t *testing.T) {
+	for _, bonded := range []bool{false, true} {
+		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
+		for seq := range uint64(5) {
+			s.Push("k", seq+1, p)
+		}
+		want := 1
+		if q := s.Find("k"); bonded {
+			want = 3
+			for seq := range uint64(3) {
+				j := s.Extract(q, seq+1)
+				j.Calls, j.Bond = 1, &Bond{ID: "p", Place: int(seq), Of: 3}
+			}
+		}
+		s.holds.breaker.open(BreakerPolicy{Failures: 1, Min: 100 * time.Millisecond, Max: time.Second}, *now, 0)
+		begun := *now
+		called := run(1)[0]
+		jobs := inCall(called)
+		if took := begun.Until(called.At); len(jobs) != want || took < 100*time.Millisecond || took > 150*time.Millisecond {
+			t.Errorf("bonded %t: the probe has %d jobs, want %d, and starts after %s", bonded, len(jobs), want, took)
+		}
+		s.Ended(called, nil, *now)
+		s.OnCallEnd(called, CallEnd{Sent: true, Started: called.At, Now: *now})
+		for _, j := range jobs {
+			s.Finished(j)
+		}
+		if n, left := len(inCall(run(1)[0])), min(3, 5-want); n != left {
+			t.Errorf("bonded %t: the call after the probe has %d jobs, want %d", bonded, n, left)
+		}
+	}
+}
+
 // TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and that
 // a pack that is called again as it was waits for all of its jobs.
 func TestPackWaitsForRetries(t *testing.T) {

@@ -7,45 +7,50 @@ import (
 )
 
 // stage makes jobs ready whose priorities may go and whose slots are near. It returns when to look again. Jobs of other
-// priorities, which wait for their turns, take no slot of the key from these jobs. In a slow key each turn makes the
-// job ready that is first in the key's own order.
+// priorities, which wait for their turns, or for more jobs of their packs, take no slot of the key from these jobs. In a
+// slow key each turn makes the job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
 		s.loosen()
 	}
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
-	for {
+	again = Never
+	some := allClasses // but those whose packs are gathered
+	for may != 0 {
 		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
-			return Never
+			return again
 		}
 		of := turn
 		if free, _ := q.free(s.now); s.isSlow(q, free) {
-			j, of, _ = s.candidate(q, soon, allClasses)
+			j, of, _ = s.candidate(q, soon, some)
 		}
-		if s.policy.Packs != nil && at <= soon {
-			at = max(at, s.gathers(q, j, of))
+		if s.policy.Packs != nil && at <= soon && s.holds.breaker.closed() {
+			until := s.gathers(q, j, of)
+			if until > soon {
+				again, some, may = min(again, s.Pipe.lead(until)), some.without(of), may.without(of)
+				continue
+			}
+			at = max(at, until)
 		}
 		at = max(at, q.brake.earliest(), q.crowded(), s.policy.slot(q.Limits, q.TAT, s.now, int(ungranted)+1))
 		if at > soon {
-			return s.Pipe.lead(at)
+			return min(again, s.Pipe.lead(at))
 		}
 		if ungranted+s.ahead(q) >= q.atOnce() {
-			return Never // the end of a call of this queue touches it
+			return again // the end of a call of this queue touches it
 		}
 		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
 			if own == 0 {
 				s.turns.of(turn).wait(q)
 			}
-			if may = may.without(turn); may == 0 {
-				return Never
-			}
+			may = may.without(turn)
 			continue
 		}
 		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
 			s.turns.awaitRoom(q, turn)
-			return Never
+			return again
 		}
 		if j == nil {
 			j = q.dequeue(of)
@@ -68,9 +73,10 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		s.fx.Load = append(s.fx.Load, j)
 		if s.turns.roomWaiting() > 0 {
 			s.turns.awaitRoom(q, turn) // one job for each turn
-			return Never
+			return again
 		}
 	}
+	return again
 }
 
 // candidate returns the next job to make ready of the priorities that may go: a resting job, or nil for the oldest

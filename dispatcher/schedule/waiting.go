@@ -121,7 +121,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		}
 		return keeping{what: WaitRetry, until: j.NotBefore, why: j.Failed}
 	}
-	if since, waits := v.s.packs.since[q]; waits && v.s.policy.Packs != nil {
+	if since := v.s.packs.since[q].first(); since != 0 && v.s.policy.Packs != nil {
 		if until := since.Add(v.s.policy.Packs.Wait); until > max(v.now, slot) {
 			return keeping{what: WaitPack, until: until}
 		}

@@ -57,6 +57,12 @@ apis:
     bucket: {rate: 100/s, capacity: 2000}
     retry: {attempts: 3, min: 5ms, max: 20ms}
     pack: {jobs: 10, wait: 300ms, request: {under: /in}, answers: {under: /out}, match: /n, status: /code}
+  small:
+    url: %[1]s/small
+    max_body: 1KiB
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 100/s, capacity: 2000}
+    pack: {jobs: 500, wait: 300ms}
 `
 
 func newPackRig(t *testing.T) *packRig {
@@ -198,6 +204,27 @@ func TestPacks(t *testing.T) {
 	}
 	if out := r.Must("job", "job-7"); !strings.Contains(out, "in pack ") {
 		t.Error(out)
+	}
+}
+
+// TestPackOfManyIntents: a pack has no more jobs than one message of the queue has room for their intents. That message
+// is short because the api takes short bodies only.
+func TestPackOfManyIntents(t *testing.T) {
+	t.Parallel()
+	r := newPackRig(t)
+	const jobs = 400
+	var all []packedJob
+	for n := range jobs {
+		all = append(all, packedJob{N: n + 1})
+	}
+	r.give("small", "a", all...)
+	r.Ended("small", "a", jobs)
+	most, sum := 0, 0
+	for _, c := range r.made() {
+		most, sum = max(most, len(c.jobs)), sum+len(c.jobs)
+	}
+	if sum != jobs || most < 100 || most > 200 {
+		t.Errorf("%d jobs were called, at most %d together", sum, most)
 	}
 }
 
