@@ -21,12 +21,22 @@ func newTestPartition(t *testing.T) *Partition {
 	return openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 }
 
+// storeFailed is the server's code of an error that it may answer with while it still removes the files of a stream that
+// had the same name.
+const storeFailed = jetstream.ErrorCode(10049)
+
 func openTestPartition(t *testing.T, ns *server.Server) *Partition {
 	t.Helper()
 	js := natstest.Connect(t, ns)
-	q, err := OpenQueue(t.Context(), Options{Conn: js.Conn(), JetStream: js, Settings: Settings{
-		StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
-	}})
+	var q *Queue
+	var err error
+	await.Until(t, "the server to be done with a former stream of this name", func() bool {
+		q, err = OpenQueue(t.Context(), Options{Conn: js.Conn(), JetStream: js, Settings: Settings{
+			StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
+		}})
+		refusal := (*jetstream.APIError)(nil)
+		return !errors.As(err, &refusal) || refusal.ErrorCode != storeFailed
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
