@@ -233,9 +233,18 @@ func reusePart(t *cli.Table, s *status.Status) {
 
 func limitsPart(t *cli.Table, s *status.Status) {
 	t.Row("LIMIT", "USE")
+	shown := map[string]bool{} // limits of accounts, which several apis have
 	for _, a := range s.APIs {
 		for i := range a.Limits {
-			t.Row(a.API+"/"+a.Limits[i].Limit, a.Limits[i].Text())
+			l := &a.Limits[i]
+			name := a.API + "/" + l.Limit
+			if strings.Contains(l.Limit, "/") {
+				name = l.Limit
+			}
+			if !shown[name] {
+				shown[name] = true
+				t.Row(name, l.Text())
+			}
 		}
 	}
 }

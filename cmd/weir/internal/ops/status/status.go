@@ -133,6 +133,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	for i := range replicas {
 		s.add(&replicas[i])
 	}
+	s.sumAccounts()
 	for _, a := range s.APIs {
 		a.cut(limit)
 	}
@@ -259,6 +260,24 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 		return
 	}
 	a.Limits = append(a.Limits, l)
+}
+
+// sumAccounts adds up, over all apis, what each reports of the rates and calls in flight of its account. The account is
+// the part of a limit's name before the slash.
+func (s *Status) sumAccounts() {
+	used := map[string]int64{}
+	for _, a := range s.APIs {
+		for i := range a.Limits {
+			used[a.Limits[i].Limit] += a.Limits[i].Used
+		}
+	}
+	for _, a := range s.APIs {
+		for i := range a.Limits {
+			if l := &a.Limits[i]; strings.Contains(l.Limit, "/") && (l.Unit == limitstate.InCalls || l.PerMS > 0) {
+				l.Used = used[l.Limit]
+			}
+		}
+	}
 }
 
 // cut keeps at most limit entries of each list.

@@ -101,3 +101,25 @@ func TestChangedStreams(t *testing.T) {
 		}
 	}
 }
+
+// TestAccountsAreSummed checks that each api of an account reports what all of them use of its rates and calls in
+// flight. A store counts quotas for all of them, and an api's own limits belong to that api.
+func TestAccountsAreSummed(t *testing.T) {
+	limits := func(used int64) []limitstate.LimitShown {
+		return []limitstate.LimitShown{
+			{Limit: "acme/rate", Used: used, Count: 5, PerMS: 1000},
+			{Limit: "acme/running", Used: used, Count: 5, Unit: limitstate.InCalls},
+			{Limit: "acme/quota", Used: 4, Count: 5, Unit: limitstate.InUnits},
+			{Limit: "rate", Used: used, Count: 5, PerMS: 1000},
+		}
+	}
+	s := &Status{APIs: []*API{{API: "chat", Limits: limits(3)}, {API: "embed", Limits: limits(1)}}}
+	s.sumAccounts()
+	for i, own := range []int64{3, 1} {
+		for j, want := range []int64{4, 4, 4, own} {
+			if l := s.APIs[i].Limits[j]; l.Used != want {
+				t.Errorf("%s: %d of %s are used, want %d", s.APIs[i].API, l.Used, l.Limit, want)
+			}
+		}
+	}
+}
