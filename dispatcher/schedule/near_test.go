@@ -66,3 +66,42 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(retryAt))
 	}
 }
+
+// TestQueueThatCannotAskYetTakesNoTurn checks that a queue takes no turn at a shared limit before it may ask. If it took
+// one and passed it on, the turn to make its low job ready would let it wait for the next one, and so on without end.
+func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	s := New(&Policy{Rules: bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 200, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1000, Per: time.Second, Burst: 8}}},
+	}}, Pace{
+		PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond,
+		MaxStaged: 2, MaxCalls: MaxCalls, Replica: "one of two", // so each replica makes few jobs ready
+	}, func(string) bucket.Micros { return 0 })
+	part, askAt := &Partition{Open: true}, start.Add(time.Millisecond)
+	for i, p := range bucket.Priorities {
+		s.pushAs("k", uint64(i+1), part, p)
+	}
+	q := s.Find("k")
+	q.refused("account", askAt)
+	steps := func() {
+		for range 10 {
+			for _, j := range s.Step(start).Load {
+				j.Policy, j.Costs = s.policy, []int64{1}
+				s.Loaded(j)
+			}
+		}
+	}
+	steps()
+	if n := q.count(ready); n != 2 {
+		t.Fatalf("%d jobs are ready, want the high and the normal one", n)
+	}
+	s.pushAs("other", 4, part, bucket.Normal) // waits for its turn to make its job ready
+	s.holds.governor.ramp = slowStart         // one queue has the turn in a step
+	s.turns.of(bucket.High).wait(q)
+	s.turns.of(bucket.Normal).wait(q)
+	steps()
+	if next := s.Next(start); next != askAt {
+		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(askAt))
+	}
+}
