@@ -142,6 +142,28 @@ func TestConsoleByKeyboard(t *testing.T) {
 	}
 }
 
+// TestConsoleKeepsTheFocus: a link in a table keeps the focus when what stands before the table goes or comes, as the
+// letters' "Counting" does when weir has counted.
+func TestConsoleKeepsTheFocus(t *testing.T) {
+	t.Parallel()
+	_, b := consoleRig(t)
+	b.open("/")
+	b.wait("the module", `window.dom || (import("/console/dom.js").then((m) => window.dom = m), false)`)
+	if !eval[bool](b, `(() => {
+		const { h, patch } = window.dom, page = document.body.appendChild(document.createElement("div"));
+		const table = () => h("div.table", {}, h("table", {}, h("tbody", {}, h("tr", { key: "2" }, h("td", {}, h("a", { href: "/letter" }, "2"))))));
+		const focused = () => document.activeElement.textContent === "2" && document.activeElement === page.querySelector("a");
+		patch(page, [h("p", {}, "Counting"), h("div.filters", { key: "filters" }), table()]);
+		page.querySelector("a").focus();
+		patch(page, [h("div.filters", { key: "filters" }), table()]);
+		const went = focused();
+		patch(page, [h("div.cards", {}), h("p", {}, "Counting"), h("div.filters", { key: "filters" }), table()]);
+		return went && focused() && page.textContent === "Counting2";
+	})()`) {
+		t.Error("the focus is lost")
+	}
+}
+
 // TestConsoleObeysNothingStored: markup in a payload, a key, a header and a job's id is shown as text on every page, and the browser has
 // nothing to say against the page.
 func TestConsoleObeysNothingStored(t *testing.T) {

@@ -47,7 +47,7 @@ function patchKids(element, kids) {
   }
   let cursor = element.firstChild;
   for (const kid of kids) {
-    let node = kid.key !== null ? keyed.get(kid.key) : cursor;
+    let node = kid.key !== null ? keyed.get(kid.key) : alike(cursor, kid);
     const was = node && described.get(node);
     if (!was || was.key !== kid.key || was.tag !== kid.tag) node = null;
     if (node) update(node, was, kid);
@@ -60,6 +60,16 @@ function patchKids(element, kids) {
     cursor.remove();
     cursor = next;
   }
+}
+
+// alike returns the node to make kid of, if kid has no key: the first one, or else the next of its tag and class. So an
+// element before the others can go or come, and the others stay with the focus that one of them has.
+function alike(first, kid) {
+  for (let node = first; node; node = node.nextSibling) {
+    const was = described.get(node);
+    if (was?.key === null && was.tag === kid.tag && (node === first || was.attrs?.class === kid.attrs?.class)) return node;
+  }
+  return null;
 }
 
 function make(kid) {
