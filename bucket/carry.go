@@ -167,11 +167,11 @@ const coarseTo = 1 << 20
 // bucket is empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was
 // called. The zero value has forgotten nothing.
 type turning struct {
-	memory Micros // how long a key is remembered now
-	least  Micros // the shortest time that a key was remembered whose last call arrived between known and latest
-	known  Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
-	latest Micros // when the last call arrives that was granted under former paces
-	former []Former
+	memory    Micros // how long a key is remembered now
+	least     Micros // the shortest time that a key was remembered whose last call arrived between forgotten and latest
+	forgotten Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
+	latest    Micros // when the last call arrives that was granted under former paces
+	former    []Former
 }
 
 // Former are rules by which calls were made, until a time.
@@ -204,7 +204,7 @@ func (m *Memory) Former(former []Former) {
 // for memory after its last call. One that was called before latest may have been forgotten after least, or before
 // that.
 func (t *turning) called(now Micros) Micros {
-	return max(now-t.memory, t.known, min(t.latest, now-t.least))
+	return max(now-t.memory, t.forgotten, min(t.latest, now-t.least))
 }
 
 // calledBefore returns the same for calls of former processes, if the key had another pace then.
@@ -220,7 +220,7 @@ func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) 
 // turn notes that keys have other rates from now on, and that every key must be remembered for memory.
 func (t *turning) turn(now, arrived, memory Micros) {
 	if now-t.least >= t.latest {
-		t.known, t.least = t.latest, t.memory
+		t.forgotten, t.least = t.latest, t.memory
 	}
 	t.least = min(t.least, t.memory)
 	// Every key that is forgotten by now was empty before latest: memory and Redis then treat it alike.

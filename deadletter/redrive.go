@@ -96,13 +96,13 @@ func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 		if err := r.lookUp(ctx, next); err != nil {
 			return &x.tally, err
 		}
-		walk := r.scope.between(next, r.known).Walk(Whole)
+		walk := r.scope.between(next, r.lookedUp).Walk(Whole)
 		walk.most = x.pace.inOneSecond()
 		if err := x.window(ctx, walk); err != nil {
 			x.takeBack()
 			return &x.tally, err
 		}
-		if next = r.known; next == maxSeq {
+		if next = r.lookedUp; next == maxSeq {
 			return &x.tally, nil
 		}
 	}

@@ -61,7 +61,7 @@ type refusalWaiting struct {
 
 // refusals holds the jobs that were refused recently. It is safe for concurrent use.
 type refusals struct {
-	known    func() time.Duration
+	dedupe   func() time.Duration
 	checks   chan *refusedJob
 	maxBytes int // of the waiting refusals
 
@@ -73,12 +73,12 @@ type refusals struct {
 	ended   bool
 }
 
-func newRefusals(known func() time.Duration, maxBytes int) *refusals {
-	if known == nil {
-		known = func() time.Duration { return refusalsKnown }
+func newRefusals(dedupe func() time.Duration, maxBytes int) *refusals {
+	if dedupe == nil {
+		dedupe = func() time.Duration { return refusalsKnown }
 	}
 	return &refusals{
-		known: known, checks: make(chan *refusedJob, waitingChecks), maxBytes: maxBytes, jobs: map[refusalID]*refusedJob{},
+		dedupe: dedupe, checks: make(chan *refusedJob, waitingChecks), maxBytes: maxBytes, jobs: map[refusalID]*refusedJob{},
 	}
 }
 
@@ -143,8 +143,8 @@ func (x *refusals) takeLocked(j *refusedJob, n int) []refusalWaiting {
 
 // forgetLocked drops jobs whose ids are no longer known. It keeps a job that is being checked until later.
 func (x *refusals) forgetLocked(now time.Time) {
-	n, known := 0, x.known()
-	for n < len(x.order) && (now.Sub(x.order[n].first) > known || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
+	n, dedupe := 0, x.dedupe()
+	for n < len(x.order) && (now.Sub(x.order[n].first) > dedupe || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
 		delete(x.jobs, x.order[n].id)
 		n++
 	}
@@ -291,7 +291,7 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	newest := j.waiting[asked-1]
 	o.refusals.mu.Unlock()
 	k, err := (&Browser{js: o.js}).Get(ctx, seq)
-	gone := errors.Is(err, ErrNoLetter) || err == nil && (!j.id.of(k.Header) || time.Since(k.Stored) > o.refusals.known())
+	gone := errors.Is(err, ErrNoLetter) || err == nil && (!j.id.of(k.Header) || time.Since(k.Stored) > o.refusals.dedupe())
 	switch {
 	case err != nil && !gone:
 		o.refusals.stood(j, 0, fmt.Errorf("the letter of a job that was refused before: %w", err))

@@ -59,8 +59,8 @@ func TestDedupeJudge(t *testing.T) {
 		value := time.Duration(seconds.Draw(t, "first")) * time.Second
 		d := NewDedupe(value)
 		type change struct {
-			at    bucket.Micros
-			known time.Duration
+			at     bucket.Micros
+			length time.Duration
 		}
 		now := bucket.Micros(1 << 50)
 		begin, truth := now, []change{{0, value}}
@@ -77,7 +77,7 @@ func TestDedupeJudge(t *testing.T) {
 		known := time.Duration(0) // when it came
 		for _, c := range truth {
 			if c.at <= came {
-				known = c.known
+				known = c.length
 			}
 		}
 		free := accepted.Until(came) >= known

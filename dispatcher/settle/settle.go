@@ -234,7 +234,7 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	if c != nil {
 		status, answer = c.Status, c.Answer
 	}
-	letter := w.Letter(j, reason, detail, status, j.Doubt.Known())
+	letter := w.Letter(j, reason, detail, status, j.Doubt.Charged())
 	letter.Answer = answer
 	w.Trace(j)
 	w.LogOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)

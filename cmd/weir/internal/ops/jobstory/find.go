@@ -114,8 +114,8 @@ func (s *search) show(ctx context.Context, j *Job) error {
 // shows reports whether a result is shown with its body.
 func (s *search) shows(r *ledger.Result) bool { return s.Bodies && r.Size <= MostBody }
 
-// Known returns the error that nothing is known of an id; nil if there is a job.
-func (t *Timeline) Known(id string) error {
+// NotFound returns the error that nothing is known of an id; nil if there is a job.
+func (t *Timeline) NotFound(id string) error {
 	if len(t.Jobs) > 0 {
 		return nil
 	}
