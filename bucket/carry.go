@@ -200,15 +200,15 @@ func (m *Memory) Former(former []Former) {
 	}
 }
 
-// called returns the latest time at which a call can have arrived of a key that is not remembered. A key is remembered
-// for memory after its last call. One that was called before latest may have been forgotten after least, or before
-// that.
-func (t *turning) called(now Micros) Micros {
+// lastCall returns the latest time at which a call can have arrived of a key that is not remembered. A key is
+// remembered for memory after its last call. One that was called before latest may have been forgotten after least,
+// or before that.
+func (t *turning) lastCall(now Micros) Micros {
 	return max(now-t.memory, t.forgotten, min(t.latest, now-t.least))
 }
 
-// calledBefore returns the same for calls of former processes, if the key had another pace then.
-func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) {
+// lastCallBefore returns the same for calls of former processes, if the key had another pace then.
+func (t *turning) lastCallBefore(key string, now Micros, own *pace) (last Micros) {
 	for i := range t.former {
 		if f := &t.former[i]; f.Until > last && own.clear(f.Until) > now && f.Rules.pace(f.Rules.For(key).Rate) != *own {
 			last = f.Until
@@ -230,11 +230,11 @@ func (t *turning) turn(now, arrived, memory Micros) {
 // open converts a key's state to its present pace. It treats all keys alike that may be forgotten, so that every store
 // gives the same slots.
 func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace) {
-	called := t.called(now)
+	called := t.lastCall(now)
 	switch {
 	case key.pace == (pace{}) || key.end()+key.late <= called:
 		last := min(called, arrived, t.latest) // under another pace; what its own has forgotten was idle
-		key.tally = own.unknown(now, max(last, t.calledBefore(name, now, &own)), t.latest)
+		key.tally = own.unknown(now, max(last, t.lastCallBefore(name, now, &own)), t.latest)
 	case key.pace == own:
 		return
 	default:

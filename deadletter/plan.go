@@ -103,8 +103,8 @@ type RedriveOptions struct {
 	Passed func(ctx context.Context, p Passed) error
 	// Valid reports whether this process still is the only one that may redrive. It is called before every letter.
 	Valid func() bool
-	// Told is called with the counts after every letter, one call at a time.
-	Told func(t *Tally)
+	// Progress is called with the counts after every letter, one call at a time.
+	Progress func(t *Tally)
 }
 
 // Redrive redrives the letters of a scope. It must be used once, by one goroutine.
@@ -154,7 +154,7 @@ func (p *Plan) Found() bool { return p.Letters+p.Settled+len(p.Skipped) > 0 }
 
 // NewRedrive returns a redrive of a scope.
 func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
-	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
+	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Progress == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
 	return &Redrive{opts: o, scope: scope, agreed: map[string]*Terms{}}

@@ -348,7 +348,7 @@ func (x *run) note(what func(*Tally)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	what(&x.tally)
-	x.opts.Told(&x.tally)
+	x.opts.Progress(&x.tally)
 }
 
 // Delete deletes a letter permanently, and tries again if the server does not answer. It succeeds if the letter is

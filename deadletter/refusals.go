@@ -185,23 +185,23 @@ func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
 // storeRefused stores a job's letter under its next message id.
 func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 	l.refusedID = j.id.msgID(j.life)
-	o.letters.Begin(l.Message(), func(told stream.Answer) {
+	o.letters.Begin(l.Message(), func(answer stream.Answer) {
 		switch {
-		case told.Err != nil:
-			err := fmt.Errorf("dead letter: %w", told.Err)
+		case answer.Err != nil:
+			err := fmt.Errorf("dead letter: %w", answer.Err)
 			w.done(0, err)
 			o.refusals.stood(j, 0, err)
 			return
-		case told.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
-			o.refusals.adopt(j, told.Seq, w)
+		case answer.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
+			o.refusals.adopt(j, answer.Seq, w)
 			return
 		}
 		j.life++
 		j.written = max(1, l.Refusals)
-		o.told(l, told.Seq, w, func(err error) {
-			w.done(told.Seq, err)
-			if err != nil || !o.refusals.lookAgain(j, told.Seq) {
-				o.refusals.stood(j, told.Seq, err)
+		o.announce(l, answer.Seq, w, func(err error) {
+			w.done(answer.Seq, err)
+			if err != nil || !o.refusals.lookAgain(j, answer.Seq) {
+				o.refusals.stood(j, answer.Seq, err)
 			}
 		})
 	})
@@ -242,8 +242,8 @@ func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	}
 }
 
-// told sends the event and the notice of a refused job's letter. Then it calls done once.
-func (o *Writer) told(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
+// announce sends the event and the notice of a refused job's letter. Then it calls done once.
+func (o *Writer) announce(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
 	e := w.event(seq, l.Refusals)
 	e.ID = l.refusedID // if a replica dies before it sends the event, another one sends it
 	o.Send(e, func(err error) {

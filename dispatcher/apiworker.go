@@ -64,7 +64,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.answers = newAnswers(l)
 	w.answers.recall()
 	w.notes = settle.NewHoldNotes(l)
-	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
+	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.note(answered, time.Now()) })
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller

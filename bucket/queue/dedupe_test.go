@@ -14,8 +14,8 @@ import (
 func TestDedupeChanged(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	at := func(s int) bucket.Micros { return bucket.MicrosOf(start.Add(time.Duration(s) * time.Second)) }
-	change := func(d *Dedupe, known time.Duration, s int) {
-		d.Changing(known, at(s).Time())
+	change := func(d *Dedupe, length time.Duration, s int) {
+		d.Changing(length, at(s).Time())
 		d.Changed(at(s + 1).Time())
 	}
 	lowered := NewDedupe(10 * time.Minute)

@@ -384,7 +384,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
 		Conn: l.w.Env.Conn, Browser: l.browser, Terms: l.w.redriveTerms, Calls: l.w.callsSince, Rate: redriveRate,
-		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
+		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Progress: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
 		return EndedStays, err

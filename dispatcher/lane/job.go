@@ -74,7 +74,7 @@ type Job struct {
 	In         *queue.Pack // the pack of its present or last call; nil: it was called alone
 	MustCall   bool        // it cannot end with another job's answer
 	MarkSeq    uint64      // sequence of its retry mark, 0 for none
-	Ends       []uint64    // sequences of the marks of its end
+	EndMarks   []uint64    // sequences of the marks of its end
 
 	Operation *queue.Operation // that the api has begun with its last call; nil for none
 	Granted   *bucket.Use      // the end of its last call's grant, while its operation is to hold the slot

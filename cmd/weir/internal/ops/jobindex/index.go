@@ -69,7 +69,7 @@ func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
 	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
-	group.Go(func() error { x.keep(ctx, x.told()); return nil })
+	group.Go(func() error { x.keep(ctx, x.eventSource()); return nil })
 	return group.Wait()
 }
 
@@ -149,7 +149,7 @@ func (x *Index) dead() *source {
 	}
 }
 
-func (x *Index) told() *source {
+func (x *Index) eventSource() *source {
 	of := func(e deadletter.EventPlace) item {
 		return item{seq: e.Seq, stored: e.Stored, ok: true, job: e.Job, jobless: e.Job == ""}
 	}
