@@ -167,11 +167,11 @@ const coarseTo = 1 << 20
 // bucket is empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was
 // called. The zero value has forgotten nothing.
 type turning struct {
-	memory Micros // how long a key is remembered now
-	least  Micros // the shortest time that a key was remembered whose last call arrived between known and latest
-	known  Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
-	latest Micros // when the last call arrives that was granted under former paces
-	former []Former
+	memory    Micros // how long a key is remembered now
+	least     Micros // the shortest time that a key was remembered whose last call arrived between forgotten and latest
+	forgotten Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
+	latest    Micros // when the last call arrives that was granted under former paces
+	former    []Former
 }
 
 // Former are rules by which calls were made, until a time.
@@ -200,15 +200,15 @@ func (m *Memory) Former(former []Former) {
 	}
 }
 
-// called returns the latest time at which a call can have arrived of a key that is not remembered. A key is remembered
-// for memory after its last call. One that was called before latest may have been forgotten after least, or before
-// that.
-func (t *turning) called(now Micros) Micros {
-	return max(now-t.memory, t.known, min(t.latest, now-t.least))
+// lastCall returns the latest time at which a call can have arrived of a key that is not remembered. A key is
+// remembered for memory after its last call. One that was called before latest may have been forgotten after least,
+// or before that.
+func (t *turning) lastCall(now Micros) Micros {
+	return max(now-t.memory, t.forgotten, min(t.latest, now-t.least))
 }
 
-// calledBefore returns the same for calls of former processes, if the key had another pace then.
-func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) {
+// lastCallBefore returns the same for calls of former processes, if the key had another pace then.
+func (t *turning) lastCallBefore(key string, now Micros, own *pace) (last Micros) {
 	for i := range t.former {
 		if f := &t.former[i]; f.Until > last && own.clear(f.Until) > now && f.Rules.pace(f.Rules.For(key).Rate) != *own {
 			last = f.Until
@@ -220,7 +220,7 @@ func (t *turning) calledBefore(key string, now Micros, own *pace) (last Micros) 
 // turn notes that keys have other rates from now on, and that every key must be remembered for memory.
 func (t *turning) turn(now, arrived, memory Micros) {
 	if now-t.least >= t.latest {
-		t.known, t.least = t.latest, t.memory
+		t.forgotten, t.least = t.latest, t.memory
 	}
 	t.least = min(t.least, t.memory)
 	// Every key that is forgotten by now was empty before latest: memory and Redis then treat it alike.
@@ -230,11 +230,11 @@ func (t *turning) turn(now, arrived, memory Micros) {
 // open converts a key's state to its present pace. It treats all keys alike that may be forgotten, so that every store
 // gives the same slots.
 func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace) {
-	called := t.called(now)
+	called := t.lastCall(now)
 	switch {
 	case key.pace == (pace{}) || key.end()+key.late <= called:
 		last := min(called, arrived, t.latest) // under another pace; what its own has forgotten was idle
-		key.tally = own.unknown(now, max(last, t.calledBefore(name, now, &own)), t.latest)
+		key.tally = own.unknown(now, max(last, t.lastCallBefore(name, now, &own)), t.latest)
 	case key.pace == own:
 		return
 	default:

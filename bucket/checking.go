@@ -13,11 +13,11 @@ type Checking struct {
 	seen     int  // number of arrivals
 	judges   bool // the arrival that is added may fail
 
-	window []counted // arrivals that may share a window with the next, the oldest first
-	sum    int64     // units in the window
-	period span      // of a calendar or fixed quota
-	first  int       // arrival of the period
-	ends   []counted // of the calls under way, the earliest first
+	window   []counted // arrivals that may share a window with the next, the oldest first
+	sum      int64     // units in the window
+	period   span      // of a calendar or fixed quota
+	first    int       // arrival of the period
+	underWay []counted // of the calls under way, the earliest first
 
 	count, per uint64 // of a rate, in lowest terms
 	queue      wide   // in units times per
@@ -123,21 +123,21 @@ func (c *Checking) slide(a Arrival, per int64, index int) (over bool) {
 // overlap counts the calls under way when this one starts.
 func (c *Checking) overlap(a Arrival, index int) (over bool) {
 	gone := 0
-	for gone < len(c.ends) && c.ends[gone].at <= a.At {
+	for gone < len(c.underWay) && c.underWay[gone].at <= a.At {
 		gone++
 	}
 	end := a.End
 	if end < a.At {
 		end = int64(maxMicros) * 1000
 	}
-	c.ends = slices.Delete(c.ends, 0, gone)
-	at, _ := slices.BinarySearchFunc(c.ends, end, func(x counted, end int64) int { return cmp.Compare(x.at, end) })
-	c.ends = slices.Insert(c.ends, at, counted{at: end, index: index})
+	c.underWay = slices.Delete(c.underWay, 0, gone)
+	at, _ := slices.BinarySearchFunc(c.underWay, end, func(x counted, end int64) int { return cmp.Compare(x.at, end) })
+	c.underWay = slices.Insert(c.underWay, at, counted{at: end, index: index})
 	first := index
-	for _, x := range c.ends {
+	for _, x := range c.underWay {
 		first = min(first, x.index)
 	}
-	return c.found(int64(len(c.ends)), first, index)
+	return c.found(int64(len(c.underWay)), first, index)
 }
 
 // found notes the units of one window, and reports whether they are too many.

@@ -43,7 +43,7 @@ func TestCheckingAgrees(t *testing.T) {
 		if got.Outcome == Fail {
 			fails++
 		}
-		if len(checking.window) > len(arrivals) || !slices.IsSortedFunc(checking.ends, func(a, b counted) int { return int(a.at - b.at) }) {
+		if len(checking.window) > len(arrivals) || !slices.IsSortedFunc(checking.underWay, func(a, b counted) int { return int(a.at - b.at) }) {
 			t.Fatalf("seed %d: the window is not what it should be", seed)
 		}
 	}

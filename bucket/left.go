@@ -70,7 +70,7 @@ import (
 
 // Left is what the answer to a call says of one limit.
 type Left struct {
-	Told  bool  // the rest is valid
+	Valid bool  // the rest is valid
 	Units int64 // left when the vendor counted the call
 	// Until is when the vendor's count begins anew at the latest, and Least when it does at the earliest, by the
 	// store's clock. Both are 0 if the answer does not say.
@@ -204,7 +204,7 @@ func (l *sharedLimit) gaveBack(g *Grant, units int64) {
 // heed takes in what the answer to the call g says is left. It must come after the call's own correction.
 func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 	x, since, freed := &l.excess, l.taken-count.Taken, l.freed-count.Freed
-	if !left.Told || g.Serial <= x.serial || since < 0 || freed < 0 || !l.ReadsLeft() {
+	if !left.Valid || g.Serial <= x.serial || since < 0 || freed < 0 || !l.ReadsLeft() {
 		return
 	}
 	period := Micros(ceilMicros(l.Period()))

@@ -61,7 +61,7 @@ func TestExcessOfAnyAnswer(t *testing.T) {
 				continue
 			}
 			u := rapid.SampledFrom(open).Draw(t, "answered")
-			left := Left{Told: rapid.IntRange(0, 5).Draw(t, "told") > 0, Units: rapid.Int64Range(0, 70).Draw(t, "left")}
+			left := Left{Valid: rapid.IntRange(0, 5).Draw(t, "valid") > 0, Units: rapid.Int64Range(0, 70).Draw(t, "left")}
 			if rapid.Bool().Draw(t, "timed") {
 				left.Until = now + Micros(rapid.OneOf(rapid.Int64Range(-1e7, 1e8), rapid.Int64()).Draw(t, "until")>>1)
 				left.Least = left.Until - Micros(rapid.Int64Range(0, 2_000_000).Draw(t, "early"))
@@ -163,7 +163,7 @@ func TestExcessNeedsTheSameLimit(t *testing.T) {
 // answer settles a call whose answer says what is left until a time.
 func (b *table) answer(g Grant, units int64, until Micros) {
 	b.t.Helper()
-	left := []Left{{Told: true, Units: units, Until: until, Least: until}}
+	left := []Left{{Valid: true, Units: units, Until: until, Least: until}}
 	if err := b.Settle(context.Background(), []Use{{Key: "k", Grant: g, Left: left}}); err != nil {
 		b.t.Fatal(err)
 	}

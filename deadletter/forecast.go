@@ -18,8 +18,8 @@ type Terms struct {
 	Keyed      string           // how its calls carry idempotency keys, as written in a letter, without a time
 	KnowsKeys  time.Duration    // how long it knows a key; 0: always
 	Key        ingest.KeySource // where its jobs name their key
-	// Known is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
-	Known time.Duration
+	// Dedupe is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
+	Dedupe time.Duration
 }
 
 // keyInSubject reports whether the api's jobs name their key in the subject, not in a header or the body.

@@ -42,7 +42,7 @@ type jobHistory struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
 	stored   int64  // of that letter, in nanoseconds since 1970
-	known    int64  // a life of the id that began then or later is of the same job
+	sameFrom int64  // a life of the id that began then or later is of the same job
 	origin   uint64 // of that letter, hashed
 	first    uint64 // the letter that its job was first redriven from, or that letter itself
 	since    progress
@@ -84,20 +84,20 @@ type historyScope map[string]*apiScope
 
 // apiScope says where to look for traces of one api's jobs.
 type apiScope struct {
-	keys  map[string]struct{} // nil: all, because there are more than maxScopeKeys
-	since time.Time           // when the first letter was stored
-	calls time.Time           // no call before it can matter
-	known time.Duration       // how long the queue knows an id
+	keys   map[string]struct{} // nil: all, because there are more than maxScopeKeys
+	since  time.Time           // when the first letter was stored
+	calls  time.Time           // no call before it can matter
+	dedupe time.Duration       // how long the queue knows an id
 }
 
 // maxScopeKeys is how many keys are looked up by name. With more keys the whole api is read.
 const maxScopeKeys = 16
 
-// add adds the key of a letter. known is how long the queue of its api knows an id.
-func (p historyScope) add(k *Kept, known time.Duration) {
+// add adds the key of a letter. dedupe is how long the queue of its api knows an id.
+func (p historyScope) add(k *Kept, dedupe time.Duration) {
 	at := p[k.API]
 	if at == nil {
-		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored(), known: known}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored(), dedupe: dedupe}
 		p[k.API] = at
 	}
 	first := k.FirstStored()
@@ -105,7 +105,7 @@ func (p historyScope) add(k *Kept, known time.Duration) {
 		at.since = first
 	}
 	if k.neverTaken() {
-		first = first.Add(-known)
+		first = first.Add(-dedupe)
 	}
 	if at.calls.IsZero() || first.Before(at.calls) {
 		at.calls = first
@@ -118,23 +118,23 @@ func (p historyScope) add(k *Kept, known time.Duration) {
 	}
 }
 
-// add adds a letter that may be redriven, or may be superseded by another. known is how long the queue knows an id.
-func (r *histories) add(k *Kept, known time.Duration) {
+// add adds a letter that may be redriven, or may be superseded by another. dedupe is how long the queue knows an id.
+func (r *histories) add(k *Kept, dedupe time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k, known)
+	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k, dedupe)
 }
 
 // addLetterLocked stores a letter unless a later life of the job, or a later refusal, has one already.
-func (r *histories) addLetterLocked(id identity, k *Kept, known time.Duration) {
+func (r *histories) addLetterLocked(id identity, k *Kept, dedupe time.Duration) {
 	s, met := r.jobs[id]
 	if met && k.Redrives <= s.redrives && (k.Redrives != s.redrives || k.Seq <= s.seq) {
 		return
 	}
 	stored := k.FirstStored().UnixNano()
-	s = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: stored, known: stored, origin: hashed(k.Origin), first: k.firstLetter(), since: s.since}
+	s = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: stored, sameFrom: stored, origin: hashed(k.Origin), first: k.firstLetter(), since: s.since}
 	if k.neverTaken() {
-		s.known -= int64(known)
+		s.sameFrom -= int64(dedupe)
 	}
 	r.jobs[id] = s
 }
@@ -152,7 +152,7 @@ func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.jobs[identify(api, t.Key, t.Job)]
-	later := t.Stored.UnixNano() > s.stored || t.Accepted.UnixNano() >= s.known
+	later := t.Stored.UnixNano() > s.stored || t.Accepted.UnixNano() >= s.sameFrom
 	if !known || !later || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
@@ -168,11 +168,11 @@ func (r *histories) knows(id identity) bool {
 }
 
 // addLater adds a letter of a job that has a selected one.
-func (r *histories) addLater(id identity, k *Kept, known time.Duration) {
+func (r *histories) addLater(id identity, k *Kept, dedupe time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, met := r.jobs[id]; met {
-		r.addLetterLocked(id, k, known)
+		r.addLetterLocked(id, k, dedupe)
 	}
 }
 
@@ -210,7 +210,7 @@ func hashed(origin string) uint64 {
 func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
 	looks := map[string]*look{}
 	for api, at := range where {
-		l := &look{found: r, browser: b, calls: calls, api: api, keys: at.named(), since: at.since, from: at.calls, known: at.known}
+		l := &look{found: r, browser: b, calls: calls, api: api, keys: at.named(), since: at.since, from: at.calls, dedupe: at.dedupe}
 		if err := l.look(ctx); err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ type look struct {
 	keys    []string      // nil: all
 	since   time.Time     // when the first letter was stored
 	from    time.Time     // no call before it can matter
-	known   time.Duration // how long the queue knows an id
+	dedupe  time.Duration // how long the queue knows an id
 
 	mu      sync.Mutex // guards what follows; held during a look
 	at      time.Time  // when the last look began
@@ -122,7 +122,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	read := stream.Until{Conn: b.js.Conn(), Stream: b.stream, From: from, Last: last, Clear: true}
 	err = stream.ReadUntil(ctx, read, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		if k, ok := ReadKept(msg); ok {
-			l.found.addLater(identify(l.api, k.Key, k.JobID), &k, l.known)
+			l.found.addLater(identify(l.api, k.Key, k.JobID), &k, l.dedupe)
 		}
 		return nil
 	})

@@ -64,7 +64,7 @@ func TestManyLetters(t *testing.T) {
 			return deadletter.Terms{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: count}}}, true
 		},
 		Calls: func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) (uint64, error) { return 0, nil }, // nothing was ever called
-		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {},
+		Valid: func() bool { return false }, Progress: func(*deadletter.Tally) {},
 	})
 	heap := heapInUse()
 	var plan *deadletter.Plan

@@ -103,17 +103,17 @@ type RedriveOptions struct {
 	Passed func(ctx context.Context, p Passed) error
 	// Valid reports whether this process still is the only one that may redrive. It is called before every letter.
 	Valid func() bool
-	// Told is called with the counts after every letter, one call at a time.
-	Told func(t *Tally)
+	// Progress is called with the counts after every letter, one call at a time.
+	Progress func(t *Tally)
 }
 
 // Redrive redrives the letters of a scope. It must be used once, by one goroutine.
 type Redrive struct {
-	opts  RedriveOptions
-	scope *Scope
-	found histories
-	looks map[string]*look // by api
-	known uint64           // the letters before this number were looked up
+	opts     RedriveOptions
+	scope    *Scope
+	found    histories
+	looks    map[string]*look // by api
+	lookedUp uint64           // the letters before this number were looked up
 
 	mu     sync.Mutex        // guards agreed
 	agreed map[string]*Terms // of the apis that were met since then; nil for one that is not configured
@@ -154,7 +154,7 @@ func (p *Plan) Found() bool { return p.Letters+p.Settled+len(p.Skipped) > 0 }
 
 // NewRedrive returns a redrive of a scope.
 func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
-	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
+	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Progress == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
 	return &Redrive{opts: o, scope: scope, agreed: map[string]*Terms{}}
@@ -197,7 +197,7 @@ const windowLetters = 100_000
 // lookUp finds out what happened to the jobs of the next letters, a bounded number at a time, unless that was done
 // already.
 func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
-	if r.known > next {
+	if r.lookedUp > next {
 		return nil
 	}
 	_, err := r.gather(ctx, next, windowLetters)
@@ -209,18 +209,18 @@ func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, err error) {
 	where, now := historyScope{}, time.Now()
 	r.agreed = map[string]*Terms{}
-	r.found, r.looks, all, r.known = histories{jobs: map[identity]jobHistory{}}, nil, true, maxSeq
+	r.found, r.looks, all, r.lookedUp = histories{jobs: map[identity]jobHistory{}}, nil, true, maxSeq
 	err = r.eachHeader(ctx, from, func(k *Kept) (more bool) {
 		terms, skip := r.exclude(k, now)
 		if skip != "" {
 			return true
 		}
 		if len(r.found.jobs) >= most {
-			all, r.known = false, k.Seq
+			all, r.lookedUp = false, k.Seq
 			return false
 		}
-		r.found.add(k, terms.Known)
-		where.add(k, terms.Known)
+		r.found.add(k, terms.Dedupe)
+		where.add(k, terms.Dedupe)
 		return true
 	})
 	if err != nil || len(where) == 0 {
@@ -287,7 +287,7 @@ func (r *Redrive) sameTerms(api string) error {
 		now, configured = r.opts.Terms(api)
 	}
 	same := then.Idempotent == now.Idempotent && then.Keyed == now.Keyed && then.KnowsKeys == now.KnowsKeys &&
-		then.Key == now.Key && then.Known == now.Known
+		then.Key == now.Key && then.Dedupe == now.Dedupe
 	if known != configured || known && !same {
 		return ErrTerms
 	}

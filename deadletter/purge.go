@@ -52,9 +52,9 @@ const deletesAtOnce = 64
 
 // PurgeOptions configure a purge. All are required except Rate.
 type PurgeOptions struct {
-	Rate  *bucket.Rate // nil: as fast as the server deletes
-	Valid func() bool  // as for a redrive
-	Told  func(deleted int)
+	Rate     *bucket.Rate // nil: as fast as the server deletes
+	Valid    func() bool  // as for a redrive
+	Progress func(deleted int)
 }
 
 // Purge deletes the letters of a scope permanently. It returns how many it deleted, also if it fails. If the server
@@ -95,7 +95,7 @@ func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 		if err := group.Wait(); err != nil {
 			return int(deleted.Load()), err
 		}
-		o.Told(int(deleted.Load()))
+		o.Progress(int(deleted.Load()))
 		if ctx.Err() != nil {
 			return int(deleted.Load()), fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
@@ -115,6 +115,6 @@ func (s *Scope) purgeAtOnce(ctx context.Context, o PurgeOptions) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("purge the dead letters: %w", err)
 	}
-	o.Told(c.Letters)
+	o.Progress(c.Letters)
 	return c.Letters, nil
 }

@@ -96,13 +96,13 @@ func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 		if err := r.lookUp(ctx, next); err != nil {
 			return &x.tally, err
 		}
-		walk := r.scope.between(next, r.known).Walk(Whole)
+		walk := r.scope.between(next, r.lookedUp).Walk(Whole)
 		walk.most = x.pace.inOneSecond()
 		if err := x.window(ctx, walk); err != nil {
 			x.takeBack()
 			return &x.tally, err
 		}
-		if next = r.known; next == maxSeq {
+		if next = r.lookedUp; next == maxSeq {
 			return &x.tally, nil
 		}
 	}
@@ -348,7 +348,7 @@ func (x *run) note(what func(*Tally)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	what(&x.tally)
-	x.opts.Told(&x.tally)
+	x.opts.Progress(&x.tally)
 }
 
 // Delete deletes a letter permanently, and tries again if the server does not answer. It succeeds if the letter is

@@ -61,7 +61,7 @@ type refusalWaiting struct {
 
 // refusals holds the jobs that were refused recently. It is safe for concurrent use.
 type refusals struct {
-	known    func() time.Duration
+	dedupe   func() time.Duration
 	checks   chan *refusedJob
 	maxBytes int // of the waiting refusals
 
@@ -73,12 +73,12 @@ type refusals struct {
 	ended   bool
 }
 
-func newRefusals(known func() time.Duration, maxBytes int) *refusals {
-	if known == nil {
-		known = func() time.Duration { return refusalsKnown }
+func newRefusals(dedupe func() time.Duration, maxBytes int) *refusals {
+	if dedupe == nil {
+		dedupe = func() time.Duration { return refusalsKnown }
 	}
 	return &refusals{
-		known: known, checks: make(chan *refusedJob, waitingChecks), maxBytes: maxBytes, jobs: map[refusalID]*refusedJob{},
+		dedupe: dedupe, checks: make(chan *refusedJob, waitingChecks), maxBytes: maxBytes, jobs: map[refusalID]*refusedJob{},
 	}
 }
 
@@ -143,8 +143,8 @@ func (x *refusals) takeLocked(j *refusedJob, n int) []refusalWaiting {
 
 // forgetLocked drops jobs whose ids are no longer known. It keeps a job that is being checked until later.
 func (x *refusals) forgetLocked(now time.Time) {
-	n, known := 0, x.known()
-	for n < len(x.order) && (now.Sub(x.order[n].first) > known || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
+	n, dedupe := 0, x.dedupe()
+	for n < len(x.order) && (now.Sub(x.order[n].first) > dedupe || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
 		delete(x.jobs, x.order[n].id)
 		n++
 	}
@@ -185,23 +185,23 @@ func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
 // storeRefused stores a job's letter under its next message id.
 func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 	l.refusedID = j.id.msgID(j.life)
-	o.letters.Begin(l.Message(), func(told stream.Answer) {
+	o.letters.Begin(l.Message(), func(answer stream.Answer) {
 		switch {
-		case told.Err != nil:
-			err := fmt.Errorf("dead letter: %w", told.Err)
+		case answer.Err != nil:
+			err := fmt.Errorf("dead letter: %w", answer.Err)
 			w.done(0, err)
 			o.refusals.stood(j, 0, err)
 			return
-		case told.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
-			o.refusals.adopt(j, told.Seq, w)
+		case answer.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
+			o.refusals.adopt(j, answer.Seq, w)
 			return
 		}
 		j.life++
 		j.written = max(1, l.Refusals)
-		o.told(l, told.Seq, w, func(err error) {
-			w.done(told.Seq, err)
-			if err != nil || !o.refusals.lookAgain(j, told.Seq) {
-				o.refusals.stood(j, told.Seq, err)
+		o.announce(l, answer.Seq, w, func(err error) {
+			w.done(answer.Seq, err)
+			if err != nil || !o.refusals.lookAgain(j, answer.Seq) {
+				o.refusals.stood(j, answer.Seq, err)
 			}
 		})
 	})
@@ -242,8 +242,8 @@ func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	}
 }
 
-// told sends the event and the notice of a refused job's letter. Then it calls done once.
-func (o *Writer) told(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
+// announce sends the event and the notice of a refused job's letter. Then it calls done once.
+func (o *Writer) announce(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
 	e := w.event(seq, l.Refusals)
 	e.ID = l.refusedID // if a replica dies before it sends the event, another one sends it
 	o.Send(e, func(err error) {
@@ -291,7 +291,7 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	newest := j.waiting[asked-1]
 	o.refusals.mu.Unlock()
 	k, err := (&Browser{js: o.js}).Get(ctx, seq)
-	gone := errors.Is(err, ErrNoLetter) || err == nil && (!j.id.of(k.Header) || time.Since(k.Stored) > o.refusals.known())
+	gone := errors.Is(err, ErrNoLetter) || err == nil && (!j.id.of(k.Header) || time.Since(k.Stored) > o.refusals.dedupe())
 	switch {
 	case err != nil && !gone:
 		o.refusals.stood(j, 0, fmt.Errorf("the letter of a job that was refused before: %w", err))

@@ -76,7 +76,7 @@ func TestScope(t *testing.T) {
 		}
 		told := 0
 		n, err := scope.Purge(t.Context(), deadletter.PurgeOptions{
-			Rate: c.rate, Valid: func() bool { return true }, Told: func(n int) { told = n },
+			Rate: c.rate, Valid: func() bool { return true }, Progress: func(n int) { told = n },
 		})
 		if err != nil || n != len(meant) || told != n {
 			t.Errorf("%s: purged %d of %d, told of %d: %v", c.what, n, len(meant), told, err)
@@ -152,7 +152,7 @@ func TestPurgeWithoutRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = scope.Purge(t.Context(), deadletter.PurgeOptions{Valid: func() bool { return false }, Told: func(int) {}})
+		_, err = scope.Purge(t.Context(), deadletter.PurgeOptions{Valid: func() bool { return false }, Progress: func(int) {}})
 		if n := seqs(t, wholeScope(t, b), deadletter.HeadersOnly); !errors.Is(err, deadletter.ErrRightLost) || len(n) != 10 {
 			t.Errorf("%v, %d letters are left", err, len(n))
 		}

@@ -261,7 +261,7 @@ func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed
 		return &t.Progress.Tally, err
 	}
 	o := t.options(RedriveOptions{
-		Conn: w.Conn, Browser: b, Terms: w.Terms, Calls: w.Calls, Before: t.Progress.Tally, Valid: right.Valid, Told: func(*Tally) {},
+		Conn: w.Conn, Browser: b, Terms: w.Terms, Calls: w.Calls, Before: t.Progress.Tally, Valid: right.Valid, Progress: func(*Tally) {},
 	})
 	if resumed {
 		o.NotBefore = t.Progress.Paced

@@ -64,7 +64,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.answers = newAnswers(l)
 	w.answers.recall()
 	w.notes = settle.NewHoldNotes(l)
-	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.called(answered, time.Now()) })
+	w.settler = settle.New(l, w.notes, func(answered bool) { w.contact.note(answered, time.Now()) })
 	w.slots = newSlots(l, &o, &d.down, w.notes, func(err error) { w.contact.limits(err, time.Now()) })
 	w.caller = newCaller(l, w.settler, w.pace, w.slots.grants)
 	w.slots.caller = w.caller
@@ -73,7 +73,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.poller = polling.New(l, w.settler)
 	w.settler.Operations.Use(w.poller.BeginLocked, w.slots.grants.settle, w.caller.beyond)
 	w.inquirer = inquiry.New(l, inquiry.Options{
-		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, Known: w.pace.KnownLocked, Terms: d.RedriveTerms,
+		Store: o.Store, Checkpoint: o.Checkpoint, Settle: w.slots.grants.settle, TAT: w.pace.KnownLocked, Terms: d.RedriveTerms,
 	})
 	w.slotsAway.Store(w.slotsUnknownLocked())
 	w.tenancies = make([]*tenancy, len(l.Partitions))

@@ -42,8 +42,8 @@ const (
 	contactSettles = 30 * time.Second // after this long back, and four timeouts, it starts from contactRest again
 )
 
-// called notes whether a call was answered.
-func (c *contact) called(answered bool, now time.Time) {
+// note records whether a call was answered.
+func (c *contact) note(answered bool, now time.Time) {
 	switch {
 	case answered:
 		c.answered, c.silent, c.failed = now, time.Time{}, 0
@@ -95,7 +95,7 @@ func (c *contact) judge(others ownership.Others, timeout time.Duration, now time
 }
 
 // Contact implements ownership.Host.
-func (h host) Contact(others func(api string) ownership.Others) (told ownership.Contact) {
+func (h host) Contact(others func(api string) ownership.Others) (apis ownership.Contact) {
 	now := time.Now()
 	for _, w := range h.d.workersNow() {
 		o := others(w.Name)
@@ -106,16 +106,16 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		}
 		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // it does not probe for other replicas without contact itself
 		if c.cutOff {
-			told.CutOff = append(told.CutOff, w.Name)
+			apis.CutOff = append(apis.CutOff, w.Name)
 		}
 		if c.cutOff || c.lost(now) {
-			told.Seeks = append(told.Seeks, w.Name)
+			apis.Seeks = append(apis.Seeks, w.Name)
 		} else if c.reaches(now) {
-			told.Reaches = append(told.Reaches, w.Name)
+			apis.Reaches = append(apis.Reaches, w.Name)
 		}
 		w.Mu.Unlock()
 	}
-	return told
+	return apis
 }
 
 // tellContact logs that the replica leaves or comes back. The caller must hold the lane's lock.

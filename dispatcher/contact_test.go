@@ -16,7 +16,7 @@ func TestContact(t *testing.T) {
 	gone := errors.New("gone")
 	fail := func(c *contact, n int) {
 		for range n {
-			c.called(false, now)
+			c.note(false, now)
 			now = now.Add(contactLost / 2)
 		}
 	}
@@ -28,7 +28,7 @@ func TestContact(t *testing.T) {
 	}
 
 	c := &contact{}
-	c.called(true, now)
+	c.note(true, now)
 	if !c.reaches(now) || c.reaches(now.Add(contactFresh)) {
 		t.Error("an answer proves that the api is reached, for a while")
 	}
@@ -36,7 +36,7 @@ func TestContact(t *testing.T) {
 	judged(c, reached, false) // too few
 	fail(c, 1)
 	judged(c, ownership.Others{Stay: true}, false) // no other replica says that it reaches the api: it is down for all
-	c.called(true, now)
+	c.note(true, now)
 	judged(c, reached, false) // it answered
 	fail(c, contactFails)
 	judged(c, reached, true)
@@ -61,7 +61,7 @@ func TestContact(t *testing.T) {
 	judged(c, reached, false)
 
 	now = now.Add(contactSettles + 4*timeout + time.Second)
-	c.called(true, now)
+	c.note(true, now)
 	c.limits(gone, now)
 	judged(c, reached, false)
 	now = now.Add(contactLost)
@@ -78,7 +78,7 @@ func TestContact(t *testing.T) {
 	if !c.reaches(now) || c.reaches(now.Add(contactOpen)) {
 		t.Error("where no call failed a connection proves that the api is reached, for a moment")
 	}
-	c.called(false, now)
+	c.note(false, now)
 	if c.reaches(now) {
 		t.Error("a connection proves nothing where a call failed")
 	}

@@ -345,7 +345,7 @@ func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w.Mu.Unlock()
 	return deadletter.Terms{
 		Rules: of.Rules, MaxBody: of.Rule.MaxBody, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
-		KnowsKeys: of.KnowsKeys(), Key: of.Rule.Key, Known: d.opts.Dedupe.Known() + ledger.ServerSkew,
+		KnowsKeys: of.KnowsKeys(), Key: of.Rule.Key, Dedupe: d.opts.Dedupe.Length() + ledger.ServerSkew,
 	}, true
 }
 

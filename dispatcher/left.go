@@ -17,13 +17,13 @@ func (w *caller) leftOf(j *lane.Job, r httpcall.Response) (left []bucket.Left) {
 		if m.Garbled {
 			w.Env.Metrics.Garbled.WithLabelValues(w.Name, j.Terms.API.Rules.Shared[i].Name).Inc()
 		}
-		if !m.Told {
+		if !m.Valid {
 			continue
 		}
 		if left == nil {
 			left = make([]bucket.Left, len(remainders))
 		}
-		left[i] = bucket.Left{Told: true, Units: m.Units}
+		left[i] = bucket.Left{Valid: true, Units: m.Units}
 		if m.Timed {
 			headed := w.Now().Add(-time.Since(r.Headed)) - j.At + j.Grant.At
 			left[i].Until = headed.Add(m.Wait)

@@ -17,15 +17,15 @@ import (
 // settlements remembers what the answers of an api reported, by the place where they report it. It is safe for
 // concurrent use.
 type settlements struct {
-	mu     sync.Mutex // guards what follows
-	told   map[ingest.Source]*told
-	low    shortfalls
-	silent bool // the last answer that should have reported the units did not
+	mu      sync.Mutex // guards what follows
+	reports map[ingest.Source]*reports
+	low     shortfalls
+	silent  bool // the last answer that should have reported the units did not
 }
 
-// told holds what answers reported at one place. A call whose answer reports nothing is charged at least the most of
+// reports holds what answers reported at one place. A call whose answer reports nothing is charged at least the most of
 // these reports, because it may have used that much.
-type told struct {
+type reports struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
 	n      int                // reports so far
@@ -52,15 +52,15 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 				continue
 			}
 			heard = append(heard, at)
-			t := s.told[at]
+			t := s.reports[at]
 			if t == nil {
-				if t = new(told); len(s.told) >= mostPlaces {
-					s.told = nil
+				if t = new(reports); len(s.reports) >= mostPlaces {
+					s.reports = nil
 				}
-				if s.told == nil {
-					s.told = map[ingest.Source]*told{}
+				if s.reports == nil {
+					s.reports = map[ingest.Source]*reports{}
 				}
-				s.told[at] = t
+				s.reports[at] = t
 			}
 			t.most, t.recent[t.n%learnedFrom] = max(t.most, n), n
 			t.n++
@@ -77,7 +77,7 @@ func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 		if of[i].Learn == 0 {
 			continue
 		}
-		if t := s.told[of[i].Settle]; t != nil && t.n >= leastTold {
+		if t := s.reports[of[i].Settle]; t != nil && t.n >= leastTold {
 			recent := slices.Clone(t.recent[:min(t.n, learnedFrom)])
 			slices.Sort(recent)
 			numbers[i], some = min(numbers[i], recent[(len(recent)*of[i].Learn+99)/100-1]), true
@@ -90,7 +90,7 @@ func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 func (s *settlements) most(at ingest.Source) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.told[at]; t != nil {
+	if t := s.reports[at]; t != nil {
 		return t.most
 	}
 	return 0

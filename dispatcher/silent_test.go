@@ -22,7 +22,7 @@ func TestSilentAnswers(t *testing.T) {
 	job := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, Message: &ingest.Job{}, Terms: &lane.Terms{API: api}}
 	for i, c := range []struct {
 		status int
-		told   int64 // -1: nothing
+		units  int64 // -1: nothing
 		want   string
 	}{
 		{200, -1, "as estimated [tokens]"},
@@ -36,8 +36,8 @@ func TestSilentAnswers(t *testing.T) {
 		{200, 0, "0 []"},
 	} {
 		r := httpcall.Response{Sent: true, Status: c.status, Units: map[string]int64{}}
-		if c.told >= 0 {
-			r.Units["/n"] = c.told
+		if c.units >= 0 {
+			r.Units["/n"] = c.units
 		}
 		took := w.caller.settleUnits(job, r)
 		got := "as estimated"

@@ -114,7 +114,7 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 
 // warnShort logs once if the ledger does not reach back as far as ids should be known.
 func (d *tailLoads) warnShort(reached ledger.Extent) {
-	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Known())) {
+	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Length())) {
 		return
 	}
 	d.mu.Lock()

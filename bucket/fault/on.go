@@ -54,8 +54,8 @@ func (o Order) Env() []string {
 	return env
 }
 
-// told returns the order of this process. It is read once; only how often the point was passed changes.
-var told = sync.OnceValue(func() *order {
+// ownOrder returns the order of this process. It is read once; only how often the point was passed changes.
+var ownOrder = sync.OnceValue(func() *order {
 	o := &order{bug: Bug(os.Getenv(plantedVariable))}
 	point, nth, _ := strings.Cut(os.Getenv(crashVariable), ":")
 	o.point = Point(point)
@@ -73,14 +73,14 @@ type order struct {
 
 // Pass ends the process if its order names this point, as kill -9 would: no deferred function runs, nothing is flushed.
 func Pass(p Point) {
-	if o := told(); p == o.point && o.left.Add(-1) == 0 {
+	if o := ownOrder(); p == o.point && o.left.Add(-1) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // ourselves: it cannot fail
 		select {}                                      // the signal may take a moment, in which nothing more must happen
 	}
 }
 
 // Planted reports whether this process was ordered to have the bug.
-func Planted(b Bug) bool { return told().bug == b }
+func Planted(b Bug) bool { return ownOrder().bug == b }
 
 // Boot returns the machine's boot id that the process must believe in, 36 letters, or "" for the machine's own.
 func Boot() string { return os.Getenv(bootVariable) }

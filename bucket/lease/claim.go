@@ -81,7 +81,7 @@ func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) 
 // Expel ends another session's membership for good, if that session has not renewed it since revision. It reports
 // whether the membership has ended, and if not, the revision of its newest renewal. An ended session can never renew
 // again, because each renewal is conditional on the one before. Revision 0 says that nothing is known of the session.
-func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, stands uint64, err error) {
+func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, newest uint64, err error) {
 	key := memberKey(session)
 	for range 2 {
 		_, err := r.remove(ctx, key, revision)

@@ -83,8 +83,8 @@ func TestExpelSparesWhoRenews(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, revision := range []uint64{0, seen} {
-		if ended, stands, err := r.Expel(t.Context(), l.Session(), revision); ended || stands != l.revision || err != nil {
-			t.Errorf("by revision %d of %d: ended %v, stands at %d, %v", revision, l.revision, ended, stands, err)
+		if ended, newest, err := r.Expel(t.Context(), l.Session(), revision); ended || newest != l.revision || err != nil {
+			t.Errorf("by revision %d of %d: ended %v, stands at %d, %v", revision, l.revision, ended, newest, err)
 		}
 	}
 	if err := l.Announce(t.Context(), none); err != nil || !l.Valid() {

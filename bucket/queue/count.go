@@ -22,7 +22,7 @@ const (
 // tally is the state of one key while its jobs are put: its last message, and an upper bound of its messages. A job
 // that another process stores makes the condition of our put fail; jobs that leave only make room.
 type tally struct {
-	known  bool
+	read   bool
 	last   uint64
 	jobs   int64
 	tries  int  // of the first put
@@ -68,7 +68,7 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 	counting.SetLimit(countAtOnce)
 	for _, e := range now {
 		t := tallies[e.msg.Subject]
-		if t.known && t.jobs < e.limits.Capacity {
+		if t.read && t.jobs < e.limits.Capacity {
 			continue
 		}
 		counting.Go(func() error {
@@ -107,9 +107,9 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	switch {
 	case e.answer.Err == nil && !e.answer.Duplicate:
-		*t = tally{known: true, last: e.answer.Seq, jobs: t.jobs + 1}
+		*t = tally{read: true, last: e.answer.Seq, jobs: t.jobs + 1}
 	case errors.Is(e.answer.Err, stream.ErrStale) && t.tries < countTries:
-		t.known, t.tries, t.unsure = false, t.tries+1, t.unsure || errors.Is(e.answer.Err, stream.ErrUnanswered)
+		t.read, t.tries, t.unsure = false, t.tries+1, t.unsure || errors.Is(e.answer.Err, stream.ErrUnanswered)
 		e.answer = stream.Answer{}
 		return true
 	case errors.Is(e.answer.Err, stream.ErrStale):
@@ -147,7 +147,7 @@ func (p *Partition) count(ctx context.Context, subject string, t *tally) (err er
 	case info.Error != nil:
 		return fmt.Errorf("number of messages of the key: %w", info.Error)
 	}
-	t.jobs, t.known = info.State.Subjects[subject], true
+	t.jobs, t.read = info.State.Subjects[subject], true
 	return nil
 }
 

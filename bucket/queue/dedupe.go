@@ -19,7 +19,7 @@ type Dedupe struct {
 // window is one value and when streams may have judged by it: from when its version was stored until every stream is
 // known to judge by the next one.
 type window struct {
-	known    time.Duration
+	length   time.Duration
 	from, to bucket.Micros
 }
 
@@ -36,23 +36,23 @@ const (
 const forever = bucket.Micros(math.MaxInt64)
 
 // NewDedupe returns a Dedupe with one value that has always been in force.
-func NewDedupe(known time.Duration) *Dedupe {
-	return &Dedupe{windows: []window{{known: known, from: math.MinInt64, to: forever}}}
+func NewDedupe(length time.Duration) *Dedupe {
+	return &Dedupe{windows: []window{{length: length, from: math.MinInt64, to: forever}}}
 }
 
 // Changing notes that streams may judge by another value from a time on. Until Changed is called, they may also judge
 // by the value before.
-func (d *Dedupe) Changing(known time.Duration, from time.Time) {
+func (d *Dedupe) Changing(length time.Duration, from time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.windows[len(d.windows)-1].known == known {
+	if d.windows[len(d.windows)-1].length == length {
 		return
 	}
 	if len(d.windows) == mostWindows {
 		d.windows = slices.Delete(d.windows, 0, 1)
 		d.windows[0].from = math.MinInt64
 	}
-	d.windows = append(d.windows, window{known, bucket.MicrosOf(from.Add(-dedupeDoubt)), forever})
+	d.windows = append(d.windows, window{length, bucket.MicrosOf(from.Add(-dedupeDoubt)), forever})
 }
 
 // Changed notes that every stream judges by the newest value, from that time on at the latest.
@@ -64,11 +64,11 @@ func (d *Dedupe) Changed(by time.Time) {
 	}
 }
 
-// Known returns the newest value.
-func (d *Dedupe) Known() time.Duration {
+// Length returns the newest value.
+func (d *Dedupe) Length() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.windows[len(d.windows)-1].known
+	return d.windows[len(d.windows)-1].length
 }
 
 // Reach returns the age of the oldest jobs whose ids may still be known.
@@ -77,8 +77,8 @@ func (d *Dedupe) Reach(now time.Time) time.Duration {
 	defer d.mu.Unlock()
 	longest := leastRecall
 	for _, w := range d.windows {
-		if w.to == forever || w.to > bucket.MicrosOf(now.Add(-w.known)) {
-			longest = max(longest, w.known)
+		if w.to == forever || w.to > bucket.MicrosOf(now.Add(-w.length)) {
+			longest = max(longest, w.length)
 		}
 	}
 	return longest
@@ -107,10 +107,10 @@ func (d *Dedupe) Judge(accepted, came bucket.Micros) Likeness {
 		if w.from > came || w.to < accepted {
 			continue
 		}
-		if accepted.Until(min(w.to, came)) >= w.known {
+		if accepted.Until(min(w.to, came)) >= w.length {
 			known = false
 		}
-		if w.to >= came && accepted.Until(came) < w.known {
+		if w.to >= came && accepted.Until(came) < w.length {
 			free = false
 		}
 	}

@@ -14,8 +14,8 @@ import (
 func TestDedupeChanged(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	at := func(s int) bucket.Micros { return bucket.MicrosOf(start.Add(time.Duration(s) * time.Second)) }
-	change := func(d *Dedupe, known time.Duration, s int) {
-		d.Changing(known, at(s).Time())
+	change := func(d *Dedupe, length time.Duration, s int) {
+		d.Changing(length, at(s).Time())
 		d.Changed(at(s + 1).Time())
 	}
 	lowered := NewDedupe(10 * time.Minute)
@@ -59,8 +59,8 @@ func TestDedupeJudge(t *testing.T) {
 		value := time.Duration(seconds.Draw(t, "first")) * time.Second
 		d := NewDedupe(value)
 		type change struct {
-			at    bucket.Micros
-			known time.Duration
+			at     bucket.Micros
+			length time.Duration
 		}
 		now := bucket.Micros(1 << 50)
 		begin, truth := now, []change{{0, value}}
@@ -77,7 +77,7 @@ func TestDedupeJudge(t *testing.T) {
 		known := time.Duration(0) // when it came
 		for _, c := range truth {
 			if c.at <= came {
-				known = c.known
+				known = c.length
 			}
 		}
 		free := accepted.Until(came) >= known

@@ -121,7 +121,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 		p.mu.Unlock()
 		done(p.placed(ingest.Receipt{
 			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true,
-		}, p.queue.known(j.Key, first.seq, j.Priority), limits), nil)
+		}, p.queue.place(j.Key, first.seq, j.Priority), limits), nil)
 		return
 	}
 	position := p.book.depth(j.Key) + 1
@@ -328,7 +328,7 @@ func (p *Partition) answer(e *pendingPut) {
 	}
 	var place Place
 	if receipt.Duplicate {
-		place = p.queue.known(e.job.Key, receipt.Seq, e.job.Priority)
+		place = p.queue.place(e.job.Key, receipt.Seq, e.job.Priority)
 		p.mu.Lock()
 		if place.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
 			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // its owner has not read it yet

@@ -284,7 +284,7 @@ func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 // owner has read it by now, the owner's place is used: only the owner knows which jobs of the key are called later.
 func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
 	if notBefore(j) != 0 || j.Priority != ingest.Normal {
-		if p := q.known(j.Key, seq, j.Priority); p.Position > 0 {
+		if p := q.place(j.Key, seq, j.Priority); p.Position > 0 {
 			return p
 		}
 	}
@@ -327,8 +327,8 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 // leastRetry is the shortest time after which a producer is told to submit again.
 const leastRetry = time.Millisecond
 
-// known returns the place of a job that is in the queue already.
-func (q *Queue) known(key string, seq uint64, of ingest.Priority) Place {
+// place returns the place of a job that is in the queue already.
+func (q *Queue) place(key string, seq uint64, of ingest.Priority) Place {
 	p := Place{Key: key, Priority: of}
 	if o := q.forecaster.Load(); o != nil {
 		p.Position, p.NotBefore = (*o).Position(key, seq)

@@ -79,7 +79,7 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 }
 
 // BehindAll returns the first sequence of a stream that is made again, given the last known sequence.
-func BehindAll(known uint64) uint64 { return known + remadeAhead }
+func BehindAll(last uint64) uint64 { return last + remadeAhead }
 
 // ReadFrom returns when the stream was made, and up to which sequence it was read.
 func (p *Partition) ReadFrom() (born time.Time, seq uint64) {

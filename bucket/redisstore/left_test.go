@@ -21,7 +21,7 @@ func leftRules() bucket.Rules {
 func (r replica) answer(g bucket.Grant, units int64) {
 	r.t.Helper()
 	until := start.Add(30 * time.Second)
-	left := []bucket.Left{{Told: true, Units: units, Until: until, Least: until}}
+	left := []bucket.Left{{Valid: true, Units: units, Until: until, Least: until}}
 	if err := r.Settle(context.Background(), []bucket.Use{{Key: "k", Grant: g, Left: left}}); err != nil {
 		r.t.Fatal(err)
 	}

@@ -248,7 +248,7 @@ func (s *Store) useLocked(r *request, u *bucket.Use) {
 			if at < len(u.Actual) {
 				actual = min(1<<52, max(0, u.Actual[at]))
 			}
-			if at < len(u.Left) && at < len(u.Grant.Counts) && u.Left[at].Told {
+			if at < len(u.Left) && at < len(u.Grant.Counts) && u.Left[at].Valid {
 				left, count = u.Left[at], u.Grant.Counts[at]
 				spare, _ := s.rules.Spare(l)
 				left.Units = max(0, left.Units-spare)

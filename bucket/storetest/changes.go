@@ -188,7 +188,7 @@ func (c *changing) call(key string) bucket.Micros {
 	rules, ahead := c.eras[e].rules, time.Duration(c.play.Phases[e].Ahead)*time.Millisecond
 	got, err := c.store.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: rules.For(key), Want: 1 + c.rng.IntN(12), Horizon: ahead}})
 	if err != nil {
-		c.fail("%v: %s", err, c.told())
+		c.fail("%v: %s", err, c.describe())
 	}
 	var uses []bucket.Use
 	for _, g := range got[0].Grants {
@@ -230,7 +230,7 @@ func (c *changing) change(rules bucket.Rules) {
 	for _, key := range []string{"a", "b"} {
 		made := c.granted
 		if wait := c.call(key); c.granted == made && wait > c.arrived+longest {
-			c.fail("key %s waits for %d µs after the last call before a change, longer than the %d µs of the longest window: %s", key, wait-c.arrived, longest, c.told())
+			c.fail("key %s waits for %d µs after the last call before a change, longer than the %d µs of the longest window: %s", key, wait-c.arrived, longest, c.describe())
 		}
 	}
 }
@@ -250,8 +250,8 @@ func (c *changing) rates(e int, keys ...string) []bucket.Rate {
 	return rates
 }
 
-// told describes the play and its calls.
-func (c *changing) told() string {
+// describe returns the play and its calls.
+func (c *changing) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%v", c.play)
 	for e, x := range c.eras {

@@ -57,7 +57,7 @@ func (c *changing) holdWindows(e int, name string, rate bucket.Rate, calls []cha
 			n, last = n+1, max(last, x.era)
 		}
 		if n > rate.Count && last == e {
-			c.fail("%s: %d calls within %s of %d µs, %d are allowed: %s", name, n, rate.Per, calls[i].at-Start, rate.Count, c.told())
+			c.fail("%s: %d calls within %s of %d µs, %d are allowed: %s", name, n, rate.Per, calls[i].at-Start, rate.Count, c.describe())
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (c *changing) holdTokens(e int, name string, rate bucket.Rate, calls []chan
 			level = max(0, level)
 		}
 		if level < -1e-4-2*gain {
-			c.fail("%s: a bucket of %d that gains %d in %s is overdrawn by %.3f at %d µs: %s", name, rate.Burst, rate.Count, rate.Per, -level, x.at-Start, c.told())
+			c.fail("%s: a bucket of %d that gains %d in %s is overdrawn by %.3f at %d µs: %s", name, rate.Burst, rate.Count, rate.Per, -level, x.at-Start, c.describe())
 		}
 	}
 }

@@ -45,7 +45,7 @@ const second = bucket.Micros(1_000_000)
 
 // answered returns the end of a call whose answer says what is left until so long after Start; 0 if it does not say.
 func answered(g bucket.Grant, units int64, until bucket.Micros) bucket.Use {
-	l := bucket.Left{Told: true, Units: units}
+	l := bucket.Left{Valid: true, Units: units}
 	if until != 0 {
 		l.Until, l.Least = Start+until, Start+until
 	}

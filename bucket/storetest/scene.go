@@ -255,8 +255,8 @@ func (s *scene) start(g grant) {
 			use.Actual[i] = c.costs[i]
 		}
 	}
-	if s.chance(s.adverse.told) {
-		use.Left = s.told()
+	if s.chance(s.adverse.reports) {
+		use.Left = s.anyLeft()
 	}
 	s.calls = append(s.calls, c)
 	if s.chance(s.adverse.unsettled) {
@@ -265,11 +265,11 @@ func (s *scene) start(g grant) {
 	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
 }
 
-// told returns what an answer says is left of each limit: anything, for any time.
-func (s *scene) told() []bucket.Left {
+// anyLeft returns what an answer says is left of each limit: anything, for any time.
+func (s *scene) anyLeft() []bucket.Left {
 	left := make([]bucket.Left, len(s.rules.Shared))
 	for i := range left {
-		left[i] = bucket.Left{Told: s.chance(80), Units: s.rng.Int64N(60)}
+		left[i] = bucket.Left{Valid: s.chance(80), Units: s.rng.Int64N(60)}
 		if s.chance(60) {
 			left[i].Until = s.clock.now + bucket.Micros(s.rng.Int64N(40_000_000)-4_000_000)
 			left[i].Least = left[i].Until - bucket.Micros(s.rng.Int64N(1_000_000))

@@ -67,8 +67,8 @@ type plan struct {
 
 // adversity is what can go wrong, in percent of the occasions.
 type adversity struct {
-	pauses, misses, unsettled, misestimates, overages, clockBack, told int
-	eager                                                              int // ask again at once after a grant
+	pauses, misses, unsettled, misestimates, overages, clockBack, reports int
+	eager                                                                 int // ask again at once after a grant
 }
 
 func anyPlan(t *rapid.T) plan {
@@ -113,7 +113,7 @@ func anyPlan(t *rapid.T) plan {
 			misses:       rapid.IntRange(0, 30).Draw(t, "misses"),
 			unsettled:    rapid.IntRange(0, 10).Draw(t, "unsettled"),
 			misestimates: rapid.IntRange(0, 50).Draw(t, "misestimates"),
-			told:         rapid.IntRange(0, 50).Draw(t, "told"),
+			reports:      rapid.IntRange(0, 50).Draw(t, "reports"),
 		}
 		if !hasPeriods(p.rules.Shared) { // periods by a wrong clock are wrong
 			p.adverse.clockBack = rapid.IntRange(0, 3).Draw(t, "clock back")

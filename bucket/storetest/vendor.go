@@ -50,7 +50,7 @@ type account struct {
 	count  int64         // that the vendor allows
 	per    bucket.Micros // in that time
 	others int64         // units that other programs take at the beginning of each period, in percent
-	told   bool          // answers say until when
+	timed  bool          // answers say until when
 	blur   bucket.Micros // and up to how much later than it is
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
@@ -63,7 +63,7 @@ func anyAccount(t *rapid.T) account {
 	p := account{
 		count:  rapid.Int64Range(10, 60).Draw(t, "count"),
 		per:    bucket.Micros(rapid.SampledFrom([]int64{20, 60}).Draw(t, "seconds")) * second,
-		others: rapid.Int64Range(0, 100).Draw(t, "others"), told: rapid.Bool().Draw(t, "told"),
+		others: rapid.Int64Range(0, 100).Draw(t, "others"), timed: rapid.Bool().Draw(t, "timed"),
 		flight: bucket.Micros(rapid.SampledFrom([]int64{1, 200_000, 3_000_000}).Draw(t, "flight")),
 		calls:  rapid.IntRange(1, 8).Draw(t, "calls"), eager: rapid.IntRange(0, 3).Draw(t, "eager") == 0,
 		blur: bucket.Micros(rapid.SampledFrom([]int64{0, 0, 2_000_000}).Draw(t, "blur")),
@@ -74,7 +74,7 @@ func anyAccount(t *rapid.T) account {
 	case "rate":
 		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
 		p.cost = min(p.cost, p.limit.Rate.Burst)
-		p.told = true // else nothing follows from an answer but what may start at once
+		p.timed = true // else nothing follows from an answer but what may start at once
 	case "tokens":
 		r := bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}
 		p.limit = bucket.Limit{Name: "account", Rate: &r}
@@ -199,8 +199,8 @@ func (s *session) arrive(g bucket.Grant, cost int64) (use bucket.Use, giveBack f
 	default:
 		s.inOne++
 	}
-	left := bucket.Left{Told: true, Units: s.left()}
-	if s.told {
+	left := bucket.Left{Valid: true, Units: s.left()}
+	if s.timed {
 		left.Until = s.period + s.per
 		switch {
 		case s.slides() && len(s.counted) > 0:

@@ -69,7 +69,7 @@ func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found
 	}
 	settle(ctx, c.counted())
 	before, producing := cpuOf(c.counted()...), cpuOf(c.producer.PID())
-	called, err := s.called(ctx, c, jobs, s.o.Keys, roundWithin/2)
+	called, err := s.round(ctx, c, jobs, s.o.Keys, roundWithin/2)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found
 	return nil
 }
 
-// called publishes jobs to the workers and waits until the api has had them all.
-func (s *stage) called(ctx context.Context, c *contender, jobs, keys int, within time.Duration) (contest.Calls, error) {
+// round publishes jobs to the workers and waits until the api has had them all.
+func (s *stage) round(ctx context.Context, c *contender, jobs, keys int, within time.Duration) (contest.Calls, error) {
 	return s.judge.Round(ctx, c.path, jobs, within, func(ctx context.Context) (int64, error) {
 		published, err := c.producer.Order(ctx, contest.Order{Do: "publish", Jobs: jobs, Keys: keys, Body: s.o.Body, Queue: c.busy})
 		return published.Began, err

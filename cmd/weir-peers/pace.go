@@ -70,7 +70,7 @@ func (s *stage) paced(ctx context.Context, c *contender, p *Pace) error {
 	if err := c.all(ctx, "work"); err != nil {
 		return err
 	}
-	called, err := s.called(ctx, c, jobs, 1, length)
+	called, err := s.round(ctx, c, jobs, 1, length)
 	if err != nil {
 		return err
 	}

@@ -47,21 +47,21 @@ func (r *reading) Read(p []byte) (int, error) {
 
 // readBody reads an answer of a form. It keeps no more than most bytes, and finds the units that the JSON pointers name.
 // A stream is read to its end, which may be the only place that has them.
-func readBody(body io.ReadCloser, of form, most int64, pointers []string) (r *reading, told map[string]int64) {
+func readBody(body io.ReadCloser, of form, most int64, pointers []string) (r *reading, units map[string]int64) {
 	defer func() { _ = body.Close() }() // an error does not invalidate what was read
 	r = &reading{body: body, most: most, all: of != document}
 	switch {
 	case r.all:
 		return r, unitsOfEvents(r, of, pointers)
 	case len(pointers) > 0:
-		told = findUnits(io.LimitReader(r, maxTold), pointers)
+		units = findUnits(io.LimitReader(r, maxTold), pointers)
 	}
 	for _, rest := range []int64{most - int64(len(r.kept)), maxDrain} {
 		if r.err == nil {
 			_, _ = io.CopyN(io.Discard, r, rest) // r.err holds the error
 		}
 	}
-	return r, told
+	return r, units
 }
 
 // level is one object or array that a search is in.

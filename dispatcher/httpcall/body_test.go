@@ -96,7 +96,7 @@ func TestReadBody(t *testing.T) {
 		most      int64
 		kept      int
 		more, cut bool
-		told      bool
+		reported  bool
 	}{
 		{"all kept", strings.NewReader(long), 1000, len(long), false, false, true},
 		{"exactly as much as is kept", strings.NewReader(long), int64(len(long)), len(long), false, false, true},
@@ -110,7 +110,7 @@ func TestReadBody(t *testing.T) {
 		{"broken off exactly at its end", broken(long[:50]), 50, 50, true, false, false},
 	} {
 		r, told := readBody(io.NopCloser(c.body), document, c.most, []string{"/n"})
-		if len(r.kept) != c.kept || r.more != c.more || (r.err != nil) != c.cut || (told["/n"] == 7) != c.told {
+		if len(r.kept) != c.kept || r.more != c.more || (r.err != nil) != c.cut || (told["/n"] == 7) != c.reported {
 			t.Errorf("%s: kept %d, more %v, told %v, %v", c.what, len(r.kept), r.more, told, r.err)
 		}
 	}

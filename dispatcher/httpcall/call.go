@@ -151,7 +151,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	default:
 		w.headed()
 	}
-	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
+	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.state()
 	if at := w.began.Load(); at != nil {
 		r.Started = *at
 	}
@@ -203,8 +203,8 @@ type wire struct {
 	wrote    atomic.Pointer[time.Time]
 }
 
-// told returns the state of the connection when the call has ended.
-func (w *wire) told() Wire {
+// state returns the state of the connection when the call has ended.
+func (w *wire) state() Wire {
 	if w.conn == nil {
 		return Wire{}
 	}

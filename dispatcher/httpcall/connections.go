@@ -25,7 +25,7 @@ type Connections struct {
 	host      string
 	tls       bool
 	trust     Trust        // how an https api is trusted
-	ends      atomic.Int64 // see Expires
+	expires   atomic.Int64 // see Expires
 	dialer    net.Dialer
 
 	unasked    atomic.Bool  // see Unasked
@@ -190,7 +190,7 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
 		_ = raw.Close() // the handshake's error says more
 		return nil, nil, err
 	}
-	c.ends.Store(earliestEnd(secure.ConnectionState().PeerCertificates, settings.Certificates).Unix())
+	c.expires.Store(earliestEnd(secure.ConnectionState().PeerCertificates, settings.Certificates).Unix())
 	return secure, raw.turns, nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Remainder is what an answer says is left of one limit.
 type Remainder struct {
-	Told  bool  // Units is valid
+	Valid bool  // Units is valid
 	Units int64 // that were left when the vendor counted the call
 	Timed bool  // Wait and Early are valid
 	// Wait is how long after the answer the vendor's count begins anew at the latest, and Early how much sooner that may
@@ -33,18 +33,18 @@ func (a *API) Remainders(r Response) []Remainder {
 	case r.Status == 0, r.Status == http.StatusUnauthorized, r.Status == http.StatusProxyAuthRequired, age != "" && age != "0":
 		return nil
 	}
-	var told []Remainder
+	var left []Remainder
 	for i := range a.Rules.Shared {
 		l := &a.Rules.Shared[i]
 		if !l.ReadsLeft() {
 			continue
 		}
-		if told == nil {
-			told = make([]Remainder, len(a.Rules.Shared))
+		if left == nil {
+			left = make([]Remainder, len(a.Rules.Shared))
 		}
-		told[i] = remainderOf(l, r.Header, r.Headed)
+		left[i] = remainderOf(l, r.Header, r.Headed)
 	}
-	return told
+	return left
 }
 
 // remainderOf reads the headers of one limit. headed is when they came. What is left of a rate is compared with what the
@@ -52,9 +52,9 @@ func (a *API) Remainders(r Response) []Remainder {
 // A quota's own period stands in for such a time.
 func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder) {
 	values := h.Values(l.Left.Header)
-	m.Units, m.Told = leastLeft(values)
-	m.Garbled = len(values) > 0 && !m.Told
-	if !m.Told || l.LeftUntil.Header == "" {
+	m.Units, m.Valid = leastLeft(values)
+	m.Garbled = len(values) > 0 && !m.Valid
+	if !m.Valid || l.LeftUntil.Header == "" {
 		return m
 	}
 	values = h.Values(l.LeftUntil.Header)
@@ -66,14 +66,14 @@ func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder)
 		return m
 	}
 	if m.Garbled = len(values) > 0; l.Rate != nil {
-		m.Told, m.Units = false, 0
+		m.Valid, m.Units = false, 0
 	}
 	return m
 }
 
 // leastLeft returns the least number that the values of a header say is left. A value is a number, a pair of used and
 // allowed units such as 32/40, or the draft's field RateLimit.
-func leastLeft(values []string) (least int64, told bool) {
+func leastLeft(values []string) (least int64, found bool) {
 	for _, value := range values {
 		if len(value) > longestField {
 			continue
@@ -87,12 +87,12 @@ func leastLeft(values []string) (least int64, told bool) {
 			read.readField("", value)
 		}
 		for i := range read.all {
-			if w := &read.all[i]; w.counted && (!told || w.remaining < least) {
-				least, told = w.remaining, true
+			if w := &read.all[i]; w.counted && (!found || w.remaining < least) {
+				least, found = w.remaining, true
 			}
 		}
 	}
-	return least, told
+	return least, found
 }
 
 // latestEnd returns the longest wait that the values of a header say, and how much of it may be rounding. A value is a

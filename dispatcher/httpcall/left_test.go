@@ -25,9 +25,9 @@ func remaining(left, until string) *API {
 
 func TestRemainders(t *testing.T) {
 	const whole, exact = time.Second, time.Duration(0)
-	told := func(units int64) Remainder { return Remainder{Told: true, Units: units} }
+	told := func(units int64) Remainder { return Remainder{Valid: true, Units: units} }
 	until := func(units int64, wait, early time.Duration) Remainder {
-		return Remainder{Told: true, Units: units, Timed: true, Wait: wait, Early: early}
+		return Remainder{Valid: true, Units: units, Timed: true, Wait: wait, Early: early}
 	}
 	garbled := func(m Remainder) Remainder { m.Garbled = true; return m }
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func checkRemainder(t interface{ Errorf(string, ...any) }, h http.Header, name s
 	a := remaining("X-Left", name)
 	for _, m := range a.Remainders(Response{Status: 200, Header: h, Headed: now}) {
 		most := mostPeriods * a.Rules.Shared[1].Period()
-		if m.Units < 0 || m.Units > math.MaxInt64/2 || m.Timed && (m.Wait < 0 || m.Wait > most || m.Early < 0 || m.Early > time.Second) || m.Timed && !m.Told {
+		if m.Units < 0 || m.Units > math.MaxInt64/2 || m.Timed && (m.Wait < 0 || m.Wait > most || m.Early < 0 || m.Early > time.Second) || m.Timed && !m.Valid {
 			t.Errorf("%q at %v: %+v", h, now, m)
 		}
 	}

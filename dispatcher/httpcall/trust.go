@@ -57,10 +57,10 @@ func (t Trust) anonymous() Trust {
 
 // earliestEnd returns when the first certificate of a connection expires; the zero time if there are none.
 func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
-	var ends time.Time
+	var earliest time.Time
 	note := func(c *x509.Certificate) {
-		if c != nil && (ends.IsZero() || c.NotAfter.Before(ends)) {
-			ends = c.NotAfter
+		if c != nil && (earliest.IsZero() || c.NotAfter.Before(earliest)) {
+			earliest = c.NotAfter
 		}
 	}
 	for _, c := range theirs {
@@ -69,14 +69,14 @@ func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	for _, c := range own {
 		note(c.Leaf)
 	}
-	return ends
+	return earliest
 }
 
 // Expires returns when the first certificate of the newest connection expires, whether the api's, an authority's
 // or weir's own; the zero time if there was none.
 func (c *Connections) Expires() time.Time {
-	if ends := c.ends.Load(); ends > 0 {
-		return time.Unix(ends, 0)
+	if at := c.expires.Load(); at > 0 {
+		return time.Unix(at, 0)
 	}
 	return time.Time{}
 }

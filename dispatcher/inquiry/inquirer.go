@@ -81,7 +81,7 @@ type Inquirer struct {
 	store        bucket.Store
 	checkpoint   func()
 	settle       func(ctx context.Context, uses []bucket.Use)
-	known        func(key string) bucket.Micros
+	tat          func(key string) bucket.Micros
 	redriveTerms func(api string) (deadletter.Terms, bool)
 	asking       inquiryPace
 }
@@ -91,13 +91,13 @@ type Options struct {
 	Store      bucket.Store
 	Checkpoint func()                                             // asks for the limits' state to be stored at once
 	Settle     func(ctx context.Context, uses []bucket.Use)       // reports the ends of grants to the store
-	Known      func(key string) bucket.Micros                     // what is known of a key's theoretical arrival time; called under the lane's lock
+	TAT        func(key string) bucket.Micros                     // what is known of a key's theoretical arrival time; called under the lane's lock
 	Terms      func(api string) (terms deadletter.Terms, ok bool) // for a redrive
 }
 
 // New returns an inquirer of a lane's api.
 func New(l *lane.Lane, o Options) *Inquirer {
-	return &Inquirer{Lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, known: o.Known, redriveTerms: o.Terms}
+	return &Inquirer{Lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, tat: o.TAT, redriveTerms: o.Terms}
 }
 
 // callsSince reads calls from the ledger, for a redrive.
@@ -384,7 +384,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
 		Conn: l.w.Env.Conn, Browser: l.browser, Terms: l.w.redriveTerms, Calls: l.w.callsSince, Rate: redriveRate,
-		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
+		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Progress: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
 		return EndedStays, err

@@ -95,7 +95,7 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 			return use, latest, err
 		}
 		w.Mu.Lock()
-		ask := bucket.Ask{Key: key, Limits: *w.Sched.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.known(key)}
+		ask := bucket.Ask{Key: key, Limits: *w.Sched.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.tat(key)}
 		w.Mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {

@@ -22,7 +22,7 @@ func (d *Doubt) Add(billed deadletter.Billed, identity string) {
 
 // Recall adds what is known of earlier calls. If identity is "", the key that they were made under is unknown.
 func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
-	first := d.Known() == deadletter.NotBilled
+	first := d.Charged() == deadletter.NotBilled
 	if d.Billed = d.Billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
 		return
 	}
@@ -33,8 +33,8 @@ func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
 	d.Identity = deadletter.EarlierKey(d.Identity, identity)
 }
 
-// Known returns whether a call may have been processed, and whether it was charged.
-func (d *Doubt) Known() deadletter.Billed { return d.Billed.Worst(deadletter.NotBilled) }
+// Charged returns whether a call may have been processed, and whether it was charged.
+func (d *Doubt) Charged() deadletter.Billed { return d.Billed.Worst(deadletter.NotBilled) }
 
 // Keyed returns the identity under which another call of the job may follow. It is "" if no call may follow, or any
 // identity will do.
@@ -49,7 +49,7 @@ func (d *Doubt) Keyed() string {
 // a pack or, with "", alone. An api that forgets keys may have forgotten that of a call whose time is unknown.
 func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	switch {
-	case d.Known() == deadletter.NotBilled:
+	case d.Charged() == deadletter.NotBilled:
 		return true
 	case d.never || api.Idempotency == nil, d.Identity == "" && api.Pack != nil: // the key of a pack is not the job's
 		return false

@@ -143,7 +143,7 @@ func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
 // changed since, it charges the units that the call was estimated to cost.
 func (j *Job) ChargeAgain(a *recorder.Answer) {
 	j.Charge()
-	j.Paid, j.Known = a.Paid, true
+	j.Paid, j.Noted = a.Paid, true
 	if a.Limits != j.Terms.Limits {
 		return
 	}
@@ -219,7 +219,7 @@ func (j *Job) Identity(began time.Time) string {
 
 // Price returns the price of a job's last call.
 func (j *Job) Price() int64 {
-	if j.Lost != nil && !j.Known {
+	if j.Lost != nil && !j.Noted {
 		return j.Lost.Price
 	}
 	return j.Paid

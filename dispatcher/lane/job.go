@@ -45,7 +45,7 @@ type Job struct {
 	Reserved  int64            // money that its next call costs by the estimates, in millionths; with learn less is reserved
 	Estimates []int64          // units of each shared limit by the job alone; nil if no answer says more
 	Paid      int64            // money that its last call cost, estimated unless the answer reported it
-	Known     bool             // another process noted what its call, which is lost, took
+	Noted     bool             // another process noted what its call, which is lost, took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them
 	Usage     map[string]int64 // numbers of its last call's answer that are counted
 	Unsettled []string         // limits whose units the answer should have reported, and did not
@@ -74,7 +74,7 @@ type Job struct {
 	In         *queue.Pack // the pack of its present or last call; nil: it was called alone
 	MustCall   bool        // it cannot end with another job's answer
 	MarkSeq    uint64      // sequence of its retry mark, 0 for none
-	Ends       []uint64    // sequences of the marks of its end
+	EndMarks   []uint64    // sequences of the marks of its end
 
 	Operation *queue.Operation // that the api has begun with its last call; nil for none
 	Granted   *bucket.Use      // the end of its last call's grant, while its operation is to hold the slot

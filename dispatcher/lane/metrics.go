@@ -132,22 +132,22 @@ type APIMetrics struct {
 
 // Outcomes counts calls or jobs of one api by outcome.
 type Outcomes struct {
-	all   *prometheus.CounterVec
-	api   string
-	known map[string]prometheus.Counter // never changed once made
+	all      *prometheus.CounterVec
+	api      string
+	counters map[string]prometheus.Counter // never changed once made
 }
 
 func outcomesOf(all *prometheus.CounterVec, api string, names ...string) Outcomes {
 	o := Outcomes{all, api, map[string]prometheus.Counter{}}
 	for _, name := range names {
-		o.known[name] = all.WithLabelValues(api, name)
+		o.counters[name] = all.WithLabelValues(api, name)
 	}
 	return o
 }
 
 // Count counts one call or job with this outcome.
 func (o Outcomes) Count(name string) {
-	c, ok := o.known[name]
+	c, ok := o.counters[name]
 	if !ok {
 		c = o.all.WithLabelValues(o.api, name)
 	}

@@ -116,10 +116,10 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 }
 
 // BindLocked ties a job to the pack of its calls if the api may have processed one of them, or frees it. All such calls
-// were for one pack: of those that are known, nil for none, the first counts, and last the one that it is tied to. A call
-// that found no connection was for none.
-func (j *Job) BindLocked(known ...*queue.Pack) {
-	pack := cmp.Or(cmp.Or(known...), j.Bound())
+// were for one pack: the first of packs that is not nil, or else the one that the job is tied to. A call that found no
+// connection was for none.
+func (j *Job) BindLocked(packs ...*queue.Pack) {
+	pack := cmp.Or(cmp.Or(packs...), j.Bound())
 	j.Bond = nil
 	if j.Doubt.Keyed() != "" {
 		j.TieLocked(pack)

@@ -80,7 +80,7 @@ func (j *Job) mayForgo() bool {
 	if j.Message.Redrives > 0 {
 		before = before.Worst(deadletter.Billed(j.Message.Header.Get(deadletter.HeaderBilled)))
 	}
-	return j.Calls == 0 && before.Worst(j.Doubt.Known()) == deadletter.NotBilled
+	return j.Calls == 0 && before.Worst(j.Doubt.Charged()) == deadletter.NotBilled
 }
 
 // oldestLocked returns the time before which an answer is too old to be given again.

@@ -430,14 +430,14 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 }
 
 func (m *Manager) expel(ctx context.Context, d action) {
-	ended, stands, err := m.opts.Registry.Expel(ctx, d.session, d.revision)
+	ended, newest, err := m.opts.Registry.Expel(ctx, d.session, d.revision)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		m.opts.Log.Warn("could not expel a replica that no longer renews its lease; trying again", "err", err)
 	case ended:
 		m.opts.Log.Warn("a replica no longer renews its lease; other replicas take its partitions", "session", d.session)
 	}
-	m.tell(func(o *state) { o.expelled(d.session, ended, stands, time.Now()) })
+	m.tell(func(o *state) { o.expelled(d.session, ended, newest, time.Now()) })
 }
 
 // End gives up the lease when every call has ended.

@@ -165,19 +165,19 @@ func (o *state) forgetEnded() {
 	})
 }
 
-// expelled handles the end of actionExpel. stands is the revision of a session that has not ended, 0 if it is unknown.
-func (o *state) expelled(session string, ended bool, stands uint64, now time.Time) {
+// expelled handles the end of actionExpel. newest is the revision of a session that has not ended, 0 if it is unknown.
+func (o *state) expelled(session string, ended bool, newest uint64, now time.Time) {
 	delete(o.asked, session)
 	m := o.members[session]
 	switch {
 	case ended:
 		o.end(session)
 		return
-	case m == nil && stands == 0:
+	case m == nil && newest == 0:
 		return
 	case m == nil: // the watch has not shown it
 		m = &peer{}
 		o.members[session] = m
 	}
-	m.revision, m.seen = max(m.revision, stands), now // wait as long again
+	m.revision, m.seen = max(m.revision, newest), now // wait as long again
 }

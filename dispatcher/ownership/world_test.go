@@ -291,11 +291,11 @@ func (r *replica) do(o *state, d action) {
 		r.write(d.session, nil, d.revision, func(_ uint64, err error) {
 			still(func() {
 				now := r.w.kv[d.session]
-				ended, stands := err == nil || errors.Is(err, errWorldStale) && now.value == nil && now.rev > 0, uint64(0)
+				ended, newest := err == nil || errors.Is(err, errWorldStale) && now.value == nil && now.rev > 0, uint64(0)
 				if !ended && errors.Is(err, errWorldStale) {
-					stands = now.rev
+					newest = now.rev
 				}
-				o.expelled(d.session, ended, stands, r.clock())
+				o.expelled(d.session, ended, newest, r.clock())
 			})()
 		})
 	case actionClaim:

@@ -46,7 +46,7 @@ func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error)
 	var at uint64
 	filter := ledger.ResultFilter{API: d.API, Key: d.Key, Job: d.Job}
 	_, err := ledger.NewestResults(ctx, t.JetStream, filter, mostRead, func(r ledger.Result) error {
-		if !d.ends(r.Queue, r.QueueSeq) {
+		if !d.owns(r.Queue, r.QueueSeq) {
 			return nil
 		}
 		at, result = r.Seq, r.Stored
@@ -73,16 +73,16 @@ func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error)
 	return t.resultAt(ctx, at)
 }
 
-// ends reports whether an end belongs to the duplicate's job, by where the ended job was queued: at the same
+// owns reports whether an end belongs to the duplicate's job, by where the ended job was queued: at the same
 // place, or behind it after a redrive.
-func (d *Duplicate) ends(queued string, seq uint64) bool {
+func (d *Duplicate) owns(queued string, seq uint64) bool {
 	return d.Seq == 0 || queued == d.Stream && seq >= d.Seq
 }
 
 // endsIn reports whether a letter is the end of the duplicate's job. The letter of a refusal is not.
 func (d *Duplicate) endsIn(k *deadletter.Kept) bool {
 	queued, seq, _, ok := ledger.ParseOrigin(k.Origin)
-	return ok && d.ends(queued, seq)
+	return ok && d.owns(queued, seq)
 }
 
 // resultAt returns the result at a sequence as a reply, nil if it is gone.
@@ -101,7 +101,7 @@ func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	if !ok {
 		return nil // a bar against a late result
 	}
-	waiting := t.waitingFor(r.API, r.Key, r.Job, func(d *Duplicate) bool { return d.ends(r.Queue, r.QueueSeq) })
+	waiting := t.waitingFor(r.API, r.Key, r.Job, func(d *Duplicate) bool { return d.owns(r.Queue, r.QueueSeq) })
 	if len(waiting) == 0 {
 		return nil
 	}

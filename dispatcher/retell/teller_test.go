@@ -26,11 +26,11 @@ type world struct {
 	t      *testing.T
 	js     jetstream.JetStream
 	teller *Teller
-	told   chan *nats.Msg
+	ends   chan *nats.Msg
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, js: natstest.JetStream(t), told: make(chan *nats.Msg, 100)}
+	w := &world{t: t, js: natstest.JetStream(t), ends: make(chan *nats.Msg, 100)}
 	for name, subject := range map[string]string{
 		ledger.ResultsStream: ledger.ResultSubjects.Below(), deadletter.Stream: "weir.dead.>", queued: "queue.>",
 	} {
@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w.teller = New(Options{JetStream: w.js, Log: slog.New(slog.DiscardHandler), Reply: func(m *nats.Msg) error { w.told <- m; return nil }})
+	w.teller = New(Options{JetStream: w.js, Log: slog.New(slog.DiscardHandler), Reply: func(m *nats.Msg) error { w.ends <- m; return nil }})
 	return w
 }
 
@@ -80,7 +80,7 @@ func (w *world) letter(job string, reason deadletter.Reason, origin string) {
 
 func (w *world) next() *nats.Msg {
 	w.t.Helper()
-	return await.Receive(w.t, "an end to be told", w.told)
+	return await.Receive(w.t, "an end to be told", w.ends)
 }
 
 func again(job, replyTo string, seq uint64) Duplicate {

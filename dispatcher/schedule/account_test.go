@@ -146,7 +146,7 @@ func (f *fleet) wrong() (bad []string) {
 	}
 	check := func(l bucket.Limit, of func(key string) bool) {
 		var arrivals []bucket.Arrival
-		for _, c := range f.called {
+		for _, c := range f.made {
 			if of(c.key) {
 				at := int64(c.at) * 1000
 				arrivals = append(arrivals, bucket.Arrival{At: at, End: at + int64(f.call)})

@@ -104,7 +104,7 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	if s.now > s.store.latest(j) {
 		s.Pipe.exit.leave(j) // the store's answer came too late: that says nothing of this process
 	}
-	q.told(g.TAT + shift)
+	q.confirm(g.TAT + shift)
 	s.paced(j)
 	s.Shared.granted(j, at)
 	s.Pipe.granted(s.now)

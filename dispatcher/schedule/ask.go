@@ -139,12 +139,12 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
 		next := rest[0]
 		if several {
-			if i := slices.IndexFunc(rest, func(j *Job) bool { return j.seat().called }); i >= 0 {
+			if i := slices.IndexFunc(rest, func(j *Job) bool { return j.seat().hasTurn }); i >= 0 {
 				next = rest[i]
 			}
 		}
 		turn = next.turn
-		if may && (s.turns.asking() == 0 || next.seat().called) {
+		if may && (s.turns.asking() == 0 || next.seat().hasTurn) {
 			switch {
 			case slow:
 				jobs[0].turn, next.turn = turn, jobs[0].turn

@@ -68,7 +68,7 @@ type follower struct {
 	waiting map[bucket.Priority]int
 	latest  map[uint64]float64 // of each job that waits: the number of the call that must be its own at the latest
 	spare   int                // calls of the span that may have been prepared before it began
-	called  classSet           // priorities with a call in the span
+	served  classSet           // priorities with a call in the span
 	missed  [3]float64         // what one of a pair had in turns that the other missed
 	ahead   [3]float64         // how far one of a pair is ahead of the other in the span, and what it was least and most
 	least   [3]float64
@@ -85,7 +85,7 @@ func (f *follower) allWait() bool {
 
 // begin begins a span in which all wait. staged jobs are on their way.
 func (f *follower) begin(staged int) {
-	f.spare, f.called, f.missed, f.ahead, f.least, f.most = staged, 0, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
+	f.spare, f.served, f.missed, f.ahead, f.least, f.most = staged, 0, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
 }
 
 // came notes a job that waits from now on. Its wait is bounded by the weights: while all before it in its key and
@@ -123,18 +123,18 @@ func (f *follower) started(l lane, seq uint64) {
 	}
 	early := f.spare > 0
 	f.spare = max(0, f.spare-1)
-	f.called = f.called.with(l.of)
+	f.served = f.served.with(l.of)
 	for i, pair := range pairs {
 		a, b := 1/float64(f.weights.Of(pair[0])), 1/float64(f.weights.Of(pair[1]))
 		switch l.of {
 		case pair[0]:
 			f.ahead[i] += a
-			if early && !f.called.has(pair[1]) {
+			if early && !f.served.has(pair[1]) {
 				f.missed[i] += a
 			}
 		case pair[1]:
 			f.ahead[i] -= b
-			if early && !f.called.has(pair[0]) {
+			if early && !f.served.has(pair[0]) {
 				f.missed[i] += b
 			}
 		}

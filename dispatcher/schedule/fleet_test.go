@@ -35,7 +35,7 @@ type fleet struct {
 
 	grants   []fleetGrant
 	arrivals []bucket.Arrival
-	called   []fleetGrant // the calls, when they were made
+	made     []fleetGrant // the calls, when they were made
 	calls    int
 	costs    map[string]int64 // of keys whose calls take more than one unit
 	loads    map[string]int   // how often a job of a key was made ready
@@ -235,7 +235,7 @@ func (f *fleet) step(r *replica) {
 		f.calls++
 		r.s.Sent(j, f.local(r))
 		f.arrivals = append(f.arrivals, bucket.Arrival{At: int64(f.now) * 1000})
-		f.called = append(f.called, fleetGrant{f.now, j.Queue.Key})
+		f.made = append(f.made, fleetGrant{f.now, j.Queue.Key})
 		f.then(f.call, r, func() {
 			f.settle(r, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Actual: f.actual}})
 			r.s.Pipe.LearnCall(f.call)

@@ -64,7 +64,7 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment, o outlook) bucket.Micros {
 	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
 	if pause := v.s.holds.paused.of(p.Key); pause != nil {
-		if from = max(from, pause.ends()); from == Never {
+		if from = max(from, pause.until()); from == Never {
 			return Never
 		}
 	}

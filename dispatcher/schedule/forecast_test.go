@@ -26,7 +26,7 @@ type foreseen struct {
 	seq   uint64
 	said  map[uint64]bucket.Micros
 	began map[uint64]bucket.Micros
-	ends  map[*Job]bucket.Micros
+	endAt map[*Job]bucket.Micros
 
 	estimate, actual int64 // units of each call
 }
@@ -35,7 +35,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	t.Helper()
 	f := &foreseen{
 		T: t, part: &Partition{Open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
-		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, ends: map[*Job]bucket.Micros{},
+		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, endAt: map[*Job]bucket.Micros{},
 		loads: map[*Job]bucket.Micros{}, estimate: 1, actual: 1,
 	}
 	var err error
@@ -72,9 +72,9 @@ func (f *foreseen) run(d time.Duration) {
 				f.s.Loaded(j)
 			}
 		}
-		for _, j := range inOrder(f.ends) {
-			if f.ends[j] <= f.now {
-				delete(f.ends, j)
+		for _, j := range inOrder(f.endAt) {
+			if f.endAt[j] <= f.now {
+				delete(f.endAt, j)
 				f.s.Pipe.LearnCall(f.call)
 				actual := f.each(f.actual)
 				f.use([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Actual: actual}})
@@ -96,7 +96,7 @@ func (f *foreseen) run(d time.Duration) {
 			}
 			for _, j := range fx.Start {
 				j.Calls++
-				f.began[j.Seq], f.ends[j] = f.now, f.now.Add(f.call)
+				f.began[j.Seq], f.endAt[j] = f.now, f.now.Add(f.call)
 				f.s.Sent(j, f.now)
 			}
 			f.use(fx.Unused)

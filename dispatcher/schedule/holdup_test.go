@@ -22,7 +22,7 @@ type waitingRoom struct {
 	took   time.Duration            // by each call
 	down   bool                     // the store does not answer
 	came   map[uint64]bucket.Micros // when a job began to wait
-	told   map[uint64]Holdup        // by job, when it was called or expired
+	heldUp map[uint64]Holdup        // by job, when it was called or expired
 	waited map[uint64]time.Duration
 }
 
@@ -31,7 +31,7 @@ func newWaitingRoom(t *testing.T, rules bucket.Rules) *waitingRoom {
 	const began = 1_700_000_000_000_000
 	r := &waitingRoom{
 		t: t, part: &Partition{Open: true}, began: began, now: began, took: time.Millisecond, came: map[uint64]bucket.Micros{},
-		told: map[uint64]Holdup{}, waited: map[uint64]time.Duration{},
+		heldUp: map[uint64]Holdup{}, waited: map[uint64]time.Duration{},
 	}
 	var err error
 	if r.store, err = bucket.NewMemory(rules, func() bucket.Micros { return r.now }); err != nil {
@@ -70,7 +70,7 @@ func (r *waitingRoom) run(until time.Duration) {
 			r.Loaded(j)
 		}
 		for _, j := range fx.Start {
-			r.ends(j)
+			r.leave(j)
 			r.Sent(j, r.now)
 			r.at(r.began.Until(r.now)+r.took, func() {
 				if err := r.store.Settle(context.Background(), []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
@@ -81,7 +81,7 @@ func (r *waitingRoom) run(until time.Duration) {
 			})
 		}
 		for _, j := range fx.Expire {
-			r.ends(j)
+			r.leave(j)
 			r.Finished(j)
 		}
 		if err := r.store.Settle(context.Background(), fx.Unused); err != nil {
@@ -112,11 +112,11 @@ func (r *waitingRoom) run(until time.Duration) {
 	}
 }
 
-// ends keeps the holdup of a job whose call starts, or that expires.
-func (r *waitingRoom) ends(j *Job) {
+// leave keeps the holdup of a job whose call starts, or that expires.
+func (r *waitingRoom) leave(j *Job) {
 	since := r.came[j.Seq]
-	r.told[j.Seq], r.waited[j.Seq] = r.At(r.now).HoldupOf(j, since), since.Until(r.now)
-	if h := r.told[j.Seq]; h.Took > r.waited[j.Seq] || (h.For == "") != (h.Took == 0) || h.For != "" && h.String() == "" {
+	r.heldUp[j.Seq], r.waited[j.Seq] = r.At(r.now).HoldupOf(j, since), since.Until(r.now)
+	if h := r.heldUp[j.Seq]; h.Took > r.waited[j.Seq] || (h.For == "") != (h.Took == 0) || h.For != "" && h.String() == "" {
 		r.t.Errorf("of job %d, which had waited %s, %+v is told: %s", j.Seq, r.waited[j.Seq], h, h)
 	}
 }
@@ -282,7 +282,7 @@ func TestHoldup(t *testing.T) {
 			r.run(c.run)
 			for _, want := range c.want {
 				about := 100*time.Millisecond + want.took/10 // its key's rate has a part in it, and a store is tried again after a while
-				got, ended := r.told[want.seq]
+				got, ended := r.heldUp[want.seq]
 				if !ended {
 					t.Fatalf("job %d has not ended", want.seq)
 				}

@@ -35,8 +35,8 @@ func (p *keyPace) takeSlip() {
 	p.slipped = 0
 }
 
-// told applies a grant: the store knows the pace now.
-func (p *keyPace) told(tat bucket.Micros) { p.TAT, p.cold = tat, false }
+// confirm applies a grant: the store knows the pace now.
+func (p *keyPace) confirm(tat bucket.Micros) { p.TAT, p.cold = tat, false }
 
 // refused notes which limit refused the queue a slot, and when its own rate may be asked again; 0 for at once.
 func (p *keyPace) refused(by string, askAt bucket.Micros) { p.binds, p.askAt = by, askAt }

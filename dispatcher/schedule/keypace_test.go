@@ -21,7 +21,7 @@ func TestKeyPace(t *testing.T) {
 	if p.takeSlip(); p.TAT != 125 || p.slipped != 0 || p.untold() != 125 {
 		t.Errorf("after a call that left 5 late: %+v", p)
 	}
-	if p.told(130); p.TAT != 130 || p.untold() != 0 {
+	if p.confirm(130); p.TAT != 130 || p.untold() != 0 {
 		t.Errorf("after a grant: %+v", p)
 	}
 	p.Remind(140)

@@ -85,7 +85,7 @@ type Job struct {
 	Unsent    bool   // its call has started and the request has not left yet
 	missed    bool   // its call did not start in its slot
 	leaving   bool   // it counts in exit.leaving
-	called    bool   // its call has ended, and its outcome is being stored
+	ended     bool   // its call has ended, and its outcome is being stored
 	cancelled bool   // an operator cancelled it
 	holds     bool   // its operation holds its slot
 	looked    bool   // an earlier answer was looked for, or is

@@ -44,7 +44,7 @@ type seat struct {
 	line                     line           // the line in which it waits while it is blocked
 	blocked                  bool           // it waits in a line
 	queued                   bool           // it waits for room
-	called                   bool           // it has the turn at the shared limits
+	hasTurn                  bool           // it has the turn at the shared limits
 	invited                  bool           // it has the turn to make a job ready for them
 	costly                   bool           // a shared limit refused its cost: it asks last in its round
 }
@@ -121,7 +121,7 @@ func (o *order) rejoin(q *KeyQueue, name string) {
 	own := o.seat(q)
 	if of := own.tenant; of == nil || o.tenants[of.name] != of {
 		o.comes(q, 0)
-		*own = seat{called: own.called, invited: own.invited}
+		*own = seat{hasTurn: own.hasTurn, invited: own.invited}
 		o.join(q, name)
 	}
 }
@@ -224,7 +224,7 @@ func (o *order) catchUp(q *KeyQueue) {
 func (o *order) toAsk() *KeyQueue {
 	q := o.pop(askLine)
 	if q != nil {
-		o.seat(q).called = true
+		o.seat(q).hasTurn = true
 	}
 	return q
 }
@@ -289,10 +289,10 @@ func (o *order) lend(q *KeyQueue, l line, calls int) {
 // take lends a queue what n calls take, each of the same service time, for which it is about to ask.
 func (o *order) take(q *KeyQueue, each serviceTime, n int) {
 	own := o.seat(q)
-	if !own.called {
+	if !own.hasTurn {
 		o.catchUp(q) // it asks without having waited
 	}
-	own.called, own.lastService = false, each
+	own.hasTurn, own.lastService = false, each
 	o.lend(q, askLine, n)
 }
 
@@ -321,8 +321,8 @@ func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 // pass ends the turns that a queue has and cannot use now.
 func (o *order) pass(q *KeyQueue) {
 	p := o.seat(q)
-	if p.called {
-		p.called = false
+	if p.hasTurn {
+		p.hasTurn = false
 		o.lend(q, askLine, 0) // it had nothing to ask for
 	}
 	ungranted := o.ungranted(q)

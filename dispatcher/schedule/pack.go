@@ -280,7 +280,7 @@ func (s *Schedule) Shed(j *Job, n int) {
 // part ends a pack, because its call has ended: the outcome of each of its jobs is being stored.
 func (s *Schedule) part(j *Job) {
 	for _, m := range j.members {
-		m.Phase, m.turn, m.called = settling, j.turn, true
+		m.Phase, m.turn, m.ended = settling, j.turn, true
 		s.Pipe.settling++
 		m.Queue.inPacks(-1)
 		m.Queue.insert(m)

@@ -52,8 +52,8 @@ func (p *pauses) of(key string) *Pause {
 	return &own
 }
 
-// ends returns when a pause is over, Never if it has no end.
-func (p *Pause) ends() bucket.Micros {
+// until returns when a pause is over, Never if it has no end.
+func (p *Pause) until() bucket.Micros {
 	if p.Until.IsZero() {
 		return Never
 	}

@@ -84,7 +84,7 @@ func (p *Pipeline) unstart(j *Job) {
 // end ends a call. Its outcome must be stored then.
 func (p *Pipeline) end(j *Job) {
 	p.exit.leave(j)
-	j.Phase, j.called = settling, true
+	j.Phase, j.ended = settling, true
 	p.ended++
 	p.calls--
 	p.settling++
@@ -92,7 +92,7 @@ func (p *Pipeline) end(j *Job) {
 
 // forgo lets a job end without a call. Its outcome must be stored then.
 func (p *Pipeline) forgo(j *Job) {
-	j.Phase, j.called = settling, true
+	j.Phase, j.ended = settling, true
 	p.settling++
 }
 
@@ -101,8 +101,8 @@ func (p *Pipeline) settlesMany() bool { return p.settling >= min(maxSettling, p.
 
 // settled counts out a call whose outcome is stored.
 func (p *Pipeline) settled(j *Job) {
-	if j.called {
-		j.called = false
+	if j.ended {
+		j.ended = false
 		p.settling--
 	}
 }

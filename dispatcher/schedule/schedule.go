@@ -83,7 +83,7 @@ type Effects struct {
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	q := s.byKey[key]
 	if q == nil {
-		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.known(key)}}
+		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
 		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.holds.paused.keys[key]
 		s.turns.join(q, bucket.Normal, s.policy.Rules.Tenant(key))

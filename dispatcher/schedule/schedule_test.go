@@ -228,10 +228,10 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 		ended := 0
 		for range 200 {
 			fx := d.turn()
-			if n := len(d.suspects.called); n > most {
+			if n := len(d.suspects.underWay); n > most {
 				t.Fatalf("after %d deaths %d suspects are called at once", deaths, n)
 			}
-			for j := range d.suspects.called {
+			for j := range d.suspects.underWay {
 				if j.Phase == ready || j.Phase == asking {
 					d.Unstage(j)
 					d.Finished(j)

@@ -74,13 +74,13 @@ func TestUseBySettledCalls(t *testing.T) {
 		f.submit(fmt.Sprint("k", i%10))
 	}
 	f.run(20 * time.Second)
-	running, settled := int64(len(f.ends)), int64(len(f.began)-len(f.ends))
+	running, settled := int64(len(f.endAt)), int64(len(f.began)-len(f.endAt))
 	use := f.s.At(f.now).Uses()
 	if want := running*3000 + settled*300; len(use) != 1 || use[0].Used != want {
 		t.Errorf("%+v used; %d calls run and %d took 300 each: want %d", use, running, settled, want)
 	}
 	f.run(5 * time.Second)
-	if use := f.s.At(f.now).Uses(); len(f.ends) == 0 && use[0].Used != int64(len(f.began))*300 {
+	if use := f.s.At(f.now).Uses(); len(f.endAt) == 0 && use[0].Used != int64(len(f.began))*300 {
 		t.Errorf("%+v used of %d calls of 300", use, len(f.began))
 	}
 }

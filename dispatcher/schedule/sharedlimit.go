@@ -31,10 +31,10 @@ type sharedLimit struct {
 	excess   int64           // units that only the vendor counts, as the store last said
 
 	// How soon it lets calls start: see near.
-	known bool
-	tat   bucket.Micros // of a rate: the theoretical arrival time, by what this process was granted or refused
-	sure  bucket.Micros // from when on earlier grants to other processes do not matter; 0 before the first grant
-	left  int64         // of a quota or budget: units left in its period
+	seen bool          // tat or left is what the store said
+	tat  bucket.Micros // of a rate: the theoretical arrival time, by what this process was granted or refused
+	sure bucket.Micros // from when on earlier grants to other processes do not matter; 0 before the first grant
+	left int64         // of a quota or budget: units left in its period
 }
 
 // outlook says which settlements of calls a forecast assumes.
@@ -219,7 +219,7 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	switch l.Kind() {
 	case bucket.KindRate:
 		saved := float64(l.burst - max(1, l.costOf(j)))
-		l.known, l.tat = true, later(until, max(0, saved), l.unit)
+		l.seen, l.tat = true, later(until, max(0, saved), l.unit)
 	case bucket.KindQuota, bucket.KindBudget:
 		l.left = 0
 	case bucket.KindInFlight: // its permits come back as calls end
@@ -234,7 +234,7 @@ func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
 		if at := slices.IndexFunc(levels, func(level bucket.Level) bool { return level.Limit.Name == l.Name }); at >= 0 {
 			level := &levels[at]
 			if excess = level.Excess; l.Rate == nil {
-				l.level, l.known, l.left = level, !level.Unknown, max(0, level.Count-level.Used)
+				l.level, l.seen, l.left = level, !level.Unknown, max(0, level.Count-level.Used)
 			}
 		}
 		eased, l.excess = eased || excess < l.excess, excess
@@ -346,7 +346,7 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 	case bucket.KindRate:
 		saved := max(0, float64(l.burst)/cost-1)
 		near := saved + float64(max(l.tat, now).Until(soon).Microseconds())/(unit*cost)
-		return near, l.known || l.sure != 0 && l.sure <= now
+		return near, l.seen || l.sure != 0 && l.sure <= now
 	case bucket.KindInFlight:
 		most := max(0, l.most-int64(held)) // operations hold their slots for long
 		return float64(most-int64(calls)) + float64(most)*float64(LongWait)/float64(max(1, callTime)), true
@@ -355,7 +355,7 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 		switch {
 		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
 			return MaxStaged, true // a job that it refuses ends, and a job must be ready to end
-		case !l.known:
+		case !l.seen:
 			return MaxStaged, false
 		case l.level.End == 0:
 			left += float64(LongWait.Microseconds()) / unit // comes back on average

@@ -23,7 +23,7 @@ func TestSharedLimitsOfFormerRules(t *testing.T) {
 	if limits.named("tokens") != nil || limits.named("") != nil {
 		t.Error("a limit that the rules do not have was found")
 	}
-	if l := newSharedLimits(p, &grants{}).named("account"); l.known || l.tat != 0 || l.usual() != 1 {
+	if l := newSharedLimits(p, &grants{}).named("account"); l.seen || l.tat != 0 || l.usual() != 1 {
 		t.Errorf("of a new policy's limit is known: %+v", l)
 	}
 }

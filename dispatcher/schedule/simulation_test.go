@@ -338,7 +338,7 @@ func (m *simulation) start(j *Job) {
 	m.checkPack(j)
 	m.checkBreaker(j)
 	m.checkSlowStart(j)
-	if of := &m.s.suspects; j.Deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
+	if of := &m.s.suspects; j.Deaths >= suspectFrom && (of.alone != nil && len(of.underWay) > 1 || len(of.underWay) > manySuspects) {
 		m.t.Fatal("a job that may have killed a worker was called beside another such")
 	}
 	j.Calls++

@@ -179,7 +179,7 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.preparing() > 0 && !own.invited && !own.called {
+	if s.turns.preparing() > 0 && !own.invited && !own.hasTurn {
 		return false
 	}
 	if own.invited && s.turns.shares.several && s.Pipe.onWay[of-bucket.High] == 0 {

@@ -150,8 +150,8 @@ func (o *offset) theirs(at bucket.Micros) bucket.Micros {
 	return at - o.least()
 }
 
-// known returns the theoretical arrival time that the store knows of a key, by our clock; 0 if it knows none.
-func (l *storeLink) known(key string) bucket.Micros {
+// ourTAT returns the theoretical arrival time that the store knows of a key, by our clock; 0 if it knows none.
+func (l *storeLink) ourTAT(key string) bucket.Micros {
 	if l.clock == OwnClock {
 		return l.tatOf(key)
 	}
@@ -168,7 +168,7 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 
 // KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
 // if it knows none.
-func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.known(key) }
+func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.ourTAT(key) }
 
 // latest returns the time until which a granted call may start. The best round trip to the store may have turned
 // out shorter than was assumed when the slot's time was computed. Then the slot is later than it should be by

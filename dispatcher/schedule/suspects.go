@@ -17,9 +17,9 @@ const manySuspects = 16
 // called a few at a time. Those over which three owners died are called alone, so that the next death tells
 // which job caused it. Only a job that was called alone is parked.
 type suspects struct {
-	called  map[*Job]struct{} // being made ready or called
-	alone   *Job              // the one beside which no other suspect may be called
-	waiting []*KeyQueue       // with a suspect that waits, each listed once
+	underWay map[*Job]struct{} // being made ready or called
+	alone    *Job              // the one beside which no other suspect may be called
+	waiting  []*KeyQueue       // with a suspect that waits, each listed once
 }
 
 // mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue
@@ -27,8 +27,8 @@ type suspects struct {
 func (s *suspects) mayCall(j *Job) bool {
 	switch {
 	case j.Deaths < suspectFrom,
-		s.alone == nil && j.Deaths < aloneFrom && len(s.called) < manySuspects,
-		s.alone == nil && len(s.called) == 0:
+		s.alone == nil && j.Deaths < aloneFrom && len(s.underWay) < manySuspects,
+		s.alone == nil && len(s.underWay) == 0:
 		return true
 	}
 	if q := j.Queue; !q.entry.suspect {
@@ -42,10 +42,10 @@ func (s *suspects) call(j *Job) {
 	if j.Deaths < suspectFrom {
 		return
 	}
-	if s.called == nil {
-		s.called = map[*Job]struct{}{}
+	if s.underWay == nil {
+		s.underWay = map[*Job]struct{}{}
 	}
-	s.called[j] = struct{}{}
+	s.underWay[j] = struct{}{}
 	if j.Deaths >= aloneFrom {
 		s.alone = j
 	}
@@ -53,10 +53,10 @@ func (s *suspects) call(j *Job) {
 
 // clear lets the next suspect be called when one rests again or has ended.
 func (s *suspects) clear(j *Job, a *agenda) {
-	if _, ok := s.called[j]; !ok {
+	if _, ok := s.underWay[j]; !ok {
 		return
 	}
-	delete(s.called, j)
+	delete(s.underWay, j)
 	if s.alone == j {
 		s.alone = nil
 	}

@@ -50,7 +50,7 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 		return
 	}
 	w.Mu.Lock()
-	j.Ends = append(j.Ends, seq)
+	j.EndMarks = append(j.EndMarks, seq)
 	w.Mu.Unlock()
 	msg := w.reusedResult(j, of, time.Now())
 	stored, ok := w.storeResult(ctx, j, msg)

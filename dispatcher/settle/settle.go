@@ -35,15 +35,15 @@ type Settler struct {
 	notes      *HoldNotes
 	Evidence   evidence
 	Unrecorded unrecordedCalls
-	called     func(answered bool) // called under the lock when a call has ended
+	onCallEnd  func(answered bool) // called under the lock when a call has ended
 	Operations *Operations
 	// HoldAccount holds the other apis of the account; nil: there is none.
 	HoldAccount func(schedule.HoldChange)
 }
 
-// New returns a settler of a lane's jobs. It calls called under the lock when a call has ended.
-func New(l *lane.Lane, notes *HoldNotes, called func(answered bool)) *Settler {
-	w := &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), called: called}
+// New returns a settler of a lane's jobs. It calls onCallEnd under the lock when a call has ended.
+func New(l *lane.Lane, notes *HoldNotes, onCallEnd func(answered bool)) *Settler {
+	w := &Settler{Lane: l, Memory: &Memory{l}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), onCallEnd: onCallEnd}
 	w.Operations = &Operations{Settler: w}
 	return w
 }
@@ -103,7 +103,7 @@ func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) s
 	defer w.Mu.Unlock()
 	f := w.Sched.OnCallEnd(j.Job, e)
 	w.LeaveIdleLocked(j.Queue) // the answer may hold the key
-	w.called(r.Status != 0)
+	w.onCallEnd(r.Status != 0)
 	w.notes.dropDenialsLocked()
 	return f
 }
@@ -234,7 +234,7 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	if c != nil {
 		status, answer = c.Status, c.Answer
 	}
-	letter := w.Letter(j, reason, detail, status, j.Doubt.Known())
+	letter := w.Letter(j, reason, detail, status, j.Doubt.Charged())
 	letter.Answer = answer
 	w.Trace(j)
 	w.LogOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
@@ -263,7 +263,7 @@ func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.L
 	seq, ok := w.keepMark(ctx, "end", j, mark)
 	if ok {
 		w.Mu.Lock()
-		j.Ends = append(j.Ends, seq)
+		j.EndMarks = append(j.EndMarks, seq)
 		w.Mu.Unlock()
 	}
 	return ok
@@ -409,7 +409,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		if j.MarkSeq != 0 {
 			p.Bucket.Discard(j.MarkSeq)
 		}
-		for _, seq := range j.Ends {
+		for _, seq := range j.EndMarks {
 			p.Bucket.Discard(seq)
 		}
 		w.LeaveLocked(j)

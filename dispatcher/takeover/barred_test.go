@@ -88,7 +88,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 	for i, c := range []struct {
 		what   string
 		before int
-		known  []func(*foundJob)
+		found  []func(*foundJob)
 		end    func(*foundJob, context.Context)
 		detail string // of the letter, "" for none
 	}{
@@ -102,7 +102,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		key, seq := string(rune('a'+i)), uint64(i+1)
 		f := foundOf(w, p, seq, key)
 		of := w.settler.Evidence.Of(f.Job)
-		for _, known := range c.known {
+		for _, known := range c.found {
 			known(f)
 		}
 		switch c.before {

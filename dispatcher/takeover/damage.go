@@ -34,8 +34,8 @@ type lostJob struct {
 	begun bool           // it had an intent, so that a call may have started
 }
 
-// ends is what is known about missing sequences.
-type ends struct {
+// traces holds what is known about missing sequences.
+type traces struct {
 	ended map[uint64]string         // the keys of jobs that have ended
 	told  map[uint64]bool           // jobs that a letter reports as lost
 	last  map[uint64]*ledger.Record // the newest records of jobs that have not ended
@@ -68,14 +68,14 @@ func (p *losses) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	if err != nil || d.None() {
 		return err
 	}
-	known, err := endsOf(ctx, p.Owned, d.Seqs, time.Time{})
+	found, err := tracesOf(ctx, p.Owned, d.Seqs, time.Time{})
 	if err != nil {
 		return err
 	}
 	if err := p.tellUnnamed(ctx, &d); err != nil {
 		return err
 	}
-	all := lostJobs(&d, known)
+	all := lostJobs(&d, found)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		jobs := all[key]
 		told := p.Told.ToldOf(key)
@@ -96,16 +96,16 @@ func (p *losses) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 }
 
 // lostJobs returns the lost jobs, by key.
-func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
+func lostJobs(d *queue.Damage, found traces) map[string][]lostJob {
 	left := maps.Clone(d.Jobs)
-	for _, key := range known.ended {
+	for _, key := range found.ended {
 		left[key] = max(0, left[key]-1)
 	}
 	lost := map[string][]lostJob{}
 	var unnamed []uint64
 	for _, seq := range d.Seqs {
-		c := known.last[seq]
-		switch _, ended := known.ended[seq]; {
+		c := found.last[seq]
+		switch _, ended := found.ended[seq]; {
 		case ended:
 		case c != nil && left[c.Key] > 0:
 			left[c.Key]--
@@ -125,14 +125,14 @@ func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
 		}
 	}
 	for _, jobs := range lost { // the jobs reported before must come first: they are counted from the start
-		slices.SortStableFunc(jobs, func(a, b lostJob) int { return cmp.Compare(untold(known, a), untold(known, b)) })
+		slices.SortStableFunc(jobs, func(a, b lostJob) int { return cmp.Compare(untold(found, a), untold(found, b)) })
 	}
 	return lost
 }
 
 // untold returns 0 for a job that a letter reports as lost, else 1.
-func untold(known ends, j lostJob) int {
-	if known.told[j.seq] {
+func untold(found traces, j lostJob) int {
+	if found.told[j.seq] {
 		return 0
 	}
 	return 1
@@ -226,13 +226,13 @@ func sequences(all []uint64) string {
 	return strings.Join(text, ", ")
 }
 
-// endsOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
+// tracesOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
 // results and the letters of the api have stored since that time, or all of it if since is zero. Without sequences it
 // nothing.
-func endsOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) (ends, error) {
-	name, known := p.Bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
+func tracesOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) (traces, error) {
+	name, found := p.Bucket.Name(), traces{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
-		return known, nil
+		return found, nil
 	}
 	wanted := make(map[uint64]bool, len(seqs))
 	for _, seq := range seqs {
@@ -243,18 +243,18 @@ func endsOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) 
 		switch {
 		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
 		case c.Final:
-			known.ended[c.Seq] = c.Key
+			found.ended[c.Seq] = c.Key
 		default:
-			known.last[c.Seq] = &c
+			found.last[c.Seq] = &c
 		}
 	})
 	if err != nil {
-		return known, err
+		return found, err
 	}
 	note := func(msg jetstream.Msg, of string, seq uint64) {
 		tokens := strings.Split(msg.Subject(), ".")
 		if key, err := ingest.ParseToken(tokens[len(tokens)-1]); err == nil && of == name && wanted[seq] {
-			known.ended[seq] = key
+			found.ended[seq] = key
 		}
 	}
 	err = readFrom(ctx, p.W.Env, storedIn{ledger.ResultsStream, ledger.ResultSubjects.Below(p.W.Name), since}, func(msg jetstream.Msg) {
@@ -263,7 +263,7 @@ func endsOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) 
 		}
 	})
 	if err != nil {
-		return known, err
+		return found, err
 	}
 	err = readFrom(ctx, p.W.Env, storedIn{deadletter.Stream, deadletter.Subjects.Below(p.W.Name), since}, func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
@@ -271,10 +271,10 @@ func endsOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) 
 		case ok && accepted != 0:
 			note(msg, of, seq)
 		case ok && of == name: // this letter reports the loss
-			known.told[seq] = true
+			found.told[seq] = true
 		}
 	})
-	return known, err
+	return found, err
 }
 
 // storedIn names what a stream has stored of a subject since a time; zero: since it began.

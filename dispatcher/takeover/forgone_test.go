@@ -44,7 +44,7 @@ func TestAnotherJobsLateAnswer(t *testing.T) {
 		f := foundOf(w, p, seq, key)
 		f.Calls = 0
 		f.mark = &foundMark{RetryMark: queue.RetryMark{Seq: seq, Ends: queue.EndsReused, Reason: "the answer of job another"}, seq: 9, stored: time.Now()}
-		f.known = recovery.Found{Ending: true, Forgoing: true}
+		f.found = recovery.Found{Ending: true, Forgoing: true}
 		of := w.settler.Evidence.Of(f.Job)
 		if stands {
 			reused(of)
@@ -93,8 +93,8 @@ func TestAnotherJobsAnswerBesideACall(t *testing.T) {
 	}
 	intended := time.Now()
 	f.result, f.intent = ack.Sequence, &lane.FoundIntent{Intent: queue.Intent{Call: 1, Accepted: f.Accepted}, Stored: intended, Mark: &lane.IntentMark{Users: 1}}
-	f.known = recovery.Found{Result: true, Reused: true, Intended: 1}
-	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+	f.found = recovery.Found{Result: true, Reused: true, Intended: 1}
+	if fate := recovery.Judge(f.found); fate != recovery.HasResult || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })

@@ -25,7 +25,7 @@ import (
 type foundJob struct {
 	*lane.Job
 	w      *settle.Settler
-	known  recovery.Found
+	found  recovery.Found
 	intent *lane.FoundIntent // the newest, nil for none
 	noted  recorder.Found    // what the process that stored the intent noted of its call
 	mark   *foundMark        // the newest, nil for none
@@ -39,8 +39,8 @@ func (p *reader) resumeLocked(ctx context.Context, q *schedule.KeyQueue, e queue
 	f := &foundJob{Job: lane.JobLocked(p.W.Sched.Extract(q, e.Seq)), w: p.settler}
 	f.ID, f.Accepted = e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time)
 	f.recallLocked(h)
-	fate := recovery.Judge(f.known)
-	if f.known.Unrecorded() {
+	fate := recovery.Judge(f.found)
+	if f.found.Unrecorded() {
 		f.w.Unrecorded.Await(f.Job)
 	}
 	if !f.followLocked(fate) {
@@ -67,7 +67,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 			return
 		}
 		if found {
-			fate = recovery.Judge(f.known)
+			fate = recovery.Judge(f.found)
 		}
 	default:
 	}
@@ -144,12 +144,12 @@ func (f *foundJob) recallLocked(h jobHistory) {
 		f.noted = f.noteOf(f.intent)
 		j.Calls = max(j.Calls, f.intent.Call-1) // the record of the call before may be older than what was read
 	}
-	f.known = h.known()
-	f.known.Noted = f.noted.State
-	if last.Call == f.known.Recorded {
+	f.found = h.found()
+	f.found.Noted = f.noted.State
+	if last.Call == f.found.Recorded {
 		f.recallOperation(last.Operation)
 	}
-	if mark.Calls == f.known.Recorded && f.Operation == nil {
+	if mark.Calls == f.found.Recorded && f.Operation == nil {
 		f.recallOperation(mark.Operation)
 	}
 }
@@ -170,7 +170,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.Polls:
 		f.w.Operations.HoldLocked(f.Job)
 		switch {
-		case f.known.Intended > f.known.Recorded: // another owner had intended another call, which had not begun
+		case f.found.Intended > f.found.Recorded: // another owner had intended another call, which had not begun
 			if !f.takeBackLocked() || f.isUnmarked() {
 				return true
 			}
@@ -183,27 +183,27 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		f.w.Operations.PollLocked(f.Job)
 		return false
 	case recovery.Waits:
-		goesOn := f.known.Intended <= f.known.Recorded || f.takeBackLocked()
+		goesOn := f.found.Intended <= f.found.Recorded || f.takeBackLocked()
 		return !goesOn || f.isUnmarked()
 	case recovery.HasResult:
-		if f.known.Uncalled() {
+		if f.found.Uncalled() {
 			break // no call took anything
 		}
-		if f.known.Intended > f.known.Recorded {
+		if f.found.Intended > f.found.Recorded {
 			f.Lose(f.intent)
 			f.In = f.intent.Pack
 		}
 		if f.Lost != nil && f.noted.State > recorder.Prepared {
 			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		} else {
-			f.Queue.Unsure = f.Queue.Unsure || !f.known.Submitted // an operation's result is not its call's
+			f.Queue.Unsure = f.Queue.Unsure || !f.found.Submitted // an operation's result is not its call's
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
 	case recovery.Forgoes:
 		f.IntendedAt, f.Failed = f.mark.stored, ""
 	case recovery.EndsByLast:
-		if f.known.Unrecorded() {
+		if f.found.Unrecorded() {
 			f.Queue.Unsure = true
 			f.passUnrecorded()
 		}
@@ -243,7 +243,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 // passUnrecorded counts a call without a record that was made before an earlier call's final record came late: another
 // owner had taken the earlier call for lost, begun this one and died.
 func (f *foundJob) passUnrecorded() {
-	if f.known.Unrecorded() {
+	if f.found.Unrecorded() {
 		f.w.Unrecorded.Never(f.Job)
 	}
 }
@@ -314,19 +314,19 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	if l.Asked { // an inquiry was made about its letter, so the letter was stored
 		f.last = ledger.LastCall{Outcome: ledger.Asked}
 	}
-	f.known = f.known.With(l)
+	f.found = f.found.With(l)
 	return l != recovery.LookedUp{}, true
 }
 
 // isOnlyToBeDeleted reports whether the job has ended and all of its end is stored.
 func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
-	return fate == recovery.EndsByLast && f.known.Complete
+	return fate == recovery.EndsByLast && f.found.Complete
 }
 
 // isUnmarked reports whether only the ledger says that another call follows the job's last one: its process died before
 // it stored the retry mark.
 func (f *foundJob) isUnmarked() bool {
-	if f.known.Submitted && (f.mark == nil || f.mark.Operation == nil) {
+	if f.found.Submitted && (f.mark == nil || f.mark.Operation == nil) {
 		return true
 	}
 	return f.mark == nil && f.last.Call > 0 || f.mark != nil && f.last.Call > f.mark.Calls
@@ -376,7 +376,7 @@ func (f *foundJob) poll(ctx context.Context) {
 		return
 	}
 	f.w.Update(func(*schedule.Schedule) {
-		if f.known.Intended > f.known.Recorded {
+		if f.found.Intended > f.found.Recorded {
 			f.DropIntentsLocked()
 		}
 		f.w.Operations.PollLocked(f.Job)
@@ -401,7 +401,7 @@ func (f *foundJob) endAgain(ctx context.Context) {
 		f.w.Mu.Unlock()
 	}
 	f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
-	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Known()))
+	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Charged()))
 }
 
 // endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It settles the

@@ -29,12 +29,12 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 	}{{done, false, 0}, {again, true, 1}, {unbegun, false, 0}, {recovery.Found{Recorded: 1, Intended: 2, Ended: true}, true, 1}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		key := &schedule.KeyQueue{Key: "a", Partition: &p.Partition, Limits: &w.Terms.API.Rules.Key}
-		f := &foundJob{Job: &lane.Job{Job: &schedule.Job{Seq: 1, Queue: key}, Part: p.Owned}, w: w.settler, known: c.found}
-		fate := recovery.Judge(f.known)
+		f := &foundJob{Job: &lane.Job{Job: &schedule.Job{Seq: 1, Queue: key}, Part: p.Owned}, w: w.settler, found: c.found}
+		fate := recovery.Judge(f.found)
 		if fate != recovery.EndsByLast {
 			t.Fatalf("%+v: fate %d", c, fate)
 		}
-		if f.known.Unrecorded() {
+		if f.found.Unrecorded() {
 			w.settler.Unrecorded.Await(f.Job)
 		}
 		if !f.followLocked(fate) || key.Unsure != c.unsure {

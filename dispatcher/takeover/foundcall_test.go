@@ -56,7 +56,7 @@ func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
 	f.wait(t.Context())
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	if f.Doubt.Identity != "Other-Key@0" || f.Doubt.Known() != deadletter.BilledUnknown || f.Attempts != 1 || f.Deaths != 0 || f.Lost != nil || !f.Rests() {
+	if f.Doubt.Identity != "Other-Key@0" || f.Doubt.Charged() != deadletter.BilledUnknown || f.Attempts != 1 || f.Deaths != 0 || f.Lost != nil || !f.Rests() {
 		t.Errorf("%+v: attempts %d, deaths %d, rests %v", f.Doubt, f.Attempts, f.Deaths, f.Rests())
 	}
 }
@@ -103,10 +103,10 @@ func TestRecordOfALoneResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.result, f.noted, f.known.Result = ack.Sequence, c.noted, true
+		f.result, f.noted, f.found.Result = ack.Sequence, c.noted, true
 		if c.lost > 0 {
 			intent := queue.Intent{Call: c.lost, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}
-			f.intent, f.known.Intended = &lane.FoundIntent{Intent: intent, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}, c.lost
+			f.intent, f.found.Intended = &lane.FoundIntent{Intent: intent, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now()}, c.lost
 		}
 		before := w.Now()
 		w.Mu.Lock()
@@ -147,7 +147,7 @@ func TestRecordOfALoneResultOfAPack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.result, f.known.Result, f.known.Intended = ack.Sequence, true, 1
+		f.result, f.found.Result, f.found.Intended = ack.Sequence, true, 1
 		f.intent = &lane.FoundIntent{
 			Intent: queue.Intent{Call: 1, Pack: &queue.Pack{ID: "p", Place: place, Of: 2}}, Mark: &lane.IntentMark{Users: 1}, Stored: time.Now(),
 		}
@@ -180,9 +180,9 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 	}
 	f.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, Stored: time.Now()}
 	f.mark = &foundMark{RetryMark: queue.RetryMark{Seq: 1, Ends: "expired", Reason: "it was late"}, seq: 9}
-	f.known = recovery.Found{Intended: 2, Ending: true, Result: true}
+	f.found = recovery.Found{Intended: 2, Ending: true, Result: true}
 	f.result = 1 << 40
-	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+	if fate := recovery.Judge(f.found); fate != recovery.HasResult || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })
@@ -204,15 +204,15 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 func TestGoneResultWithoutAnIntent(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")
-	f.known, f.result = recovery.Found{Result: true}, 1<<40
-	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+	f.found, f.result = recovery.Found{Result: true}, 1<<40
+	if fate := recovery.Judge(f.found); fate != recovery.HasResult || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "its way back to its queue", func() { f.settle(t.Context(), recovery.HasResult) })
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}}
-	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Known() != deadletter.BilledYes || f.Doubt.Allows(none, "", time.Now()) || !f.Doubt.Allows(keyed, "", time.Now()) {
+	if none := (&httpcall.API{}); !f.Rests() || f.Doubt.Charged() != deadletter.BilledYes || f.Doubt.Allows(none, "", time.Now()) || !f.Doubt.Allows(keyed, "", time.Now()) {
 		t.Errorf("rests %v: %+v", f.Rests(), f.Doubt)
 	}
 }

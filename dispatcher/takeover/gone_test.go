@@ -31,9 +31,9 @@ func TestGoneResultBehindALateFailure(t *testing.T) {
 	of := w.settler.Evidence.Of(f.Job)
 	f.last, f.result = lateFailure(f).Last(), 1<<40
 	f.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, Stored: time.Now()}
-	f.known = recovery.Found{Recorded: 1, Ended: true, Intended: 2, Result: true}
+	f.found = recovery.Found{Recorded: 1, Ended: true, Intended: 2, Result: true}
 	w.settler.Unrecorded.Await(f.Job)
-	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+	if fate := recovery.Judge(f.found); fate != recovery.HasResult || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	f.IntendedAt = time.Time{} // all that the call may have left has been read
@@ -56,9 +56,9 @@ func TestLateFailureThatIsLookedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.intent = &lane.FoundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, Stored: time.Now()}
-	f.known = recovery.Found{Recorded: 1, Intended: 2}
+	f.found = recovery.Found{Recorded: 1, Intended: 2}
 	w.settler.Unrecorded.Await(f.Job)
-	if fate := recovery.Judge(f.known); fate != recovery.Lost || !f.followLocked(fate) {
+	if fate := recovery.Judge(f.found); fate != recovery.Lost || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.Lost) })
@@ -79,9 +79,9 @@ func TestLateResultBehindAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Calls, f.result, f.known = 2, ack.Sequence, recovery.Found{Recorded: 2, Ended: true, Result: true}
+	f.Calls, f.result, f.found = 2, ack.Sequence, recovery.Found{Recorded: 2, Ended: true, Result: true}
 	w.settler.Unrecorded.Await(f.Job)
-	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+	if fate := recovery.Judge(f.found); fate != recovery.HasResult || !f.followLocked(fate) {
 		t.Fatalf("fate %d", fate)
 	}
 	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })

@@ -91,14 +91,14 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
 		h.result = &s
 	}
-	if h.intent != nil && h.known().Submitted && ending.Before(h.intent.Stored) {
+	if h.intent != nil && h.found().Submitted && ending.Before(h.intent.Stored) {
 		h.intent.Stored = ending
 	}
 	return h, outdated
 }
 
-// known returns what the history says, without what the flight recorder noted of the intended call.
-func (h *jobHistory) known() (f recovery.Found) {
+// found returns what the history says, without what the flight recorder noted of the intended call.
+func (h *jobHistory) found() (f recovery.Found) {
 	if h.last != nil {
 		f.Recorded, f.Ended, f.Complete = h.last.Call, h.last.Final, isComplete(h.last)
 	}

@@ -168,7 +168,7 @@ func TestHistory(t *testing.T) {
 		h, outdated := r.history(queue.Entry{
 			Kind: queue.JobEntry, Seq: 7, Key: "k", Time: at, Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}},
 		})
-		if got := h.known(); got != c.want {
+		if got := h.found(); got != c.want {
 			t.Errorf("%s: %+v is known, want %+v", c.what, got, c.want)
 		}
 		var seqs []uint64
@@ -187,7 +187,7 @@ func TestHistory(t *testing.T) {
 // TestHistoryOfALoneResult checks that a job's result is known even without a marker or a record.
 func TestHistoryOfALoneResult(t *testing.T) {
 	h := jobHistory{result: &ledger.StoredResult{At: 3}}
-	if got := h.known(); got != (recovery.Found{Result: true}) || recovery.Judge(got) != recovery.HasResult {
+	if got := h.found(); got != (recovery.Found{Result: true}) || recovery.Judge(got) != recovery.HasResult {
 		t.Errorf("%+v is known", got)
 	}
 }

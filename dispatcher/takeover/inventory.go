@@ -184,14 +184,14 @@ func (p *stocktaking) tellStock(ctx context.Context) error {
 	if s.Jobs == nil && (s.Closed || s.found == 0 && gone.First > s.Read) { // else they may have ended after the note
 		unnamed = s.Count - s.found
 	}
-	known, err := endsOf(ctx, p.Owned, gone.Seqs, s.At.Add(-inventoryLeeway))
+	found, err := tracesOf(ctx, p.Owned, gone.Seqs, s.At.Add(-inventoryLeeway))
 	if err != nil {
 		return err
 	}
-	lost := slices.DeleteFunc(gone.Seqs, func(seq uint64) bool { _, ended := known.ended[seq]; return ended || known.told[seq] })
+	lost := slices.DeleteFunc(gone.Seqs, func(seq uint64) bool { _, ended := found.ended[seq]; return ended || found.told[seq] })
 	var letters []*deadletter.Letter
 	for _, seq := range lost {
-		if l := p.letterOfStock(s.jobs[seq], seq, known); l != nil {
+		if l := p.letterOfStock(s.jobs[seq], seq, found); l != nil {
 			letters = append(letters, l)
 		} else {
 			unnamed++
@@ -211,8 +211,8 @@ func (p *stocktaking) tellStock(ctx context.Context) error {
 
 // letterOfStock returns the letter of a job that was deleted while the partition had no owner, nil if its key is
 // unknown.
-func (p *stocktaking) letterOfStock(key string, seq uint64, known ends) *deadletter.Letter {
-	last := known.last[seq]
+func (p *stocktaking) letterOfStock(key string, seq uint64, found traces) *deadletter.Letter {
+	last := found.last[seq]
 	if last != nil {
 		key = last.Key
 	}

@@ -35,7 +35,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 		f.endWithoutResult(ctx)
 		return
 	}
-	if f.known.Uncalled() && msg.Header.Get(ledger.HeaderReused) != "" {
+	if f.found.Uncalled() && msg.Header.Get(ledger.HeaderReused) != "" {
 		f.endUncalled(ctx, msg)
 		return
 	}
@@ -56,7 +56,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	recorded := f.Lost == nil && f.known.Ended && calls <= f.known.Recorded // both this call and the one that ended the job
+	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded // both this call and the one that ended the job
 	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
 		f.w.TraceEnd(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
@@ -108,23 +108,23 @@ func (f *foundJob) endForgone(ctx context.Context) {
 		f.wait(ctx)
 		return
 	}
-	f.result, f.known.Result, f.known.Reused = at, true, true
+	f.result, f.found.Result, f.found.Reused = at, true, true
 	f.endWithResult(ctx)
 }
 
 // endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
 // by everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
-	uncalled := f.known.Uncalled()
-	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
+	uncalled := f.found.Uncalled()
+	f.result, f.found.Result, f.found.Noted, f.found.Overruled = 0, false, recorder.Untold, true
 	switch {
 	case f.Lost != nil: // before Ended, which an earlier call's record may say
 		f.settle(ctx, recovery.Lost)
 		return
-	case f.known.Ended:
+	case f.found.Ended:
 		f.settle(ctx, recovery.EndsByLast)
 		return
-	case f.known.Submitted:
+	case f.found.Submitted:
 		f.settle(ctx, recovery.Polls)
 		return
 	case uncalled:

@@ -147,7 +147,7 @@ func TestLostCallBehindALateRecord(t *testing.T) {
 	}
 	f.Lose(&lane.FoundIntent{Intent: queue.Intent{Call: 1, Accepted: f.Accepted}, Stored: time.Now()})
 	await.Return(t, "the job's end", func() { f.endLost(t.Context()) })
-	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || len(f.Ends) != 1 {
-		t.Errorf("%d marks of its end, its letters say %q", len(f.Ends), letters)
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 || len(f.EndMarks) != 1 {
+		t.Errorf("%d marks of its end, its letters say %q", len(f.EndMarks), letters)
 	}
 }

@@ -76,15 +76,15 @@ func TestFoundOperation(t *testing.T) {
 		}
 		w.Mu.Lock()
 		f.recallLocked(h)
-		fate := recovery.Judge(f.known)
+		fate := recovery.Judge(f.found)
 		more := f.followLocked(fate)
 		w.Mu.Unlock()
 		if more {
 			await.Return(t, "the job's way", func() { f.settle(t.Context(), fate) })
 		}
 		w.Mu.Lock()
-		if len(*polled) != i+1 || (*polled)[i] != f.Job || !f.IsPolled() || f.Calls != 1 || f.Attempts != 1 || f.Doubt.Known() != deadletter.BilledYes {
-			t.Errorf("%s: fate %d, polled %v, %d calls, %d attempts, billed %s", c.what, fate, f.IsPolled(), f.Calls, f.Attempts, f.Doubt.Known())
+		if len(*polled) != i+1 || (*polled)[i] != f.Job || !f.IsPolled() || f.Calls != 1 || f.Attempts != 1 || f.Doubt.Charged() != deadletter.BilledYes {
+			t.Errorf("%s: fate %d, polled %v, %d calls, %d attempts, billed %s", c.what, fate, f.IsPolled(), f.Calls, f.Attempts, f.Doubt.Charged())
 		}
 		if op := f.Operation; op == nil || op.Address != operation.Address || f.Price() != 250_000 {
 			t.Errorf("%s: %+v, price %d", c.what, op, f.Price())
@@ -131,7 +131,7 @@ func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	last := submitted.Last()
 	w.Mu.Lock()
 	f.recallLocked(jobHistory{last: &last, result: &ledger.StoredResult{At: ack.Sequence}})
-	fate := recovery.Judge(f.known)
+	fate := recovery.Judge(f.found)
 	f.followLocked(fate)
 	unsure := f.Queue.Unsure
 	w.Mu.Unlock()
@@ -178,8 +178,8 @@ func TestFoundOperationHoldsItsSlotAtOnce(t *testing.T) {
 		f := foundOf(w, p, uint64(i+1), string(rune('a'+i)))
 		w.Mu.Lock()
 		f.recallLocked(c.h)
-		f.noted, f.known.Noted = c.noted, c.noted.State
-		fate := recovery.Judge(f.known)
+		f.noted, f.found.Noted = c.noted, c.noted.State
+		fate := recovery.Judge(f.found)
 		more := f.followLocked(fate)
 		w.Mu.Unlock()
 		if fate != c.want || !more || len(uses) != i+1 || uses[i].Hold == 0 || uses[i].Grant.Serial >= 0 {

@@ -119,10 +119,10 @@ func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 }
 
 // lastTAT returns the theoretical arrival time in the newest record of a key, however old, or 0 if the key was never
-// called. If the record is this replica's own, it returns known, this replica's own value, which is exact and the same
+// called. If the record is this replica's own, it returns own, this replica's value, which is exact and the same
 // at each call. If the record is unreadable, the call counts as made just now. drain is how long the key's bucket takes
 // to empty.
-func (p *Pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
+func (p *Pace) lastTAT(ctx context.Context, key string, own bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
 	c, err := ledger.Newest(ctx, p.Env.JS, p.Name, key)
@@ -140,8 +140,8 @@ func (p *Pace) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 	switch {
 	case !p.Env.Shared:
 		return c.TAT, nil
-	case known != 0 && c.Instance == p.Env.Instance:
-		return known, nil
+	case own != 0 && c.Instance == p.Env.Instance:
+		return own, nil
 	}
 	reached, err := ledger.ExtentOf(ctx, p.Env.JS)
 	if err != nil {

@@ -131,7 +131,7 @@ type jobsWay struct {
 	intents                 []*lane.IntentMark
 	entry, adopted          uint64 // of the flight recorder
 	marks                   []uint64
-	known                   recovery.Found
+	found                   recovery.Found
 	intent                  *lane.FoundIntent
 	last                    ledger.LastCall
 	mark                    foundMark

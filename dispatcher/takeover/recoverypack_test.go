@@ -25,15 +25,15 @@ var packMistakes = []plantedMistake{callsBrokenPack, callsMatesAlone, forgetsPac
 
 // packModel is what a recoveryModel with packs knows besides. Each call has some jobs; nil: each has one.
 type packModel struct {
-	ids   int
-	of    map[string][]uint64           // the jobs of each pack, by the key of its calls
-	known map[string][]httpcall.Outcome // how the api has processed a pack
+	ids      int
+	of       map[string][]uint64           // the jobs of each pack, by the key of its calls
+	outcomes map[string][]httpcall.Outcome // how the api has processed a pack
 }
 
 // newPackModel returns a model in which calls have several jobs.
 func newPackModel(seed uint64, bug plantedMistake) *recoveryModel {
 	m := newRecoveryModel(seed, bug)
-	m.operates, m.packs = false, &packModel{of: map[string][]uint64{}, known: map[string][]httpcall.Outcome{}}
+	m.operates, m.packs = false, &packModel{of: map[string][]uint64{}, outcomes: map[string][]httpcall.Outcome{}}
 	return m
 }
 
@@ -200,12 +200,12 @@ func (m *recoveryModel) processPack(jobs []*jobsWay, id string) []httpcall.Outco
 		}
 		return outs
 	}
-	if known := m.packs.known[id]; keyed && known != nil && !m.one(6) {
+	if known := m.packs.outcomes[id]; keyed && known != nil && !m.one(6) {
 		return known
 	}
 	process := func() []httpcall.Outcome {
-		if keyed && m.packs.known[id] != nil {
-			return m.packs.known[id]
+		if keyed && m.packs.outcomes[id] != nil {
+			return m.packs.outcomes[id]
 		}
 		outs := all(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes})
 		for i, w := range jobs {
@@ -218,7 +218,7 @@ func (m *recoveryModel) processPack(jobs []*jobsWay, id string) []httpcall.Outco
 				w.mj.processed++
 			}
 		}
-		m.packs.known[id] = outs
+		m.packs.outcomes[id] = outs
 		return outs
 	}
 	switch m.rnd.IntN(6) {

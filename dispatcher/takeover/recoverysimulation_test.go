@@ -14,7 +14,7 @@ import (
 )
 
 // A jobsWay copies the order of writes of the package settle, found.go, lostcall.go and loneresult.go. Every
-// decision is made by the real code: replay.history, jobHistory.known, recovery.Judge and Mend, and doubt.
+// decision is made by the real code: replay.history, jobHistory.found, recovery.Judge and Mend, and doubt.
 
 // persist sends a write, and returns when it is acknowledged. It reports false if the right to write is gone.
 func (w *jobsWay) persist(arrive func()) bool {
@@ -36,7 +36,7 @@ func (w *jobsWay) live() {
 			w.endWithout(deadletter.Expired)
 			return
 		}
-		if m.one(4) && w.calls == 0 && !w.mustCall && w.doubt.Known() == deadletter.NotBilled {
+		if m.one(4) && w.calls == 0 && !w.mustCall && w.doubt.Charged() == deadletter.NotBilled {
 			w.reuse()
 			return
 		}
@@ -257,8 +257,8 @@ func (w *jobsWay) finish() {
 func (w *jobsWay) resume(h jobHistory) {
 	m := w.o.m
 	w.recall(h)
-	fate := m.judge(w.known)
-	if w.known.Unrecorded() && fate == recovery.EndsByLast {
+	fate := m.judge(w.found)
+	if w.found.Unrecorded() && fate == recovery.EndsByLast {
 		w.mj.unlogged++
 	}
 	if !w.follow(fate) {
@@ -272,11 +272,11 @@ func (w *jobsWay) resume(h jobHistory) {
 	switch fate {
 	case recovery.Forgoes:
 		if w.o.started > 0 && w.mark.stored.Sub(m.at(0)) < w.o.started && w.lookUp(w.mark.stored) {
-			fate = m.judge(w.known)
+			fate = m.judge(w.found)
 		}
 	case recovery.Waits, recovery.Answered, recovery.Lost, recovery.Polls:
 		if w.look && w.lookUp(w.intent.Stored) {
-			fate = m.judge(w.known)
+			fate = m.judge(w.found)
 		}
 	default:
 	}
@@ -316,11 +316,11 @@ func (w *jobsWay) recall(h jobHistory) {
 	if m.bug == forgetsPack {
 		w.bond = nil
 	}
-	w.known = h.known()
-	if w.last.Call == w.known.Recorded {
+	w.found = h.found()
+	if w.last.Call == w.found.Recorded {
 		w.operation = w.last.Operation
 	}
-	if w.mark.Calls == w.known.Recorded && w.operation == nil {
+	if w.mark.Calls == w.found.Recorded && w.operation == nil {
 		w.operation = w.mark.Operation
 	}
 	if w.intent = h.intent; w.intent == nil {
@@ -331,7 +331,7 @@ func (w *jobsWay) recall(h jobHistory) {
 	w.look = w.o.started > 0 && w.intent.Stored.Sub(m.at(0)) < w.o.started
 	n := m.notes[w.intent.Entry]
 	if n != nil && n.of.ended && (!n.of.cut || m.bug == believesAfterCut) && n.state != recorder.Settled {
-		w.known.Noted = n.state
+		w.found.Noted = n.state
 	}
 }
 
@@ -340,7 +340,7 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Waits:
 		unmarked := w.last.Call > w.mark.Calls && m.bug != waitsUnmarked
-		if w.known.Intended <= w.known.Recorded {
+		if w.found.Intended <= w.found.Recorded {
 			return unmarked
 		}
 		m.notes[w.intent.Entry].of = w.o // this process notes again that the call has not begun
@@ -350,7 +350,7 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 			return false
 		}
 	case recovery.Polls:
-		if w.known.Intended > w.known.Recorded {
+		if w.found.Intended > w.found.Recorded {
 			m.notes[w.intent.Entry].of = w.o // this process notes again that the call has not begun
 			if w.adopted = w.intent.Entry; !w.look && w.mark.Operation != nil {
 				w.dropIntents()
@@ -362,7 +362,7 @@ func (w *jobsWay) follow(fate recovery.Fate) (more bool) {
 		}
 		return w.mark.Operation == nil || w.look && m.bug != endNotLookedUp
 	case recovery.HasResult:
-		w.lost = !w.known.Uncalled() && w.known.Intended > w.known.Recorded
+		w.lost = !w.found.Uncalled() && w.found.Intended > w.found.Recorded
 	case recovery.EndsByMark:
 		w.last = ledger.LastCall{Outcome: w.mark.Ends}
 	case recovery.Answered:
@@ -391,7 +391,7 @@ func (w *jobsWay) lookUp(since time.Time) bool {
 		w.doubt.Recall(c.Billed, c.Idempotency)
 		w.bind(w.bond, c.Pack)
 	}
-	w.known = w.known.With(l)
+	w.found = w.found.With(l)
 	return l != recovery.LookedUp{}
 }
 
@@ -417,7 +417,7 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 		if w.mark.Operation == nil && m.bug != pollsUnmarked && !w.keepOperation() {
 			return
 		}
-		if w.known.Intended > w.known.Recorded {
+		if w.found.Intended > w.found.Recorded {
 			w.dropIntents()
 		}
 		w.polls()
@@ -452,7 +452,7 @@ func (w *jobsWay) settleFound(fate recovery.Fate) {
 }
 
 func (w *jobsWay) endWithResult() {
-	if w.known.Uncalled() || w.known.Forgoing && w.mj.resultOf == 0 && !w.lost {
+	if w.found.Uncalled() || w.found.Forgoing && w.mj.resultOf == 0 && !w.lost {
 		if w.keepRecord(reusedRecord()) {
 			w.finish()
 		}
@@ -462,7 +462,7 @@ func (w *jobsWay) endWithResult() {
 	if w.lost && w.o.m.bug != recordOfTheEarlierCall {
 		w.calls = max(w.calls, w.intent.Call)
 	}
-	recorded := !w.lost && w.known.Ended && w.mj.resultOf <= w.known.Recorded
+	recorded := !w.lost && w.found.Ended && w.mj.resultOf <= w.found.Recorded
 	if w.operation != nil && !w.lost {
 		if recorded || w.keepRecord(w.endRecord(ledger.Done)) {
 			w.finish()

@@ -30,7 +30,7 @@ func TestRestoredJobs(t *testing.T) {
 				t.Errorf("job %d, under a key %t: it ends at %d", seq, api == &keyed, f.Deadline)
 			}
 			f.RecallLocked()
-			if got := f.Doubt.Known() == deadletter.BilledUnknown; got != restored || p.IsRestored(seq) != restored {
+			if got := f.Doubt.Charged() == deadletter.BilledUnknown; got != restored || p.IsRestored(seq) != restored {
 				t.Errorf("job %d: doubted %t, restored %t", seq, got, p.IsRestored(seq))
 			}
 			if got, want := f.Doubt.Allows(api, "", time.Now()), !restored || api == &keyed; got != want {

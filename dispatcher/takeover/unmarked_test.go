@@ -44,8 +44,8 @@ func TestFoundJobWithoutItsMark(t *testing.T) {
 		f.recallLocked(jobHistory{
 			last: &last, intent: &lane.FoundIntent{Intent: queue.Intent{Seq: f.Seq, Call: c.intended}, Mark: &lane.IntentMark{Users: 2}, Stored: time.Now()},
 		})
-		f.known.Noted = c.noted
-		fate := recovery.Judge(f.known)
+		f.found.Noted = c.noted
+		fate := recovery.Judge(f.found)
 		more := fate == recovery.Waits && f.followLocked(fate)
 		w.Mu.Unlock()
 		if !more {

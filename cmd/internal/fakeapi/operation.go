@@ -16,8 +16,8 @@ import (
 type Operations struct {
 	// Polls is how many polls of each operation find it running.
 	Polls int
-	// Ends returns the state of an operation that has ended. Nil: done.
-	Ends func(name string) string
+	// EndState returns the state of an operation that has ended. Nil: done.
+	EndState func(name string) string
 	// Answer replaces the answer to a poll, if it returns true. Nil: it never does.
 	Answer func(name string, poll int) (Behaviour, bool)
 	// Location returns the header Location of an operation. Nil: a path on this host.
@@ -77,8 +77,8 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	}
 	state := "running"
 	if op.polled > o.Polls && !op.held {
-		if state = "done"; o.Ends != nil {
-			state = o.Ends(name)
+		if state = "done"; o.EndState != nil {
+			state = o.EndState(name)
 		}
 	}
 	text := fmt.Sprintf(`{"state":%q,"output":{"of":%q}}`, state, name)

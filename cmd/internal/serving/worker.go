@@ -29,9 +29,9 @@ type Worker struct {
 	Fail       context.CancelCauseFunc // called when the process ends by itself
 	Attributes func() *syscall.SysProcAttr
 
-	process *child.Process // nil: none was started
-	told    chan struct{}  // closed when the end is wanted
-	up      bool           // it has accepted jobs, so it handles the signal to stop
+	process  *child.Process // nil: none was started
+	stopping chan struct{}  // closed when the end is wanted
+	up       bool           // it has accepted jobs, so it handles the signal to stop
 }
 
 // Start runs the process. It returns when the process accepts jobs, or with an error if it does not within 30 s.
@@ -59,7 +59,7 @@ func (w *Worker) Start(ctx context.Context) error {
 			}
 		},
 	})
-	w.process, w.told, w.up = process, told, false
+	w.process, w.stopping, w.up = process, told, false
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (w *Worker) PID() int { return w.process.PID() }
 
 // Kill ends the process as kill -9 does. It returns when the process is gone.
 func (w *Worker) Kill() {
-	close(w.told)
+	close(w.stopping)
 	w.process.Kill()
 }
 
@@ -144,7 +144,7 @@ func (w *Worker) Stop() error {
 		w.Kill()
 		return nil
 	}
-	close(w.told)
+	close(w.stopping)
 	return w.process.Stop(stopWithin)
 }
 

@@ -53,7 +53,7 @@ type OutcomeOf struct {
 // pastEnd returns an end that was stored before the restart.
 func pastEnd(results int) OutcomeOf { return OutcomeOf{results: results} }
 
-func called(attempts int, ledger ...string) OutcomeOf {
+func answered(attempts int, ledger ...string) OutcomeOf {
 	return OutcomeOf{End: End{As: "done", Status: 200, Attempts: attempts, Ledger: ledger}, calls: 1, results: 1}
 }
 
@@ -75,8 +75,8 @@ func poisoned() OutcomeOf {
 }
 
 var Leftovers = []Left{
-	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
-	{what: "an intent", Intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "nothing", safe: answered(1, "done"), once: answered(1, "done")},
+	{what: "an intent", Intents: []int{1}, safe: answered(2, "retry", "done"), once: parked(1, "unknown")},
 	{what: "an intent under another key", Intents: []int{1}, keyed: "Other-Key@0", safe: parked(1, "unknown"), once: parked(1, "unknown")},
 	{
 		what: "a mark of a call under another key", mark: &queue.RetryMark{Calls: 1, Attempts: 1, Billed: "unknown", Idempotency: "Other-Key@0"},
@@ -89,29 +89,29 @@ var Leftovers = []Left{
 	},
 	{
 		what: "a mark of a pushback under another key", mark: &queue.RetryMark{Calls: 1, Billed: "no", Pushback: true, Idempotency: "Other-Key@0"},
-		safe: called(1, "done"), once: called(1, "done"),
+		safe: answered(1, "done"), once: answered(1, "done"),
 	},
 	{what: "an intent after four deaths", Intents: []int{1}, deaths: 4, safe: poisoned(), once: parked(1, "unknown")},
-	{what: "intents of two calls", Intents: []int{1, 2}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
-	{what: "a mark", mark: &queue.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
+	{what: "intents of two calls", Intents: []int{1, 2}, safe: answered(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "a mark", mark: &queue.RetryMark{Calls: 1, Attempts: 1}, safe: answered(2, "done"), once: answered(2, "done")},
 	{
 		what: "a mark of later", mark: &queue.RetryMark{Calls: 3, Attempts: 1, Pushback: true}, wait: 1500 * time.Millisecond,
-		safe: called(2, "done"), once: called(2, "done"),
+		safe: answered(2, "done"), once: answered(2, "done"),
 	},
 	{
 		what: "a mark of the last attempt", mark: &queue.RetryMark{Calls: 2, Attempts: 2}, Orders: []string{"status=500", "status=500"},
 		safe: OutcomeOf{End: End{As: "exhausted", Status: 500, Attempts: 3, Billed: "unknown", Ledger: []string{"exhausted"}}, calls: 1},
 		once: OutcomeOf{End: End{As: "unknown", Status: 500, Attempts: 3, Billed: "unknown", Ledger: []string{"unknown"}}, calls: 1},
 	},
-	{what: "a mark and its intent", Intents: []int{1}, mark: &queue.RetryMark{Calls: 1}, safe: called(1, "done"), once: called(1, "done")},
-	{what: "a mark and the next intent", Intents: []int{1, 2}, mark: &queue.RetryMark{Calls: 1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "a mark and its intent", Intents: []int{1}, mark: &queue.RetryMark{Calls: 1}, safe: answered(1, "done"), once: answered(1, "done")},
+	{what: "a mark and the next intent", Intents: []int{1, 2}, mark: &queue.RetryMark{Calls: 1}, safe: answered(2, "retry", "done"), once: parked(1, "unknown")},
 	{
 		what: "the record of a retry", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry"},
-		safe: called(2, "retry", "done"), once: called(2, "retry", "done"),
+		safe: answered(2, "retry", "done"), once: answered(2, "retry", "done"),
 	},
 	{
 		what: "the record of a pushback", Intents: []int{1}, Record: &ledger.Record{Call: 1, Outcome: "pushback"}, wait: 1500 * time.Millisecond,
-		safe: called(1, "pushback", "done"), once: called(1, "pushback", "done"),
+		safe: answered(1, "pushback", "done"), once: answered(1, "pushback", "done"),
 	},
 	{
 		what: "the last record", Intents: []int{1}, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
@@ -127,7 +127,7 @@ var Leftovers = []Left{
 	},
 	{
 		what: "the last record of another job", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
-		safe: called(1, "done"), once: called(1, "done"),
+		safe: answered(1, "done"), once: answered(1, "done"),
 	},
 	{what: "the last record and no mark", Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
 	{what: "a result", Intents: []int{1}, result: true, safe: OutcomeOf{results: 1}, once: OutcomeOf{results: 1}},
@@ -143,39 +143,39 @@ var Leftovers = []Left{
 	},
 	{
 		what: "the mark of an end and an intent", Intents: []int{1}, behind: true, mark: &queue.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
-		safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+		safe: answered(2, "retry", "done"), once: parked(1, "unknown"),
 	},
 	{
 		what: "an intent and the mark of an end by an earlier owner", Intents: []int{1}, epoch: 8,
-		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: answered(2, "retry", "done"), once: parked(1, "unknown"),
 	},
 	{
 		what: "an intent and the mark of an end by its owner", Intents: []int{1}, epoch: 8,
 		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 8}, safe: uncalled("expired"), once: uncalled("expired"),
 	},
-	{what: "the intent of the job before", before: true, Intents: []int{1}, safe: called(1, "done"), once: called(1, "done")},
+	{what: "the intent of the job before", before: true, Intents: []int{1}, safe: answered(1, "done"), once: answered(1, "done")},
 	{
 		what: "the mark of the end of the job before", before: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
-		safe: called(1, "done"), once: called(1, "done"),
+		safe: answered(1, "done"), once: answered(1, "done"),
 	},
 	{
 		what: "the last record of the job before", before: true, Record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true},
-		safe: called(1, "done", "done"), once: called(1, "done", "done"),
+		safe: answered(1, "done", "done"), once: answered(1, "done", "done"),
 	},
-	{what: "ends of the job before", taken: true, safe: called(1, "done"), once: called(1, "done")},
-	{what: "ends of the job before, and an intent", taken: true, Intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "ends of the job before", taken: true, safe: answered(1, "done"), once: answered(1, "done")},
+	{what: "ends of the job before, and an intent", taken: true, Intents: []int{1}, safe: answered(2, "retry", "done"), once: parked(1, "unknown")},
 	{
 		what: "ends of the job before, and the mark of an end", taken: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: uncalled("cancelled"), once: uncalled("cancelled"),
 	},
-	{what: "the mark of an end with another job's answer", mark: &queue.RetryMark{Ends: queue.EndsReused}, safe: called(1, "done"), once: called(1, "done")},
+	{what: "the mark of an end with another job's answer", mark: &queue.RetryMark{Ends: queue.EndsReused}, safe: answered(1, "done"), once: answered(1, "done")},
 	{
 		what: "an intent and the mark of an end with another job's answer", Intents: []int{1}, mark: &queue.RetryMark{Ends: queue.EndsReused},
-		safe: called(1, "done"), once: called(1, "done"),
+		safe: answered(1, "done"), once: answered(1, "done"),
 	},
 	{
 		what: "the mark of an end with another job's answer, and an intent", Intents: []int{1}, behind: true, mark: &queue.RetryMark{Ends: queue.EndsReused},
-		safe: called(2, "retry", "done"), once: parked(1, "unknown"),
+		safe: answered(2, "retry", "done"), once: parked(1, "unknown"),
 	},
 	{what: "another job's answer", mark: &queue.RetryMark{Ends: queue.EndsReused}, result: true, reused: true, safe: forgone(), once: forgone()},
 	{what: "another job's answer, and no mark", result: true, reused: true, safe: forgone(), once: forgone()},

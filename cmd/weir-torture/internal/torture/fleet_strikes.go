@@ -66,9 +66,9 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	if !stream.Sleep(ctx, settles) {
 		return context.Cause(ctx)
 	}
-	before, from := f.record.ends(), time.Now()
+	before, from := f.record.exits(), time.Now()
 	stream.Sleep(ctx, calmFor)
-	if f.record.ends() == before {
+	if f.record.exits() == before {
 		f.calm = append(f.calm, span{from, time.Now()})
 	}
 	return ctx.Err()

@@ -87,8 +87,8 @@ func (r *record) endedByItself(p *process, err error) {
 	}
 }
 
-// ends returns how often a weir ended by itself.
-func (r *record) ends() int {
+// exits returns how often a weir ended by itself.
+func (r *record) exits() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byThem

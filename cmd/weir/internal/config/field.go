@@ -36,8 +36,8 @@ type section struct {
 	check func(f fields)
 	// whole describes the mapping in a line. Without it the line has the fields that differ from their defaults.
 	whole func() string
-	// called names an entry of a list for differences. Without it the entry's position does.
-	called func() string
+	// entryName names an entry of a list for differences. Without it the entry's position does.
+	entryName func() string
 	// relations are the relations between fields that JSON Schema can express.
 	relations object
 	// short allows to write a mapping as the value of its first field alone.

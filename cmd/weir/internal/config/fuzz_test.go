@@ -83,7 +83,7 @@ func TestHostileFiles(t *testing.T) {
 		fmt.Fprintf(&aliases, "b%d: *a, ", i)
 	}
 	const good = "url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}"
-	for name, c := range map[string]struct{ text, told string }{
+	for name, c := range map[string]struct{ text, problem string }{
 		"large":          {"apis: {}" + strings.Repeat(" ", maxFile), "the file is too large"},
 		"deep":           {strings.Repeat("[", 9_000), ""},
 		"deeper":         {strings.Repeat("{a: ", 20_000), "exceeded max depth"},
@@ -95,7 +95,7 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		_, err := Parse([]byte(c.text), Options{})
 		var all *Errors
-		if !errors.As(err, &all) || len(all.Problems) > mostProblems+1 || !strings.Contains(err.Error(), c.told) {
+		if !errors.As(err, &all) || len(all.Problems) > mostProblems+1 || !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%s: accepted, or the wrong or too much is told: %.200v", name, err)
 		}
 	}

@@ -155,10 +155,10 @@ func parseInquiryPath(text string) (string, error) {
 	})
 }
 
-// parseTemplatePath reads a path below an api's url, with placeholders in braces. known checks a placeholder's name,
+// parseTemplatePath reads a path below an api's url, with placeholders in braces. check checks a placeholder's name,
 // and reports whether its value differs from job to job. A path may be a single placeholder for a whole address, if
 // that begins with answer.
-func parseTemplatePath(text, fix string, known func(name string) (names bool, err error)) (string, error) {
+func parseTemplatePath(text, fix string, check func(name string) (names bool, err error)) (string, error) {
 	whole := strings.HasPrefix(text, "{answer") && strings.HasSuffix(text, "}") && strings.Count(text, "{") == 1
 	switch {
 	case !whole && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//")):
@@ -181,7 +181,7 @@ func parseTemplatePath(text, fix string, known func(name string) (names bool, er
 		if !closed {
 			return "", refuse(fix, "%s has a { without its }", quote(text))
 		}
-		names, err := known(name)
+		names, err := check(name)
 		if err != nil {
 			return "", err
 		}

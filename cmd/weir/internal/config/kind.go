@@ -160,8 +160,8 @@ func items[T any](at *[]T, most int, s func(*T) section) kind {
 				t := new(T)
 				of := s(t)
 				read, name := of.readWhole(item), "["+strconv.Itoa(i)+"]"
-				if of.called != nil {
-					name = joinPath("", of.called())
+				if of.entryName != nil {
+					name = joinPath("", of.entryName())
 				}
 				all.add(name, read)
 				*at = append(*at, *t)

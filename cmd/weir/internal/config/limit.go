@@ -75,8 +75,8 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 			},
 			{name: "shadow", is: one(&l.Shadow, yes()), or: "false", means: "`true`: the limit only watches ([limits](limits.md))"},
 		}...),
-		check:  func(f fields) { at.check(f, of, price, lines) },
-		called: func() string { return l.Name },
+		check:     func(f fields) { at.check(f, of, price, lines) },
+		entryName: func() string { return l.Name },
 		relations: object{
 			"oneOf": []object{required("rate"), required("quota"), required("in_flight"), required("budget")},
 			"dependencies": object{

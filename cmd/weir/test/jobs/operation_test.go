@@ -114,7 +114,7 @@ func TestOperation(t *testing.T) {
 // TestOperationFails: a failed operation makes a letter with the api's answer, whose call stays billed.
 func TestOperationFails(t *testing.T) {
 	t.Parallel()
-	o := &fakeapi.Operations{Ends: func(string) string { return "failed" }}
+	o := &fakeapi.Operations{EndState: func(string) string { return "failed" }}
 	r := operationRig(t, o, "1h", "")
 	r.Order("k", "bad")
 	r.Ended("pay", "k", 1)

@@ -74,7 +74,7 @@ type countingAPI struct {
 	keyed     bool
 	calls     int
 	processed map[int]int
-	known     map[string]string // the bodies of processed calls, by key
+	bodies    map[string]string // the bodies of processed calls, by key
 	wrong     []string
 }
 
@@ -88,7 +88,7 @@ func (a *countingAPI) script(_ context.Context, q *fakeapi.Request) fakeapi.Beha
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls++
-	was, known := a.known[key]
+	was, known := a.bodies[key]
 	if a.keyed && known && was != body {
 		a.wrong = append(a.wrong, fmt.Sprintf("the key of %s is used for %s", was, body))
 	}
@@ -99,7 +99,7 @@ func (a *countingAPI) script(_ context.Context, q *fakeapi.Request) fakeapi.Beha
 		for _, j := range jobs {
 			a.processed[j.N]++
 		}
-		a.known[key] = body
+		a.bodies[key] = body
 	}
 	answer := fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: body, Delay: 20 * time.Millisecond}
 	if a.calls%11 == 5 {
@@ -122,7 +122,7 @@ func TestPacksSurviveKills(t *testing.T) {
 	for _, more := range []string{"idempotency: {header: Idempotency-Key}", ""} {
 		t.Run("keyed="+strconv.FormatBool(more != ""), func(t *testing.T) {
 			t.Parallel()
-			api := &countingAPI{keyed: more != "", processed: map[int]int{}, known: map[string]string{}}
+			api := &countingAPI{keyed: more != "", processed: map[int]int{}, bodies: map[string]string{}}
 			r := weirtest.NewKillRig(t, fakeapi.Options{Script: api.script}, fmt.Sprintf(packYAML, more))
 			const jobs, kills = 300, 6
 			var producers sync.WaitGroup

@@ -16,16 +16,16 @@ import (
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, "dead_letters: {max_bytes: 256MiB}\n"+fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
-	await.Until(t, "both to own some", func() bool { return shared(told(t, r), 2) })
+	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, r), 2) })
 	r.StopOne(0)
-	await.Until(t, "one to own all", func() bool { return shared(told(t, r), 1) })
-	if owners := told(t, r).APIs[0].Owners; slices.Contains(owners, "replica-0") {
+	await.Until(t, "one to own all", func() bool { return shared(statusOf(t, r), 1) })
+	if owners := statusOf(t, r).APIs[0].Owners; slices.Contains(owners, "replica-0") {
 		t.Errorf("%v", owners)
 	}
 }
 
-// told returns what weir says of replicas.
-func told(t *testing.T, r *weirtest.Replicas) (s status.Status) {
+// statusOf returns what weir says of replicas.
+func statusOf(t *testing.T, r *weirtest.Replicas) (s status.Status) {
 	got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl()}, "status", "--json")
 	if err := json.Unmarshal([]byte(got.Stdout), &s); err != nil {
 		t.Fatalf("%+v: %v", got, err)

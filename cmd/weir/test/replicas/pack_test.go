@@ -38,7 +38,7 @@ func newPacks(t *testing.T, more string) *packs {
 	p := &packs{}
 	p.Replicas = weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2,
 		fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: p.api.Script}, fmt.Sprintf(packAPI, more))
-	await.Until(t, "both to own some", func() bool { return shared(told(t, p.Replicas), 2) })
+	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, p.Replicas), 2) })
 	for n := range packKeys * packJobs {
 		p.Publish(t.Context(), fmt.Sprintf("weir.jobs.pay.key-%d", n%packKeys), jobName(n), fmt.Appendf(nil, `{"n":%d}`, n))
 	}

@@ -167,8 +167,8 @@ func (r *memoryRig) fill(jobs, size int) (refused int) {
 	return refused
 }
 
-// called waits until so many calls have ended and holds them to one a job.
-func (r *memoryRig) called(jobs int) {
+// awaitCalls waits until so many calls have ended and holds them to one a job.
+func (r *memoryRig) awaitCalls(jobs int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), weirtest.Patience)
 	defer cancel()
@@ -196,7 +196,7 @@ func TestLargeBodiesWaitForRoom(t *testing.T) {
 	}
 	r.kill()
 	r.start("256MiB", "1000/s")
-	r.called(jobs)
+	r.awaitCalls(jobs)
 	_, most = r.resident()
 	t.Logf("drained: at most %d MB", most/1e6)
 	if most > limit {

@@ -81,8 +81,8 @@ func (s *stage) taken(producer *contest.Role, queue string) func(context.Context
 // busyKeys are the keys of the jobs that are called, at most.
 const busyKeys = 1000
 
-// called measures the jobs a second that go from a producer to the API, from its first publish to the last job's call.
-func (s *stage) called(producer *contest.Role, queue, path string) func(context.Context, int) (float64, error) {
+// reached measures the jobs a second that go from a producer to the API, from its first publish to the last job's call.
+func (s *stage) reached(producer *contest.Role, queue, path string) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, jobs int) (float64, error) {
 		calls, err := s.calls(ctx, producer, path, s.load(queue, jobs, min(s.o.Keys, busyKeys)))
 		if err != nil {

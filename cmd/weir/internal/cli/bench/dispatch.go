@@ -30,8 +30,8 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 		return err
 	}
 	all := []contestant{
-		{"weir, idempotent", w.pids, s.called(w.producer, "idempotent", "/idempotent")},
-		{"weir, not idempotent", w.pids, s.called(w.producer, "once", "/once")},
+		{"weir, idempotent", w.pids, s.reached(w.producer, "idempotent", "/idempotent")},
+		{"weir, not idempotent", w.pids, s.reached(w.producer, "once", "/once")},
 	}
 	bare, err := s.references(ctx, true, s.loop)
 	if err != nil {
@@ -75,5 +75,5 @@ func (s *stage) loop(ctx context.Context, ref reference) (c contestant, err erro
 		return c, err
 	}
 	producer, err := s.Role(ctx, "nats", contest.Settings{Store: ref.url, Queue: subjects})
-	return contestant{ref.name, ref.pids, s.called(producer, contest.Busy, barePath)}, err
+	return contestant{ref.name, ref.pids, s.reached(producer, contest.Busy, barePath)}, err
 }

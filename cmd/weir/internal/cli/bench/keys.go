@@ -44,7 +44,7 @@ func keys(ctx context.Context, s *stage, r *Report) error {
 	}
 	beside := func(n int) ([]Contender, error) {
 		return s.contest(ctx, "jobs/s", []contestant{
-			{fmt.Sprintf("weir, %d keys waiting", n), w.pids[:1], s.called(w.producer, "idempotent", "/idempotent")},
+			{fmt.Sprintf("weir, %d keys waiting", n), w.pids[:1], s.reached(w.producer, "idempotent", "/idempotent")},
 			{fmt.Sprintf("bare, %d keys waiting", n), nil, bare.run},
 		})
 	}

@@ -28,7 +28,7 @@ func (s *stage) shared(ctx context.Context) (both []contestant, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where.name, err)
 		}
-		both = append(both, contestant{where.name, w.pids, s.called(w.producer, "limited", "/limited")})
+		both = append(both, contestant{where.name, w.pids, s.reached(w.producer, "limited", "/limited")})
 	}
 	return both, nil
 }

@@ -83,7 +83,7 @@ func printTimeline(cmd *cobra.Command, t *jobstory.Timeline, id string, as cli.F
 				l.Stream, cli.ClockTime(l.Back), cli.Count(l.Messages, "message"))
 		}
 	}
-	if err := t.Known(id); err != nil {
+	if err := t.NotFound(id); err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()

@@ -113,7 +113,7 @@ func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.F
 	defer c.Close()
 	current, known := admin.RunningConfig(cmd.Context(), c)
 	o := bulksubmit.Options{
-		Conn: c.Conn, Lines: bulksubmit.ReadLines(in, d), ReportFull: m.reportFull, Told: run.tell, Progress: run.show,
+		Conn: c.Conn, Lines: bulksubmit.ReadLines(in, d), ReportFull: m.reportFull, Report: run.tell, Progress: run.show,
 	}
 	if known {
 		o.Remembered = current.Dedupe

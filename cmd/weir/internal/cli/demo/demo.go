@@ -152,7 +152,7 @@ func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report
 	if err != nil {
 		return nil, err
 	}
-	letters, events, err := d.told(ctx, burst.throttled)
+	letters, events, err := d.awaitNotices(ctx, burst.throttled)
 	if err != nil {
 		return nil, err
 	}

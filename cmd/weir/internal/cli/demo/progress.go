@@ -82,8 +82,8 @@ func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) 
 	}
 }
 
-// told waits until there are as many letters and events as refused jobs, and counts both.
-func (d *demo) told(ctx context.Context, refused int) (letters, events int, err error) {
+// awaitNotices waits until there are as many letters and events as refused jobs, and counts both.
+func (d *demo) awaitNotices(ctx context.Context, refused int) (letters, events int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, toldWithin,
 		fmt.Errorf("%d jobs were refused, but not as many letters and events came within %v", refused, toldWithin))
 	defer cancel()

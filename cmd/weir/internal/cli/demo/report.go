@@ -59,7 +59,7 @@ type report struct {
 
 // judge reads the API's ledger file, asks weir only which jobs it still has, and compares both with the receipts.
 func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash) (*report, error) {
-	letters, events, err := d.told(ctx, b.throttled)
+	letters, events, err := d.awaitNotices(ctx, b.throttled)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type Role string
 // The roles. An operator may do everything.
 const (
 	Anybody  Role = "anybody" // any request, also one without a token
-	Known    Role = "known"   // any request with one of the roles below
+	AnyRole  Role = "known"   // any request with one of the roles below
 	Producer      = Role(config.RoleProducer)
 	Viewer        = Role(config.RoleViewer)
 	Operator      = Role(config.RoleOperator)
@@ -31,7 +31,7 @@ func (r Role) covers(needed Role) bool {
 	switch needed {
 	case Anybody:
 		return true
-	case Known:
+	case AnyRole:
 		return r == Producer || r == Viewer || r == Local || r == Operator
 	case Producer, Viewer:
 		if r == Local {
@@ -85,10 +85,10 @@ type Access struct {
 	sessions sessions
 	failures failures
 
-	mu    sync.Mutex // of what follows
-	read  time.Time
-	of    *config.HTTP
-	known []knownToken
+	mu     sync.Mutex // of what follows
+	read   time.Time
+	of     *config.HTTP
+	cached []knownToken
 }
 
 // knownToken is a token as it was last read.
@@ -183,15 +183,15 @@ func (a *Access) tokens(now time.Time) []knownToken {
 		return nil
 	}
 	if a.of == h && now.Sub(a.read) < rereadTokens && !now.Before(a.read) {
-		return a.known
+		return a.cached
 	}
-	a.of, a.read, a.known = h, now, nil
+	a.of, a.read, a.cached = h, now, nil
 	for _, t := range h.Tokens {
 		if text, err := t.Bearer(); err == nil {
-			a.known = append(a.known, knownToken{Actor{t.Name, Role(t.Role)}, digestOf(text)})
+			a.cached = append(a.cached, knownToken{Actor{t.Name, Role(t.Role)}, digestOf(text)})
 		}
 	}
-	return a.known
+	return a.cached
 }
 
 // May returns the actor of a request if the request has the role needed, and otherwise the problem to answer with.

@@ -42,7 +42,7 @@ func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []Role{Anybody, Known, Producer, Viewer, Operator} {
+	for _, role := range []Role{Anybody, AnyRole, Producer, Viewer, Operator} {
 		for _, method := range []string{"GET", "POST"} {
 			s.Add(Route{Method: method, Path: "/api/v1/test/" + string(role), Role: role, MaxBody: 10, Serve: func(w http.ResponseWriter, r *http.Request, who Actor) {
 				body, err := io.ReadAll(r.Body)
@@ -181,11 +181,11 @@ func TestRolesMayWhatTheyAreFor(t *testing.T) {
 	dir := t.TempDir()
 	configured.Store(named(t, dir, ""))
 	for role, may := range map[string]map[Role]bool{
-		"producer": {Anybody: true, Known: true, Producer: true},
-		"viewer":   {Anybody: true, Known: true, Viewer: true},
-		"operator": {Anybody: true, Known: true, Producer: true, Viewer: true, Operator: true},
+		"producer": {Anybody: true, AnyRole: true, Producer: true},
+		"viewer":   {Anybody: true, AnyRole: true, Viewer: true},
+		"operator": {Anybody: true, AnyRole: true, Producer: true, Viewer: true, Operator: true},
 	} {
-		for _, needed := range []Role{Anybody, Known, Producer, Viewer, Operator} {
+		for _, needed := range []Role{Anybody, AnyRole, Producer, Viewer, Operator} {
 			want := map[bool]int{true: 200, false: 403}[may[needed]]
 			got, body := get(t, s, "/api/v1/test/"+string(needed), "Bearer "+role+"-0123456789")
 			if got != want {

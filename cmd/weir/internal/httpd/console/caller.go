@@ -16,7 +16,7 @@ type caller struct {
 
 	once  sync.Once // the kernel is asked once a connection, when user is first called
 	uid   int
-	known bool
+	found bool
 }
 
 // callerKey is the key of a connection's caller in the contexts of its requests.
@@ -49,8 +49,8 @@ func callerOf(ctx context.Context) *caller {
 func (c *caller) user() (uid int, known bool) {
 	c.once.Do(func() {
 		if c.client.IsValid() && c.server.IsValid() {
-			c.uid, c.known = userOf(c.client, c.server)
+			c.uid, c.found = userOf(c.client, c.server)
 		}
 	})
-	return c.uid, c.known
+	return c.uid, c.found
 }

@@ -164,8 +164,8 @@ func tableEnd(at netip.AddrPort) string {
 	return fmt.Sprintf("%s:%04X", text.String(), at.Port())
 }
 
-// scanTable reads a table up to the line of a socket. Both ends follow the number of the line.
-func scanTable(path, ends string) (sight, error) {
+// scanTable reads a table up to the line of a socket. Both addresses follow the number of the line.
+func scanTable(path, addresses string) (sight, error) {
 	file, err := os.Open(path) // #nosec G304 -- the kernel's own
 	if err != nil {
 		return sight{}, err //nolint:wrapcheck // it names the file
@@ -174,7 +174,7 @@ func scanTable(path, ends string) (sight, error) {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		_, line, _ := strings.Cut(lines.Text(), ": ")
-		if !strings.HasPrefix(line, ends+" ") {
+		if !strings.HasPrefix(line, addresses+" ") {
 			continue
 		}
 		var seen sight

@@ -54,7 +54,7 @@ func askAs(t *testing.T, s *Server, uid int, q request) (*http.Response, string)
 func TestOtherUsersAreNoOperators(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
 		s, configured := start(t, listen, "")
-		for role, want := range map[Role]int{Anybody: 200, Known: 200, Producer: 200, Viewer: 200, Operator: 403} {
+		for role, want := range map[Role]int{Anybody: 200, AnyRole: 200, Producer: 200, Viewer: 200, Operator: 403} {
 			res, body := askAs(t, s, stranger, request{method: "POST", path: "/api/v1/test/" + string(role)})
 			if res.StatusCode != want {
 				t.Errorf("at %s another user's request that needs %s is answered %d %s", listen, role, res.StatusCode, body)

@@ -20,7 +20,7 @@ const (
 // cookie.
 type session struct {
 	id, token digest // of the cookie, and of the token that began it
-	ends      time.Time
+	expires   time.Time
 }
 
 // sessions holds the sessions of this process: a restart ends them, and each replica has its own. It is safe for
@@ -64,7 +64,7 @@ func (s *sessions) end(id digest) {
 
 // forget drops ended sessions.
 func (s *sessions) forget(now time.Time) {
-	first := slices.IndexFunc(s.all, func(one session) bool { return now.Before(one.ends) })
+	first := slices.IndexFunc(s.all, func(one session) bool { return now.Before(one.expires) })
 	if first < 0 {
 		first = len(s.all)
 	}
@@ -143,7 +143,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request) {
 // whoami answers with the session of the user. A client that shows no token is told the role anybody.
 func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
-		if _, p := a.May(r, Known); p != nil {
+		if _, p := a.May(r, AnyRole); p != nil {
 			p.Write(w)
 			return
 		}

@@ -51,7 +51,7 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	}
 	t, err := jobstory.Find(ctx, j.Connection, o)
 	if err == nil {
-		err = t.Known(id)
+		err = t.NotFound(id)
 	}
 	return t, err
 }

@@ -103,7 +103,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	task, err := p.Start(ctx)
-	return told(&task, err)
+	return describe(&task, err)
 }
 
 // change reads an edit; nil if nothing is edited.
@@ -130,8 +130,8 @@ func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	return e, nil
 }
 
-// told describes a redrive.
-func told(task *deadletter.Task, err error) (any, error) {
+// describe returns what the API shows of a redrive.
+func describe(task *deadletter.Task, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *redrives) one(ctx context.Context, r *request, do func(tasks *deadview.
 		return nil, err
 	}
 	task, err := do(tasks, r.PathValue("name"))
-	return told(&task, err)
+	return describe(&task, err)
 }
 
 func (d *redrives) show(ctx context.Context, r *request) (any, error) {

@@ -65,7 +65,7 @@ type hub struct {
 	closed    bool
 	running   sync.WaitGroup
 	last      message // the newest snapshot, and when it was sent: a new listener receives it at once
-	told      time.Time
+	sent      time.Time
 }
 
 // listener is one stream.
@@ -87,7 +87,7 @@ func (h *hub) join(role console.Role) *listener {
 		h.listeners = map[*listener]bool{}
 	}
 	h.listeners[l] = true
-	if h.last.data != nil && time.Since(h.told) < 2*snapshotEvery {
+	if h.last.data != nil && time.Since(h.sent) < 2*snapshotEvery {
 		l.messages <- h.last
 	}
 	if h.stop == nil {
@@ -144,7 +144,7 @@ func (h *hub) tell(m message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m.name == snapshotMessage {
-		h.last, h.told = m, time.Now()
+		h.last, h.sent = m, time.Now()
 	}
 	for l := range h.listeners {
 		select {

@@ -51,7 +51,7 @@ func (a *API) overviewRoutes() []route {
 			serve:   a.overview.examine,
 		},
 		{
-			method: "GET", path: "/version", name: "getVersion", role: console.Known, answer: cli.Build{}, summary: "The version of the answering weir (weir version)",
+			method: "GET", path: "/version", name: "getVersion", role: console.AnyRole, answer: cli.Build{}, summary: "The version of the answering weir (weir version)",
 			serve: version,
 		},
 		{
@@ -74,7 +74,7 @@ func (a *API) overviewRoutes() []route {
 			stream: a.hub.serve,
 		},
 		{
-			method: "GET", path: "/openapi.json", name: "getDocument", role: console.Known, answer: map[string]any{}, summary: "This document", stream: serveDocument,
+			method: "GET", path: "/openapi.json", name: "getDocument", role: console.AnyRole, answer: map[string]any{}, summary: "This document", stream: serveDocument,
 		},
 	}
 }

@@ -19,7 +19,7 @@ const maxDenials = 4
 type Denials struct {
 	mu        sync.Mutex // guards all below
 	list      []string
-	told      func(error)  // called for each refusal; may be nil
+	onDenial  func(error)  // called for each refusal; may be nil
 	tolerated []*tolerance // those that have not ended, the newest last
 }
 
@@ -46,7 +46,7 @@ func (d *Denials) Note(err error) {
 }
 
 // keep records a refusal and returns the function to call with it.
-func (d *Denials) keep(what string) (told func(error)) {
+func (d *Denials) keep(what string) (onDenial func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range slices.Backward(d.tolerated) {
@@ -57,13 +57,13 @@ func (d *Denials) keep(what string) (told func(error)) {
 	if len(d.list) < maxDenials {
 		d.list = append(d.list, what)
 	}
-	return d.told
+	return d.onDenial
 }
 
 // Tell calls f with every later refusal that is not tolerated; nil ends that.
 func (d *Denials) Tell(f func(error)) {
 	d.mu.Lock()
-	d.told = f
+	d.onDenial = f
 	d.mu.Unlock()
 }
 

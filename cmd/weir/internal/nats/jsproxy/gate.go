@@ -318,8 +318,8 @@ func (g *Gate) nameConsumers(msg *nats.Msg) {
 // consumersAPage bounds how many consumers one answer lists.
 const consumersAPage = 256
 
-// tellConsumers answers with a stream's consumers that producers have created, each in the form that told returns.
-func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info json.RawMessage, name string) json.RawMessage) {
+// tellConsumers answers with a stream's consumers that producers have created, each as show returns it.
+func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, show func(info json.RawMessage, name string) json.RawMessage) {
 	var ask struct {
 		Offset int `json:"offset"`
 	}
@@ -345,7 +345,7 @@ func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info js
 				continue
 			}
 			if page.Total++; page.Total > ask.Offset && len(page.Consumers) < consumersAPage {
-				page.Consumers = append(page.Consumers, told(info, c.Name))
+				page.Consumers = append(page.Consumers, show(info, c.Name))
 			}
 		}
 		if all += len(part.Consumers); len(part.Consumers) == 0 || all >= part.Total {

@@ -156,5 +156,5 @@ func (d *delivery) end(s *sending, o Outcome) error {
 	if s.bucket != nil {
 		d.schedule(s.bucket, time.Now())
 	}
-	return d.Told(o)
+	return d.Report(o)
 }

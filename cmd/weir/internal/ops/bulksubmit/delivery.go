@@ -41,8 +41,8 @@ type Options struct {
 	Room func(api, key string) Room
 	// ReportFull reports the refusal of a full bucket instead of waiting.
 	ReportFull bool
-	// Told receives the outcome of every line, in any order. An error ends the delivery.
-	Told func(Outcome) error
+	// Report receives the outcome of every line, in any order. An error ends the delivery.
+	Report func(Outcome) error
 	// Progress is called now and then with how many lines have an outcome and how many jobs wait to be sent. An error
 	// ends the delivery.
 	Progress func(ended, waiting int) error

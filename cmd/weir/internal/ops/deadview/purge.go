@@ -61,7 +61,7 @@ func (p *Purge) Run(ctx context.Context, by string, shown func(int), unsaid func
 	}
 	defer right.Give()
 	p.DryRun = false
-	p.Purged, err = p.scope.Purge(ctx, deadletter.PurgeOptions{Rate: p.rate, Valid: right.Valid, Told: shown})
+	p.Purged, err = p.scope.Purge(ctx, deadletter.PurgeOptions{Rate: p.rate, Valid: right.Valid, Progress: shown})
 	if p.Purged == 0 {
 		return p.store.c.Explain(err)
 	}

@@ -82,7 +82,7 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 			return ledger.ReadSince(ctx, s.c.JetStream, q, take)
 		},
-		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica runs it
+		Valid: func() bool { return false }, Progress: func(*deadletter.Tally) {}, // a replica runs it
 	}
 	if asked.IncludeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns

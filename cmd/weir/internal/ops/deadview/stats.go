@@ -29,8 +29,8 @@ type Count struct {
 }
 
 // CountByCause counts the letters that a filter selects, the most frequent cause first. It reads the headers of all of
-// them. told is called after each letter with the progress; it may be nil.
-func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, told func(read, of uint64)) ([]*Count, error) {
+// them. progress is called after each letter with the progress; it may be nil.
+func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, progress func(read, of uint64)) ([]*Count, error) {
 	causes := map[Cause]*Count{}
 	err := b.Each(ctx, f, func(k deadletter.Kept, read, of uint64) error {
 		cause := Cause{k.API, k.Reason, k.Status, k.Billed}
@@ -41,8 +41,8 @@ func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filte
 		}
 		n.Letters++
 		n.Newest = k.Stored.UTC()
-		if told != nil {
-			told(read, of)
+		if progress != nil {
+			progress(read, of)
 		}
 		return nil
 	})

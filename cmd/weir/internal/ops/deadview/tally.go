@@ -28,7 +28,7 @@ type Tally struct {
 	turn    chan struct{} // guards what follows; held by the call that reads letters
 	created time.Time     // of the stream that was read
 	last    uint64        // last sequence that was read
-	known   []tallied     // by sequence
+	letters []tallied     // by sequence
 	causes  []Cause
 	index   map[Cause]uint32
 	rest    *time.Timer // forgets everything when there are no questions
@@ -86,9 +86,9 @@ func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error 
 		}
 	}
 	t.last = s.Last
-	first, _ := slices.BinarySearchFunc(t.known, s.First, func(k tallied, seq uint64) int { return cmp.Compare(k.seq, seq) })
-	t.known = slices.Delete(t.known, 0, first)
-	if uint64(len(t.known)) == s.Letters {
+	first, _ := slices.BinarySearchFunc(t.letters, s.First, func(k tallied, seq uint64) int { return cmp.Compare(k.seq, seq) })
+	t.letters = slices.Delete(t.letters, 0, first)
+	if uint64(len(t.letters)) == s.Letters {
 		return nil
 	}
 	if !s.Listable() {
@@ -102,7 +102,7 @@ func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error 
 }
 
 func (t *Tally) noteLocked(k deadletter.Kept) error {
-	if len(t.known) >= mostTallied {
+	if len(t.letters) >= mostTallied {
 		return errTooMany
 	}
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
@@ -117,7 +117,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 		n = uint32(len(t.causes))
 		t.index[of], t.causes = n, append(t.causes, of)
 	}
-	t.known = append(t.known, tallied{k.Seq, k.Stored.UnixNano(), n})
+	t.letters = append(t.letters, tallied{k.Seq, k.Stored.UnixNano(), n})
 	t.last = k.Seq // if reading breaks off, the next call continues here
 	return nil
 }
@@ -125,7 +125,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 // dropLocked forgets the letters that the stream no longer has.
 func (t *Tally) dropLocked(s deadletter.Standing) {
 	gone := s.Deleted
-	t.known = slices.DeleteFunc(t.known, func(k tallied) bool {
+	t.letters = slices.DeleteFunc(t.letters, func(k tallied) bool {
 		for len(gone) > 0 && gone[0] < k.seq {
 			gone = gone[1:]
 		}
@@ -146,7 +146,7 @@ func (t *Tally) countLocked(f *deadletter.Filter) []*Count {
 	if !f.Until.IsZero() {
 		until = f.Until.UnixNano()
 	}
-	for _, k := range t.known {
+	for _, k := range t.letters {
 		if !wanted[k.cause] || k.stored < since || k.stored >= until {
 			continue
 		}
@@ -178,7 +178,7 @@ func (t *Tally) restLocked() {
 }
 
 func (t *Tally) forgetLocked() {
-	t.created, t.last, t.known, t.causes, t.index = time.Time{}, 0, nil, nil, nil
+	t.created, t.last, t.letters, t.causes, t.index = time.Time{}, 0, nil, nil, nil
 }
 
 // Close forgets everything, once no call reads any more.

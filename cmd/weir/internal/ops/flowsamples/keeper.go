@@ -115,7 +115,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		switch {
 		case name.api != a.API || seen[name.key]:
 		case lost:
-			l.known = false
+			l.counted = false
 		case len(deepest) < k.opts.Keys: // all buckets were listed: this one is empty
 			l.add(now, 0, counts{left: left(l, &schedule.KeyState{})}, k.most())
 		}
@@ -124,7 +124,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 
 // left counts the jobs that have left a bucket: those that came and are not in it.
 func left(l *line, b *schedule.KeyState) uint64 {
-	if !l.known {
+	if !l.counted {
 		return 0
 	}
 	came := b.Arrived

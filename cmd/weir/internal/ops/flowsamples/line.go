@@ -17,12 +17,12 @@ const Bytes = 40
 
 // line is the past of an api or of a key, oldest first.
 type line struct {
-	parts []Part
-	last  counts
-	level int       // when it was looked at last
-	at    time.Time // when it was looked at last
-	known bool      // last is
-	owned int       // partitions, of an api
+	parts   []Part
+	last    counts
+	level   int       // when it was looked at last
+	at      time.Time // when it was looked at last
+	counted bool      // last is
+	owned   int       // partitions, of an api
 }
 
 // counts are what only grows until something begins anew.
@@ -30,7 +30,7 @@ type counts struct{ came, left, refused uint64 }
 
 // add notes what is at now. What has become less has begun anew: all of it is new then.
 func (l *line) add(now time.Time, level int, c counts, most int) {
-	if l.known {
+	if l.counted {
 		grown := func(was, is uint64) int64 {
 			if is < was {
 				return int64(is)
@@ -43,5 +43,5 @@ func (l *line) add(now time.Time, level int, c counts, most int) {
 		}
 		l.parts = append(l.parts, Part{now.UnixMilli(), level, grown(l.last.came, c.came), grown(l.last.left, c.left), grown(l.last.refused, c.refused)})
 	}
-	l.last, l.level, l.at, l.known = c, level, now, true
+	l.last, l.level, l.at, l.counted = c, level, now, true
 }

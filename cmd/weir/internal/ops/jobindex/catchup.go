@@ -112,7 +112,7 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 		return err
 	}
 	x.mu.RLock()
-	same := !x.late && now.Gone == x.known.Gone && now.First == x.known.First && now.Created.Equal(x.known.Created)
+	same := !x.late && now.Gone == x.standing.Gone && now.First == x.standing.First && now.Created.Equal(x.standing.Created)
 	x.mu.RUnlock()
 	if same {
 		return nil
@@ -132,9 +132,9 @@ func (x *Index) forgetDeletedLocked(now deadletter.Standing) {
 	if !now.Created.Equal(x.letters.created) {
 		return // the shelf is about to be emptied
 	}
-	before := x.known
-	x.known, x.late = now, false
-	x.known.Deleted = nil
+	before := x.standing
+	x.standing, x.late = now, false
+	x.standing.Deleted = nil
 	if !now.Listable() {
 		if now.Gone != before.Gone || now.First != before.First {
 			x.distrustLocked(&x.letters)

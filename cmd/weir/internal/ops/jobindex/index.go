@@ -36,17 +36,17 @@ type Index struct {
 
 	answering sync.Mutex // held while an account is made; taken before mu
 
-	mu      sync.RWMutex // guards what follows
-	calls   shelf        // of the ledger
-	sums    *spend.Sums  // of the ledger
-	summed  uint64       // the oldest record in sums, or the next one
-	letters shelf
-	events  shelf
-	names   []string // of apis, and what jobs came to; an entry has their places
-	places  map[string]int
-	grown   chan struct{}       // closed when a shelf has grown; nil: no question waits for that
-	known   deadletter.Standing // of the letters when deleted ones were last forgotten
-	late    bool                // letters were added since that were stored before: they may have been deleted before
+	mu       sync.RWMutex // guards what follows
+	calls    shelf        // of the ledger
+	sums     *spend.Sums  // of the ledger
+	summed   uint64       // the oldest record in sums, or the next one
+	letters  shelf
+	events   shelf
+	names    []string // of apis, and what jobs came to; an entry has their places
+	places   map[string]int
+	grown    chan struct{}       // closed when a shelf has grown; nil: no question waits for that
+	standing deadletter.Standing // of the letters when deleted ones were last forgotten
+	late     bool                // letters were added since that were stored before: they may have been deleted before
 }
 
 // New returns an empty index. It knows nothing until Run runs.
@@ -69,7 +69,7 @@ func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
 	group.Go(func() error { x.keep(ctx, x.dead()); return nil })
-	group.Go(func() error { x.keep(ctx, x.told()); return nil })
+	group.Go(func() error { x.keep(ctx, x.eventSource()); return nil })
 	return group.Wait()
 }
 
@@ -149,7 +149,7 @@ func (x *Index) dead() *source {
 	}
 }
 
-func (x *Index) told() *source {
+func (x *Index) eventSource() *source {
 	of := func(e deadletter.EventPlace) item {
 		return item{seq: e.Seq, stored: e.Stored, ok: true, job: e.Job, jobless: e.Job == ""}
 	}
@@ -394,7 +394,7 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 	if i.jobless {
 		return
 	}
-	x.late = x.late || s == &x.letters && i.seq <= x.known.Last
+	x.late = x.late || s == &x.letters && i.seq <= x.standing.Last
 	of := x.keyHash(i.api, i.key)
 	e := entry{
 		hash: maphash.String(x.seed, i.job), of: uint32(of), ran: ranFor(i), seq: i.seq, stored: i.stored.UnixNano(), status: uint16(clamp(i.status, math.MaxUint16)), calls: uint16(clamp(i.calls, math.MaxUint16)), //nolint:gosec // clamped

@@ -412,7 +412,7 @@ func TestLateLetterIsForgotten(t *testing.T) {
 	if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Letter() != 3 {
 		t.Errorf("the dead jobs are %+v, %v", page.Jobs, err)
 	}
-	many := x.known
+	many := x.standing
 	many.Gone += 2_000_000
 	if x.forgetDeletedLocked(many); x.letters.begun {
 		t.Error("with letters that are deleted and not listed, the index goes on")

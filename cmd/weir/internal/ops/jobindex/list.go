@@ -149,14 +149,14 @@ type view struct {
 	shelf *shelf
 }
 
-func (x *Index) views(done, dead, told bool) (views []view) {
+func (x *Index) views(done, dead, events bool) (views []view) {
 	if done {
 		views = append(views, view{ledger.CallsStream, &x.calls})
 	}
 	if dead {
 		views = append(views, view{deadletter.Stream, &x.letters})
 	}
-	if told {
+	if events {
 		views = append(views, view{deadletter.EventsStream, &x.events})
 	}
 	return views

@@ -114,8 +114,8 @@ func (s *search) show(ctx context.Context, j *Job) error {
 // shows reports whether a result is shown with its body.
 func (s *search) shows(r *ledger.Result) bool { return s.Bodies && r.Size <= MostBody }
 
-// Known returns the error that nothing is known of an id; nil if there is a job.
-func (t *Timeline) Known(id string) error {
+// NotFound returns the error that nothing is known of an id; nil if there is a job.
+func (t *Timeline) NotFound(id string) error {
 	if len(t.Jobs) > 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (s *search) answered(r ledger.Result) error {
 // calls reads the ledger backwards from its end. For known jobs that were accepted before the part it read, it also
 // reads their keys' records.
 func (s *search) calls(ctx context.Context) error {
-	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.called)
+	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.recorded)
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return nil
 	} else if err != nil {
@@ -244,7 +244,7 @@ func (s *search) earlier(ctx context.Context, reach stream.Reach) error {
 			continue
 		}
 		f := ledger.Filter{API: j.API, Key: j.Key, Since: first.Add(-acceptLeeway)}
-		if _, err := ledger.RecordsOf(ctx, s.c.JetStream, f, s.Job, s.Scan, s.called); err != nil {
+		if _, err := ledger.RecordsOf(ctx, s.c.JetStream, f, s.Job, s.Scan, s.recorded); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,7 @@ func (j *Job) firstAccepted() (first time.Time) {
 	return first
 }
 
-func (s *search) called(c *ledger.Record) error {
+func (s *search) recorded(c *ledger.Record) error {
 	j := s.job(c.API, c.Key)
 	if j == nil {
 		return stream.ErrEnough
@@ -341,7 +341,7 @@ func callText(c *ledger.Record) string {
 
 func (s *search) events(ctx context.Context) error {
 	f := deadletter.EventFilter{API: s.API, Key: s.Key}
-	reach, err := deadletter.NewestEvents(ctx, s.c.JetStream, f, s.Scan, s.told)
+	reach, err := deadletter.NewestEvents(ctx, s.c.JetStream, f, s.Scan, s.reported)
 	if errors.Is(err, deadletter.ErrNoEvents) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -349,7 +349,7 @@ func (s *search) events(ctx context.Context) error {
 	return err
 }
 
-func (s *search) told(e deadletter.KeptEvent) error {
+func (s *search) reported(e deadletter.KeptEvent) error {
 	if e.Data["job"] != s.Job {
 		return nil
 	}
@@ -357,11 +357,11 @@ func (s *search) told(e deadletter.KeptEvent) error {
 	if j == nil {
 		return stream.ErrEnough
 	}
-	if slices.ContainsFunc(j.Steps, func(had Step) bool { return had.What == Told && had.Seq == e.Seq }) {
+	if slices.ContainsFunc(j.Steps, func(had Step) bool { return had.What == Event && had.Seq == e.Seq }) {
 		return nil // it was found near two letters
 	}
 	j.Steps = append(j.Steps, Step{
-		At: e.Stored.UTC(), What: Told, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
+		At: e.Stored.UTC(), What: Event, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
 	})
 	return nil
 }

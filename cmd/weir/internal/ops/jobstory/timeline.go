@@ -80,7 +80,7 @@ const (
 	Forgone  StepKind = "reused" // it got the answer of another job instead of a call
 	Result   StepKind = "result"
 	Buried   StepKind = "letter"
-	Told     StepKind = "event"
+	Event    StepKind = "event"
 )
 
 // Step is one thing that happened to a job.
@@ -118,7 +118,7 @@ type Step struct {
 
 // order sorts the steps by time, and steps of the same moment by cause and effect.
 func (j *Job) order() {
-	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Told: 4}
+	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank[a.What], rank[b.What]), cmp.Compare(a.Seq, b.Seq))
 	})

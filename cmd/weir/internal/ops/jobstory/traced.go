@@ -84,7 +84,7 @@ func (s *search) tracedRecords(ctx context.Context) error {
 		if c == nil || !s.chooses(c.API, c.Key, c.Job) {
 			continue // removed since, or of another id
 		}
-		if err := s.called(c); err != nil {
+		if err := s.recorded(c); err != nil {
 			return ignoreEnough(err)
 		}
 		if err := s.resultOf(ctx, c); err != nil {
@@ -158,7 +158,7 @@ func (s *search) indexedEvents(ctx context.Context) error {
 		if e == nil || !s.chooses(e.API, e.Key, s.Job) {
 			continue // removed since, or of another id
 		}
-		if err := s.told(*e); err != nil {
+		if err := s.reported(*e); err != nil {
 			return ignoreEnough(err)
 		}
 	}
@@ -166,7 +166,7 @@ func (s *search) indexedEvents(ctx context.Context) error {
 }
 
 func (s *search) eventsNear(ctx context.Context, j *Job, kind deadletter.EventType, from, until time.Time) error {
-	err := deadletter.EventsNear(ctx, s.c.JetStream, deadletter.EventFilter{Type: kind, API: j.API, Key: j.Key, Since: from}, until, mostEvents, s.told)
+	err := deadletter.EventsNear(ctx, s.c.JetStream, deadletter.EventFilter{Type: kind, API: j.API, Key: j.Key, Since: from}, until, mostEvents, s.reported)
 	return ignoreEnough(err)
 }
 

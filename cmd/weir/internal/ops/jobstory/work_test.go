@@ -177,7 +177,7 @@ func TestStoryAsksLittle(t *testing.T) {
 		ahead int
 	}{
 		fmt.Sprint("job-", first):   {Done, []StepKind{Accepted, Called, Result}, most, first - 1},
-		fmt.Sprint("job-", first+1): {Dead, []StepKind{Accepted, Called, Buried, Told}, most, first},
+		fmt.Sprint("job-", first+1): {Dead, []StepKind{Accepted, Called, Buried, Event}, most, first},
 		fmt.Sprint("job-", first+2): {Done, []StepKind{Accepted, Called, Result}, many + most, first + 1}, // an older version's
 		"job-1":                     {Done, []StepKind{Accepted, Called, Result}, most, 0},
 		fmt.Sprint("job-", many-2):  {Done, []StepKind{Accepted, Called, Result}, most, jobindex.MostAhead},

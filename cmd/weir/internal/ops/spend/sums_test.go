@@ -96,8 +96,8 @@ func readAll(records []*ledger.Record, o Options, from, budgets time.Time, grain
 	return a.account
 }
 
-// told is what an account says of money.
-func told(a *Account) string {
+// moneyOf returns what an account says of money.
+func moneyOf(a *Account) string {
 	type line struct {
 		Spent, InDoubt string
 		Usage          map[string]int64
@@ -144,8 +144,8 @@ func TestSumsAreTheLedgers(t *testing.T) {
 					t.Fatalf("seed %d, %s: asked since %s, it counts since %s", seed, when, asked, got.Since)
 				}
 				want := readAll(kept, o, latest(got.Since, got.Begins), s.Since(now), s.grain)
-				if told(got) != told(want) {
-					t.Fatalf("seed %d, %s, %s %s since %s (complete %s):\n got %s\nwant %s", seed, when, o.By, o.API, got.Since, got.Begins, told(got), told(want))
+				if moneyOf(got) != moneyOf(want) {
+					t.Fatalf("seed %d, %s, %s %s since %s (complete %s):\n got %s\nwant %s", seed, when, o.By, o.API, got.Since, got.Begins, moneyOf(got), moneyOf(want))
 				}
 			}
 		}
@@ -371,8 +371,8 @@ func TestTrimmedSumsStayTrimmed(t *testing.T) {
 	s.Trim(now.Add(-time.Hour))
 	a := s.Account(Options{Now: now, Since: begun})
 	s.Trim(begun.Add(time.Hour))
-	if b := s.Account(Options{Now: now, Since: begun}); a.Spent != "1.00" || told(a) != told(b) || !a.Begins.Equal(b.Begins) {
-		t.Errorf("%s since %s, and then %s since %s", told(a), a.Begins, told(b), b.Begins)
+	if b := s.Account(Options{Now: now, Since: begun}); a.Spent != "1.00" || moneyOf(a) != moneyOf(b) || !a.Begins.Equal(b.Begins) {
+		t.Errorf("%s since %s, and then %s since %s", moneyOf(a), a.Begins, moneyOf(b), b.Begins)
 	}
 }
 
@@ -397,9 +397,9 @@ func TestLimitKeepsTheNewestDays(t *testing.T) {
 	s.Complete()
 	now := begun.AddDate(0, 0, 3)
 	if a := s.Account(Options{Now: now, By: ByDay, Limit: 2}); a.Lines != 4 || len(a.Groups) != 2 || a.Groups[0].Day != "2026-01-04" || a.Groups[1].Day != "2026-01-05" {
-		t.Errorf("%d days, of which are listed %v", a.Lines, told(a))
+		t.Errorf("%d days, of which are listed %v", a.Lines, moneyOf(a))
 	}
 	if a := s.Account(Options{Now: now, Since: begun, By: ByKey, Limit: 2}); a.Lines != 4 || len(a.Groups) != 2 || a.Groups[0].Key != "k0" || a.Groups[1].Key != "k3" || a.Spent != "15.00" {
-		t.Errorf("%d keys, of which are listed %v", a.Lines, told(a))
+		t.Errorf("%d keys, of which are listed %v", a.Lines, moneyOf(a))
 	}
 }

@@ -302,9 +302,9 @@ func takingJobs(replicas []admin.ReplicaStatus) (n int) {
 	return n
 }
 
-// intakes counts the replicas that accept jobs; -1 if this user may not ask. known delivers the least number, if it is
+// intakes counts the replicas that accept jobs; -1 if this user may not ask. fewest delivers the least number, if it is
 // known.
-func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n int, err error) {
+func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n int, err error) {
 	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
 	if err != nil {
 		return 0, err
@@ -330,7 +330,7 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 			}
 			n++
 			wait.Reset(intakeWait)
-		case least = <-known:
+		case least = <-fewest:
 		case <-wait.C:
 			return n, nil
 		case <-ctx.Done():

@@ -55,7 +55,7 @@ func (t *tally) take(key uint32, depth int) {
 	}
 }
 
-func (t *tally) called(wait time.Duration) {
+func (t *tally) call(wait time.Duration) {
 	t.waits = append(t.waits, bucket.Micros(wait/time.Microsecond))
 }
 

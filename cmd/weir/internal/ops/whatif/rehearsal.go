@@ -18,15 +18,15 @@ type Candidate struct {
 
 // rehearsal is one run of a trace under a candidate's rules, with weir's own schedule and store, in virtual time.
 type rehearsal struct {
-	trace  *Trace
-	policy *schedule.Policy
-	took   time.Duration
-	now    bucket.Micros
-	s      *schedule.Schedule
-	store  *bucket.Memory
-	part   *schedule.Partition
-	ends   []end // of running calls, in order, since all take equally long
-	out    tally
+	trace   *Trace
+	policy  *schedule.Policy
+	took    time.Duration
+	now     bucket.Micros
+	s       *schedule.Schedule
+	store   *bucket.Memory
+	part    *schedule.Partition
+	running []end // of running calls, in order, since all take equally long
+	out     tally
 }
 
 type end struct {
@@ -79,8 +79,8 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 			return context.Cause(ctx)
 		}
 		next := r.s.Next(r.now)
-		if len(r.ends) > 0 {
-			next = min(next, r.ends[0].at)
+		if len(r.running) > 0 {
+			next = min(next, r.running[0].at)
 		}
 		if next > at || next == schedule.Never {
 			if at != schedule.Never {
@@ -161,9 +161,9 @@ func (r *rehearsal) costs(a *arrival) []int64 {
 
 // step does everything that is due now.
 func (r *rehearsal) step(ctx context.Context) error {
-	for len(r.ends) > 0 && r.ends[0].at <= r.now {
-		j := r.ends[0].job
-		r.ends = r.ends[1:]
+	for len(r.running) > 0 && r.running[0].at <= r.now {
+		j := r.running[0].job
+		r.running = r.running[1:]
 		if err := r.store.Settle(ctx, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
 			return err
 		}
@@ -178,10 +178,10 @@ func (r *rehearsal) step(ctx context.Context) error {
 		}
 	}
 	for _, j := range fx.Start {
-		r.out.called(r.trace.arrivals[j.Seq-1].at.Until(r.now))
+		r.out.call(r.trace.arrivals[j.Seq-1].at.Until(r.now))
 		j.Calls++
 		r.s.Sent(j, r.now)
-		r.ends = append(r.ends, end{r.now.Add(r.took), j})
+		r.running = append(r.running, end{r.now.Add(r.took), j})
 	}
 	for _, j := range fx.Load {
 		j.Policy, j.Costs = r.policy, r.costs(&r.trace.arrivals[j.Seq-1])

@@ -15,11 +15,11 @@ type logger struct {
 	fatal chan struct{} // receives a value when the server gives up
 	// frozen receives the server's message when it could not write to a stream's files: it does not write to that
 	// stream again until it is restarted.
-	frozen chan string
-	mu     sync.Mutex // guards all below
-	last   string
-	told   bool // an index is being rebuilt
-	kinds  map[string]*kind
+	frozen     chan string
+	mu         sync.Mutex // guards all below
+	last       string
+	rebuilding bool // an index is being rebuilt
+	kinds      map[string]*kind
 }
 
 // kind is a group of messages about clients in the same words. A client can cause such messages as often as it likes.
@@ -114,8 +114,8 @@ func (l *logger) Warnf(format string, v ...any) {
 	}
 	l.log.Debug(text)
 	l.mu.Lock()
-	first := !l.told
-	l.told = true
+	first := !l.rebuilding
+	l.rebuilding = true
 	l.mu.Unlock()
 	if first {
 		l.log.Info("the store was not closed in order: rebuilding its index from the messages")

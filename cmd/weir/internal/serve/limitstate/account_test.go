@@ -52,8 +52,8 @@ func (r *accountRig) live(claims int64) {
 	r.recovered = func() (int, bool) { return 0, true }
 }
 
-// called plants records of calls that a process made, or found: of those the slot is not known.
-func (r *accountRig) called(n int, planned time.Time, cost int64) {
+// plant stores records of calls that a process made, or found: of those the slot is not known.
+func (r *accountRig) plant(n int, planned time.Time, cost int64) {
 	r.t.Helper()
 	for range n {
 		r.calls++
@@ -105,15 +105,15 @@ func TestAccountOfLives(t *testing.T) {
 	r.live(0)
 	r.catchUp()
 	r.counts("day", 0)
-	r.called(5, time.Now(), 2)
+	r.plant(5, time.Now(), 2)
 	r.catchUp()
 	r.counts("day", 0) // they are this one's: it would have counted their grants
-	r.called(3, time.Now(), 1)
+	r.plant(3, time.Now(), 1)
 
 	r.live(100)
-	r.called(1, time.Time{}, 4)                    // found
-	r.called(1, time.Now().Add(-2*time.Second), 8) // a late record of the one before
-	r.called(7, time.Now().Add(time.Second), 1)    // this one's
+	r.plant(1, time.Time{}, 4)                    // found
+	r.plant(1, time.Now().Add(-2*time.Second), 8) // a late record of the one before
+	r.plant(7, time.Now().Add(time.Second), 1)    // this one's
 	if l := r.store.Levels()[0]; l.Used != 100 || !l.Bound {
 		t.Errorf("before it is known %d counts (bound: %v), want the bound of 100", l.Used, l.Bound)
 	}
@@ -134,7 +134,7 @@ func TestAccountOfLives(t *testing.T) {
 	if err := r.store.Apply(r.rules); err != nil {
 		t.Fatal(err)
 	}
-	r.called(2, time.Now().Add(time.Second), 3)
+	r.plant(2, time.Now().Add(time.Second), 3)
 	r.live(100)
 	r.catchUp()
 	r.counts("day", 10+3+4+8+7+6)
@@ -147,7 +147,7 @@ func TestUnloggedCallsCount(t *testing.T) {
 	r := newAccountRig(t)
 	r.live(0)
 	r.catchUp()
-	r.called(5, time.Now(), 1)
+	r.plant(5, time.Now(), 1)
 	r.live(20)
 	r.recovered = func() (int, bool) { return 6, true }
 	r.catchUp()
@@ -206,12 +206,12 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 			r := newAccountRig(t)
 			r.live(0)
 			r.catchUp()
-			r.called(5, time.Now(), 1)
+			r.plant(5, time.Now(), 1)
 			spoil(r)
 			r.live(100)
 			r.catchUp()
 			r.counts("day", 100)
-			r.called(3, time.Now().Add(time.Second), 1)
+			r.plant(3, time.Now().Add(time.Second), 1)
 			r.live(120)
 			r.catchUp()
 			r.counts("day", 103)
@@ -222,8 +222,8 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 // TestAccountOfAnOldLedger: a version without accounts has claimed units that were not used. The ledger shows that.
 func TestAccountOfAnOldLedger(t *testing.T) {
 	r := newAccountRig(t)
-	r.called(5, time.Now(), 1)
-	r.called(5, time.Now().Add(-61*24*time.Hour), 1)
+	r.plant(5, time.Now(), 1)
+	r.plant(5, time.Now().Add(-61*24*time.Hour), 1)
 	r.live(1080)
 	r.catchUp()
 	r.counts("day", 5)

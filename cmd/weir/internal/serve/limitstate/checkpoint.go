@@ -130,7 +130,7 @@ func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bu
 	if !c.of.pool {
 		return s, nil
 	}
-	before, err := c.of.called(ctx, o.JetStream)
+	before, err := c.of.hasCalls(ctx, o.JetStream)
 	if before {
 		s.Open, s.Lease = anyCalls, o.began()+c.of.rules.LeaseMicros()+c.ahead
 	}

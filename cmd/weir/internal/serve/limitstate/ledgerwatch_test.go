@@ -77,7 +77,7 @@ func TestMissingRecordsCountTheMost(t *testing.T) {
 			}
 			watch()
 			r.live(0)
-			r.called(40, time.Now().Add(-time.Minute), 1)
+			r.plant(40, time.Now().Add(-time.Minute), 1)
 			if noted {
 				if err := r.o.Ledger.look(t.Context()); err != nil {
 					t.Fatal(err)
@@ -116,7 +116,7 @@ func TestDamageIsTold(t *testing.T) {
 			}
 		},
 		"missing": func(r *accountRig) {
-			r.called(1, time.Now(), 1)
+			r.plant(1, time.Now(), 1)
 			calls, err := r.o.JetStream.Stream(t.Context(), ledger.CallsStream)
 			if err == nil {
 				err = calls.DeleteMsg(t.Context(), 6)
@@ -133,9 +133,9 @@ func TestDamageIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.live(0)
-			r.called(5, time.Now(), 1)
+			r.plant(5, time.Now(), 1)
 			spoil(r)
-			r.called(1, time.Now(), 1)
+			r.plant(1, time.Now(), 1)
 			r.live(100) // the watch has not looked since
 			r.catchUp()
 			r.counts("day", 100)
@@ -189,7 +189,7 @@ func TestEndLostAfterTheNote(t *testing.T) {
 		}
 		live()
 		r.live(0)
-		r.called(5, time.Now(), 1)
+		r.plant(5, time.Now(), 1)
 		r.o.Recorder.Recorded(stored)
 		die()
 

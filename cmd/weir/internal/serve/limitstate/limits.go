@@ -132,7 +132,7 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 		return nil, nil, err
 	}
 	store.Former(former)
-	called, err := u.called(ctx, o.JetStream)
+	called, err := u.hasCalls(ctx, o.JetStream)
 	if err != nil {
 		return nil, nil, err
 	}

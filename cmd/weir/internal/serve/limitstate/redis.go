@@ -150,7 +150,7 @@ const mostJump = 250 * time.Millisecond
 
 // clockWatch detects jumps of the clock of Redis. One goroutine uses it.
 type clockWatch struct {
-	known bool
+	seen  bool
 	ahead time.Duration // of Redis against ours, when last seen
 	wrong time.Duration // the possible error of ahead
 }
@@ -161,8 +161,8 @@ func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	if wrong > mostJump {
 		return 0
 	}
-	jump, doubt, known := ahead-w.ahead, wrong+w.wrong, w.known
-	w.known, w.ahead, w.wrong = true, ahead, wrong
+	jump, doubt, known := ahead-w.ahead, wrong+w.wrong, w.seen
+	w.seen, w.ahead, w.wrong = true, ahead, wrong
 	if !known || jump.Abs() <= mostJump+doubt {
 		return 0
 	}

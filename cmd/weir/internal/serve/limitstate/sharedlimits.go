@@ -183,7 +183,7 @@ func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) 
 	if !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return mark, fmt.Errorf("limits of the last run: %w", err)
 	}
-	called, err := (&unit{apis: apis}).called(ctx, s.js)
+	called, err := (&unit{apis: apis}).hasCalls(ctx, s.js)
 	if err == nil && !called {
 		mark.Epoch = redisstore.Fresh
 	}

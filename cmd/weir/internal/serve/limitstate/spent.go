@@ -17,19 +17,19 @@ const spentWithin = 15 * time.Second
 
 // Spent is a quota or a budget that is used up under a configuration about to come.
 type Spent struct {
-	API   string    `json:"api"`
-	Limit string    `json:"limit"`
-	Used  int64     `json:"used"`
-	Count int64     `json:"count"`
-	Unit  Unit      `json:"unit"`
-	Until time.Time `json:"until"` // of a sliding one: at the latest
-	Ends  bool      `json:"ends"`  // jobs become dead letters instead of waiting
+	API    string    `json:"api"`
+	Limit  string    `json:"limit"`
+	Used   int64     `json:"used"`
+	Count  int64     `json:"count"`
+	Unit   Unit      `json:"unit"`
+	Until  time.Time `json:"until"` // of a sliding one: at the latest
+	Buries bool      `json:"ends"`  // jobs become dead letters instead of waiting
 }
 
 // Text says what that means.
 func (s *Spent) Text() string {
 	what := "nothing is called until "
-	if s.Ends {
+	if s.Buries {
 		what = "jobs become dead letters (over_budget) until "
 	}
 	return fmt.Sprintf("limit %s of %s: %s of %s are used already: %s%s", s.Limit, s.API, Amount(s.Used, s.Unit), Amount(s.Count, s.Unit), what,
@@ -88,7 +88,7 @@ func spentOf(
 		s := Spent{API: api.Name, Limit: l.Name, Used: used[l.Name], Count: api.Rules.By(l).Lowered(quotaOf(l).Count), Unit: InUnits}
 		next := int64(1)
 		if l.Budget != nil {
-			s.Unit, s.Ends, next = InMoney, l.Budget.OnExhausted == bucket.DeadLetter, max(1, int64(api.Price))
+			s.Unit, s.Buries, next = InMoney, l.Budget.OnExhausted == bucket.DeadLetter, max(1, int64(api.Price))
 		}
 		if s.Used+next <= s.Count {
 			continue

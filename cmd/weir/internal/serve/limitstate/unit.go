@@ -78,8 +78,8 @@ func (u *unit) calls() string {
 	return ledger.CallsOf(u.name)
 }
 
-// called reports whether the ledger has any call of an api of the unit.
-func (u *unit) called(ctx context.Context, js jetstream.JetStream) (bool, error) {
+// hasCalls reports whether the ledger has any call of an api of the unit.
+func (u *unit) hasCalls(ctx context.Context, js jetstream.JetStream) (bool, error) {
 	for _, api := range u.apis {
 		if called, err := hasCalls(ctx, js, api); called || err != nil {
 			return called, err

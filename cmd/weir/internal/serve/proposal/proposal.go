@@ -134,9 +134,9 @@ func (p *Proposal) differs() Difference {
 }
 
 // put stores a proposal and publishes the event. It returns when every dispatching replica follows.
-func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, told *Applied) error {
+func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied) error {
 	next := admin.StoredConfig{
-		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes), Vendors: p.Config.Vendors(),
+		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(applied.Changes), Vendors: p.Config.Vendors(),
 	}
 	switch {
 	case p.current == nil:
@@ -151,40 +151,40 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	} else if err != nil {
 		return c.Explain(err)
 	}
-	told.Applied, told.Version = true, version
-	announce(ctx, c, talk, next, *told)
+	applied.Applied, applied.Version = true, version
+	announce(ctx, c, talk, next, *applied)
 	err = admin.AwaitFollowed(ctx, c, talk, version)
 	if errors.Is(err, admin.ErrCannotFollow) {
-		err = p.takeBack(ctx, c, store, talk, told, err)
+		err = p.takeBack(ctx, c, store, talk, applied, err)
 	}
 	return err
 }
 
 // announce publishes the event of a stored version.
-func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next admin.StoredConfig, told Applied) {
-	data := admin.ConfigChange{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
+func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next admin.StoredConfig, applied Applied) {
+	data := admin.ConfigChange{Who: next.Who, From: next.From, OldVersion: applied.OldVersion, NewVersion: applied.Version, Changes: next.Changes}
 	if err := data.Event().Publish(ctx, c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
-	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
+	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", applied.Version)
 }
 
 // takeBack stores the former configuration again after a version that a replica cannot follow, unless another client
 // has changed the configuration since. Otherwise show, pause and resume would use a version that no replica runs. It
 // always returns an error with why.
-func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, told *Applied, why error) error {
+func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)
 	}
 	former := p.current.StoredConfig
-	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, told.Version)
-	former.Who, former.At, former.Changes = p.Who, time.Now().UTC(), len(told.Changes)
-	version, err := store.Put(ctx, former, told.Version)
+	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, applied.Version)
+	former.Who, former.At, former.Changes = p.Who, time.Now().UTC(), len(applied.Changes)
+	version, err := store.Put(ctx, former, applied.Version)
 	if err != nil {
 		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
 	}
-	back := Applied{OldVersion: told.Version, Version: version}
-	told.Applied, told.Version = false, version
+	back := Applied{OldVersion: applied.Version, Version: version}
+	applied.Applied, applied.Version = false, version
 	announce(ctx, c, talk, former, back)
 	why = fmt.Errorf("%w; it was rolled back: version %d is the same as version %d", why, version, p.current.Number)
 	return errors.Join(why, admin.AwaitFollowed(ctx, c, talk, version))

@@ -32,10 +32,10 @@ type Options struct {
 type Keeper struct {
 	Options
 
-	former lineage   // before Begin
-	begun  time.Time // when Begin was called
-	known  lineage   // since Begin
-	least  uint64    // the newest generation that is noted
+	former  lineage   // before Begin
+	begun   time.Time // when Begin was called
+	present lineage   // since Begin
+	least   uint64    // the newest generation that is noted
 }
 
 // NewKeeper returns a Keeper.
@@ -86,7 +86,7 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 // ExamineLate is Examine for one place that could not be read then. It may be called after Begin and beside Run; nil:
 // nothing is suspicious. A note written since Begin is another replica's, which has examined the store itself.
 func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
-	n, err := readNote(ctx, p, k.known.Store)
+	n, err := readNote(ctx, p, k.present.Store)
 	if err != nil || n == nil || !n.At.Before(k.begun) {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 // flush returns when the new generation is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	k.begun = time.Now()
-	if k.known, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
+	if k.present, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
 		return err
 	}
 	if err := flush(ctx); err != nil {
@@ -149,7 +149,7 @@ func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (
 }
 
 func (k *Keeper) write(ctx context.Context, n *note) error {
-	n.Schema, n.Store, n.Generation, n.At = stream.Schema, k.known.Store, k.known.Generation, n.At.UTC()
+	n.Schema, n.Store, n.Generation, n.At = stream.Schema, k.present.Store, k.present.Generation, n.At.UTC()
 	var errs []error
 	for _, p := range k.Places {
 		errs = append(errs, n.write(ctx, p))

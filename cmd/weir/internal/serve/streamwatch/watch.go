@@ -22,7 +22,7 @@ import (
 const (
 	lookEvery  = 3 * time.Second
 	lookWait   = 10 * time.Second // for all answers of one look
-	told       = time.Hour        // how long a change is reported
+	reportFor  = time.Hour        // how long a change is reported
 	mostTold   = 32               // reported changes; of more, the newest
 	mostEvents = 64               // events that wait to be stored; of more, the newest
 	remadeAt   = 1 << 20          // how far behind its last known sequence a remade stream begins
@@ -247,7 +247,7 @@ func (w *Watch) Changes() []dispatcher.StreamChange {
 		all = append(all, w.gone[name])
 	}
 	for _, c := range w.changes {
-		if time.Since(c.At) < told {
+		if time.Since(c.At) < reportFor {
 			all = append(all, c)
 		}
 	}

@@ -109,7 +109,7 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
 	return deadletter.Options{
 		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Dedupe: w.dedupe.Known, ReplyPrefix: w.replyPrefix,
+		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Dedupe: w.dedupe.Length, ReplyPrefix: w.replyPrefix,
 		Log: w.log, Registerer: w.registry,
 	}
 }

@@ -152,7 +152,7 @@ func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bo
 		return deadletter.Terms{
 			Rules: api.Rules, MaxBody: api.MaxBody, Price: int64(api.Price), Idempotent: api.Idempotency != nil,
 			Keyed: of.KeyIdentity(), KnowsKeys: of.KnowsKeys(), Key: ingestRule(api, current).Key,
-			Known: current.Dedupe + ledger.ServerSkew,
+			Dedupe: current.Dedupe + ledger.ServerSkew,
 		}, true
 	}
 }

@@ -235,16 +235,16 @@ func (w *link) keepIndex() (*jobindex.Index, error) {
 
 // remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last
 // hour, and calls that wait because their limits do not answer. It must not be called before weir serves.
-func (w *Worker) remarks() (told []string) {
+func (w *Worker) remarks() (remarks []string) {
 	if w.dispatch != nil {
 		for _, api := range w.dispatch.LimitersDown() {
-			told = append(told, "api "+api+": calls hold until "+w.limiter()+" answers")
+			remarks = append(remarks, "api "+api+": calls hold until "+w.limiter()+" answers")
 		}
 	}
 	for _, c := range w.streams.Changes() {
-		told = append(told, c.Stream+": "+c.What)
+		remarks = append(remarks, c.Stream+": "+c.What)
 	}
-	return told
+	return remarks
 }
 
 // limiter names where limits are counted.
