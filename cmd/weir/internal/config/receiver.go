@@ -33,7 +33,7 @@ func (r *Receiver) Target() (string, error) {
 		_, err = webhookURL(text)
 	}
 	if err != nil && r.URL.HasReference() {
-		return "", errors.New("the receiver's url cannot be resolved, or is none of https://host/path")
+		return "", errors.New("the receiver's url refers to what is missing, or is not like https://host/path")
 	}
 	return text, err
 }
