@@ -176,13 +176,13 @@ func openai() Profile {
 			"limits.requests.left", "header:x-ratelimit-remaining-requests", "the requests that remain", limits, "2026-10-04",
 		},
 		{
-			"limits.requests.left_until", "header:x-ratelimit-reset-requests", "the time until the whole limit is free again, as in 6m0s", limits,
-			"2026-10-04",
+			"limits.requests.left_until", "header:x-ratelimit-reset-requests",
+			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
 		},
 		{"limits.tokens.left", "header:x-ratelimit-remaining-tokens", "the tokens that remain", limits, "2026-10-04"},
 		{
-			"limits.tokens.left_until", "header:x-ratelimit-reset-tokens", "the time until the whole limit is free again, as in 6m0s", limits,
-			"2026-10-04",
+			"limits.tokens.left_until", "header:x-ratelimit-reset-tokens",
+			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
 		},
 	}}
 }
