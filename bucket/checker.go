@@ -32,7 +32,8 @@ func (r Rate) allowed() int64 {
 	return r.Count
 }
 
-// blur returns how much of a rate's burst late calls blur. A token bucket is the api's own, and is never exceeded.
+// blur returns how late a call may arrive and still belong to a rate's burst. It is 0 for a token bucket: that is the
+// api's own bucket, and nothing may exceed it.
 func (x *Expectation) blur() time.Duration {
 	if x.Limit.Rate.Counted() == ByTokens {
 		return 0

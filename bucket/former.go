@@ -10,8 +10,8 @@ import "time"
 // are known, Correct replaces the bound by their units; this process's own grants still count. So the claims of
 // processes that are killed one after the other never add up.
 
-// boundPoll is how soon to ask again if perhaps only a bound keeps a call waiting. It is longer than jobs are kept
-// ready: jobs with stored intents do not wait for the correction.
+// boundPoll is after how long to ask again if perhaps only such a bound keeps a call waiting. A job is kept ready for
+// less time than that, so no job with a stored intent waits until the bound is replaced.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
 // Account returns what the limits count now, including the units of calls under way. A bound in force is included.

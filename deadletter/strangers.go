@@ -80,7 +80,7 @@ func (o *Writer) watchStrangers(ctx context.Context) error {
 		case now := <-tick.C:
 			look, tell := o.strangers.due(now)
 			if tell {
-				o.log.Warn("jobs for apis that are not configured have used half of the room for dead letters, and are answered 503 from here on: "+
+				o.log.Warn("jobs for apis that are not configured have used half of the room for dead letters, and weir answers them with 503 from now on: "+
 					"purge them (weir dead purge --api _), or raise dead_letters.max_bytes", "err", errStrangers)
 			}
 			if !look {

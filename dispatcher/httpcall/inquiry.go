@@ -121,7 +121,7 @@ func fill(path string, of func(name string) (string, error)) (string, error) {
 			return "", err
 		}
 		if value == "" || value == "." || value == ".." {
-			return "", fmt.Errorf("{%s} stands for %q, which names nothing in a path", name, clipped(value))
+			return "", fmt.Errorf("{%s} is %q for this job, which cannot be a part of a path", name, clipped(value))
 		}
 		b.WriteString(strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
 		path = rest

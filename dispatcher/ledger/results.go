@@ -23,8 +23,8 @@ const resultLeeway = time.Minute
 // maxResults bounds the results that are read if there is no record at all.
 const maxResults = 500_000
 
-// readResults notes the sequences of the newest results. It reads what their leader had when it began, whichever
-// replica delivers it.
+// readResults notes the sequences of the newest results. It reads up to the last one that the stream's leader had when
+// it began, even if another server delivers them.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
 	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultSubjects.Below())

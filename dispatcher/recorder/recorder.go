@@ -81,7 +81,7 @@ const (
 
 func fileName(name uint64) string { return fmt.Sprintf("%s%016x%s", filePrefix, name, fileSuffix) }
 
-// nameOf returns the name that a file's name is made of.
+// nameOf is the inverse of fileName. ok is false for other files.
 func nameOf(file string) (name uint64, ok bool) {
 	text, pre := strings.CutPrefix(file, filePrefix)
 	text, post := strings.CutSuffix(text, fileSuffix)

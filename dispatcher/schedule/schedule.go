@@ -21,7 +21,7 @@ type Pace struct {
 }
 
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done comes
-// out as Effects. Its owner locks it. Each of its parts owns one noun, for the api and for each queue (doc.go).
+// out as Effects. Its owner locks it. Each of its parts answers for one subject (doc.go), for the api and its queues.
 type Schedule struct {
 	policy *Policy       // the policy that makes jobs ready
 	drain  bool          // nothing new may start

@@ -71,8 +71,8 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	return l.offset.most(), l.offset.unsure()
 }
 
-// Trip is a round trip to a store on another machine that takes no slot: when it began and ended by our clock, and what
-// the clock of the store's slots read meanwhile.
+// Trip is a round trip to a store on another machine, which takes no slot. It was Sent and Came back at these times by
+// our clock. Now is the time by the clock of the store's slots in between.
 type Trip struct{ Sent, Came, Now bucket.Micros }
 
 // The first answer after a while tells the store's clock only as exactly as its own round trip took. If that was slow,

@@ -155,8 +155,8 @@ func (p *reader) resumeKeys() {
 	p.W.WakeUp()
 }
 
-// admitKeyLocked admits a queue when its first job has been read. The queue may be called, or waits until its jobs are
-// read far enough.
+// admitKeyLocked admits a queue when its first job has been read. The queue's jobs may be called at once, or only when
+// the jobs that recovery waits for have been read.
 func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
 		return

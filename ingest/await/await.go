@@ -1,7 +1,7 @@
 // Package await holds the waits of the tests. Every wait has its own timeout, and its failure says what it waited for.
 //
 // Without a timeout of its own, a wait shows only that the whole package timed out, minutes later. The condition of a
-// wait must not depend on the speed of the machine: a queue that must still hold jobs is filled while calls are paused.
+// wait must not depend on the speed of the machine: a test that needs jobs in a queue pauses calls before it fills it.
 package await
 
 import (

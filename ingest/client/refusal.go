@@ -105,8 +105,8 @@ func (r *Refusal) Headers() nats.Header {
 	}
 }
 
-// asciiLine writes bytes that some clients cannot read in a header as %XX, and stops before the line is longer than
-// most bytes.
+// asciiLine returns text as some clients need it in a header: with %XX for each byte that is not printable ASCII. It
+// cuts the line after most bytes.
 func asciiLine(text string, most int) string {
 	line := make([]byte, 0, len(text))
 	for i := range len(text) {

@@ -23,8 +23,8 @@ func SpreadOf(figures []float64) Spread {
 	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1]}
 }
 
-// Ratios divides round by round: a machine that was slow for both in one round changes no ratio. A round in which under
-// has nothing is left out.
+// Ratios divides over by under, each round by itself: if the machine is slow in a round, that changes no ratio. It
+// leaves out the rounds in which under has nothing.
 func Ratios(over, under []float64) []float64 {
 	each := make([]float64, 0, len(over))
 	for i, figure := range over {

@@ -158,7 +158,7 @@ func (o *Options) validateFleet() error {
 	case len(o.Points) > 0:
 		return errors.New("--at is for one weir: a fleet is killed at random")
 	case o.Keys%fleetPartitions != 0:
-		return fmt.Errorf("--keys must be a multiple of %d in a fleet: as many in each partition, so that replicas can share them evenly", fleetPartitions)
+		return fmt.Errorf("--keys must be a multiple of %d in a fleet, so that each partition has as many keys as another", fleetPartitions)
 	}
 	return nil
 }

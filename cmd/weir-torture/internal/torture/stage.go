@@ -141,7 +141,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	return s.setUpOne(ctx)
 }
 
-// setUpOne starts what a single weir needs. weir itself starts with its first life.
+// setUpOne starts what a single weir needs, but not weir: its first life starts that.
 func (s *stage) setUpOne(ctx context.Context) error {
 	addr, err := machine.FreeAddr()
 	if err != nil {

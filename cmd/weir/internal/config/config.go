@@ -106,7 +106,7 @@ func (c *Config) section() section {
 				is: replyTo(&c.ReplyTo),
 				means: "the subjects that jobs may name in `Weir-Reply-To`. `*` and `>` do not allow the inboxes of the roles `worker`, " +
 					"`operator`, `viewer` and `mover` (`_INBOX.operator.…`), except those for outcomes only (`_INBOX.operator.ends.…`). " +
-					"A pattern that names their prefix allows them. No subject below `$` or `weir.` is allowed",
+					"A pattern that spells out the prefix of such inboxes allows them. No subject below `$` or `weir.` is allowed",
 			},
 			{
 				name: "dedupe", is: one(&c.Dedupe, duration(time.Second, 7*day)), or: "10m",

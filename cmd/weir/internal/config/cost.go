@@ -19,8 +19,8 @@ const (
 	mostTimes = 1_000_000
 )
 
-// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit. Terms may name the
-// usage counters.
+// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit. Terms may name
+// the usage counters.
 func cost(at *ingest.Cost, usage *[]Usage) kind {
 	t := source(1)
 	return terms(at, of[ingest.Cost]{

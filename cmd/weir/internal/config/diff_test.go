@@ -80,8 +80,8 @@ dedupe: 10m -> 5m`
 	}
 }
 
-// TestEveryFieldShowsInTheDiff takes values of the widest file away or changes them, at least one of each field: whatever
-// a file can say must show in the difference.
+// TestEveryFieldShowsInTheDiff takes values of the widest file away or changes them, at least one of each field:
+// whatever a file can say must show in the difference.
 func TestEveryFieldShowsInTheDiff(t *testing.T) {
 	data, err := os.ReadFile("testdata/good/everything.yaml")
 	if err != nil {

@@ -135,8 +135,8 @@ func (v value) visit() bool {
 	return true
 }
 
-// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so, and how to
-// leave it out: the line is the one that names the vendor.
+// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so, and how
+// to leave it out: the line is the one that names the vendor.
 func (v value) problem(message, fix string) Problem {
 	if f := v.doc.facts[v.node]; f != nil {
 		message += " (from the profile of vendor " + f.vendor + ")"

@@ -205,7 +205,7 @@ func named[T any](at *[]T, most int, below string, s func(of *T) section, name f
 	}
 }
 
-// readWhole reads a mapping of which a difference says in one line that it is new or gone.
+// readWhole reads a mapping. If it is new or gone, the difference of two configurations says so in one line.
 func (s section) readWhole(v value) texts {
 	all, whole := s.read(v)
 	if all != nil {

@@ -60,7 +60,8 @@ func (p *Pack) section(a *API) section {
 			},
 			{
 				name: "match", is: one(&p.Match, packMatch()), or: PackOrder,
-				means: "how an answer finds its job: `order`, or what both have in common, such as `/custom_id`. A job without that is refused with 400",
+				means: "how an answer finds its job. `order`: they have the same order. A pointer, such as `/custom_id`: both have the same " +
+					"value there, and weir refuses a job without one with 400",
 			},
 			{
 				name: "status", is: one(&p.Status, packPointer("a JSON pointer")), otherwise: "each job is done if the call is",

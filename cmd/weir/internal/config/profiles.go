@@ -48,12 +48,12 @@ func anthropic() Profile {
 		{
 			"usage.cache_creation_input_tokens",
 			"[json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]",
-			"those written to the cache are apart", answers, "2026-11-26",
+			"the input tokens written to the cache, counted apart", answers, "2026-11-26",
 		},
 		{
 			"usage.cache_read_input_tokens",
 			"[json:/usage/cache_read_input_tokens, json:/message/usage/cache_read_input_tokens]",
-			"those read from the cache are apart", answers, "2026-11-26",
+			"the input tokens read from the cache, counted apart", answers, "2026-11-26",
 		},
 		{"limits.requests.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{
@@ -104,15 +104,15 @@ func bedrock() Profile {
 		{
 			"usage.output_tokens",
 			"[json:/usage/outputTokens, json:/usage/output_tokens, json:/message/usage/output_tokens]",
-			"the same of outputTokens", usage, "2026-11-26",
+			"Converse answers have outputTokens", usage, "2026-11-26",
 		},
 		{
 			"usage.cache_read_input_tokens", "json:/usage/cacheReadInputTokens",
-			"those read from the cache are apart", usage, "2026-11-26",
+			"the input tokens read from the cache, counted apart", usage, "2026-11-26",
 		},
 		{
 			"usage.cache_write_input_tokens", "json:/usage/cacheWriteInputTokens",
-			"those written to the cache are apart", usage, "2026-11-26",
+			"the input tokens written to the cache, counted apart", usage, "2026-11-26",
 		},
 	}}
 }
@@ -176,13 +176,13 @@ func openai() Profile {
 			"limits.requests.left", "header:x-ratelimit-remaining-requests", "the requests that remain", limits, "2026-10-04",
 		},
 		{
-			"limits.requests.left_until", "header:x-ratelimit-reset-requests", "the time until none counts, as in 6m0s", limits,
-			"2026-10-04",
+			"limits.requests.left_until", "header:x-ratelimit-reset-requests",
+			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
 		},
 		{"limits.tokens.left", "header:x-ratelimit-remaining-tokens", "the tokens that remain", limits, "2026-10-04"},
 		{
-			"limits.tokens.left_until", "header:x-ratelimit-reset-tokens", "the time until none counts, as in 6m0s", limits,
-			"2026-10-04",
+			"limits.tokens.left_until", "header:x-ratelimit-reset-tokens",
+			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
 		},
 	}}
 }

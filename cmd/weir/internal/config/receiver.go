@@ -25,15 +25,15 @@ const (
 	webhookFix      = "write whsec_ and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` makes them"
 )
 
-// Target returns the present address, and reads the variables or files that it refers to. The error holds no part of the
-// address.
+// Target returns the present address, and reads the variables or files that it refers to. The error holds no part of
+// the address.
 func (r *Receiver) Target() (string, error) {
 	text, err := r.URL.Resolve()
 	if err == nil {
 		_, err = webhookURL(text)
 	}
 	if err != nil && r.URL.HasReference() {
-		return "", errors.New("the receiver's url cannot be resolved, or is none of https://host/path")
+		return "", errors.New("the receiver's url refers to what is missing, or is not like https://host/path")
 	}
 	return text, err
 }

@@ -10,7 +10,7 @@ import (
 	"weir/ingest"
 )
 
-// Bounds of a bucket's fields; the contract of the file format.
+// Bounds of a bucket's fields. They are part of the file format that users rely on.
 const (
 	mostBurst     = 1_000_000
 	mostCapacity  = 10_000_000

@@ -217,8 +217,8 @@ func (v *variable) Decode(text string) error {
 }
 
 // decoded returns the variables of the environment. envconfig decodes each into a variable, which puts the value in its
-// place in the settings. It takes only a struct, with the names in its tags. This one is made from the registry, since a
-// declared struct would repeat every name, and could lack one.
+// place in the settings. It takes only a struct, with the names in its tags. This one is made from the registry, since
+// a declared struct would repeat every name, and could lack one.
 func (s *Settings) decoded() ([]*variable, error) {
 	var all []*variable
 	var types []reflect.StructField

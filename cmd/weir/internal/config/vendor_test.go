@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// vendored is a file with one api of a vendor, which has a rate of each name that the vendor's facts are about, and more
-// fields of the api.
+// vendored is a file with one api of a vendor, which has a rate of each name that the vendor's facts are about, and
+// more fields of the api.
 func vendored(p *Profile, more string) string {
 	var limits []string
 	rate := "10000/min"
@@ -38,8 +38,8 @@ func explained(t *testing.T, text string) map[string]Explained {
 	return values
 }
 
-// TestProfiles checks that each profile can be used with nothing but what no vendor documents, that each of its facts is
-// then in force and says where it is from, and that nothing else claims to be the vendor's.
+// TestProfiles checks that each profile can be used with nothing but what no vendor documents, that each of its facts
+// is then in force and says where it is from, and that nothing else claims to be the vendor's.
 func TestProfiles(t *testing.T) {
 	var before string
 	for _, p := range Profiles() {
@@ -104,8 +104,8 @@ func TestProfilesPromise(t *testing.T) {
 	}
 }
 
-// TestFileBeforeProfile checks that a value of the file counts before the vendor's, in every mapping and for every limit,
-// and that the fields beside it keep the vendor's.
+// TestFileBeforeProfile checks that a value of the file counts before the vendor's, in every mapping and for every
+// limit, and that the fields beside it keep the vendor's.
 func TestFileBeforeProfile(t *testing.T) {
 	values := explained(t, `
 apis:
@@ -153,8 +153,8 @@ apis:
 	}
 }
 
-// TestProfileOfLeft checks in which limits the vendor's headers say what is left: in those of the vendor's own period that do
-// more than watch. A field that means nothing without another one is left out with that.
+// TestProfileOfLeft checks in which limits the vendor's headers say what is left: in those of the vendor's own period
+// that do more than watch. A field that means nothing without another one is left out with that.
 func TestProfileOfLeft(t *testing.T) {
 	const until = "header:x-ratelimit-reset-requests"
 	for limit, want := range map[string][2]string{
@@ -222,7 +222,8 @@ apis:
 	}
 }
 
-// TestDiffOfProfile checks that a difference is one of values in force: a vendor's value that a file writes out is none.
+// TestDiffOfProfile checks that a difference is one of values in force: a vendor's value that a file writes out is
+// none.
 func TestDiffOfProfile(t *testing.T) {
 	const without = "apis: {a: {url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}, %s}}"
 	before, after := parseText(t, fmt.Sprintf(without, "timeout: 30s")), parseText(t, fmt.Sprintf(without, "vendor: stripe"))
@@ -266,8 +267,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestProfileProblems checks that what is wrong with a vendor, or with one of its values in this file, is told where the
-// file names the vendor.
+// TestProfileProblems checks that what is wrong with a vendor, or with one of its values in this file, is told where
+// the file names the vendor.
 func TestProfileProblems(t *testing.T) {
 	for more, want := range map[string]string{
 		"vendor: antropic": `line 4: apis.a.vendor: "antropic" is unknown: did you mean "anthropic"?`,

@@ -39,8 +39,8 @@ func callbackOf(t *testing.T, r *weirtest.Rig) (s status.Status, pay status.API)
 }
 
 // TestCallback: every end of an api's jobs is posted, signed and under an id of its own, from the first job on. While
-// the receiver is down, redirects or refuses all, calls go on, the status says since when it fails and how many ends wait, and each
-// of them arrives once when it is back. Neither the secret nor the address is in the log.
+// the receiver is down, redirects or refuses all, calls go on, the status says since when it fails and how many ends
+// wait, and each of them arrives once when it is back. Neither the secret nor the address is in the log.
 func TestCallback(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")

@@ -14,8 +14,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestForgottenKeys: a job whose call may have been processed is called again under its key as long as the api knows the key, and never
-// later: whatever held it meanwhile, and even if how long the api knows keys was configured after the call.
+// TestForgottenKeys: a job whose call may have been processed is called again under its key as long as the api knows
+// the key, and never later: whatever held it meanwhile, and even if how long the api knows keys was configured after
+// the call.
 func TestForgottenKeys(t *testing.T) {
 	t.Parallel()
 	const always, day = "idempotency: {header: Idempotency-Key}", "idempotency: {header: Idempotency-Key, for: 24h}"

@@ -318,8 +318,8 @@ func TestPackOfOtherRequests(t *testing.T) {
 	}
 }
 
-// TestPackOutlastsRefusedConnections: an api dies while it works on a call, refuses connections, and comes back. The call is
-// repeated under its key, with all of its jobs.
+// TestPackOutlastsRefusedConnections: an api dies while it works on a call, refuses connections, and comes back. The
+// call is repeated under its key, with all of its jobs.
 func TestPackOutlastsRefusedConnections(t *testing.T) {
 	t.Parallel()
 	api, err := fakeapi.Start(fakeapi.Options{})

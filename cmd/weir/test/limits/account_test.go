@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// accountOf returns a configuration of two apis of one account, with the lines of the account's limits, and more lines of
-// each api.
+// accountOf returns a configuration of two apis of one account, with the lines of the account's limits, and more lines
+// of each api.
 func accountOf(limits string, chat, search string) string {
 	api := func(name, lines string) string {
 		return `
@@ -98,8 +98,8 @@ var accountRigs = map[string]func(*testing.T, fakeapi.Options, string) *weirtest
 	},
 }
 
-// TestAccountOfTwoAPIs: two apis on one account keep its limits together, by the account's own ledger, also over a stop in
-// the middle. While both have jobs they take turns.
+// TestAccountOfTwoAPIs: two apis on one account keep its limits together, by the account's own ledger, also over a stop
+// in the middle. While both have jobs they take turns.
 func TestAccountOfTwoAPIs(t *testing.T) {
 	t.Parallel()
 	const jobs = 90
@@ -188,8 +188,8 @@ func TestAccountOverAKill(t *testing.T) {
 	}
 }
 
-// TestAccountIsShown: commands, the check of the ledger and a metric call an account's limits by its name and theirs, and
-// count the calls of all its apis.
+// TestAccountIsShown: commands, the check of the ledger and a metric call an account's limits by its name and theirs,
+// and count the calls of all its apis.
 func TestAccountIsShown(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
@@ -277,9 +277,9 @@ accounts:
 apis:` + api("chat", chat) + api("search", search) + api("mail", mail)
 }
 
-// TestAccountsSwapAPIs: one api goes from an account to another while a second takes its place. The calls that the first
-// made in its account still count there, and in the account that it comes to; those of the second count, too. An account
-// that no api has for a while counts what was called meanwhile, also over a restart.
+// TestAccountsSwapAPIs: one api goes from an account to another while a second takes its place. The calls that the
+// first made in its account still count there, and in the account that it comes to; those of the second count, too. An
+// account that no api has for a while counts what was called meanwhile, also over a restart.
 func TestAccountsSwapAPIs(t *testing.T) {
 	t.Parallel()
 	for where, rig := range accountRigs {

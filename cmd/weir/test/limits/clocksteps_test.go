@@ -52,7 +52,8 @@ func TestStartWithASlowClock(t *testing.T) {
 	}
 }
 
-// TestDeadlinesGoByTheWallClock: a process that started by a wrong clock ends and calls jobs by the clock that was set right.
+// TestDeadlinesGoByTheWallClock: a process that started by a wrong clock ends and calls jobs by the clock that was set
+// right.
 func TestDeadlinesGoByTheWallClock(t *testing.T) {
 	t.Parallel()
 	const config = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 5}\n"

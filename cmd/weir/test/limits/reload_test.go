@@ -146,8 +146,8 @@ func TestReloadTriesWhoDeniedWeir(t *testing.T) {
 	}
 }
 
-// TestLostSecretHoldsTheAPI checks that jobs whose api's secret cannot be read wait, and none becomes a letter. They are
-// called once the secret is back.
+// TestLostSecretHoldsTheAPI checks that jobs whose api's secret cannot be read wait, and none becomes a letter. They
+// are called once the secret is back.
 func TestLostSecretHoldsTheAPI(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -55,8 +55,8 @@ func outcomes(r *weirtest.Rig, key string) (all []string) {
 	return all
 }
 
-// TestVendorsPushBack lets each vendor refuse a call as its documents say, by its limit or because it is overloaded: weir
-// understands for how long and for whom, charges nothing, uses up no attempt, and delivers the job then.
+// TestVendorsPushBack lets each vendor refuse a call as its documents say, by its limit or because it is overloaded:
+// weir understands for how long and for whom, charges nothing, uses up no attempt, and delivers the job then.
 func TestVendorsPushBack(t *testing.T) {
 	t.Parallel()
 	after := func(b fakeapi.Behaviour, wait string) fakeapi.Behaviour {
@@ -171,8 +171,8 @@ func stripeConflict(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 	return fakeapi.Stripe.Answer(q)
 }
 
-// TestVendorsKill kills weir in the middle of a call. With a vendor's idempotency key the next weir calls again under the
-// same key; without one it parks the job.
+// TestVendorsKill kills weir in the middle of a call. With a vendor's idempotency key the next weir calls again under
+// the same key; without one it parks the job.
 func TestVendorsKill(t *testing.T) {
 	t.Parallel()
 	for vendor, want := range map[fakeapi.Vendor]struct {
@@ -309,8 +309,8 @@ func TestVendorsUsage(t *testing.T) {
 	}
 }
 
-// TestVendorsLimits checks that limits with the names that a vendor gives its own are counted as the vendor counts them:
-// what an answer reports replaces the estimate.
+// TestVendorsLimits checks that limits with the names that a vendor gives its own are counted as the vendor counts
+// them: what an answer reports replaces the estimate.
 func TestVendorsLimits(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Vendor: fakeapi.Anthropic}, vendorYAML(fakeapi.Anthropic,
@@ -330,8 +330,8 @@ func TestVendorsLimits(t *testing.T) {
 	}
 }
 
-// TestVendorsLeft lets another program use most of an account: the headers of each vendor that says what is left are read in the
-// form that it documents, so that weir makes the calls that are left and the vendor refuses none.
+// TestVendorsLeft lets another program use most of an account: the headers of each vendor that says what is left are
+// read in the form that it documents, so that weir makes the calls that are left and the vendor refuses none.
 func TestVendorsLeft(t *testing.T) {
 	t.Parallel()
 	const count, others = 60, 55
@@ -378,7 +378,8 @@ apis:
 	}
 }
 
-// TestVendorsReject lets Stripe decline a card: that concerns the job alone, which is never called again, and no other job waits.
+// TestVendorsReject lets Stripe decline a card: that concerns the job alone, which is never called again, and no other
+// job waits.
 func TestVendorsReject(t *testing.T) {
 	t.Parallel()
 	declined := fakeapi.Behaviour{Status: http.StatusPaymentRequired, Bill: fakeapi.BillNever}

@@ -69,7 +69,8 @@ func TestReplicaKilledWhilePolling(t *testing.T) {
 
 // TestReplicasShareHeldSlots: the slot that an operation holds in Redis outlives the replica that made its call, and is
 // free when the operation has ended, whichever replica has polled it. The second job waits for the slot: whether it was
-// called is not known of a replica that was killed when it was ready. The third comes when no replica is killed any more.
+// called is not known of a replica that was killed when it was ready. The third comes when no replica is killed any
+// more.
 func TestReplicasShareHeldSlots(t *testing.T) {
 	t.Parallel()
 	redis := weirtest.StartRedis(t)

@@ -60,8 +60,9 @@ func (p *packs) of(replica string) (before, after []fakeapi.PackCall) {
 	return before, all[packKeys:]
 }
 
-// judge checks how the jobs have ended, given that replica-0 was gone while its packs were called: if the api knows keys,
-// each of these packs was called once more, as it was; otherwise their jobs are unknown. Nothing else was called again.
+// judge checks how the jobs have ended, given that replica-0 was gone while its packs were called: if the api knows
+// keys, each of these packs was called once more, as it was; otherwise their jobs are unknown. Nothing else was called
+// again.
 func (p *packs) judge(keyed bool) {
 	p.T.Helper()
 	p.AwaitEmpty()

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestWhoKeepsSilentIsNamed: a replica that keeps its right to call and does not answer is no success. On a machine that
-// delays its renewals for a whole term the command ends its lease: then it may not call any more, and the test is
+// TestWhoKeepsSilentIsNamed: a replica that keeps its right to call and does not answer is no success. On a machine
+// that delays its renewals for a whole term the command ends its lease: then it may not call any more, and the test is
 // repeated beside another silent replica.
 func TestWhoKeepsSilentIsNamed(t *testing.T) {
 	t.Parallel()

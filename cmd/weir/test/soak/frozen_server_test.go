@@ -27,8 +27,8 @@ func TestCommandWaitsForAFrozenServer(t *testing.T) {
 	}
 }
 
-// TestCommandAsksASilentServerOnce: a command that has credentials of its own gives a server up that does not greet, and
-// does not wait as long once more without the credentials.
+// TestCommandAsksASilentServerOnce: a command that has credentials of its own gives a server up that does not greet,
+// and does not wait as long once more without the credentials.
 func TestCommandAsksASilentServerOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewKillRig(t, fakeapi.Options{}, "apis:\n  pay: {url: '%s', bucket: {rate: 10/s, capacity: 5}}\n")

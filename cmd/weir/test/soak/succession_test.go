@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestSuccessorTakesOverAtOnce: the successor of a weir that was killed on its machine, with an external server, does not
-// wait for its lease. One without the state directory of the killed weir knows nothing of its end, and waits. The wait
-// is measured from the successor's membership to its first claim: how long a start takes is the machine's speed.
+// TestSuccessorTakesOverAtOnce: the successor of a weir that was killed on its machine, with an external server, does
+// not wait for its lease. One without the state directory of the killed weir knows nothing of its end, and waits. The
+// wait is measured from the successor's membership to its first claim: how long a start takes is the machine's speed.
 func TestSuccessorTakesOverAtOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+t.TempDir())

@@ -59,7 +59,8 @@ type reference struct {
 }
 
 // references makes bare contestants: on servers of their own, one that syncs every write, one that does not, and with
-// floor one that sends and stores the same messages as weir; or, beside a server that the bench did not start, on that one.
+// floor one that sends and stores the same messages as weir; or, beside a server that the bench did not start, on that
+// one.
 func (s *stage) references(
 	ctx context.Context, floor bool, on func(ctx context.Context, ref reference) (contestant, error),
 ) (all []contestant, err error) {

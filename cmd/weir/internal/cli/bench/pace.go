@@ -115,7 +115,8 @@ func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 	})
 }
 
-// judge returns how much of the rate was used, over all keys, and the most calls of a key in any second, both by the rate's count.
+// judge returns how much of the rate was used, over all keys, and the most calls of a key in any second, both by the
+// rate's count.
 func judge(times []int64, c course) (use, fullest float64) {
 	for key := range c.keys {
 		var at []int64

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestJudge finds the fullest second of any key wherever it begins, and the use of the rate. Jobs are of the keys in turns.
+// TestJudge finds the fullest second of any key wherever it begins, and the use of the rate. Jobs are of the keys in
+// turns.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name         string

@@ -69,7 +69,7 @@ func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writ
 	}
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return cli.Unreachable(fmt.Errorf("no answer from %s: is WEIR_HTTP_LISTEN that of `weir serve`? %w", at, err))
+		return cli.Unreachable(fmt.Errorf("no answer from %s: does weir serve have the same WEIR_HTTP_LISTEN? %w", at, err))
 	}
 	defer func() { _ = answer.Body.Close() }() // it was read
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthBody))

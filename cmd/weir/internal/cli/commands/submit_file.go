@@ -179,7 +179,7 @@ func (m *manyJobs) openJournal() (*bulksubmit.Journal, error) {
 	}
 	j, err := bulksubmit.OpenJournal(m.journal, m.again)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("%w (--journal names another)", err))
+		return nil, cli.Usage(fmt.Errorf("%w (name another one with --journal)", err))
 	}
 	return j, nil
 }

@@ -162,8 +162,8 @@ func (w *writer) table(lines []string) {
 	}
 }
 
-// widths are those of a table's columns where those in the middle have at most middle; nil if the last one would have too
-// little, for a line or for its longest word, such as an address.
+// widths are those of a table's columns where those in the middle have at most middle; nil if the last one would have
+// too little, for a line or for its longest word, such as an address.
 func (w *writer) widths(rows [][]string, middle int) []int {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)

@@ -7,8 +7,9 @@ import (
 	"weir/cmd/weir/internal/httpd/console"
 )
 
-// document describes everything under /api/v1 and /v1 (OpenAPI 3.1). It is written by TestDocumentIsUpToDate from the table of routes and
-// the types of their answers, whose comments become its descriptions: UPDATE_OPENAPI=1 go test ./cmd/weir/internal/httpd/httpapi.
+// document describes everything under /api/v1 and /v1 (OpenAPI 3.1). TestDocumentIsUpToDate writes it from the table of
+// routes and the types of their answers, whose comments become its descriptions:
+// UPDATE_OPENAPI=1 go test ./cmd/weir/internal/httpd/httpapi.
 //
 //go:embed openapi.json
 var document []byte

@@ -21,8 +21,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and when
-// to come again, to whichever route it is posted. When one of them ends jobs are taken again, and what was told 503 is not kept.
+// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and
+// when to come again, to whichever route it is posted. When one of them ends jobs are taken again, and what was told
+// 503 is not kept.
 func TestPostsAreBounded(t *testing.T) {
 	const most = 3
 	js := natstest.JetStream(t)

@@ -15,8 +15,8 @@
 //
 //   - 202 is answered after the stream has stored the job. Another answer of the intake comes after the letter and the
 //     event, if the refusal has them (package ingest).
-//   - 503 says that this request stored nothing; an earlier request with the same id may have. If it is unknown what the
-//     request stored, the answer is 504, and the producer must send the job again under the same id.
+//   - 503 says that this request stored nothing; an earlier request with the same id may have. If it is unknown what
+//     the request stored, the answer is 504, and the producer must send the job again under the same id.
 //   - Requests under way, the bytes of bodies and the time that a body may take have bounds. Room for a body is given back when the
 //     intake has answered, even if the client has gone.
 //   - The console checks a request's rights before the door.

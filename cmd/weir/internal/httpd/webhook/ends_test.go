@@ -309,8 +309,8 @@ func TestEndsGoOn(t *testing.T) {
 	}
 }
 
-// TestEndsWithoutPlace: if the position is damaged, or is of messages that there are not, every end that is kept is posted
-// again rather than none.
+// TestEndsWithoutPlace: if the position is damaged, or is of messages that there are not, every end that is kept is
+// posted again rather than none.
 func TestEndsWithoutPlace(t *testing.T) {
 	r := newEndsRig(t)
 	r.result("pay", "1", nil)

@@ -24,8 +24,8 @@ const (
 	mostIdle    = 32 // connections to a host that are kept open between posts
 )
 
-// newClient returns a client for posts, of which most may be under way to a host; 0: as many as senders make. A receiver
-// that hangs must not hold up another one on its host.
+// newClient returns a client for posts, of which most may be under way to a host; 0: as many as senders make. A
+// receiver that hangs must not hold up another one on its host.
 func newClient(most int) *http.Client {
 	return &http.Client{
 		Timeout:       postTimeout,

@@ -47,7 +47,7 @@ func Explain(at, start string, err error) error {
 		return fmt.Errorf("the certificate of the NATS server at %s is valid from %s to %s: renew it, or set this machine's clock: %w", at,
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), err)
 	case errors.As(err, &invalid):
-		return fmt.Errorf("the certificate of the NATS server at %s does not hold: renew it, or set this machine's clock: %w", at, err)
+		return fmt.Errorf("the certificate of the NATS server at %s is not valid: renew it, or set this machine's clock: %w", at, err)
 	case errors.Is(err, nats.ErrSecureConnWanted), errors.As(err, &record):
 		return fmt.Errorf("the NATS server at %s does not speak TLS: write nats:// in WEIR_NATS_URL and leave WEIR_NATS_CA empty, or set up tls {} on the server: %w", at, err)
 	case errors.As(err, &alert) && alert.Op == "remote error", errors.Is(err, nats.ErrTLS):

@@ -41,9 +41,9 @@ const (
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
 )
 
-// An acknowledgement's subject is ackPrefix and ackTokens tokens, of which the first two are the stream and the consumer.
-// The server also takes a longer form, which begins with the domain and the account. Messages of the embedded server ask
-// for the shorter form.
+// An acknowledgement's subject is ackPrefix and ackTokens tokens, of which the first two are the stream and the
+// consumer. The server also takes a longer form, which begins with the domain and the account. Messages of the embedded
+// server ask for the shorter form.
 const (
 	ackPrefix = "$JS.ACK."
 	ackTokens = 7

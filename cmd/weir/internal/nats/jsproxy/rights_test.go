@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRightsOfDeploy holds the users and accounts of deploy/nats to the list of rights. UPDATE_GOLDEN=1 writes them into the
-// files.
+// TestRightsOfDeploy holds the users and accounts of deploy/nats to the list of rights. UPDATE_GOLDEN=1 writes them
+// into the files.
 func TestRightsOfDeploy(t *testing.T) {
 	t.Parallel()
 	holdToRights(t, "accounts.conf", "\naccounts {\n", "\n  SYS {\n", accountsOf(roles(), Passages(Viewers)))

@@ -266,7 +266,8 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fill reads what was in the stream before the shelf began, until the shelf is whole or full, and its sums are complete.
+// fill reads what was in the stream before the shelf began, until the shelf is whole or full, and its sums are
+// complete.
 func (x *Index) fill(ctx context.Context, s *source) error {
 	x.mu.RLock()
 	before, wanted := x.wantedLocked(s.shelf)

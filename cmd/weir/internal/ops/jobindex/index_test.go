@@ -331,7 +331,8 @@ func TestIndexDoesNotTrustDamage(t *testing.T) {
 	s.await("the index of the new stream", x, q, func(p *Page) bool { return slices.Equal(ids(p), []string{"another"}) })
 }
 
-// TestIndexUnderLoad: a question does not take an index for one of another stream that grows while the question is asked.
+// TestIndexUnderLoad: a question does not take an index for one of another stream that grows while the question is
+// asked.
 func TestIndexUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

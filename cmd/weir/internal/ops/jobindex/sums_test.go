@@ -164,7 +164,8 @@ func TestSumsGoOnWithoutRoomForJobs(t *testing.T) {
 	}
 }
 
-// TestSumsDoNotTrustDamage: the sums of a stream that was made again are of the new stream, and lost records are counted.
+// TestSumsDoNotTrustDamage: the sums of a stream that was made again are of the new stream, and lost records are
+// counted.
 func TestSumsDoNotTrustDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -58,8 +58,8 @@ func wholeResult(ctx context.Context, c *connect.Connection, seq uint64) (*ledge
 	return r, nil
 }
 
-// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs and without its
-// body; nil if the index does not say which that is.
+// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs and without
+// its body; nil if the index does not say which that is.
 func newestResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter) (*ledger.Result, error) {
 	s := &search{Options: Options{Job: filter.Job, API: filter.API, Key: filter.Key}, c: c, t: &Timeline{}}
 	if !filter.Since.IsZero() || filter.Before != 0 || !s.indexed(ctx) {

@@ -11,8 +11,8 @@ import (
 // apart reports whether calls are added up by something of their keys.
 func (b By) apart() bool { return b == ByKey || b == ByTenant }
 
-// Account returns what Of returns, from the sums. Account.Since and Budget.From are the beginnings of their spans. Calls
-// before the sums are complete are not included: Account.Begins and Budget.Begins say so.
+// Account returns what Of returns, from the sums. Account.Since and Budget.From are the beginnings of their spans.
+// Calls before the sums are complete are not included: Account.Begins and Budget.Begins say so.
 func (s *Sums) Account(o Options) *Account {
 	o = o.orDefault()
 	grain := s.grain
@@ -72,7 +72,8 @@ func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 	}
 }
 
-// addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there are.
+// addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there
+// are.
 func (s *Sums) addBudgets(budgets []*Budget) {
 	counted := make(map[limitName]*Budget, len(budgets))
 	earliest := dayNumber(math.MaxInt32)

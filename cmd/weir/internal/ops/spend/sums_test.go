@@ -114,8 +114,8 @@ func moneyOf(a *Account) string {
 	return string(text)
 }
 
-// TestSumsAreTheLedgers: whatever was called, and while the ledger is read, when it is whole, and when its old records have
-// gone, an account is what its records add up to, from when on it says that it counts.
+// TestSumsAreTheLedgers: whatever was called, and while the ledger is read, when it is whole, and when its old records
+// have gone, an account is what its records add up to, from when on it says that it counts.
 func TestSumsAreTheLedgers(t *testing.T) {
 	t.Parallel()
 	c := configOf(t, tenants)
@@ -241,8 +241,8 @@ func requireUse(t *testing.T, got, want *Use) {
 	}
 }
 
-// TestLateChargesAreAwaited: a call that a former process left behind counts later than its record was stored. Sums that
-// lack the record do not claim the minute in which the call counts.
+// TestLateChargesAreAwaited: a call that a former process left behind counts later than its record was stored. Sums
+// that lack the record do not claim the minute in which the call counts.
 func TestLateChargesAreAwaited(t *testing.T) {
 	t.Parallel()
 	noon := begun.Add(12 * time.Hour)
@@ -385,8 +385,8 @@ func TestUnbegunSumsKnowNothing(t *testing.T) {
 	}
 }
 
-// TestLimitKeepsTheNewestDays: a limited list of days holds the newest days, in their order; other lists the dearest groups. The
-// account says how many there are.
+// TestLimitKeepsTheNewestDays: a limited list of days holds the newest days, in their order; other lists the dearest
+// groups. The account says how many there are.
 func TestLimitKeepsTheNewestDays(t *testing.T) {
 	t.Parallel()
 	s := NewSums(1 << 30)

@@ -64,8 +64,8 @@ apis:
 	}
 }
 
-// TestUseIsBounded: what is kept of the calls is bounded by the parts of the periods, in whichever order the calls ended,
-// and whatever times their records have.
+// TestUseIsBounded: what is kept of the calls is bounded by the parts of the periods, in whichever order the calls
+// ended, and whatever times their records have.
 func TestUseIsBounded(t *testing.T) {
 	c, err := config.Parse([]byte(`
 apis:

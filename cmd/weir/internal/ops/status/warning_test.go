@@ -54,8 +54,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestCallbackWarnings: a callback is a warning and no problem while its receiver accepts no post, while it is far behind,
-// and for an hour after it gave an end up. A moment of either is none.
+// TestCallbackWarnings: a callback is a warning and no problem while its receiver accepts no post, while it is far
+// behind, and for an hour after it gave an end up. A moment of either is none.
 func TestCallbackWarnings(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -35,8 +35,8 @@ func TestSaysWhyItFailed(t *testing.T) {
 	}
 }
 
-// TestVerdictsOfForgottenKeys: a call under a key that the api had forgotten since the job's first call is a second one, even if
-// another call was made in between.
+// TestVerdictsOfForgottenKeys: a call under a key that the api had forgotten since the job's first call is a second
+// one, even if another call was made in between.
 func TestVerdictsOfForgottenKeys(t *testing.T) {
 	c, err := config.Parse(fmt.Appendf(nil, changing, "1/s", 1, "a", "1000/s", 1), config.Options{Name: "test"})
 	if err != nil {

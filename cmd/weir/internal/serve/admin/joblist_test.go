@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher/desk"
 )
 
-// TestLimitOfListIsBounded: whatever number of jobs a question asks for, the answer has at least one job and at most one
-// more than a page.
+// TestLimitOfListIsBounded: whatever number of jobs a question asks for, the answer has at least one job and at most
+// one more than a page.
 func TestLimitOfListIsBounded(t *testing.T) {
 	t.Parallel()
 	const waiting = desk.MaxInspected + 10

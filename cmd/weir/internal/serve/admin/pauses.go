@@ -187,9 +187,9 @@ func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// endOver ends the pauses whose time is over by the server's clock. It does so in NATS, so that all replicas learn of it
-// as of an operator's resumption. Every replica tries; the event has an id, so that it is stored once. A replica that
-// was down meanwhile, or starts later, finds the entry gone or ends it.
+// endOver ends the pauses whose time is over by the server's clock. It does so in NATS, so that all replicas learn of
+// it as of an operator's resumption. Every replica tries; the event has an id, so that it is stored once. A replica
+// that was down meanwhile, or starts later, finds the entry gone or ends it.
 func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	for entry, f := range p.inForce {
 		if f.due.IsZero() || f.due.After(now) {

@@ -97,8 +97,8 @@ func (s *sharedLimits) one(ctx context.Context) (uses []bucket.Use, err error) {
 	return uses, nil
 }
 
-// TestReplicaThatHasNotFollowed moves an api to an account and back. A replica that has not followed is granted nothing,
-// does not replace the api's mark, and is granted slots again after it has followed.
+// TestReplicaThatHasNotFollowed moves an api to an account and back. A replica that has not followed is granted
+// nothing, does not replace the api's mark, and is granted slots again after it has followed.
 func TestReplicaThatHasNotFollowed(t *testing.T) {
 	o, ctx := redisForLimits(t), t.Context()
 	first, late := openShared(t, o, ofVersion(1, "")), openShared(t, o, ofVersion(1, ""))

@@ -35,7 +35,8 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
-// Confirm says that the named apis have the rules of a version of the configuration, whether it has changed them or not.
+// Confirm says that the named apis have the rules of a version of the configuration, whether it has changed them or
+// not.
 func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	for _, s := range p.members(nil) {
 		if s == nil || !named(s.api) {

@@ -29,7 +29,8 @@ func (s *sharedLimits) unknown() string {
 	return s.why
 }
 
-// seed adds up from the ledger what lost quotas and budgets had counted. It tries again until it succeeds.
+// seed adds up from the ledger what quotas and budgets had counted before Redis lost them. It tries again until it
+// succeeds.
 func (s *sharedLimits) seed(ctx context.Context) {
 	store, err := s.opened()
 	if err != nil {

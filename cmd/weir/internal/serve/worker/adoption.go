@@ -144,8 +144,8 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 
-// tellProfiles logs that this weir's profile of a vendor is another than that of the weir that stored the version: values
-// may differ although the text is the same.
+// tellProfiles logs that this weir's profile of a vendor is another than that of the weir that stored the version:
+// values may differ although the text is the same.
 func (a *adoption) tellProfiles(log *slog.Logger) {
 	now := a.present.Config.Vendors()
 	for _, vendor := range slices.Sorted(maps.Keys(now)) {
