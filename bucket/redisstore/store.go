@@ -263,7 +263,7 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 			}
 			s.news.Store(nothing)
 			if told == "awaits" {
-				return r, fmt.Errorf("%w: api %s has not come yet", ErrAwaits, r.str())
+				return r, awaits(r.str())
 			}
 			return r, nil
 		}

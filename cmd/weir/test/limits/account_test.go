@@ -366,6 +366,31 @@ func TestJobsOfARemovedAPIOfAnAccount(t *testing.T) {
 	}
 }
 
+// TestRefusalIsShown: if Redis counts an account by a later configuration than this weir, status says that, and not that
+// the limiter does not answer.
+func TestRefusalIsShown(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRedisRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf(sharedLines, "", ""))
+	submitTo(t, r.NC, "chat", 1)
+	r.AwaitCalls(1)
+	if err := r.Server.Client().HSet(t.Context(), "{weir:account/acme}:state", "gen", int64(1)<<53-1, "sign", "later").Err(); err != nil {
+		t.Fatal(err)
+	}
+	submitTo(t, r.NC, "search", 1)
+	said := ""
+	r.Eventually("status to say why calls hold", func() bool {
+		said, _ = r.Command("status")
+		return strings.Contains(said, "api search: redis counts the limits by a later configuration")
+	})
+	if strings.Contains(said, "does not answer") || !strings.Contains(said, "look why it refused the configuration") {
+		t.Errorf("status says\n%s", said)
+	}
+	keys, _ := r.Command("keys", "search")
+	if !strings.Contains(keys, "the limiter: redis counts") {
+		t.Errorf("keys says\n%s", keys)
+	}
+}
+
 // TestAccountIsHeld: a 429 to one api holds the others too, if the configuration says that it means the account.
 func TestAccountIsHeld(t *testing.T) {
 	t.Parallel()
