@@ -136,6 +136,18 @@ type Use struct {
 	Hold time.Duration
 }
 
+// Refusal is the error of a Store that answers, and grants no slot until something has happened.
+type Refusal struct {
+	Err error  // why
+	Fix string // what to do
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Err.Error() + ": " + r.Fix }
+
+// Unwrap returns why the store refuses.
+func (r *Refusal) Unwrap() error { return r.Err }
+
 // Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
 // under-admits. Implementations are safe for concurrent use and pass storetest.
 type Store interface {

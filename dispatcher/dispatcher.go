@@ -184,7 +184,7 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	w := newWorker(d, o)
 	o.Queue.SetForecaster(w)
-	d.Desk.Add(desk.NewAPI(w.Lane, func() bool { return !w.slots.down.IsZero() }, w.poller.State))
+	d.Desk.Add(desk.NewAPI(w.Lane, w.slots.isDownLocked, w.poller.State))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.workers = append(d.workers, w)

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ type slots struct {
 	answers    func(err error)                              // called under the lock when the store has answered or not
 	beside     func() []*slots                              // of the other apis of the account
 	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
+	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down; guarded likewise
 	allDown    *atomic.Int32                                // workers whose store does not answer
 }
 
@@ -162,9 +164,12 @@ func (w *slots) reachable(ctx context.Context) error {
 
 // heard notes whether the store answers, and logs each change once.
 func (w *slots) heard(err error) {
+	var refusal *bucket.Refusal
+	errors.As(err, &refusal)
 	w.Mu.Lock()
 	w.answers(err)
 	was := w.down
+	w.refusal = refusal
 	switch {
 	case err != nil && was.IsZero():
 		w.down = time.Now()
@@ -175,7 +180,11 @@ func (w *slots) heard(err error) {
 	switch {
 	case err != nil && was.IsZero():
 		w.Env.Metrics.LimiterLost(w.allDown.Add(1))
-		w.Log.Warn("the limiter does not answer: calls wait until it does", "err", err)
+		what := "the limiter does not answer: calls wait until it does"
+		if refusal != nil {
+			what = "the limiter refuses calls: they wait until it grants them"
+		}
+		w.Log.Warn(what, "err", err)
 	case err == nil && !was.IsZero():
 		w.Env.Metrics.LimiterLost(w.allDown.Add(-1))
 		w.Log.Info("the limiter answers again: calls continue", "wait", time.Since(was).Round(time.Millisecond))
@@ -190,18 +199,23 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	}
 }
 
-// LimitersDown returns the apis whose limits did not answer last, so that their calls hold.
-func (d *Dispatcher) LimitersDown() (apis []string) {
+// LimitersDown returns the apis whose limits did not answer last, or refused, so that their calls hold. The refusal is
+// nil for limits that did not answer.
+func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
+	apis := map[string]*bucket.Refusal{}
 	for _, w := range d.workersNow() {
 		w.Mu.Lock()
-		down := !w.slots.down.IsZero()
-		w.Mu.Unlock()
-		if down {
-			apis = append(apis, w.Name)
+		if down, refusal := w.slots.isDownLocked(); down {
+			apis[w.Name] = refusal
 		}
+		w.Mu.Unlock()
 	}
-	slices.Sort(apis)
 	return apis
+}
+
+// isDownLocked reports whether the store did not answer last, or refused: refusal is why.
+func (w *slots) isDownLocked() (down bool, refusal *bucket.Refusal) {
+	return !w.down.IsZero(), w.refusal
 }
 
 // CalendarMoved makes an api's jobs ask its shared limits again, because the clock of the calendars was set.

@@ -29,11 +29,21 @@ import (
 // come is called nowhere else.
 
 // ErrBehind says that the limits are counted by a later configuration than the rules of this Store.
-var ErrBehind = errors.New("redis counts the limits by a later configuration: calls wait until this replica follows " +
-	"it; if it does not, look why it refused the configuration (weir status), or apply a changed configuration")
+var ErrBehind error = &bucket.Refusal{
+	Err: errors.New("redis counts the limits by a later configuration: calls wait until this replica follows it"),
+	Fix: "if it does not, look why it refused the configuration (weir status), or apply a changed configuration",
+}
 
 // ErrAwaits says that an api of the account is not counted there yet.
 var ErrAwaits = errors.New("calls wait until all apis of the account are counted in it")
+
+// awaits returns ErrAwaits with the api that has not come.
+func awaits(api string) error {
+	return &bucket.Refusal{
+		Err: fmt.Errorf("%w: api %s has not come yet", ErrAwaits, api),
+		Fix: "it comes when a replica that dispatches has followed the configuration; if none does, look at its log",
+	}
+}
 
 // errAgain says that a request must be repeated.
 var errAgain = errors.New("repeat the request")

@@ -106,9 +106,6 @@ var _ bucket.Store = (*Store)(nil)
 // ErrEviction says that a Redis may evict state to make room: an evicted bucket is full again.
 var ErrEviction = errors.New("redis may evict limits; set maxmemory-policy noeviction")
 
-// ErrAccount says that the rules name another account, which needs another Store.
-var ErrAccount = errors.New("the api's limits are counted in another account")
-
 // New checks the rules and the server's settings. It does not touch the state; the first call does.
 func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Client == nil || o.API == "" || strings.ContainsAny(o.API, "{}") {
@@ -173,7 +170,7 @@ func (s *Store) Apply(rules bucket.Rules) error {
 		return fmt.Errorf("redis limits: %w", err)
 	}
 	if in := rules.In; in != nil && in.Account != s.account || in == nil && s.account != "" {
-		return ErrAccount
+		return errors.New("redis limits: the rules name another account, which needs another Store")
 	}
 	s.rulesMu.Lock()
 	defer s.rulesMu.Unlock()
@@ -266,7 +263,7 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 			}
 			s.news.Store(nothing)
 			if told == "awaits" {
-				return r, fmt.Errorf("%w: api %s has not come yet", ErrAwaits, r.str())
+				return r, awaits(r.str())
 			}
 			return r, nil
 		}

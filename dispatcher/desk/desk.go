@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -43,8 +44,9 @@ func New(instance string) *Desk {
 // API is an api at the desk.
 type API struct {
 	*lane.Lane
-	since time.Time   // when this replica began to dispatch it
-	down  func() bool // whether the store of its limits does not answer; called under the lane's lock
+	since time.Time // when this replica began to dispatch it
+	// down reports whether the store of its limits does not answer, or refuses; called under the lane's lock
+	down  func() (bool, *bucket.Refusal)
 	polls func() Polls
 }
 
@@ -55,7 +57,7 @@ type Polls struct {
 }
 
 // NewAPI returns an api that this replica begins to dispatch now.
-func NewAPI(l *lane.Lane, down func() bool, polls func() Polls) *API {
+func NewAPI(l *lane.Lane, down func() (bool, *bucket.Refusal), polls func() Polls) *API {
 	return &API{Lane: l, since: time.Now().UTC(), down: down, polls: polls}
 }
 
@@ -117,8 +119,11 @@ type APIDetail struct {
 	Operations *Operations `json:"operations,omitempty"`
 	// Reuse says which answers this replica may give again; nil if every job is called.
 	Reuse *ReuseState `json:"reuse,omitempty"`
-	// LimiterDown says that the store of the limits does not answer, so that calls hold.
+	// LimiterDown says that the store of the limits does not answer, or refuses, so that calls hold.
 	LimiterDown bool `json:"limiter_down,omitempty"`
+	// LimiterWhy and LimiterFix say why the store refuses, and what to do; "" if it does not answer.
+	LimiterWhy string `json:"limiter_why,omitempty"`
+	LimiterFix string `json:"limiter_fix,omitempty"`
 }
 
 // Operations are the operations that an api has begun and not ended. weir polls them.
@@ -202,7 +207,11 @@ func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 	s := w.Sched.At(w.Now())
 	detail.Holds, detail.HeldKeys = s.Holds(limit)
 	detail.Reuse = w.EqualsStateLocked()
-	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || w.down()
+	down, refusal := w.down()
+	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown() || down
+	if refusal != nil {
+		detail.LimiterWhy, detail.LimiterFix = refusal.Err.Error(), refusal.Fix
+	}
 	for number, p := range w.Partitions {
 		if p != nil && p.Open {
 			detail.Owns = append(detail.Owns, number)

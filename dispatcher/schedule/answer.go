@@ -44,7 +44,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.store.came()
 	in := answering{step: step{Schedule: s, now: r.over()}}
 	if r.Err != nil {
-		in.unanswered(fx)
+		in.unanswered(fx, r.Err)
 		s.loosen()
 		return in.out
 	}
@@ -206,8 +206,8 @@ func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 // unanswered makes every queue that asked in vain wait. While a store stays away, one queue at a time asks, less
 // and less often. After LongWait no other job is kept ready: its intent would make it unknown if the process
 // died meanwhile.
-func (s *answering) unanswered(fx *Effects) {
-	s.gate.shut(storeDown, s.now.Add(s.store.failed(s.now)))
+func (s *answering) unanswered(fx *Effects, err error) {
+	s.gate.shut(storeDown, s.now.Add(s.store.failed(s.now, err)))
 	for _, jobs := range fx.asked {
 		q := jobs[0].Queue
 		for _, j := range jobs {

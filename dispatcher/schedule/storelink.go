@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"errors"
 	"time"
 
 	"weir/bucket"
@@ -27,10 +28,15 @@ type storeLink struct {
 	rounds   int           // of asks under way
 	failures int           // rounds in a row without an answer
 	downAt   bucket.Micros // when the first of them failed
+	why      string        // the last of them was refused for this; "" if it was not answered
 }
 
-// failed notes that a round of asks was not answered, and returns how long to wait before the next.
-func (l *storeLink) failed(now bucket.Micros) time.Duration {
+// failed notes that a round of asks was not answered, or refused, and returns how long to wait before the next.
+func (l *storeLink) failed(now bucket.Micros, err error) time.Duration {
+	l.why = ""
+	if refusal := (*bucket.Refusal)(nil); errors.As(err, &refusal) {
+		l.why = refusal.Err.Error()
+	}
 	if l.failures == 0 {
 		l.downAt = now
 	}

@@ -23,7 +23,7 @@ const (
 	WaitNotBefore WaitFor = "not_before" // none of its jobs may be called yet, as their producers asked
 	WaitPack      WaitFor = "pack"       // its next call waits for more jobs, to take them together
 	WaitRetry     WaitFor = "retry"      // its failed jobs wait for their retries
-	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer
+	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer, or refuses
 	WaitRoom      WaitFor = "room"       // the process runs or prepares as many calls as it may
 	WaitReading   WaitFor = "reading"    // the queue is being read after a start or a takeover
 	WaitClearing  WaitFor = "clearing"   // too many finished jobs are not deleted yet
@@ -35,7 +35,7 @@ type Waiting struct {
 	For   WaitFor    `json:"for"`
 	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
 	Until *time.Time `json:"until,omitempty"` // if it is known
-	Why   string     `json:"why,omitempty"`   // the reason of the hold, or of the failed call that will be repeated
+	Why   string     `json:"why,omitempty"`   // the reason of the hold, of the failed call that will be repeated, or why the store refuses
 }
 
 // waits returns what a queue waits for at now: the first thing that would keep its next job from being called.
@@ -105,7 +105,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 	case queued, blocked && v.s.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case blocked && v.s.gate.by == storeDown:
-		return keeping{what: WaitLimiter, until: Never}
+		return keeping{what: WaitLimiter, until: Never, why: v.s.store.why}
 	case blocked && v.s.Shared.areInFlight(v.s.gate.by):
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
 	case blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:

@@ -180,8 +180,13 @@ func (a *API) check(f fields, accounts []Account) {
 			"write fewer, or let terms share a place")
 	}
 	if a.Retry.Hold == HoldAPI && !a.Retry.holdSet {
+		account := ""
+		if a.Account != "" {
+			account = "{hold: account} if a 429 concerns all apis of the account, "
+		}
 		f.absent("retry").absent("hold").note("one 429 to a call of one key holds all keys of the api, as they share a limit",
-			"write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
+			"write retry: {hold: api} to keep that, "+account+
+				"or {hold: key} if the api also answers 429 about one key alone, such as one phone number")
 	}
 	slices.SortFunc(a.Rules.Overrides, moreExact)
 	a.Price = Money(a.Prices.Usual())

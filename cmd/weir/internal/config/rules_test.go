@@ -51,6 +51,14 @@ func TestNotesOfHold(t *testing.T) {
 			}
 		}
 	}
+	const acme = "    account: acme\naccounts:\n  acme: {limits: [{name: all, rate: 20/s}]}\n"
+	c, err := Parse([]byte(api+acme), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := c.Notes(); len(notes) != 1 || !strings.Contains(notes[0].Fix, "hold: account") {
+		t.Errorf("an api with an account has %v", notes)
+	}
 }
 
 // TestNotesOfDays: of a rate that spreads many calls over a day it is noted that a quota does not, for the bucket, for

@@ -340,6 +340,57 @@ func TestAccountsSwapAPIs(t *testing.T) {
 	}
 }
 
+// TestJobsOfARemovedAPIOfAnAccount: Redis refuses the api once the other api of its account follows. Its jobs wait from
+// then on, and the log says so.
+func TestJobsOfARemovedAPIOfAnAccount(t *testing.T) {
+	t.Parallel()
+	r := accountRigs["redis"](t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf("      - {name: calls, rate: 2/s}", "", ""))
+	r.Said = &weirtest.Book{}
+	r.Stop()
+	r.Start()
+	submitTo(t, r.NC, "chat", 40) // most must still wait when the api is gone
+	r.AwaitCalls(1)
+	both := accountOf("      - {name: calls, rate: 20/s}", "", "")
+	begin, end := strings.Index(both, "\n  chat:"), strings.Index(both, "\n  search:")
+	r.Follow(both[:begin] + both[end:])
+	r.Eventually("the log to say that the jobs wait", func() bool {
+		return strings.Contains(r.Said.String(), "Redis refuses its calls once another api of its account follows")
+	})
+	if strings.Contains(r.Said.String(), "they are called until weir restarts") {
+		t.Error("the log says that the jobs are called")
+	}
+	submitTo(t, r.NC, "search", 30)
+	r.Eventually("the calls of search", func() bool { return len(ofAPI(r.API.All(), "search")) == 30 })
+	if r.Waiting("chat") == 0 {
+		t.Error("Redis does not refuse the api that was removed")
+	}
+}
+
+// TestRefusalIsShown: if Redis counts an account by a later configuration than this weir, status says that, and not that
+// the limiter does not answer.
+func TestRefusalIsShown(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRedisRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf(sharedLines, "", ""))
+	submitTo(t, r.NC, "chat", 1)
+	r.AwaitCalls(1)
+	if err := r.Server.Client().HSet(t.Context(), "{weir:account/acme}:state", "gen", int64(1)<<53-1, "sign", "later").Err(); err != nil {
+		t.Fatal(err)
+	}
+	submitTo(t, r.NC, "search", 1)
+	said := ""
+	r.Eventually("status to say why calls hold", func() bool {
+		said, _ = r.Command("status")
+		return strings.Contains(said, "api search: redis counts the limits by a later configuration")
+	})
+	if strings.Contains(said, "does not answer") || !strings.Contains(said, "look why it refused the configuration") {
+		t.Errorf("status says\n%s", said)
+	}
+	keys, _ := r.Command("keys", "search")
+	if !strings.Contains(keys, "the limiter: redis counts") {
+		t.Errorf("keys says\n%s", keys)
+	}
+}
+
 // TestAccountIsHeld: a 429 to one api holds the others too, if the configuration says that it means the account.
 func TestAccountIsHeld(t *testing.T) {
 	t.Parallel()

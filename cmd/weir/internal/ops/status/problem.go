@@ -67,6 +67,9 @@ func (a *API) judge(s *Status) {
 	if a.limiterDown {
 		s.problem(fmt.Sprintf("api %s: the store of its limits does not answer: calls hold", a.API), "look at Redis, and at the log")
 	}
+	if l := a.limiter; l.What != "" {
+		s.problem(fmt.Sprintf("api %s: %s", a.API, cli.Visible(l.What)), cli.Visible(l.Fix))
+	}
 	if a.clock != "" {
 		s.problem(fmt.Sprintf("api %s: %s", a.API, a.clock), "look after the machine's time synchronisation: weir follows the clock when it is set right")
 	}

@@ -79,8 +79,9 @@ type API struct {
 	// Reuse says which answers the replicas may give again; absent if every job is called.
 	Reuse *desk.ReuseState `json:"reuse,omitempty"`
 
-	limiterDown bool
-	clock       string // why its limits go by a clock that is behind
+	limiterDown bool    // its limits do not answer a replica
+	limiter     Problem // why its limits refuse, and what to do; zero if they refuse no replica
+	clock       string  // why its limits go by a clock that is behind
 }
 
 // Replica is a dispatching replica.
@@ -233,7 +234,10 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 		}
 		a.Reuse.Answers, a.Reuse.Bytes, a.Reuse.Waiting = a.Reuse.Answers+r.Reuse.Answers, a.Reuse.Bytes+r.Reuse.Bytes, a.Reuse.Waiting+r.Reuse.Waiting
 	}
-	a.limiterDown = a.limiterDown || r.LimiterDown
+	if r.LimiterWhy != "" {
+		a.limiter = Problem{r.LimiterWhy, r.LimiterFix}
+	}
+	a.limiterDown = a.limiterDown || r.LimiterDown && r.LimiterWhy == ""
 	a.clock = cmp.Or(a.clock, r.Clock)
 	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports what all know
 	for i := range r.Limits {

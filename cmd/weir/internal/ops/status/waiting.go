@@ -39,6 +39,9 @@ func WaitingText(w schedule.Waiting) string {
 	case schedule.WaitRetry:
 		return "retry" + until + because
 	case schedule.WaitLimiter:
+		if w.Why != "" {
+			return "the limiter: " + cli.Visible(w.Why)
+		}
 		return "the limiter, which does not answer"
 	case schedule.WaitRoom:
 		return "room: as many calls run as the process may make"

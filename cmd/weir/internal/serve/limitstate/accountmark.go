@@ -140,6 +140,7 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	}
 	s.store.Store(nil)
 	s.moves++
+	s.closed = nil
 	s.rules, s.open, s.doubt = rules, map[grantID]struct{}{}, true
 	s.wake()
 	return nil

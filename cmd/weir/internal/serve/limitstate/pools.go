@@ -51,6 +51,16 @@ func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	}
 }
 
+// AccountInRedis returns the account in which Redis counts an api by its last rules, "" if there is none.
+func (p *Pools) AccountInRedis(api string) string {
+	for _, s := range p.members(nil) {
+		if s != nil && s.api == api {
+			return accountOf(s.rulesNow())
+		}
+	}
+	return ""
+}
+
 // members returns the limits that Redis counts, of every api that may have, or may have had, the account of own.
 func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {

@@ -42,6 +42,7 @@ type sharedLimits struct {
 	formers []*formerSlot        // states that the api has left
 	doubt   bool                 // some of what was counted may be unknown
 	open    map[grantID]struct{} // grants that have not ended
+	closed  error                // why the limits could not be opened last; nil if it is not known
 	why     string               // why what was lost could not be added up yet, and what to do
 
 	gaps  gaps // in what was added up
@@ -78,8 +79,8 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	if err != nil {
 		return s, nil //nolint:nilerr // run opens them
 	}
-	if err := s.begin(ctx, client); !errors.Is(err, redisstore.ErrBehind) {
-		return s, err
+	if s.closed = s.begin(ctx, client); !errors.Is(s.closed, redisstore.ErrBehind) {
+		return s, s.closed
 	}
 	return s, nil // run opens them after this replica has followed
 }
@@ -145,6 +146,11 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	if store := s.store.Load(); store != nil {
 		return store, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return nil, s.closed
 	}
 	return nil, redisstore.ErrUnreachable
 }
@@ -394,6 +400,9 @@ func (s *sharedLimits) awaitOpen(ctx context.Context) error {
 		if late := (*LateError)(nil); errors.As(err, &late) && ctx.Err() == nil {
 			return late
 		}
+		s.mu.Lock()
+		s.closed = err
+		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			s.log.Warn("the limits are not ready yet: calls wait; trying again", "err", err)

@@ -98,6 +98,16 @@ func (w *Worker) confirm(c *config.Config) {
 	}
 }
 
+// willRefuse reports whether Redis refuses an api that a configuration does not name, or will when another api of its
+// account follows that configuration.
+func (w *Worker) willRefuse(api string, c *config.Config) bool {
+	if w.dispatch == nil {
+		return false
+	}
+	account := w.limits.Pools.AccountInRedis(api)
+	return account != "" && slices.ContainsFunc(c.APIs, func(a config.API) bool { return a.Account == account })
+}
+
 func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	return queue.Settings{
 		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},

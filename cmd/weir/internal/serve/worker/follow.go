@@ -31,7 +31,8 @@ import (
 // fields may be read from any goroutine.
 //
 // When an api is removed, the intake refuses its jobs from then on. Its worker continues with its last configuration,
-// so that the jobs in its queue still end. After a restart they wait there until the api is configured again.
+// so that the jobs in its queue still end. After a restart they wait there until the api is configured again. If Redis
+// counts the api in an account, Redis refuses it as soon as another api of the account follows: then they wait at once.
 type follower struct {
 	followerOptions
 
@@ -76,6 +77,7 @@ type apiHost interface {
 	openAccounts(ctx context.Context, c *config.Config) error
 	runAccounts()
 	confirm(c *config.Config)
+	willRefuse(api string, c *config.Config) bool
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
@@ -182,7 +184,12 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.version.Store(v.Number)
 	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
 	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
-	tellLeftovers(ctx, f.js, v.Config, leftRunning, f.log)
+	tellLeftovers(ctx, f.js, v.Config, f.log, func(api string) string {
+		if f.host.willRefuse(api, v.Config) {
+			return leftRefused
+		}
+		return leftRunning
+	})
 	return nil
 }
 
@@ -320,10 +327,12 @@ func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 const (
 	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
 	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
+	leftRefused = "jobs are left of an api that is not configured: Redis refuses its calls once another api of its account follows, " +
+		"and the jobs wait then until the api is configured again"
 )
 
-// tellLeftovers warns of waiting jobs of apis that are not configured.
-func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, what string, log *slog.Logger) {
+// tellLeftovers warns of waiting jobs of apis that are not configured. what returns the message about an api.
+func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, log *slog.Logger, what func(api string) string) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	found, err := admin.JobsLeft(ctx, js, c)
@@ -332,7 +341,7 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 		return
 	}
 	for _, api := range slices.Sorted(maps.Keys(found)) {
-		log.Warn(what, "api", api, "jobs", found[api])
+		log.Warn(what(api), "api", api, "jobs", found[api])
 	}
 }
 

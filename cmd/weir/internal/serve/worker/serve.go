@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -234,11 +235,16 @@ func (w *link) keepIndex() (*jobindex.Index, error) {
 }
 
 // remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last
-// hour, and calls that wait because their limits do not answer. It must not be called before weir serves.
+// hour, and calls that wait because their limits do not answer, or refuse them. It must not be called before weir serves.
 func (w *Worker) remarks() (remarks []string) {
 	if w.dispatch != nil {
-		for _, api := range w.dispatch.LimitersDown() {
-			remarks = append(remarks, "api "+api+": calls hold until "+w.limiter()+" answers")
+		down := w.dispatch.LimitersDown()
+		for _, api := range slices.Sorted(maps.Keys(down)) {
+			why := "calls hold until " + w.limiter() + " answers"
+			if refusal := down[api]; refusal != nil {
+				why = refusal.Err.Error()
+			}
+			remarks = append(remarks, "api "+api+": "+why)
 		}
 	}
 	for _, c := range w.streams.Changes() {

@@ -274,7 +274,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
-	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
+	tellLeftovers(ctx, w.js, w.config, w.log, func(string) string { return leftAtStart })
 	w.lowerGo(func() error { return w.reloading(w.soft) })
 	w.post()
 	w.openDoor()

@@ -28,7 +28,8 @@ command ends that replica's right to call, which takes some seconds; the replica
 configuration. If a replica cannot follow, because a secret is missing there or because replicas may not share a limit
 without Redis, it goes on as before. Then the command reverts the configuration, by a new version with the content of
 the previous one, and exits with 1. An api that you remove accepts no more jobs. Those already in its queue are called
-until weir restarts, and wait from then on until the api is back.
+until weir restarts, and wait from then on until the api is back. With limits in Redis they wait at once if other apis
+of its account remain.
 
 It changes nothing if another change of the configuration came first.`,
 		Example: "  weir config apply -f weir.yaml --dry-run\n  weir config apply -f weir.yaml --yes --json",

@@ -17,7 +17,7 @@ export function waiting(w) {
     case "answer": return ["the answer to an equal job: ", said(w.why)];
     case "pack": return ["more jobs for its pack", until];
     case "retry": return ["retry", until, because];
-    case "limiter": return "the limiter, which does not answer";
+    case "limiter": return w.why ? ["the limiter: ", said(w.why)] : "the limiter, which does not answer";
     case "room": return "room: as many calls run as the process may make";
     case "reading": return "the queue to be read after a start";
     case "clearing": return "finished jobs to be deleted";
