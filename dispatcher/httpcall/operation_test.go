@@ -48,7 +48,7 @@ func TestAddresses(t *testing.T) {
 		{path: "/operations/{job}", want: "https://api.example.com/v1/operations/job%201"},
 		{path: "/operations/{answer:/id}", body: `{"id":"a/b?c=#d"}`, want: "https://api.example.com/v1/operations/a%2Fb%3Fc%3D%23d"},
 		{path: "/operations?id={answer:/data/0/id}", body: `{"data":[{"id":17}]}`, want: "https://api.example.com/v1/operations?id=17"},
-		{path: "/operations/{answer:/id}", body: `{"id":".."}`, wrong: "names nothing"},
+		{path: "/operations/{answer:/id}", body: `{"id":".."}`, wrong: "cannot be a part of a path"},
 		{path: "/operations/{answer:/id}", body: `{"id":null}`, wrong: "no text and no number"},
 		{path: "/operations/{answer:/id}", body: `{}`, wrong: "nothing at /id"},
 		{path: "/operations/{answer:/id}", body: `nonsense`, wrong: "nothing at /id"},

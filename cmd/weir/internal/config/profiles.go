@@ -48,12 +48,12 @@ func anthropic() Profile {
 		{
 			"usage.cache_creation_input_tokens",
 			"[json:/usage/cache_creation_input_tokens, json:/message/usage/cache_creation_input_tokens]",
-			"the input tokens written to the cache, counted apart", answers, "2026-11-26",
+			"tokens written to the cache, counted apart", answers, "2026-11-26",
 		},
 		{
 			"usage.cache_read_input_tokens",
 			"[json:/usage/cache_read_input_tokens, json:/message/usage/cache_read_input_tokens]",
-			"the input tokens read from the cache, counted apart", answers, "2026-11-26",
+			"tokens read from the cache, counted apart", answers, "2026-11-26",
 		},
 		{"limits.requests.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{
@@ -108,11 +108,11 @@ func bedrock() Profile {
 		},
 		{
 			"usage.cache_read_input_tokens", "json:/usage/cacheReadInputTokens",
-			"the input tokens read from the cache, counted apart", usage, "2026-11-26",
+			"tokens read from the cache, counted apart", usage, "2026-11-26",
 		},
 		{
 			"usage.cache_write_input_tokens", "json:/usage/cacheWriteInputTokens",
-			"the input tokens written to the cache, counted apart", usage, "2026-11-26",
+			"tokens written to the cache, counted apart", usage, "2026-11-26",
 		},
 	}}
 }
@@ -177,12 +177,12 @@ func openai() Profile {
 		},
 		{
 			"limits.requests.left_until", "header:x-ratelimit-reset-requests",
-			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
+			"the time until all is free again, as in 6m0s", limits, "2026-10-04",
 		},
 		{"limits.tokens.left", "header:x-ratelimit-remaining-tokens", "the tokens that remain", limits, "2026-10-04"},
 		{
 			"limits.tokens.left_until", "header:x-ratelimit-reset-tokens",
-			"the time until the whole limit is free again, as in 6m0s", limits, "2026-10-04",
+			"the time until all is free again, as in 6m0s", limits, "2026-10-04",
 		},
 	}}
 }
