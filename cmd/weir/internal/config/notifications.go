@@ -46,9 +46,14 @@ func (d *Destination) section() section {
 					"the form that incoming webhooks of Slack, Mattermost and others accept",
 			},
 			{
-				name: "group", is: one(&d.Group, orEmpty(duration(time.Second, time.Hour))), otherwise: "none",
+				name: "group", is: one(&d.Group, orNone(duration(time.Second, time.Hour))),
+				otherwise: "`1m` in the format `slack`, else none", absent: func() {
+					if d.Format == SlackFormat {
+						d.Group = time.Minute
+					}
+				},
 				means: "how long weir collects events and counts those of one type, API, key, reason, instance, limit and " +
-					"user together. Without it weir posts each event at once",
+					"user together. Without a group weir posts each event at once",
 			},
 			{
 				name: "events", otherwise: "all", means: "which [events](events.md) weir posts",

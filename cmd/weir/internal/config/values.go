@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -108,6 +109,14 @@ func orEmpty[T comparable](t of[T]) of[T] {
 		}
 		return show(v)
 	}
+	return t
+}
+
+// orNone is orEmpty for a field whose default is not always none, so that a difference names it.
+func orNone[T comparable](t of[T]) of[T] {
+	t = orEmpty(t)
+	show := t.show
+	t.show = func(v T) string { return cmp.Or(show(v), "none") }
 	return t
 }
 

@@ -91,6 +91,27 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 	})
 }
 
+// TestConsoleShowsAnAccountsBudgetOnce checks that the page of spending shows a budget of an account once, with what all
+// apis of the account spent.
+func TestConsoleShowsAnAccountsBudgetOnce(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
+accounts:
+  acme: {limits: [{name: spend, budget: 5.00/day}]}
+apis:
+  chat: {url: "%[1]s", account: acme, price: 0.50, bucket: {rate: 100/s, capacity: 9}}
+  embed: {url: "%[1]s", account: acme, price: 0.50, bucket: {rate: 100/s, capacity: 9}, limits: [{name: spend, budget: 9.00/day}]}
+`)
+	for _, api := range []string{"chat", "embed", "embed"} {
+		r.Submit("weir.jobs."+api+".a", nil, map[string]string{"Weir-Path": "/a"})
+	}
+	r.Eventually("the jobs to be done", func() bool { return r.Messages("WEIR_CALLS") == 3 && r.Waiting("chat")+r.Waiting("embed") == 0 })
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	b.open("/spend")
+	b.wait("the budgets", `[...document.querySelectorAll(".card")].map((c) => c.querySelector("b").textContent + " " + c.querySelector("span").textContent).join() ===
+		"acme/spend 1.50 of 5.00,embed/spend 1.00 of 9.00"`)
+}
+
 // TestConsoleByKeyboard: everything can be reached without a pointer, the focus is never lost, and the address names
 // the current place.
 func TestConsoleByKeyboard(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,12 @@ func TestAccountIsShown(t *testing.T) {
 		said, _ := r.Command("status")
 		return strings.Count(said, "acme/daily") == 1 && strings.Count(said, "24 of 1000 used") == 1
 	})
+	for _, args := range [][]string{{"spend"}, {"spend", "--api", "chat"}} {
+		said, _ := r.Command(args...)
+		if budget := regexp.MustCompile(`(?m)^acme/spend +12\.00 +0\.00 +12\.00 +12\.00 `); len(budget.FindAllString(said, -1)) != 1 || strings.Count(said, "acme/spend") != 1 {
+			t.Errorf("weir %s does not tell once what both apis spent of the account's budget: %s", strings.Join(args, " "), said)
+		}
+	}
 	found, code := r.Verify("--api", "chat")
 	if l := weirtest.LimitFound(t, found["chat"], "acme/daily"); code != 0 || l.Calls != 24 || l.Worst != 24 {
 		t.Errorf("verify says of both apis' calls: exit code %d, %+v", code, l)

@@ -102,7 +102,7 @@ func jobTable(jobs []joblist.Job, now time.Time) *cli.Table {
 	return t
 }
 
-// whyOf says what an unfinished job waits for, or why a dead one died.
+// whyOf returns the phase of an unfinished job, or why a dead one died.
 func whyOf(j *joblist.Job) string {
 	switch {
 	case j.Letter > 0:

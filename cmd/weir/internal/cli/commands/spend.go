@@ -33,8 +33,8 @@ answer said whether the api had processed the call. A call costs the price in it
 Without --since the sum is for today in UTC, and with --by day for the last 31 days.
 
 Below that the command shows each budget in its present window: SPENT and IN DOUBT from the ledger, and COUNTED from the
-running weir, which is both plus what running calls may cost. A tenant is the part of a key before the api's
-tenant_until, or before the first dot if it has none.
+running weir, which is both plus what running calls may cost. A budget of an account is shown once, with what all of its
+apis spent. A tenant is the part of a key before the api's tenant_until, or before the first dot if it has none.
 
 The command reads every record of the period and of the budgets' windows: about 100,000 a second. Exit code 3: there is
 no ledger.`,
@@ -158,8 +158,17 @@ func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, as cli.For
 		return fmt.Errorf("write what was spent: %w", err)
 	}
 	t.Row("BUDGET", "SPENT", "IN DOUBT", "COUNTED", "OF", "FROM", "UNTIL")
+	shown := map[string]bool{}
 	for _, b := range a.Budgets {
-		t.Row(b.API+"/"+b.Limit, b.Spent, b.InDoubt, cmp.Or(b.Counted, "-"), budgetText(b), shortTime(b.From), shortTime(b.Until))
+		name := b.API + "/" + b.Limit
+		if strings.Contains(b.Limit, "/") {
+			name = b.Limit
+		}
+		if shown[name] {
+			continue
+		}
+		shown[name] = true
+		t.Row(name, b.Spent, b.InDoubt, cmp.Or(b.Counted, "-"), budgetText(b), shortTime(b.From), shortTime(b.Until))
 	}
 	return t.Print(out)
 }

@@ -75,10 +75,11 @@ func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 // addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there
 // are.
 func (s *Sums) addBudgets(budgets []*Budget) {
-	counted := make(map[limitName]*Budget, len(budgets))
+	counted := make(map[limitName][]*Budget, len(budgets))
 	earliest := dayNumber(math.MaxInt32)
 	for _, b := range budgets {
-		counted[limitName{unique.Make(b.API), unique.Make(b.Limit)}] = b
+		name := limitOf(b.API, b.Limit)
+		counted[name] = append(counted[name], b)
 		earliest = min(earliest, dayOf(b.countsFrom()))
 	}
 	for number, d := range s.days {
@@ -86,8 +87,10 @@ func (s *Sums) addBudgets(budgets []*Budget) {
 			continue
 		}
 		for at, of := range d.limits {
-			if b := counted[at.limitName]; b != nil && !number.at(at.minute).Before(b.countsFrom()) {
-				b.money.Plus(of.money)
+			for _, b := range counted[at.limitName] {
+				if !number.at(at.minute).Before(b.countsFrom()) {
+					b.money.Plus(of.money)
+				}
 			}
 		}
 	}
@@ -96,22 +99,22 @@ func (s *Sums) addBudgets(budgets []*Budget) {
 // countsFrom returns from when on calls are included.
 func (b *Budget) countsFrom() time.Time { return latest(b.From, b.Begins) }
 
-// Use returns how the limits of an api were used in the last day. What was used before the sums are complete is not
-// included: Use.Begins says so.
+// Use returns how the limits of an api were used in the last day. All apis of an account used its limits. What was used
+// before the sums are complete is not included: Use.Begins says so.
 func (s *Sums) Use(api *config.API, now time.Time) *Use {
 	u, complete := newUse(api, now), s.Since(now)
 	begin := u.begin()
 	if complete.After(begin) {
 		u.Begins, u.Reading = complete, !s.whole
 	}
-	name := unique.Make(api.Name)
+	own, ofAccounts := unique.Make(api.Name), unique.Make("")
 	for number, d := range s.days {
 		if number < dayOf(begin) {
 			continue
 		}
 		u.Unreadable += d.missing
 		for at, of := range d.limits {
-			if when := number.at(at.minute); at.api == name && !when.Before(complete) {
+			if when := number.at(at.minute); (at.api == own || at.api == ofAccounts) && !when.Before(complete) {
 				u.add(at.limit.Value(), when, of)
 			}
 		}

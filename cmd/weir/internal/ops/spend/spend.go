@@ -63,7 +63,8 @@ type Group struct {
 	sum calls
 }
 
-// Budget is the state of a budget in its present window, by the ledger.
+// Budget is the state of a budget in its present window, by the ledger. A budget of an account is listed for each of its
+// apis, with what all of them spent.
 type Budget struct {
 	API     string    `json:"api"`
 	Limit   string    `json:"limit"`
@@ -155,7 +156,11 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 	if err == nil {
 		a.beginWith(extent.Begins.UTC())
 	}
-	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: from, UpTo: o.UpTo}, func(r *ledger.Record, read, of uint64) error {
+	filter := ledger.Filter{API: o.API, Since: from, UpTo: o.UpTo}
+	if a.hasAccounts() {
+		filter.API = ""
+	}
+	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, filter, func(r *ledger.Record, read, of uint64) error {
 		if o.Read != nil && read%readEvery == 0 {
 			o.Read(read, of)
 		}
@@ -167,6 +172,11 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 	}
 	a.conclude()
 	return a.account, a.account.AddLosses(ctx, c)
+}
+
+// hasAccounts reports whether a budget is an account's, so that calls of several apis take from it.
+func (a *adder) hasAccounts() bool {
+	return slices.ContainsFunc(a.account.Budgets, func(b *Budget) bool { return b.limit.Account != "" })
 }
 
 // beginWith notes from when on calls are included.
@@ -249,11 +259,11 @@ func window(l *bucket.Limit, now time.Time) (from, until time.Time) {
 
 func (a *adder) add(r *ledger.Record) {
 	for _, b := range a.account.Budgets {
-		if _, in := r.Took(b.limit); in && b.API == r.API && !limitstate.ChargedAt(r).Time().Before(b.From) {
+		if _, in := r.Took(b.limit); in && (b.API == r.API || b.limit.Account != "") && !limitstate.ChargedAt(r).Time().Before(b.From) {
 			b.money.AddRecord(r)
 		}
 	}
-	if of, some := callsOf(r); some && !r.Started.Before(a.Since) {
+	if of, some := callsOf(r); some && !r.Started.Before(a.Since) && (a.API == "" || a.API == r.API) {
 		a.count(r.API, r.Key, r.Started, of)
 	}
 }

@@ -2,6 +2,7 @@ package spend
 
 import (
 	"math"
+	"strings"
 	"time"
 	"unique"
 
@@ -86,7 +87,16 @@ type limitPlace struct {
 	minute int16
 }
 
+// limitName names a limit. One of an account has no api, because all apis of the account take from it.
 type limitName struct{ api, limit unique.Handle[string] }
+
+// limitOf returns the name of a limit that an api has. Only in a limit of an account there is a slash.
+func limitOf(api, limit string) limitName {
+	if strings.Contains(limit, "/") {
+		api = ""
+	}
+	return limitName{unique.Make(api), unique.Make(limit)}
+}
 
 type keyPlace struct {
 	api, key unique.Handle[string]
@@ -221,7 +231,7 @@ func (s *Sums) addLimits(c *ledger.Record) {
 		if of == (taken{}) {
 			continue
 		}
-		s.bytes += putTaken(d.limits, limitPlace{limitName{unique.Make(c.API), unique.Make(name)}, minuteOf(at, s.grain)}, of)
+		s.bytes += putTaken(d.limits, limitPlace{limitOf(c.API, name), minuteOf(at, s.grain)}, of)
 	}
 }
 

@@ -28,17 +28,22 @@ func configOf(t testing.TB, yaml string) *config.Config {
 	return c
 }
 
-// tenants is a configuration with two apis, budgets of every window, and tenants.
+// tenants is a configuration with two apis of one account, budgets of every window, and tenants.
 const tenants = `
+accounts:
+  acme: {limits: [{name: calls, quota: 9/4h, window: sliding}, {name: all, budget: 90/day, tz: Asia/Tokyo}]}
 apis:
-  pay: {url: https://a, price: 0.50, key: {from: subject, tenant_until: ":"}, bucket: {rate: 1/s, capacity: 1}, limits: [{name: pace, rate: 60/min}, {name: day, quota: 10/day}, {name: spend, budget: 5/day, tz: Asia/Kathmandu}, {name: slide, budget: 5/5h, window: sliding}]}
-  sms: {url: https://a, price: 0.50, bucket: {rate: 1/s, capacity: 1}, limits: [{name: spend, budget: 90/month}, {name: short, budget: 2/7m, window: fixed}, {name: units, quota: 9/3h, window: sliding}]}
+  pay: {url: https://a, account: acme, price: 0.50, key: {from: subject, tenant_until: ":"}, bucket: {rate: 1/s, capacity: 1}, limits: [{name: pace, rate: 60/min}, {name: day, quota: 10/day}, {name: spend, budget: 5/day, tz: Asia/Kathmandu}, {name: slide, budget: 5/5h, window: sliding}]}
+  sms: {url: https://a, account: acme, price: 0.50, bucket: {rate: 1/s, capacity: 1}, limits: [{name: spend, budget: 90/month}, {name: short, budget: 2/7m, window: fixed}, {name: units, quota: 9/3h, window: sliding}]}
 `
 
 // book is a ledger in memory: random records in the order in which they were stored, from some days to now.
 func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 	at := begun.Add(23*time.Hour + time.Duration(r.Int64N(int64(time.Hour))))
 	limits := map[string][]string{"pay": {"pace", "day", "spend", "slide"}, "sms": {"spend", "short", "units"}, "gone": {"spend"}}
+	for api := range limits {
+		limits[api] = append(limits[api], "acme/calls", "acme/all")
+	}
 	for i := range n {
 		if at = at.Add(time.Duration(r.ExpFloat64() * float64(4*dayLong) / float64(n))); r.IntN(50) == 0 {
 			at = at.Truncate(time.Minute) // a beginning of spans, and often of days
@@ -88,9 +93,7 @@ func readAll(records []*ledger.Record, o Options, from, budgets time.Time, grain
 		b.From = latest(floor(b.From, grain), budgets)
 	}
 	for _, r := range records {
-		if o.API == "" || o.API == r.API {
-			a.add(r)
-		}
+		a.add(r)
 	}
 	a.conclude()
 	return a.account
@@ -258,11 +261,8 @@ func TestLateChargesAreAwaited(t *testing.T) {
 
 // addRecord adds what one call took, with its own time.
 func (u *Use) addRecord(r *ledger.Record) {
-	if r.API != u.API {
-		return
-	}
 	for _, l := range u.Limits {
-		if units, in := r.Took(l.limit); in {
+		if units, in := r.Took(l.limit); in && (l.limit.Account != "" || r.API == u.API) {
 			u.add(l.Limit, limitstate.ChargedAt(r).Time(), taken{units: units, priced: units})
 		}
 	}

@@ -22,7 +22,7 @@ export const spend = {
       a && [
         h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, moment(a.since))))),
         remarks(a).map((what) => h("p.quiet", {}, what)),
-        (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, a.budgets.map((b) => h("section.card", { key: b.api + b.limit }, h("div.limit", {}, h("b", {}, `${b.api}/${b.limit}`), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), `${b.api} ${b.limit}`)),
+        (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, onceEach(a.budgets).map((b) => h("section.card", { key: ofLimit(b) }, h("div.limit", {}, h("b", {}, ofLimit(b)), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), ofLimit(b))),
           h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && [", until ", moment(b.until)], b.ledger_begins && [", counted since ", moment(b.ledger_begins)]))))],
         h("h2", {}, `By ${by}`),
         groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), h("th", { scope: "col" }, "Share"))),
@@ -44,6 +44,16 @@ function remarks(a) {
     a.gone?.length > 0 && "Parts of the ledger were lost: not counted. weir spend says which.",
     a.lines > 0 && `${count(a.groups.length)} of ${count(a.lines)} lines are listed.`,
   ].filter(Boolean);
+}
+
+// ofLimit is the name of a budget. One of an account has the account in its own name.
+function ofLimit(b) {
+  return b.limit.includes("/") ? b.limit : `${b.api}/${b.limit}`;
+}
+
+// onceEach leaves one of the equal entries that an account's budget has for each api.
+function onceEach(budgets) {
+  return [...new Map(budgets.map((b) => [ofLimit(b), b])).values()];
 }
 
 function name(g, by) {
