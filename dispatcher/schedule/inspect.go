@@ -167,7 +167,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		return len(jobs) < limit
 	}
 	for _, j := range q.listPolled(limit) {
-		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: JobPolling}, Never) {
+		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: JobPolling, Priority: PriorityName(j.Priority)}, Never) {
 			return jobs
 		}
 	}

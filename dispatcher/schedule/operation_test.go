@@ -55,8 +55,8 @@ func accept(s *Schedule, j *Job, holds bool) {
 // does not keep the jobs behind it from being called.
 func TestPolledJobIsNotCalled(t *testing.T) {
 	s, p, run := polledSchedule(t)
-	for seq := range uint64(3) {
-		s.Push("k", seq+1, p)
+	for seq, of := range []bucket.Priority{bucket.High, bucket.Normal, bucket.Low} {
+		s.pushAs("k", uint64(seq)+1, p, of)
 	}
 	called := map[uint64]int{}
 	for range 4 {
@@ -75,7 +75,8 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 	if phase, calls := q.PhaseOf(2); phase != JobPolling || calls != 1 || !q.has(2) || q.Waits(2) {
 		t.Errorf("phase %s after %d calls", phase, calls)
 	}
-	if jobs := s.At(0).FirstJobs(q, 2); len(jobs) != 2 || jobs[0].Phase != JobPolling || jobs[0].Seq != 1 {
+	if jobs := s.At(0).FirstJobs(q, 3); len(jobs) != 3 || jobs[0].Phase != JobPolling || jobs[0].Seq != 1 ||
+		jobs[0].Priority != "high" || jobs[1].Priority != "" || jobs[2].Priority != "low" {
 		t.Errorf("%+v", jobs)
 	}
 	// The intake counts them among the key's jobs: they do not put off the job that comes next.

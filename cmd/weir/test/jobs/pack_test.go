@@ -254,6 +254,39 @@ func TestPackFailsInPart(t *testing.T) {
 	}
 }
 
+// TestLargeJobGoesAlone: a job that is larger than a pack is called alone, in an array of one, and those before and
+// behind it go together.
+func TestLargeJobGoesAlone(t *testing.T) {
+	t.Parallel()
+	packs := &fakeapi.Packs{}
+	packs.Release()
+	r := weirtest.NewRig(t, fakeapi.Options{Script: packs.Script}, `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 100/s, capacity: 100}
+    pack: {jobs: 10, bytes: 1KiB, wait: 500ms}
+`)
+	large := `{"n":3,"text":"` + strings.Repeat("x", 2<<10) + `"}`
+	bodies := []string{`{"n":1}`, `{"n":2}`, large, `{"n":4}`, `{"n":5}`}
+	jobs := make([]*nats.Msg, len(bodies))
+	for i, body := range bodies {
+		jobs[i] = weirtest.JobFor("pay", "k", body)
+	}
+	weirtest.FillTaken(t, r.NC, jobs)
+	r.Ended("pay", "k", len(bodies))
+	var called []string
+	for _, c := range packs.Calls() {
+		called = append(called, c.Body)
+	}
+	if want := []string{`[{"n":1},{"n":2}]`, "[" + large + "]", `[{"n":4},{"n":5}]`}; !slices.Equal(called, want) {
+		t.Errorf("the calls are %.40q", called)
+	}
+	if n := len(r.Results("pay", "k")); n != len(bodies) {
+		t.Errorf("%d results", n)
+	}
+}
+
 // TestPackIsRepeatedAsItWas: a call without a known outcome is repeated under its key, with the same jobs in the same
 // order, whatever came meanwhile.
 func TestPackIsRepeatedAsItWas(t *testing.T) {

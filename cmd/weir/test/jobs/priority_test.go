@@ -125,6 +125,42 @@ apis:
 	}
 }
 
+// TestMaxWaitOfPriorities: behind a backlog of low jobs a further low one is refused by max_wait or by its deadline, and
+// a high one is accepted.
+func TestMaxWaitOfPriorities(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 1/20s, capacity: 100, max_wait: 10m}}\n")
+	submit := func(priority, deadline string) weirtest.Answer {
+		t.Helper()
+		h := map[string]string{ingest.HeaderPriority: priority}
+		if deadline != "" {
+			h[ingest.HeaderDeadline] = deadline
+		}
+		return r.Submit("weir.jobs.pay.k", nil, h)
+	}
+	accepted := 0
+	for ; submit("low", "").Error == nil; accepted++ {
+		if accepted == 50 {
+			t.Fatal("50 jobs are accepted, though the last would wait for more than a quarter of an hour")
+		}
+	}
+	if accepted < 30 {
+		t.Errorf("only %d low jobs are accepted", accepted)
+	}
+	r.Eventually("the owner to have read all that wait", func() bool {
+		var shown admin.KeyShown
+		return json.Unmarshal([]byte(r.Must("show", "pay", "k", "--json")), &shown) == nil && shown.Jobs["low"] >= accepted-1
+	})
+	for n, deadline := range []string{"", "5m"} {
+		if a := submit("high", deadline); a.Error != nil || a.ETAms == nil || *a.ETAms > time.Minute.Milliseconds() || a.Position > n+2 {
+			t.Errorf("a high job with the deadline %q is answered %+v", deadline, a)
+		}
+		if a := submit("low", deadline); a.Error == nil || a.Error.ErrCode != 20429 {
+			t.Errorf("a low job with the deadline %q is answered %+v", deadline, a)
+		}
+	}
+}
+
 // TestPriorityThatIsNone: a priority that weir does not know is refused, with a letter.
 func TestPriorityThatIsNone(t *testing.T) {
 	t.Parallel()

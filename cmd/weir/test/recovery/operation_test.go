@@ -107,6 +107,37 @@ func TestKilledBeforeTheFirstPoll(t *testing.T) {
 	checkOperations(r, o, "one")
 }
 
+// TestKilledDuringTheSubmissionUnderAKey: weir is killed while a call is under way whose answer would have begun an
+// operation. If the api takes keys, the next start makes the call again under the same key, and polls what that began.
+func TestKilledDuringTheSubmissionUnderAKey(t *testing.T) {
+	t.Parallel()
+	o := &fakeapi.Operations{}
+	sent := make(chan struct{})
+	script := func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		b := o.Script(ctx, q)
+		if q.Method == http.MethodPost && o.Submitted("one") == 1 {
+			close(sent)
+			b.Delay = time.Minute
+		}
+		return b
+	}
+	yaml := strings.Replace(operationYAML, "    price:", "    idempotency: {header: Idempotency-Key}\n    price:", 1)
+	r := weirtest.NewKillRig(t, fakeapi.Options{Headers: []string{"Idempotency-Key"}, Key: fakeapi.KeyFrom{Segment: -1}, Script: script}, yaml)
+	r.Publish(t.Context(), "weir.jobs.pay.one", "job-one", []byte("job-one"))
+	await.Receive(t, "the call", sent)
+	r.Proc.Kill()
+	r.Start()
+	r.AwaitEmpty()
+	if got := r.Outcomes()["job-one"]; len(got) != 1 || got[0] != ledger.Done || o.Submitted("one") != 2 || o.Polled("one") == 0 {
+		t.Errorf("ended as %v, submitted %d times, polled %d times", got, o.Submitted("one"), o.Polled("one"))
+	}
+	for _, a := range r.API.All() {
+		if key := a.Header("Idempotency-Key"); a.Method == http.MethodPost && key != "job-one" {
+			t.Errorf("submitted under the key %q", key)
+		}
+	}
+}
+
 // TestKilledDuringTheSubmission: weir is killed while a call is under way whose answer would have begun an operation.
 // As any lost call it is unknown, and is not made again.
 func TestKilledDuringTheSubmission(t *testing.T) {

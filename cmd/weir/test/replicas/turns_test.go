@@ -6,6 +6,8 @@ import (
 
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 )
@@ -39,6 +41,41 @@ func TestReplicasTakeTurns(t *testing.T) {
 				t.Errorf("while all keys waited, one was called %d times more often than another", uneven)
 			}
 		})
+	}
+}
+
+// TestReplicasShareByPriority: one replica has all high jobs, and both have low ones. At a limit that they share in Redis
+// the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn.
+func TestReplicasShareByPriority(t *testing.T) {
+	t.Parallel()
+	redis := weirtest.StartRedis(t)
+	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
+	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	await.Until(t, "both to own some", func() bool { return shared(told(t, r), 2) })
+	const lows, highs = 20, 20
+	var jobs []*nats.Msg
+	for n := range lows + highs {
+		key, of := fmt.Sprint("bulk-", n%10), ingest.Low
+		if n >= lows {
+			key, of = "urgent", ingest.High
+		}
+		job := weirtest.JobFor("pay", key, fmt.Sprint(n))
+		job.Header.Set(ingest.HeaderPriority, of.String())
+		jobs = append(jobs, job)
+	}
+	r.FillPaused(jobs)
+	r.AwaitEmpty()
+	r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
+	calls, by := r.Records(), map[string]int{}
+	for i := range calls[:highs] { // in which all wait: one or two are of low jobs, and a few more at the beginning
+		by[calls[i].Key]++
+	}
+	t.Logf("of the first %d calls %d are of high jobs", highs, by["urgent"])
+	if by["urgent"] < highs-6 {
+		t.Errorf("of the first %d calls %d are of the %d high jobs: %v", highs, by["urgent"], highs, by)
+	}
+	if by := r.CallsBy(); len(by) != 2 {
+		t.Errorf("calls by replica: %v", by)
 	}
 }
 

@@ -21,6 +21,39 @@ apis:
     bucket: {rate: 1000/s, capacity: 1000}
 `
 
+// stuckAt lets a receiver hold its n-th post up: it closes reached, and answers when killed is closed.
+func stuckAt(hook *weirtest.HookReceiver, n int) (reached, killed chan struct{}) {
+	reached, killed = make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hook.Answers(func(tried int, _ string) int {
+		if tried == n {
+			once.Do(func() {
+				close(reached)
+				select {
+				case <-killed:
+				case <-time.After(weirtest.Patience):
+				}
+			})
+		}
+		return http.StatusOK
+	})
+	return reached, killed
+}
+
+// posted returns the ids of each job's accepted posts, by job.
+func posted(hook *weirtest.HookReceiver) map[string]map[string]bool {
+	of := map[string]map[string]bool{}
+	hook.Each(func(id, body string) {
+		_, rest, _ := strings.Cut(body, `"job":"`)
+		name, _, _ := strings.Cut(rest, `"`)
+		if of[name] == nil {
+			of[name] = map[string]bool{}
+		}
+		of[name][id] = true
+	})
+	return of
+}
+
 // TestCallbackAfterKill: over a kill -9 in the middle of posts each end arrives at least once, always under the same
 // id, and few arrive twice: what was under way, and what was posted since the position was noted.
 func TestCallbackAfterKill(t *testing.T) {
@@ -33,25 +66,7 @@ func TestCallbackAfterKill(t *testing.T) {
 	await.Until(t, "weir", r.NC.IsConnected)
 	const jobs = 600
 	job := func(i int) string { return fmt.Sprintf("job-%d-", i) }
-	named := func(body string) string {
-		_, rest, _ := strings.Cut(body, `"job":"`)
-		name, _, _ := strings.Cut(rest, `"`)
-		return name
-	}
-	reached, killed := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	hook.Answers(func(n int, _ string) int {
-		if n == jobs/2 {
-			once.Do(func() {
-				close(reached)
-				select {
-				case <-killed:
-				case <-time.After(weirtest.Patience):
-				}
-			})
-		}
-		return http.StatusOK
-	})
+	reached, killed := stuckAt(hook, jobs/2)
 	for i := range jobs {
 		r.Publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", i%20), job(i), nil)
 	}
@@ -59,19 +74,8 @@ func TestCallbackAfterKill(t *testing.T) {
 	r.Proc.Kill()
 	close(killed)
 	r.Start()
-	seen := func() map[string]map[string]bool { // the ids of each job's posts
-		of := map[string]map[string]bool{}
-		hook.Each(func(id, body string) {
-			name := named(body)
-			if of[name] == nil {
-				of[name] = map[string]bool{}
-			}
-			of[name][id] = true
-		})
-		return of
-	}
-	await.Until(t, "each end", func() bool { return len(seen()) == jobs })
-	for name, ids := range seen() {
+	await.Until(t, "each end", func() bool { return len(posted(hook)) == jobs })
+	for name, ids := range posted(hook) {
 		if len(ids) != 1 {
 			t.Errorf("%s was posted under the ids %v", name, ids)
 		}
@@ -79,5 +83,40 @@ func TestCallbackAfterKill(t *testing.T) {
 	const rate, underWay, noted = 200, 32, 2 // seconds between notes, on a busy machine
 	if n := len(hook.Tried()); n > jobs+noted*rate+underWay {
 		t.Errorf("%d posts of %d ends, and one kill", n, jobs)
+	}
+}
+
+// TestCallbackOfTwoReplicas: the replica that posts the ends of jobs is killed in the middle of a post. The other
+// goes on: each end arrives at least once, always under the same id.
+func TestCallbackOfTwoReplicas(t *testing.T) {
+	t.Parallel()
+	hook := weirtest.NewHookReceiver(t)
+	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, fakeapi.Options{}, callbackYAML, "CALLBACK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+weirtest.HookSecret)
+	kv := controlAt(t, weirtest.JetStreamOf(t, r.NC))
+	const before, after = 40, 20
+	reached, killed := stuckAt(hook, before/2)
+	submit := func(from, n int) {
+		for i := from; i < from+n; i++ {
+			r.Publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", i%10), fmt.Sprintf("job-%d-", i), nil)
+		}
+	}
+	submit(0, before)
+	await.Receive(t, "the post that the kill comes in", reached)
+	held, err := kv.Get(t.Context(), "callback.lease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	poster := 0
+	if strings.Contains(string(held.Value()), "replica-1") {
+		poster = 1
+	}
+	r.Procs[poster].Kill()
+	close(killed)
+	submit(before, after)
+	await.Until(t, "each end", func() bool { return len(posted(hook)) == before+after })
+	for name, ids := range posted(hook) {
+		if len(ids) != 1 {
+			t.Errorf("%s was posted under the ids %v", name, ids)
+		}
 	}
 }
