@@ -152,6 +152,7 @@ func TestTorture(t *testing.T) {
 		"packs": "--pack 5 --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
 			"--at result-stored --at record-stored",
 		"packs, idempotent": "--pack 5 --idempotent --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 4",
+		"priorities":        "--priorities --account 30 --server embedded --worker-kills 6 --stops 0 --cuts 2",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -184,6 +185,9 @@ func TestTorture(t *testing.T) {
 			}
 			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0) {
 				t.Errorf("%d calls of several jobs, %d of them under way at a kill: that proves nothing", r.Packs, r.PacksKilled)
+			}
+			if strings.Contains(run.name, "--priorities") && r.Passed < 20 {
+				t.Errorf("more urgent jobs passed %d: that proves nothing", r.Passed)
 			}
 		})
 	}

@@ -55,6 +55,9 @@
 // of the calls, the limits and the spending by the calls. A job must be called again in its pack only, under the pack's key: the
 // api refuses another body under a known key.
 //
+// With --priorities jobs are high, normal and low in turn. The first calls of each priority of a key are judged by its own
+// order, and it is counted how many jobs more urgent ones have passed (judge_order.go).
+//
 // With redrives (redrives.go), the jobs that overflowed are redriven at the end of the run, by a task that is killed
 // with its weir, stopped and resumed. Afterwards each of them must have a result or a letter, and must have been called
 // once. While the task is stopped no letter may go.

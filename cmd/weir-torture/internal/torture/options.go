@@ -51,7 +51,9 @@ type Options struct {
 	Redrives      int      // faults on a redrive of what overflowed, at the end; not for a fleet
 	Flips         int      // bytes of a queue are flipped while weir is stopped; server inside
 
-	Pack     int           // jobs that a call may have; 0: each call has one
+	Pack       int  // jobs that a call may have; 0: each call has one
+	Priorities bool // jobs have each priority in turn
+
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
 	Keys     int           // besides the two special ones
@@ -189,6 +191,9 @@ func (o *Options) Command() string {
 	}
 	if o.Pack > 0 {
 		words = append(words, fmt.Sprintf("--pack %d", o.Pack))
+	}
+	if o.Priorities {
+		words = append(words, "--priorities")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

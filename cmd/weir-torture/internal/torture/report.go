@@ -54,6 +54,7 @@ type Report struct {
 	BilledTwice          int `json:"billed_twice"`
 	OutOfOrder           int `json:"out_of_order"`
 	Overtaken            int `json:"overtaken"` // by less than the jitter, or because the network lost a call
+	Passed               int `json:"passed"`    // first calls before which a more urgent job of their key was called that came later
 	OverRate             int `json:"over_rate_windows"`
 	Doubtful             int `json:"doubtful_windows"`
 	Unknown              int `json:"unknown"`
@@ -190,7 +191,7 @@ func (r *Report) findings() []Finding {
 	if r.Packs > 0 {
 		add("packs", 0, "%d calls of several jobs, %d of them under way at a kill", r.Packs, r.PacksKilled)
 	}
-	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network", r.OutOfOrder, r.Overtaken)
+	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network%s", r.OutOfOrder, r.Overtaken, r.passed())
 	add("over-rate", r.OverRate, "%d windows; the fullest was used to %.0f %% (%s)", r.OverRate, 100*r.Fullest, cmp.Or(r.FullestOf, "all keys"))
 	if last := &all[len(all)-1]; r.OverRate == 0 && r.Doubtful > 0 {
 		last.Outcome = bucket.Inconclusive
@@ -233,6 +234,14 @@ func (r *Report) findings() []Finding {
 		all = append(all, r.fleetFindings()...)
 	}
 	return all
+}
+
+// passed describes the jobs that more urgent ones passed, if there are any.
+func (r *Report) passed() string {
+	if r.Passed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; more urgent jobs passed %d", r.Passed)
 }
 
 // lateTries describes the late tries, if there are any.
