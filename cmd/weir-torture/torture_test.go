@@ -153,6 +153,7 @@ func TestTorture(t *testing.T) {
 			"--at result-stored --at record-stored",
 		"packs, idempotent": "--pack 5 --idempotent --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 4",
 		"priorities":        "--priorities --account 30 --server embedded --worker-kills 6 --stops 0 --cuts 2",
+		"callbacks":         "--callbacks --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -185,6 +186,9 @@ func TestTorture(t *testing.T) {
 			}
 			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0) {
 				t.Errorf("%d calls of several jobs, %d of them under way at a kill: that proves nothing", r.Packs, r.PacksKilled)
+			}
+			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
+				t.Errorf("%d ends posted, %d posts refused: that proves nothing", r.Posted, r.PostsRefused)
 			}
 			if strings.Contains(run.name, "--priorities") && r.Passed < 20 {
 				t.Errorf("more urgent jobs passed %d: that proves nothing", r.Passed)

@@ -58,6 +58,9 @@
 // With --priorities jobs are high, normal and low in turn. The first calls of each priority of a key are judged by its own
 // order, and it is counted how many jobs more urgent ones have passed (judge_order.go).
 //
+// With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go). Each
+// end must arrive, under one id that no other end has.
+//
 // With redrives (redrives.go), the jobs that overflowed are redriven at the end of the run, by a task that is killed
 // with its weir, stopped and resumed. Afterwards each of them must have a result or a letter, and must have been called
 // once. While the task is stopped no letter may go.

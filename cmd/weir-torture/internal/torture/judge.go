@@ -40,6 +40,9 @@ type Evidence struct {
 	Redrives  *redrives // nil: nothing was redriven
 	Unnoticed int       // restored backups after which weir did not refuse to start
 
+	Posted       posts // nil without callbacks
+	PostsRefused int   // by the receiver
+
 	KnowsMemory bool              // weir obeys a memory limit
 	reached     map[string]int    // calls of each job that arrived
 	jobCalls    []fakeapi.Arrival // byJob of the arrivals, nil before it is needed
@@ -66,6 +69,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeCalls(r)
 	e.judgeFlights(r)
 	e.judgePacks(r)
+	e.judgeCallbacks(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)

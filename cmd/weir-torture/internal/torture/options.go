@@ -53,6 +53,7 @@ type Options struct {
 
 	Pack       int  // jobs that a call may have; 0: each call has one
 	Priorities bool // jobs have each priority in turn
+	Callbacks  bool // weir posts the ends of jobs
 
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
@@ -70,6 +71,8 @@ type Options struct {
 	// Attributes returns the attributes of a child process: it should die with this one.
 	Attributes func() *syscall.SysProcAttr
 	Talk       io.Writer // receives one line for each notable event; required
+
+	receives string // where weir posts ends
 }
 
 // FleetFaults are the faults that only a fleet has. Each cut lasts longer than a lease, and no byte passes in it.
@@ -118,6 +121,9 @@ func (o *Options) Validate() error {
 	if o.Pack < 0 || o.Pack == 1 || o.Pack > mostPacked {
 		wrong = append(wrong, fmt.Errorf("--pack must be from 2 to %d, or 0 for calls of one job", mostPacked))
 	}
+	if o.Callbacks && o.Restores > 0 {
+		wrong = append(wrong, errors.New("a backup takes ends back that were posted: --restores goes without --callbacks"))
+	}
 	if o.Account < 0 || o.Account > mostJobs || o.Account > 0 && o.Takeovers > 0 {
 		wrong = append(wrong, fmt.Errorf("--account must be from 0 to %d, and there is none with --takeovers", mostJobs))
 	}
@@ -139,7 +145,7 @@ func (o *Options) validateSettings() error {
 		}
 	}
 	if len(o.changeable()) == 0 {
-		return errors.New("--change names limits that keys share: with --takeovers there are none")
+		return errors.New("--change names only what this run cannot change: limits that keys share with --takeovers, the api with --callbacks")
 	}
 	return nil
 }
@@ -194,6 +200,9 @@ func (o *Options) Command() string {
 	}
 	if o.Priorities {
 		words = append(words, "--priorities")
+	}
+	if o.Callbacks {
+		words = append(words, "--callbacks")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

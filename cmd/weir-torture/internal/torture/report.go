@@ -73,6 +73,13 @@ type Report struct {
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
 
+	Callbacks    bool `json:"callbacks,omitempty"`
+	Posted       int  `json:"posted,omitempty"`        // ends, each under its id
+	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
+	PostsRefused int  `json:"posts_refused,omitempty"` // by the receiver
+	Unposted     int  `json:"unposted,omitempty"`
+	Misposted    int  `json:"misposted,omitempty"` // ids that are not of one end alone
+
 	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: only kills made calls unknown
 
 	Fullest   float64       `json:"fullest"` // the fullest window, relative to what is allowed
@@ -210,6 +217,10 @@ func (r *Report) findings() []Finding {
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())
+	if r.Callbacks {
+		add("callbacks", r.Unposted+r.Misposted, "%d ends posted, %d posts refused, %d repeated; %d ends not posted, %d ids not of one end alone",
+			r.Posted, r.PostsRefused, r.PostedAgain, r.Unposted, r.Misposted)
+	}
 	if r.Counted {
 		wrong := max(0, r.SpentLeast-r.Spent) + max(0, r.Spent-r.SpentMost)
 		add("spent", wrong, "%.2f by its own count; the ledger allows %.2f to %.2f", cents(r.Spent), cents(r.SpentLeast), cents(r.SpentMost))
