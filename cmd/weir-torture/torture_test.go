@@ -154,6 +154,9 @@ func TestTorture(t *testing.T) {
 		"packs, idempotent": "--pack 5 --idempotent --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 4",
 		"priorities":        "--priorities --account 30 --server embedded --worker-kills 6 --stops 0 --cuts 2",
 		"callbacks":         "--callbacks --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
+		"operations":        "--operations --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
+		"operations, idempotent": "--operations --idempotent --server embedded --worker-kills 8 --stops 0 --cuts 2 --at call-answered " +
+			"--at record-stored --at retry-stored --at result-stored",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -186,6 +189,9 @@ func TestTorture(t *testing.T) {
 			}
 			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0) {
 				t.Errorf("%d calls of several jobs, %d of them under way at a kill: that proves nothing", r.Packs, r.PacksKilled)
+			}
+			if strings.Contains(run.name, "--operations") && (r.Operations < 50 || r.OperationsKilled == 0) {
+				t.Errorf("%d operations, %d of them ran at a kill: that proves nothing", r.Operations, r.OperationsKilled)
 			}
 			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
 				t.Errorf("%d ends posted, %d posts refused: that proves nothing", r.Posted, r.PostsRefused)

@@ -58,6 +58,9 @@
 // With --priorities jobs are high, normal and low in turn. The first calls of each priority of a key are judged by its own
 // order, and it is counted how many jobs more urgent ones have passed (judge_order.go).
 //
+// With --operations the api answers a call with 202 and goes on working, until the second poll (operations.go). Polls are
+// no calls: no limit and no price counts them. A job must not be called again once its operation has been polled.
+//
 // With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go). Each
 // end must arrive, under one id that no other end has.
 //

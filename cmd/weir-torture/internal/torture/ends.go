@@ -50,9 +50,10 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			var answer struct {
 				Call int64
 				At   int
+				Of   int64 `json:",string"` // of an operation: the call that began it
 			}
-			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call > 0 {
-				e.Answers[id] = answerOf{answer.Call, answer.At}
+			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call+answer.Of > 0 {
+				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
 			}
 			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(ledger.HeaderCalls))
 		}),

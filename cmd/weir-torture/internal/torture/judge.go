@@ -16,7 +16,8 @@ type Evidence struct {
 	Options   *Options
 	Receipts  []Receipt
 	Ends      *Ends
-	Arrivals  []fakeapi.Arrival  // the api's own ledger
+	Arrivals  []fakeapi.Arrival  // the calls in the api's own ledger
+	Polls     []fakeapi.Arrival  // the polls of operations in it
 	Began     time.Time          // when the ledger's clock began
 	Announced map[place]struct{} // jobs of which an intent was seen
 	Timeline  timeline
@@ -69,6 +70,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeCalls(r)
 	e.judgeFlights(r)
 	e.judgePacks(r)
+	e.judgeOperations(r)
 	e.judgeCallbacks(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)

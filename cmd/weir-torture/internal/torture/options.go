@@ -54,6 +54,7 @@ type Options struct {
 	Pack       int  // jobs that a call may have; 0: each call has one
 	Priorities bool // jobs have each priority in turn
 	Callbacks  bool // weir posts the ends of jobs
+	Operations bool // the api accepts calls and goes on working
 
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
@@ -120,6 +121,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Pack < 0 || o.Pack == 1 || o.Pack > mostPacked {
 		wrong = append(wrong, fmt.Errorf("--pack must be from 2 to %d, or 0 for calls of one job", mostPacked))
+	}
+	if o.Operations && o.Pack > 0 {
+		wrong = append(wrong, errors.New("weir refuses packs of an api with operations: --operations goes without --pack"))
 	}
 	if o.Callbacks && o.Restores > 0 {
 		wrong = append(wrong, errors.New("a backup takes ends back that were posted: --restores goes without --callbacks"))
@@ -203,6 +207,9 @@ func (o *Options) Command() string {
 	}
 	if o.Callbacks {
 		words = append(words, "--callbacks")
+	}
+	if o.Operations {
+		words = append(words, "--operations")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

@@ -73,6 +73,12 @@ type Report struct {
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
 
+	Operations       int `json:"operations,omitempty"`
+	OperationsKilled int `json:"operations_killed,omitempty"` // of them, those that ran when weir was killed
+	Polls            int `json:"polls,omitempty"`
+	StrayPolls       int `json:"stray_polls,omitempty"`     // of no operation
+	SubmittedAgain   int `json:"submitted_again,omitempty"` // calls of jobs whose operation had been polled
+
 	Callbacks    bool `json:"callbacks,omitempty"`
 	Posted       int  `json:"posted,omitempty"`        // ends, each under its id
 	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
@@ -197,6 +203,10 @@ func (r *Report) findings() []Finding {
 	}
 	if r.Packs > 0 {
 		add("packs", 0, "%d calls of several jobs, %d of them under way at a kill", r.Packs, r.PacksKilled)
+	}
+	if r.Operations+r.Polls > 0 {
+		add("operations", r.StrayPolls+r.SubmittedAgain, "%d, of them %d ran at a kill; %d polls, %d of no operation; %d calls of jobs whose operation had been polled",
+			r.Operations, r.OperationsKilled, r.Polls, r.StrayPolls, r.SubmittedAgain)
 	}
 	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network%s", r.OutOfOrder, r.Overtaken, r.passed())
 	add("over-rate", r.OverRate, "%d windows; the fullest was used to %.0f %% (%s)", r.OverRate, 100*r.Fullest, cmp.Or(r.FullestOf, "all keys"))

@@ -250,8 +250,9 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 	if err != nil {
 		return nil, err
 	}
+	calls, polls := apart(ledger.Arrivals)
 	e := &Evidence{
-		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
+		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: calls, Polls: polls, Began: ledger.Started, Announced: w.announced(),
 		Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(), Keys: s.o.keys(), KnowsMemory: knowsMemory(s.o.Binary),
 	}
 	s.record.testify(e)
