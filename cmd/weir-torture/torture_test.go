@@ -157,6 +157,8 @@ func TestTorture(t *testing.T) {
 		"operations":        "--operations --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
 		"operations, idempotent": "--operations --idempotent --server embedded --worker-kills 8 --stops 0 --cuts 2 --at call-answered " +
 			"--at record-stored --at retry-stored --at result-stored",
+		"reuse": "--reuse --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
+			"--at result-stored --at record-stored",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -192,6 +194,9 @@ func TestTorture(t *testing.T) {
 			}
 			if strings.Contains(run.name, "--operations") && (r.Operations < 50 || r.OperationsKilled == 0) {
 				t.Errorf("%d operations, %d of them ran at a kill: that proves nothing", r.Operations, r.OperationsKilled)
+			}
+			if strings.Contains(run.name, "--reuse") && (r.Reused < 50 || !r.JudgesFresh) {
+				t.Errorf("%d ends with an equal job's answer, calls for fresh ones judged: %v; that proves nothing", r.Reused, r.JudgesFresh)
 			}
 			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
 				t.Errorf("%d ends posted, %d posts refused: that proves nothing", r.Posted, r.PostsRefused)

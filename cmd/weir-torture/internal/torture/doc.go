@@ -61,6 +61,10 @@
 // With --operations the api answers a call with 202 and goes on working, until the second poll (operations.go). Polls are
 // no calls: no limit and no price counts them. A job must not be called again once its operation has been polled.
 //
+// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds (reuse.go).
+// An end that says so must name a job that was called for the same request and has the same answer. If only kills disturb
+// weir, no job may be called for an answer that is fresh, unless a kill explains it.
+//
 // With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go). Each
 // end must arrive, under one id that no other end has.
 //

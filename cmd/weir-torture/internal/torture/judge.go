@@ -71,6 +71,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeFlights(r)
 	e.judgePacks(r)
 	e.judgeOperations(r)
+	e.judgeReuse(r)
 	e.judgeCallbacks(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)

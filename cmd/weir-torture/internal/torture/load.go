@@ -27,6 +27,9 @@ func (l *load) job(n int) job {
 	if l.o.Priorities {
 		j.priority = bucket.Priorities[n%len(bucket.Priorities)]
 	}
+	if l.o.Reuse {
+		j.ask = fmt.Sprint(askQuery, n%asks)
+	}
 	return j
 }
 

@@ -55,6 +55,7 @@ type Options struct {
 	Priorities bool // jobs have each priority in turn
 	Callbacks  bool // weir posts the ends of jobs
 	Operations bool // the api accepts calls and goes on working
+	Reuse      bool // jobs of a key ask the same, and weir gives answers again
 
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
@@ -122,8 +123,8 @@ func (o *Options) Validate() error {
 	if o.Pack < 0 || o.Pack == 1 || o.Pack > mostPacked {
 		wrong = append(wrong, fmt.Errorf("--pack must be from 2 to %d, or 0 for calls of one job", mostPacked))
 	}
-	if o.Operations && o.Pack > 0 {
-		wrong = append(wrong, errors.New("weir refuses packs of an api with operations: --operations goes without --pack"))
+	if o.Pack > 0 && (o.Operations || o.Reuse) {
+		wrong = append(wrong, errors.New("weir refuses packs of such an api: --operations and --reuse go without --pack"))
 	}
 	if o.Callbacks && o.Restores > 0 {
 		wrong = append(wrong, errors.New("a backup takes ends back that were posted: --restores goes without --callbacks"))
@@ -149,7 +150,7 @@ func (o *Options) validateSettings() error {
 		}
 	}
 	if len(o.changeable()) == 0 {
-		return errors.New("--change names only what this run cannot change: limits that keys share with --takeovers, the api with --callbacks")
+		return errors.New("--change names only what this run cannot change: limits that keys share with --takeovers, the api with --callbacks or --reuse")
 	}
 	return nil
 }
@@ -210,6 +211,9 @@ func (o *Options) Command() string {
 	}
 	if o.Operations {
 		words = append(words, "--operations")
+	}
+	if o.Reuse {
+		words = append(words, "--reuse")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

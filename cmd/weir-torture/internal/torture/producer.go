@@ -23,6 +23,7 @@ type Receipt struct {
 	ID       string          `json:"id"`
 	Key      string          `json:"key"`
 	Priority bucket.Priority `json:"priority,omitempty"`
+	Ask      string          `json:"ask,omitempty"` // the query
 	Stream   string          `json:"stream"`
 	Seq      uint64          `json:"seq"`
 	Code     int             `json:"code,omitempty"` // 0: accepted
@@ -37,6 +38,7 @@ type Receipt struct {
 type job struct {
 	key, id  string
 	priority bucket.Priority
+	ask      string // its query, if other jobs have the same
 	large    []byte // its body, if it is large; otherwise that is its id
 }
 
@@ -146,6 +148,9 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + j.key, Data: fmt.Appendf(nil, `{"id":%q}`, j.id), Header: nats.Header{
 		"Nats-Msg-Id": {j.id}, "Weir-Path": {"/" + j.key},
 	}}
+	if j.ask != "" {
+		msg.Header["Weir-Query"] = []string{j.ask}
+	}
 	if j.large != nil {
 		msg.Data, msg.Header["Weir-Query"] = j.large, []string{jobQuery + j.id}
 	}
@@ -161,7 +166,8 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 				return fmt.Errorf("job %s: %w", j.id, err)
 			}
 			if again == "" {
-				r.ID, r.Key, r.Priority, r.Tries, r.At, r.Waited = j.id, j.key, j.priority, tries, time.Now(), time.Since(start)
+				r.ID, r.Key, r.Priority, r.Ask = j.id, j.key, j.priority, j.ask
+				r.Tries, r.At, r.Waited = tries, time.Now(), time.Since(start)
 				return p.keep(r)
 			}
 			p.trouble(again)

@@ -79,6 +79,12 @@ type Report struct {
 	StrayPolls       int `json:"stray_polls,omitempty"`     // of no operation
 	SubmittedAgain   int `json:"submitted_again,omitempty"` // calls of jobs whose operation had been polled
 
+	Reused       int  `json:"reused,omitempty"` // ends with the answer of an equal job
+	ReusedWrong  int  `json:"reused_wrong,omitempty"`
+	AskedAgain   int  `json:"asked_again,omitempty"`   // calls for requests whose answer was fresh
+	AskedExcused int  `json:"asked_excused,omitempty"` // more of them, which a kill explains
+	JudgesFresh  bool `json:"judges_fresh,omitempty"`  // AskedAgain was judged
+
 	Callbacks    bool `json:"callbacks,omitempty"`
 	Posted       int  `json:"posted,omitempty"`        // ends, each under its id
 	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
@@ -227,6 +233,13 @@ func (r *Report) findings() []Finding {
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())
+	if r.Reused+r.ReusedWrong+r.AskedAgain > 0 {
+		fresh := "this run does not show which of them weir knew"
+		if r.JudgesFresh {
+			fresh = fmt.Sprintf("%d calls although the answer was fresh, and %d that a kill explains", r.AskedAgain, r.AskedExcused)
+		}
+		add("reused", r.ReusedWrong+r.AskedAgain, "%d ends with the answer of an equal job, %d wrongly; %s", r.Reused, r.ReusedWrong, fresh)
+	}
 	if r.Callbacks {
 		add("callbacks", r.Unposted+r.Misposted, "%d ends posted, %d posts refused, %d repeated; %d ends not posted, %d ids not of one end alone",
 			r.Posted, r.PostsRefused, r.PostedAgain, r.Unposted, r.Misposted)

@@ -18,6 +18,7 @@ type terms struct {
 	pack   int    // jobs that a call may have; 0: each call has one
 	posts  bool   // ends of jobs are posted
 	polls  bool   // the api works on after a call
+	reuse  bool   // answers are given again
 	header string // of the idempotency key; empty: the api is not idempotent
 	quoted bool
 
@@ -60,7 +61,7 @@ const mostJitter = jitter + 50*time.Millisecond
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
-		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations,
+		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations, reuse: o.Reuse,
 	}
 	if o.Idempotent {
 		t.header = usualKeyHeader
@@ -186,6 +187,9 @@ func (t *terms) yaml(url, number string, fleet bool) string {
 	}
 	if t.polls {
 		line(operationsWords, operationEvery, operationsRate)
+	}
+	if t.reuse {
+		line("reuse: {for: %s, of: [path]}", reusedFor)
 	}
 	if limits := t.limits(fleet); limits != "" {
 		line("limits: [%s]", limits)
