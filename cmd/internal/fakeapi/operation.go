@@ -10,8 +10,8 @@ import (
 
 // Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where
 // a GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
-// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST, unless Name
-// says otherwise; a second POST of the same name counts, and begins it anew. The zero value ends every operation as
+// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST, unless
+// Name says otherwise; a second POST of the same name counts, and begins it anew. The zero value ends every operation as
 // done at its first poll. It is safe for concurrent use.
 type Operations struct {
 	// Name returns the name of the operation that a POST begins. Nil: the last segment of its path.
@@ -90,8 +90,8 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	return Behaviour{Answer: AnswerText, Text: text, Bill: BillNever}
 }
 
-// Behind returns a script that asks first about each POST. A POST that first lets succeed begins an operation, after the
-// delay that first orders. Polls are not first's business.
+// Behind returns a script that asks first about each POST. A POST that first lets succeed begins an operation, after
+// the delay that first orders. Polls do not reach first.
 func (o *Operations) Behind(first Script) Script {
 	return func(ctx context.Context, r *Request) Behaviour {
 		var b Behaviour

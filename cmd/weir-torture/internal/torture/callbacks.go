@@ -178,7 +178,8 @@ func (e *Evidence) judgeCallbacks(r *Report) {
 	for of, ids := range e.Posted {
 		if len(ids) > ends[of] {
 			r.Misposted += len(ids) - ends[of]
-			r.example("posted under several ids, or without an end", fmt.Sprintf("%s of %s: %d ends, %v", of.kind, of.job, ends[of], ids))
+			r.example("posted under several ids, or without an end",
+				fmt.Sprintf("%s of %s: %d ends, %v", of.kind, of.job, ends[of], ids))
 		}
 		for id, times := range ids {
 			r.Posted++

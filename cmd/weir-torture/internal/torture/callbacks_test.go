@@ -28,13 +28,17 @@ func TestJudgeCallbacks(t *testing.T) {
 		{"all well", func(*Evidence) {}, nil},
 		{"a result posted twice", func(e *Evidence) { e.Posted[one]["job.done k-1"]++ }, nil},
 		{"a result that was not posted", func(e *Evidence) { delete(e.Posted, one) }, []string{"callbacks"}},
-		{"the letter of a refused job that was not posted", func(e *Evidence) { delete(e.Posted, full) }, []string{"callbacks"}},
+		{"a refused job's letter that was not posted", func(e *Evidence) { delete(e.Posted, full) }, []string{"callbacks"}},
 		{"two letters, one of them posted", func(e *Evidence) {
 			e.Ends.Letters = append(e.Ends.Letters, Letter{Job: "full", Reason: "overflow"})
 		}, []string{"callbacks"}},
 		{"a result posted under two ids", func(e *Evidence) { e.Posted[one]["another"] = 1 }, []string{"callbacks"}},
-		{"two results under one id", func(e *Evidence) { e.Posted[one] = map[string]int{"job.done k-2": 1} }, []string{"callbacks"}},
-		{"a post without an end", func(e *Evidence) { e.Posted[endOf{postDead, "k-1"}] = map[string]int{"id": 1} }, []string{"callbacks"}},
+		{"two results under one id", func(e *Evidence) {
+			e.Posted[one] = map[string]int{"job.done k-2": 1}
+		}, []string{"callbacks"}},
+		{"a post without an end", func(e *Evidence) {
+			e.Posted[endOf{postDead, "k-1"}] = map[string]int{"id": 1}
+		}, []string{"callbacks"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := posted()

@@ -30,12 +30,14 @@ func (e *Evidence) judgeOrder(r *Report) {
 	place := func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }
 	wrong, _ := fakeapi.Order(each, place, fakeapi.FirstAttempts)
 	for _, w := range wrong {
+		job := jobOf(&w.After)
 		switch late, allowed := time.Duration(w.After.At-w.Before.At), e.jitter()+e.stampError(); {
-		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
+		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At),
+			e.cutBefore(&w.After, arrived[job]):
 			r.Overtaken++
 		default:
 			r.OutOfOrder++
-			r.example("out of order", fmt.Sprintf("%s came %s after %s", jobOf(&w.After), late.Round(time.Millisecond), jobOf(&w.Before)))
+			r.example("out of order", fmt.Sprintf("%s came %s after %s", job, late.Round(time.Millisecond), jobOf(&w.Before)))
 		}
 	}
 	passed, _ := fakeapi.Order(e.calls(), place, fakeapi.FirstAttempts)

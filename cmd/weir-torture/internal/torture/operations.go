@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,12 +11,16 @@ import (
 
 // The operations of the api. Each is polled twice: the first poll finds it running.
 const (
-	operationPolls  = 1           // that find an operation running
-	operationEvery  = time.Second // between two polls of one
-	operationsRate  = 200         // polls a second
-	operationsPath  = "/operations/"
-	operationsWords = `operation: {poll: {path: "{answer-header:Location}", every: %s, rate: %d/s, for: 1h}, result: "json:/output",
-      answers: [{status: 200, json: /state, values: [done], means: done}, {status: 200, json: /state, values: [running], means: running}]}`
+	operationPolls = 1           // that find an operation running
+	operationEvery = time.Second // between two polls of one
+	operationsRate = 200         // polls a second
+	operationsPath = "/operations/"
+	operationsYAML = `operation:
+      poll: {path: "{answer-header:Location}", every: %s, rate: %d/s, for: 1h}
+      answers:
+        - {status: 200, json: /state, values: [done], means: done}
+        - {status: 200, json: /state, values: [running], means: running}
+      result: json:/output`
 )
 
 // apart separates the calls that reached the api from the polls of operations.
@@ -67,7 +70,7 @@ func (e *Evidence) judgeOperations(r *Report) {
 		a := &e.Arrivals[i]
 		if at, ok := polled[jobOf(a)]; ok && at < a.At {
 			r.SubmittedAgain++
-			r.example("called again after its operation was polled", fmt.Sprintf("%s, at %s", jobOf(a), e.at(a).Format("15:04:05.000")))
+			r.example("called again after its operation was polled", jobOf(a)+", at "+clockOf(e.at(a)))
 		}
 	}
 	for _, a := range e.Arrivals {

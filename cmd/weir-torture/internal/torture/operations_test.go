@@ -14,8 +14,8 @@ import (
 // poll is the n-th arrival, a poll of the operation of a call.
 func poll(n, of int, at time.Duration) fakeapi.Arrival {
 	return fakeapi.Arrival{
-		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Method: http.MethodGet, Path: fmt.Sprint(operationsPath, of+1), Ending: fakeapi.Answered,
-		Status: http.StatusOK,
+		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Method: http.MethodGet,
+		Path: fmt.Sprint(operationsPath, of+1), Ending: fakeapi.Answered, Status: http.StatusOK,
 	}
 }
 
@@ -53,8 +53,12 @@ func TestJudgeOperations(t *testing.T) {
 		{"called again", false, again(3 * time.Second), []string{"called twice", "operations"}},
 		{"called again with its key, before the first poll", true, again(2350 * time.Millisecond), nil},
 		{"called again with its key, after a poll", true, again(3 * time.Second), []string{"operations"}},
-		{"a poll of nothing", false, func(e *Evidence) { e.Polls = append(e.Polls, poll(200, 77, time.Second)) }, []string{"operations"}},
-		{"the output of another job's operation", false, func(e *Evidence) { e.Ends.Answers["k-4"] = answerOf{4, 0} }, []string{"answers"}},
+		{"a poll of nothing", false, func(e *Evidence) {
+			e.Polls = append(e.Polls, poll(200, 77, time.Second))
+		}, []string{"operations"}},
+		{"the output of another job's operation", false, func(e *Evidence) {
+			e.Ends.Answers["k-4"] = answerOf{4, 0}
+		}, []string{"answers"}},
 		{"many polls at once", false, func(e *Evidence) {
 			for i := range e.Polls {
 				e.Polls[i].At = int64(2300*time.Millisecond) + int64(i)

@@ -67,7 +67,8 @@ func (e *Evidence) judgeFresh(r *Report) {
 	for i := range e.Receipts {
 		receipts[e.Receipts[i].ID] = &e.Receipts[i]
 	}
-	last, before := map[string]*fakeapi.Arrival{}, map[string]bool{} // the last answered call for each request; jobs called before
+	last := map[string]*fakeapi.Arrival{} // each request's last answered call
+	before := map[string]bool{}           // jobs called before
 	for i := range e.calls() {
 		a := &e.calls()[i]
 		id := jobOf(a)
@@ -84,8 +85,8 @@ func (e *Evidence) judgeFresh(r *Report) {
 				r.AskedExcused++
 			default:
 				r.AskedAgain++
-				r.example("called for a request whose answer was fresh", fmt.Sprintf("%s at %s, after %s at %s, answered at %s", id, e.at(a).Format("15:04:05.000"),
-					jobOf(former), e.at(former).Format("15:04:05.000"), answered.Format("15:04:05.000")))
+				r.example("called for a request whose answer was fresh", fmt.Sprintf("%s at %s, after %s at %s, answered at %s",
+					id, clockOf(e.at(a)), jobOf(former), clockOf(e.at(former)), clockOf(answered)))
 			}
 		}
 		if e.Ends.Answers[id].call == a.Number && e.Ends.Reused[id] == "" {
@@ -104,9 +105,13 @@ func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *f
 		if k.What == "server" || from.After(e.at(second)) {
 			return false
 		}
-		return !to.Before(e.at(first)) && !from.After(answered.Add(noted)) || !to.Before(of.At.Add(-of.Waited)) || e.at(second).Before(e.calledAfter(to).Add(recallsFor))
+		unanswered := !to.Before(e.at(first)) && !from.After(answered.Add(noted))
+		waited := !to.Before(of.At.Add(-of.Waited))
+		return unanswered || waited || e.at(second).Before(e.calledAfter(to).Add(recallsFor))
 	})
 }
+
+func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
 
 // calledAfter returns when the first call after a moment arrived.
 func (e *Evidence) calledAfter(moment time.Time) time.Time {

@@ -10,8 +10,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// reused is right with eight jobs that ask for one thing after two that ask for others. The first of the eight is called
-// for all of them, long after the kill.
+// reused is right with eight jobs that ask for one thing after two that ask for others. The first of the eight is
+// called for all of them, long after the kill.
 func reused(idempotent bool) *Evidence {
 	e := right(idempotent)
 	e.Options.Reuse = true
@@ -54,10 +54,16 @@ func TestJudgeReuse(t *testing.T) {
 		breaks []string
 	}{
 		{"all well", func(*Evidence) {}, nil},
-		{"the answer of a job that has one of another", func(e *Evidence) { e.Ends.Reused["k-5"] = "k-4" }, []string{"answers", "reused"}},
-		{"the answer of a job that is not done", func(e *Evidence) { e.Ends.Reused["k-5"] = "full" }, []string{"answers", "reused"}},
+		{"the answer of a job that has one of another", func(e *Evidence) {
+			e.Ends.Reused["k-5"] = "k-4"
+		}, []string{"answers", "reused"}},
+		{"the answer of a job that is not done", func(e *Evidence) {
+			e.Ends.Reused["k-5"] = "full"
+		}, []string{"answers", "reused"}},
 		{"the answer to another request", func(e *Evidence) { e.Receipts[5].Ask = "ask=2" }, []string{"reused"}},
-		{"another answer than that of the job it names", func(e *Evidence) { e.Ends.Answers["k-5"] = answerOf{1, 0} }, []string{"answers", "reused"}},
+		{"another answer than that of the job it names", func(e *Evidence) {
+			e.Ends.Answers["k-5"] = answerOf{1, 0}
+		}, []string{"answers", "reused"}},
 		{"called, and reused", func(e *Evidence) {
 			e.Arrivals = append(e.Arrivals, call(50, "k-5", 20*time.Second))
 		}, []string{"reused"}},
@@ -78,7 +84,7 @@ func TestJudgeReuse(t *testing.T) {
 		{"called while the answer is fresh, after a kill before it came", func(e *Evidence) {
 			calledToo(5, 16*time.Second)(e)
 			e.Receipts[5].At, e.Kills[0].At = e.Began.Add(15*time.Second), e.Began.Add(13*time.Second)
-			e.Arrivals = append(e.Arrivals, fakeapi.Arrival{Number: 60, At: int64(13500 * time.Millisecond), End: int64(13600 * time.Millisecond), Key: "other"})
+			e.Arrivals = append(e.Arrivals, fakeapi.Arrival{Number: 60, At: int64(13500 * time.Millisecond), Key: "other"})
 		}, []string{"called", "reused"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

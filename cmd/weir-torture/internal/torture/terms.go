@@ -186,7 +186,7 @@ func (t *terms) yaml(url, number string, fleet bool) string {
 		line("callback: {url: \"${env:%s}\", secret: \"${env:%s}\", rate: %d/s}", callbackAddress, callbackVariable, callbackRate)
 	}
 	if t.polls {
-		line(operationsWords, operationEvery, operationsRate)
+		line(operationsYAML, operationEvery, operationsRate)
 	}
 	if t.reuse {
 		line("reuse: {for: %s, of: [path]}", reusedFor)
