@@ -111,6 +111,10 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 		f.IntVar(c.N, c.Option, c.Alone, usageOf(c))
 	}
 	f.IntVar(&o.Pack, "pack", 0, "jobs that a call may have (default: one)")
+	f.BoolVar(&o.Priorities, "priorities", false, "jobs are high, normal and low in turn")
+	f.BoolVar(&o.Callbacks, "callbacks", false, "weir posts the ends of jobs to a receiver, which refuses some posts")
+	f.BoolVar(&o.Operations, "operations", false, "the api answers calls with 202 and goes on working, and weir polls it")
+	f.BoolVar(&o.Reuse, "reuse", false, "jobs of a key ask the same, and weir gives answers again")
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
 	f.IntVar(&o.Account, "account", 0, "calls a second of all keys together; less than come keep jobs waiting (default: more than come)")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")

@@ -151,7 +151,15 @@ func TestTorture(t *testing.T) {
 		"power losses":    "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",
 		"packs": "--pack 5 --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
 			"--at result-stored --at record-stored",
+		"packs, takeovers":  "--pack 5 --worker-kills 4 --server-kills 1 --stops 1 --cuts 1 --takeovers 1",
 		"packs, idempotent": "--pack 5 --idempotent --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 4",
+		"priorities":        "--priorities --account 30 --server embedded --worker-kills 6 --stops 0 --cuts 2",
+		"callbacks":         "--callbacks --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
+		"operations":        "--operations --server embedded --worker-kills 8 --power-losses 1 --stops 0 --cuts 2",
+		"operations, idempotent": "--operations --idempotent --server embedded --worker-kills 8 --stops 0 --cuts 2 --at call-answered " +
+			"--at record-stored --at retry-stored --at result-stored",
+		"reuse": "--reuse --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
+			"--at result-stored --at record-stored",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -182,8 +190,20 @@ func TestTorture(t *testing.T) {
 			if r.Accepted == 0 || r.Called == 0 || r.WorkerKills < 2 || r.AtPoints+r.Missed == 0 {
 				t.Errorf("%d accepted, %d called, %d kills, %d of them at points: that proves nothing", r.Accepted, r.Called, r.WorkerKills, r.AtPoints)
 			}
-			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0) {
+			if strings.Contains(run.name, "--pack") && (r.Packs < 20 || r.PacksKilled == 0 && !strings.Contains(run.name, "--takeovers")) {
 				t.Errorf("%d calls of several jobs, %d of them under way at a kill: that proves nothing", r.Packs, r.PacksKilled)
+			}
+			if strings.Contains(run.name, "--operations") && (r.Operations < 50 || r.OperationsKilled == 0) {
+				t.Errorf("%d operations, %d of them ran at a kill: that proves nothing", r.Operations, r.OperationsKilled)
+			}
+			if strings.Contains(run.name, "--reuse") && (r.Reused < 50 || !r.JudgesFresh) {
+				t.Errorf("%d ends with an equal job's answer, calls for fresh ones judged: %v; that proves nothing", r.Reused, r.JudgesFresh)
+			}
+			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
+				t.Errorf("%d ends posted, %d posts refused: that proves nothing", r.Posted, r.PostsRefused)
+			}
+			if strings.Contains(run.name, "--priorities") && r.Passed < 20 {
+				t.Errorf("more urgent jobs passed %d: that proves nothing", r.Passed)
 			}
 		})
 	}
@@ -272,10 +292,13 @@ func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is 
 		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},
 		"node":       {"cut-node": 1},
+		"packs":      {"worker-kills": 1, "stops": 1},
+		"features":   {"worker-kills": 1, "stops": 1},
 	}
+	more := map[string]string{"packs": " --pack 3 --jobs 96", "features": " --priorities --callbacks --operations --reuse"}
 	runs := map[string]*tortured{}
 	for name, faults := range kept {
-		runs[name] = startTorture(t, bin, places, fleetFaults(faults))
+		runs[name] = startTorture(t, bin, places, fleetFaults(faults)+more[name])
 	}
 	planted := fleetFaults(map[string]int{"stops": 1}) + " --planted " + string(fault.NoFence)
 	bug := startTorture(t, bin, places, planted)
@@ -287,6 +310,9 @@ func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is 
 			}
 			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
 				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
+			}
+			if name == "packs" && r.Packs == 0 || name == "features" && (r.Operations == 0 || r.Reused == 0 || r.Posted == 0) {
+				t.Errorf("%d packs, %d operations, %d reused, %d posted: that proves nothing", r.Packs, r.Operations, r.Reused, r.Posted)
 			}
 		})
 	}

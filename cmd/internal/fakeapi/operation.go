@@ -10,10 +10,12 @@ import (
 
 // Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where
 // a GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
-// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST; a second
-// POST of the same name counts, and begins it anew. The zero value ends every operation as done at its first poll. It
-// is safe for concurrent use.
+// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST, unless
+// Name says otherwise; a second POST of the same name counts, and begins it anew. The zero value ends every operation as
+// done at its first poll. It is safe for concurrent use.
 type Operations struct {
+	// Name returns the name of the operation that a POST begins. Nil: the last segment of its path.
+	Name func(r *Request) string
 	// Polls is how many polls of each operation find it running.
 	Polls int
 	// EndState returns the state of an operation that has ended. Nil: done.
@@ -50,6 +52,9 @@ func (o *Operations) of(name string) *operation {
 // Script decides what the api does with a request.
 func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	name := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
+	if r.Method == http.MethodPost && o.Name != nil {
+		name = o.Name(r)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -83,6 +88,22 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	}
 	text := fmt.Sprintf(`{"state":%q,"output":{"of":%q}}`, state, name)
 	return Behaviour{Answer: AnswerText, Text: text, Bill: BillNever}
+}
+
+// Behind returns a script that asks first about each POST. A POST that first lets succeed begins an operation, after
+// the delay that first orders. Polls do not reach first.
+func (o *Operations) Behind(first Script) Script {
+	return func(ctx context.Context, r *Request) Behaviour {
+		var b Behaviour
+		if r.Method == http.MethodPost && first != nil {
+			if b = first(ctx, r); b.Status != 0 || b.Fault != NoFault {
+				return b
+			}
+		}
+		begun := o.Script(ctx, r)
+		begun.Delay = b.Delay
+		return begun
+	}
 }
 
 // Hold lets an operation run until Finish.

@@ -1,6 +1,7 @@
 package fakeapi_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -45,5 +46,43 @@ func TestOperations(t *testing.T) {
 	}
 	if sum := api.Totals(); sum.Billed != 1 {
 		t.Errorf("%d requests are billed", sum.Billed)
+	}
+}
+
+// TestOperationsBehind checks that a script decides first about the POSTs that begin operations, and not about polls.
+func TestOperationsBehind(t *testing.T) {
+	steps, err := fakeapi.ParseSteps([]byte(`[{"first":2,"last":2,"count":"all","do":"status=429"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &fakeapi.Operations{Name: func(r *fakeapi.Request) string { return fmt.Sprint(r.Number) }}
+	api, err := fakeapi.Start(fakeapi.Options{Script: o.Behind(steps)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // the test is over
+	for n, want := range []struct {
+		method, path string
+		status       int
+		location     string
+	}{
+		{"POST", "/v1/one", 202, "/operations/1"},
+		{"POST", "/v1/one", 429, ""},
+		{"GET", "/operations/1", 200, ""},
+		{"POST", "/v1/one", 202, "/operations/4"},
+		{"GET", "/operations/2", 404, ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), want.method, api.URL()+want.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close() // not read
+		if answer.StatusCode != want.status || answer.Header.Get("Location") != want.location {
+			t.Errorf("request %d: %d, %q", n+1, answer.StatusCode, answer.Header.Get("Location"))
+		}
 	}
 }

@@ -32,9 +32,10 @@ type change struct {
 const changeConfig kind = "configuration changes"
 
 // changeable returns the settings that a run changes. If two weirs take turns, these include no limits that keys share.
+// An api with callbacks or reuse is never removed: weir does not post what ends meanwhile, and forgets answers.
 func (o *Options) changeable() []setting {
 	return slices.DeleteFunc(settings(), func(s setting) bool {
-		return s.shared && o.Takeovers > 0 || len(o.Settings) > 0 && !slices.Contains(o.Settings, s.name)
+		return s.shared && o.Takeovers > 0 || s.name == removal && (o.Callbacks || o.Reuse) || len(o.Settings) > 0 && !slices.Contains(o.Settings, s.name)
 	})
 }
 

@@ -55,6 +55,19 @@
 // of the calls, the limits and the spending by the calls. A job must be called again in its pack only, under the pack's key: the
 // api refuses another body under a known key.
 //
+// With --priorities jobs are high, normal and low in turn. The first calls of each priority of a key are judged by its own
+// order, and it is counted how many jobs more urgent ones have passed (judge_order.go).
+//
+// With --operations the api answers a call with 202 and goes on working, until the second poll (operations.go). Polls are
+// no calls: no limit and no price counts them. A job must not be called again once its operation has been polled.
+//
+// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds (reuse.go).
+// An end that says so must name a job that was called for the same request and has the same answer. If only kills disturb
+// weir, no job may be called for an answer that is fresh, unless a kill explains it.
+//
+// With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go). Each
+// end must arrive, under one id that no other end has.
+//
 // With redrives (redrives.go), the jobs that overflowed are redriven at the end of the run, by a task that is killed
 // with its weir, stopped and resumed. Afterwards each of them must have a result or a letter, and must have been called
 // once. While the task is stopped no letter may go.

@@ -28,9 +28,11 @@ type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // by job id: when an accepted job with a result or a letter was stored
 	Letters []Letter
-	Calls   map[string]int      // by job id: how many calls a result reports
-	Events  map[string]int      // throttled, by job id
-	Answers map[string]answerOf // by job id: what a result is the answer to
+	Calls   map[string]int       // by job id: how many calls a result reports
+	Events  map[string]int       // throttled, by job id
+	Answers map[string]answerOf  // by job id: what a result is the answer to
+	Reused  map[string]string    // by job id: the job whose answer its result is, if it is another
+	Stored  map[string]time.Time // by job id: when its result was
 }
 
 // answerOf is a call, as the api numbered it, and the place of a job in it.
@@ -41,7 +43,10 @@ type answerOf struct {
 
 // readEnds reads the streams of results, letters and events.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{}}
+	e := &Ends{
+		Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{},
+		Reused: map[string]string{}, Stored: map[string]time.Time{},
+	}
 	err := errors.Join(
 		readStream(ctx, js, ledger.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			id := m.Headers().Get(ingest.HeaderJobID)
@@ -50,9 +55,16 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			var answer struct {
 				Call int64
 				At   int
+				Of   int64 `json:",string"` // of an operation: the call that began it
 			}
-			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call > 0 {
-				e.Answers[id] = answerOf{answer.Call, answer.At}
+			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call+answer.Of > 0 {
+				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
+			}
+			if of := m.Headers().Get(ledger.HeaderReused); of != "" {
+				e.Reused[id] = of
+			}
+			if meta, err := m.Metadata(); err == nil {
+				e.Stored[id] = meta.Timestamp
 			}
 			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(ledger.HeaderCalls))
 		}),

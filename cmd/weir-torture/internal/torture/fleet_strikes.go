@@ -74,10 +74,19 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// hasCaughtUp reports whether few jobs wait, as far as that can be known.
+// hasCaughtUp reports whether few jobs wait, as far as that can be known, besides those that gather for a pack and those
+// whose operation runs.
 func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	waiting, err := queued(ctx, f.js)
-	return err == nil && waiting <= 2*f.programs.o.Keys
+	o := f.programs.o
+	few := 2 * o.Keys
+	if o.Pack > 0 {
+		few += o.Jobs * int(packWait/time.Second)
+	}
+	if o.Operations {
+		few += o.Jobs * (operationPolls + 2) * int(operationEvery/time.Second)
+	}
+	return err == nil && waiting <= few
 }
 
 // allTakePart reports whether every replica owns partitions. A replica that was cut off from the api or Redis leaves

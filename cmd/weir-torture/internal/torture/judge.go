@@ -3,7 +3,6 @@ package torture
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,8 @@ type Evidence struct {
 	Options   *Options
 	Receipts  []Receipt
 	Ends      *Ends
-	Arrivals  []fakeapi.Arrival  // the api's own ledger
+	Arrivals  []fakeapi.Arrival  // the calls in the api's own ledger
+	Polls     []fakeapi.Arrival  // the polls of operations in it
 	Began     time.Time          // when the ledger's clock began
 	Announced map[place]struct{} // jobs of which an intent was seen
 	Timeline  timeline
@@ -40,6 +40,9 @@ type Evidence struct {
 	Heard     heard
 	Redrives  *redrives // nil: nothing was redriven
 	Unnoticed int       // restored backups after which weir did not refuse to start
+
+	Posted       posts // nil without callbacks
+	PostsRefused int   // by the receiver
 
 	KnowsMemory bool              // weir obeys a memory limit
 	reached     map[string]int    // calls of each job that arrived
@@ -67,6 +70,9 @@ func Judge(e *Evidence) *Report {
 	e.judgeCalls(r)
 	e.judgeFlights(r)
 	e.judgePacks(r)
+	e.judgeOperations(r)
+	e.judgeReuse(r)
+	e.judgeCallbacks(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)
@@ -203,49 +209,6 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 // stampError returns the maximum error of a stamp: a call passes through two programs, and the machine may have let
 // each of them wait.
 func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
-
-// judgeOrder judges the order of the first calls of each key. A call that arrives after a later job's call by less than
-// the jitter was late, not out of order. The same holds for a call whose first try the network lost, and for one that
-// was late and then prevented by a kill.
-func (e *Evidence) judgeOrder(r *Report) {
-	seq := map[string]string{}
-	for _, p := range e.Receipts {
-		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise a later job may have its sequence
-			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
-		}
-	}
-	arrived := map[string]int{}
-	for _, a := range e.calls() {
-		arrived[jobOf(&a)]++
-	}
-	wrong, _ := fakeapi.Order(e.calls(), func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
-	for _, w := range wrong {
-		switch late, allowed := time.Duration(w.After.At-w.Before.At), e.jitter()+e.stampError(); {
-		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
-			r.Overtaken++
-		default:
-			r.OutOfOrder++
-			r.example("out of order", fmt.Sprintf("%s came %s after %s", jobOf(&w.After), late.Round(time.Millisecond), jobOf(&w.Before)))
-		}
-	}
-}
-
-// cutBefore reports whether a is not the job's first call, and the first one was lost in a cut. Then weir reports more
-// calls than have arrived, and there was a cut between the job's acceptance and this arrival.
-func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
-	id := jobOf(a)
-	if e.Ends.Calls[id] <= arrived {
-		return false
-	}
-	taken, at := e.Ends.Taken[id], e.Began.Add(time.Duration(a.At))
-	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
-}
-
-// spoiltAt reports whether connections were disturbed between two times of the ledger, or shortly before.
-func (e *Evidence) spoiltAt(from, to int64) bool {
-	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
-	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })
-}
 
 // stamped returns the times of calls.
 func stamped(of []fakeapi.Arrival) []bucket.Arrival {

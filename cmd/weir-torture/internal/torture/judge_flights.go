@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func (e *Evidence) judgeFlights(r *Report) {
 		}
 	}
 	for id, number := range e.Ends.Answers {
-		if of, arrived := numbers[number]; arrived && of != id {
+		if of, arrived := numbers[number]; arrived && of != cmp.Or(e.Ends.Reused[id], id) {
 			r.OthersAnswers++
 			r.example("another job's answer", fmt.Sprintf("%s has that of %s", id, of))
 		}

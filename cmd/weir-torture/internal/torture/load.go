@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/bucket"
 	"weir/bucket/queue"
 )
 
@@ -11,13 +12,25 @@ import (
 func (o *Options) loads() []load {
 	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
 	loads := []load{
-		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
-		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
+		{o: o, key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
+		{o: o, key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
 	}
 	for _, key := range o.keys() {
-		loads = append(loads, load{key: key, every: every, many: 1, first: 1})
+		loads = append(loads, load{o: o, key: key, every: every, many: 1, first: 1})
 	}
 	return loads
+}
+
+// job returns a load's job of a number.
+func (l *load) job(n int) job {
+	j := job{key: l.key, id: fmt.Sprintf("%s-%06d", l.key, n)}
+	if l.o.Priorities {
+		j.priority = bucket.Priorities[n%len(bucket.Priorities)]
+	}
+	if l.o.Reuse {
+		j.ask = fmt.Sprint(askQuery, n%asks)
+	}
+	return j
 }
 
 // keys returns the steady keys; for a fleet, the same number in each partition.

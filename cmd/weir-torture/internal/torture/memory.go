@@ -116,7 +116,7 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 					return
 				}
 				key := fmt.Sprintf("many%d", n)
-				p.report(p.submit(ctx, nc, key, fmt.Sprintf("%s-%d", key, number), nil))
+				p.report(p.submit(ctx, nc, job{key: key, id: fmt.Sprintf("%s-%d", key, number)}))
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 
 // submitLarge sends a job with a body that the api's ledger does not keep. Its id is in the query.
 func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
-	p.report(p.submit(ctx, nc, key, id, []byte(strconv.Quote(strings.Repeat("x", largeBody)))))
+	p.report(p.submit(ctx, nc, job{key: key, id: id, large: []byte(strconv.Quote(strings.Repeat("x", largeBody)))}))
 }
 
 // judgeMemory compares the resident memory with the limit, if weir knows the limit.

@@ -51,7 +51,12 @@ type Options struct {
 	Redrives      int      // faults on a redrive of what overflowed, at the end; not for a fleet
 	Flips         int      // bytes of a queue are flipped while weir is stopped; server inside
 
-	Pack     int           // jobs that a call may have; 0: each call has one
+	Pack       int  // jobs that a call may have; 0: each call has one
+	Priorities bool // jobs have each priority in turn
+	Callbacks  bool // weir posts the ends of jobs
+	Operations bool // the api accepts calls and goes on working
+	Reuse      bool // jobs of a key ask the same, and weir gives answers again
+
 	Rate     int           // calls a second of a key
 	Account  int           // calls a second of all keys together; 0: more than come
 	Keys     int           // besides the two special ones
@@ -68,6 +73,8 @@ type Options struct {
 	// Attributes returns the attributes of a child process: it should die with this one.
 	Attributes func() *syscall.SysProcAttr
 	Talk       io.Writer // receives one line for each notable event; required
+
+	receives string // where weir posts ends
 }
 
 // FleetFaults are the faults that only a fleet has. Each cut lasts longer than a lease, and no byte passes in it.
@@ -116,6 +123,12 @@ func (o *Options) Validate() error {
 	if o.Pack < 0 || o.Pack == 1 || o.Pack > mostPacked {
 		wrong = append(wrong, fmt.Errorf("--pack must be from 2 to %d, or 0 for calls of one job", mostPacked))
 	}
+	if o.Pack > 0 && (o.Operations || o.Reuse) {
+		wrong = append(wrong, errors.New("weir refuses packs of such an api: --operations and --reuse go without --pack"))
+	}
+	if o.Callbacks && o.Restores > 0 {
+		wrong = append(wrong, errors.New("a backup takes ends back that were posted: --restores goes without --callbacks"))
+	}
 	if o.Account < 0 || o.Account > mostJobs || o.Account > 0 && o.Takeovers > 0 {
 		wrong = append(wrong, fmt.Errorf("--account must be from 0 to %d, and there is none with --takeovers", mostJobs))
 	}
@@ -137,7 +150,7 @@ func (o *Options) validateSettings() error {
 		}
 	}
 	if len(o.changeable()) == 0 {
-		return errors.New("--change names limits that keys share: with --takeovers there are none")
+		return errors.New("--change names only what this run cannot change: limits that keys share with --takeovers, the api with --callbacks or --reuse")
 	}
 	return nil
 }
@@ -189,6 +202,18 @@ func (o *Options) Command() string {
 	}
 	if o.Pack > 0 {
 		words = append(words, fmt.Sprintf("--pack %d", o.Pack))
+	}
+	if o.Priorities {
+		words = append(words, "--priorities")
+	}
+	if o.Callbacks {
+		words = append(words, "--callbacks")
+	}
+	if o.Operations {
+		words = append(words, "--operations")
+	}
+	if o.Reuse {
+		words = append(words, "--reuse")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

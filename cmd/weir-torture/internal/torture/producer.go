@@ -14,25 +14,37 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"weir/bucket"
 	"weir/bucket/stream"
 )
 
 // Receipt is the answer to a producer for one job, as the producer wrote it down.
 type Receipt struct {
-	ID     string `json:"id"`
-	Key    string `json:"key"`
-	Stream string `json:"stream"`
-	Seq    uint64 `json:"seq"`
-	Code   int    `json:"code,omitempty"` // 0: accepted
-	Letter uint64 `json:"letter,omitempty"`
-	Tries  int    `json:"tries"`
+	ID       string          `json:"id"`
+	Key      string          `json:"key"`
+	Priority bucket.Priority `json:"priority,omitempty"`
+	Ask      string          `json:"ask,omitempty"` // the query
+	Stream   string          `json:"stream"`
+	Seq      uint64          `json:"seq"`
+	Code     int             `json:"code,omitempty"` // 0: accepted
+	Letter   uint64          `json:"letter,omitempty"`
+	Tries    int             `json:"tries"`
 
 	At     time.Time     `json:"at"`        // when it came
 	Waited time.Duration `json:"waited_ns"` // since the job was first sent
 }
 
+// job is one job, as its producer sends it.
+type job struct {
+	key, id  string
+	priority bucket.Priority
+	ask      string // its query, if other jobs have the same
+	large    []byte // its body, if it is large; otherwise that is its id
+}
+
 // load is the load of one producer: a key, and how often a job comes for it.
 type load struct {
+	o     *Options
 	key   string
 	every time.Duration // between jobs, or between groups of together jobs
 	many  int
@@ -104,7 +116,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 		}
 		left--
 		p.busy.Add(1)
-		err := p.submit(ctx, nc, l.key, fmt.Sprintf("%s-%06d", l.key, n), nil)
+		err := p.submit(ctx, nc, l.job(n))
 		p.busy.Add(-1)
 		if err != nil {
 			p.report(err)
@@ -131,13 +143,19 @@ func (p *producers) report(err error) {
 // jobQuery begins the query of a job whose body does not identify it.
 const jobQuery = "id="
 
-// submit sends one job until it is answered, and writes the answer down. Its body is its id, or a large one.
-func (p *producers) submit(ctx context.Context, nc *nats.Conn, key, id string, large []byte) error {
-	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + key, Data: fmt.Appendf(nil, `{"id":%q}`, id), Header: nats.Header{
-		"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key},
+// submit sends one job until it is answered, and writes the answer down.
+func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
+	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + j.key, Data: fmt.Appendf(nil, `{"id":%q}`, j.id), Header: nats.Header{
+		"Nats-Msg-Id": {j.id}, "Weir-Path": {"/" + j.key},
 	}}
-	if large != nil {
-		msg.Data, msg.Header["Weir-Query"] = large, []string{jobQuery + id}
+	if j.ask != "" {
+		msg.Header["Weir-Query"] = []string{j.ask}
+	}
+	if j.large != nil {
+		msg.Data, msg.Header["Weir-Query"] = j.large, []string{jobQuery + j.id}
+	}
+	if j.priority != bucket.Normal {
+		msg.Header["Weir-Priority"] = []string{j.priority.String()}
 	}
 	start := time.Now()
 	for tries := 1; ; tries++ {
@@ -145,10 +163,11 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, key, id string, l
 		if err == nil {
 			r, again, err := readAnswer(answer.Data)
 			if err != nil {
-				return fmt.Errorf("job %s: %w", id, err)
+				return fmt.Errorf("job %s: %w", j.id, err)
 			}
 			if again == "" {
-				r.ID, r.Key, r.Tries, r.At, r.Waited = id, key, tries, time.Now(), time.Since(start)
+				r.ID, r.Key, r.Priority, r.Ask = j.id, j.key, j.priority, j.ask
+				r.Tries, r.At, r.Waited = tries, time.Now(), time.Since(start)
 				return p.keep(r)
 			}
 			p.trouble(again)

@@ -234,7 +234,8 @@ func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Ev
 		return err
 	}
 	calls := map[string]int{}
-	for _, a := range byJob(seen.Arrivals) {
+	submitted, _ := apart(seen.Arrivals)
+	for _, a := range byJob(submitted) {
 		if !before.pushedBack(&a) {
 			calls[jobOf(&a)]++
 		}

@@ -54,6 +54,7 @@ type Report struct {
 	BilledTwice          int `json:"billed_twice"`
 	OutOfOrder           int `json:"out_of_order"`
 	Overtaken            int `json:"overtaken"` // by less than the jitter, or because the network lost a call
+	Passed               int `json:"passed"`    // first calls before which a more urgent job of their key was called that came later
 	OverRate             int `json:"over_rate_windows"`
 	Doubtful             int `json:"doubtful_windows"`
 	Unknown              int `json:"unknown"`
@@ -71,6 +72,25 @@ type Report struct {
 	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
+
+	Operations       int `json:"operations,omitempty"`
+	OperationsKilled int `json:"operations_killed,omitempty"` // of them, those that ran when weir was killed
+	Polls            int `json:"polls,omitempty"`
+	StrayPolls       int `json:"stray_polls,omitempty"`     // of no operation
+	SubmittedAgain   int `json:"submitted_again,omitempty"` // calls of jobs whose operation had been polled
+
+	Reused       int  `json:"reused,omitempty"` // ends with the answer of an equal job
+	ReusedWrong  int  `json:"reused_wrong,omitempty"`
+	AskedAgain   int  `json:"asked_again,omitempty"`   // calls for requests whose answer was fresh
+	AskedExcused int  `json:"asked_excused,omitempty"` // more of them, which a kill explains
+	JudgesFresh  bool `json:"judges_fresh,omitempty"`  // AskedAgain was judged
+
+	Callbacks    bool `json:"callbacks,omitempty"`
+	Posted       int  `json:"posted,omitempty"`        // ends, each under its id
+	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
+	PostsRefused int  `json:"posts_refused,omitempty"` // by the receiver
+	Unposted     int  `json:"unposted,omitempty"`
+	Misposted    int  `json:"misposted,omitempty"` // ids that are not of one end alone
 
 	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: only kills made calls unknown
 
@@ -190,7 +210,11 @@ func (r *Report) findings() []Finding {
 	if r.Packs > 0 {
 		add("packs", 0, "%d calls of several jobs, %d of them under way at a kill", r.Packs, r.PacksKilled)
 	}
-	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network", r.OutOfOrder, r.Overtaken)
+	if r.Operations+r.Polls > 0 {
+		add("operations", r.StrayPolls+r.SubmittedAgain, "%d, of them %d ran at a kill; %d polls, %d of no operation; %d calls of jobs whose operation had been polled",
+			r.Operations, r.OperationsKilled, r.Polls, r.StrayPolls, r.SubmittedAgain)
+	}
+	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network%s", r.OutOfOrder, r.Overtaken, r.passed())
 	add("over-rate", r.OverRate, "%d windows; the fullest was used to %.0f %% (%s)", r.OverRate, 100*r.Fullest, cmp.Or(r.FullestOf, "all keys"))
 	if last := &all[len(all)-1]; r.OverRate == 0 && r.Doubtful > 0 {
 		last.Outcome = bucket.Inconclusive
@@ -209,6 +233,17 @@ func (r *Report) findings() []Finding {
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())
+	if r.Reused+r.ReusedWrong+r.AskedAgain > 0 {
+		fresh := "this run does not show which of them weir knew"
+		if r.JudgesFresh {
+			fresh = fmt.Sprintf("%d calls although the answer was fresh, and %d that a kill explains", r.AskedAgain, r.AskedExcused)
+		}
+		add("reused", r.ReusedWrong+r.AskedAgain, "%d ends with the answer of an equal job, %d wrongly; %s", r.Reused, r.ReusedWrong, fresh)
+	}
+	if r.Callbacks {
+		add("callbacks", r.Unposted+r.Misposted, "%d ends posted, %d posts refused, %d repeated; %d ends not posted, %d ids not of one end alone",
+			r.Posted, r.PostsRefused, r.PostedAgain, r.Unposted, r.Misposted)
+	}
 	if r.Counted {
 		wrong := max(0, r.SpentLeast-r.Spent) + max(0, r.Spent-r.SpentMost)
 		add("spent", wrong, "%.2f by its own count; the ledger allows %.2f to %.2f", cents(r.Spent), cents(r.SpentLeast), cents(r.SpentMost))
@@ -233,6 +268,14 @@ func (r *Report) findings() []Finding {
 		all = append(all, r.fleetFindings()...)
 	}
 	return all
+}
+
+// passed describes the jobs that more urgent ones passed, if there are any.
+func (r *Report) passed() string {
+	if r.Passed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; more urgent jobs passed %d", r.Passed)
 }
 
 // lateTries describes the late tries, if there are any.

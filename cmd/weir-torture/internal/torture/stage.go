@@ -39,7 +39,8 @@ type stage struct {
 	held     *machine.HeldUp
 
 	api      *paidAPI
-	network  *network // nil if nothing disturbs it
+	network  *network  // nil if nothing disturbs it
+	receiver *receiver // nil without callbacks
 	servers  *servers
 	operator *operator
 
@@ -111,6 +112,9 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.awaitEnds(ctx); err != nil {
+		return nil, err
+	}
 	run, err := s.evidence(ctx, producing, witness)
 	if err != nil {
 		return nil, err
@@ -134,6 +138,14 @@ func (s *stage) setUp(ctx context.Context) error {
 	s.teardown.onEnd(s.api.stop)
 	if err := s.api.start(ctx); err != nil {
 		return err
+	}
+	if s.o.Callbacks {
+		var err error
+		if s.receiver, err = newReceiver(); err != nil {
+			return err
+		}
+		s.teardown.onEnd(s.receiver.close)
+		s.o.receives = s.receiver.url()
 	}
 	if s.fleet != nil {
 		return s.fleet.setUp(ctx, s.api)
@@ -238,11 +250,13 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 	if err != nil {
 		return nil, err
 	}
+	calls, polls := apart(ledger.Arrivals)
 	e := &Evidence{
-		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
+		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: calls, Polls: polls, Began: ledger.Started, Announced: w.announced(),
 		Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(), Keys: s.o.keys(), KnowsMemory: knowsMemory(s.o.Binary),
 	}
 	s.record.testify(e)
+	s.receiver.testify(e)
 	if s.fleet != nil {
 		s.fleet.testify(e)
 	}

@@ -16,6 +16,9 @@ type terms struct {
 	gone bool // the api is not in the configuration
 
 	pack   int    // jobs that a call may have; 0: each call has one
+	posts  bool   // ends of jobs are posted
+	polls  bool   // the api works on after a call
+	reuse  bool   // answers are given again
 	header string // of the idempotency key; empty: the api is not idempotent
 	quoted bool
 
@@ -58,7 +61,7 @@ const mostJitter = jitter + 50*time.Millisecond
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
-		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack,
+		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations, reuse: o.Reuse,
 	}
 	if o.Idempotent {
 		t.header = usualKeyHeader
@@ -90,6 +93,9 @@ type setting struct {
 	shared bool // of limits that all keys share
 	change func(r *rand.Rand, t *terms)
 }
+
+// removal is the setting that removes the api from the configuration for a while.
+const removal = "api"
 
 // settings returns all settings that a run may change.
 func settings() []setting {
@@ -123,7 +129,7 @@ func settings() []setting {
 		{"overrides", false, func(_ *rand.Rand, t *terms) {
 			t.burstRate, t.burstHolds = other(t.burstRate, burstRate, 8), other(t.burstHolds, burstHolds, 9)
 		}},
-		{"api", false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // the change also puts it back
+		{removal, false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // the change also puts it back
 	}
 }
 
@@ -175,6 +181,15 @@ func (t *terms) yaml(url, number string, fleet bool) string {
 	line("bucket: {rate: %d/s, burst: %d, capacity: %d, in_flight: %d}", t.rate, t.burst, t.capacity, t.inFlight)
 	if t.pack > 0 {
 		line("pack: {jobs: %d, wait: %s}", t.pack, packWait)
+	}
+	if t.posts {
+		line("callback: {url: \"${env:%s}\", secret: \"${env:%s}\", rate: %d/s}", callbackAddress, callbackVariable, callbackRate)
+	}
+	if t.polls {
+		line(operationsYAML, operationEvery, operationsRate)
+	}
+	if t.reuse {
+		line("reuse: {for: %s, of: [path]}", reusedFor)
 	}
 	if limits := t.limits(fleet); limits != "" {
 		line("limits: [%s]", limits)

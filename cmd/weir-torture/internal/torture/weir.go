@@ -87,10 +87,14 @@ func (w *weir) env(instance string, order fault.Order) []string {
 // serveEnv returns the settings of any weir that do not depend on its servers.
 func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
 	order.Bug = o.Bug
-	return append([]string{
+	env := []string{
 		"WEIR_CONFIG=" + filepath.Join(o.Dir, configFile), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=" + http,
 		"WEIR_HTTP_TOKEN=" + httpToken, "WEIR_PARTITIONS=" + strconv.Itoa(o.partitions()), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + o.Durability,
-	}, order.Env()...)
+	}
+	if o.Callbacks {
+		env = append(env, callbackAddress+"="+o.receives, callbackVariable+"="+callbackSecret)
+	}
+	return append(env, order.Env()...)
 }
 
 // state returns the directory in which weir notes the progress of its calls.

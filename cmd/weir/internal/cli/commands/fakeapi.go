@@ -2,6 +2,7 @@ package commands
 
 import (
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ func fakeAPICommand() *cobra.Command {
 	var latency time.Duration
 	var repeats, script, refuse, vendor string
 	var tokens, input, output int64
+	var polls int
 	cmd := &cobra.Command{
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
@@ -28,6 +30,10 @@ func fakeAPICommand() *cobra.Command {
 				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {
 					return cli.Usage(err)
 				}
+			}
+			if polls >= 0 {
+				operations := &fakeapi.Operations{Polls: polls, Name: func(r *fakeapi.Request) string { return strconv.FormatInt(r.Number, 10) }}
+				o.Script = operations.Behind(o.Script)
 			}
 			if refuse != "" {
 				o.Script = fakeapi.RefuseWhile(refuse, o.Script)
@@ -66,6 +72,7 @@ func fakeAPICommand() *cobra.Command {
 	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
 	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
 	f.StringVar(&o.Idempotency.Other, "other-id-header", "", "another request header with an idempotency key")
+	f.IntVar(&polls, "operations", -1, "answer a POST with 202, and so many polls of its operation, named by the number of the call, with running (-1: none)")
 	f.StringVar(&refuse, "refuse-while", "", "answer 401 as long as this file is there")
 	f.DurationVar(&latency, "latency", 0, "how long a call takes")
 	return cmd

@@ -1,0 +1,66 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+)
+
+// judgeOrder judges the order of the first calls of each key, of each priority by itself. A call that arrives after a
+// later job's call by less than the jitter was late, not out of order. The same holds for a call whose first try the
+// network lost, and for one that was late and then prevented by a kill.
+func (e *Evidence) judgeOrder(r *Report) {
+	seq, priority := map[string]string{}, map[string]bucket.Priority{}
+	for _, p := range e.Receipts {
+		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise a later job may have its sequence
+			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
+			priority[p.ID] = p.Priority
+		}
+	}
+	arrived, each := map[string]int{}, slices.Clone(e.calls())
+	for i := range each {
+		job := jobOf(&each[i])
+		arrived[job]++
+		each[i].Key += " " + priority[job].String()
+	}
+	place := func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }
+	wrong, _ := fakeapi.Order(each, place, fakeapi.FirstAttempts)
+	for _, w := range wrong {
+		job := jobOf(&w.After)
+		switch late, allowed := time.Duration(w.After.At-w.Before.At), e.jitter()+e.stampError(); {
+		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At),
+			e.cutBefore(&w.After, arrived[job]):
+			r.Overtaken++
+		default:
+			r.OutOfOrder++
+			r.example("out of order", fmt.Sprintf("%s came %s after %s", job, late.Round(time.Millisecond), jobOf(&w.Before)))
+		}
+	}
+	passed, _ := fakeapi.Order(e.calls(), place, fakeapi.FirstAttempts)
+	for _, w := range passed {
+		if priority[jobOf(&w.Before)] < priority[jobOf(&w.After)] {
+			r.Passed++
+		}
+	}
+}
+
+// cutBefore reports whether a is not the job's first call, and the first one was lost in a cut. Then weir reports more
+// calls than have arrived, and there was a cut between the job's acceptance and this arrival.
+func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
+	id := jobOf(a)
+	if e.Ends.Calls[id] <= arrived {
+		return false
+	}
+	taken, at := e.Ends.Taken[id], e.Began.Add(time.Duration(a.At))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
+}
+
+// spoiltAt reports whether connections were disturbed between two times of the ledger, or shortly before.
+func (e *Evidence) spoiltAt(from, to int64) bool {
+	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })
+}

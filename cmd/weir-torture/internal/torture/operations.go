@@ -1,0 +1,91 @@
+package torture
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+)
+
+// The operations of the api. Each is polled twice: the first poll finds it running.
+const (
+	operationPolls = 1           // that find an operation running
+	operationEvery = time.Second // between two polls of one
+	operationsRate = 200         // polls a second
+	operationsPath = "/operations/"
+	operationsYAML = `operation:
+      poll: {path: "{answer-header:Location}", every: %s, rate: %d/s, for: 1h}
+      answers:
+        - {status: 200, json: /state, values: [done], means: done}
+        - {status: 200, json: /state, values: [running], means: running}
+      result: json:/output`
+)
+
+// apart separates the calls that reached the api from the polls of operations.
+func apart(arrivals []fakeapi.Arrival) (calls, polls []fakeapi.Arrival) {
+	for i := range arrivals {
+		if a := &arrivals[i]; a.Method == http.MethodGet {
+			polls = append(polls, *a)
+		} else {
+			calls = append(calls, *a)
+		}
+	}
+	return calls, polls
+}
+
+// judgeOperations checks that no job is called again once its operation has been polled, and that every poll asks about
+// the operation of a call. It counts the operations that ran when weir was killed.
+func (e *Evidence) judgeOperations(r *Report) {
+	r.Polls = len(e.Polls)
+	type operation struct {
+		job         string
+		first, last int64 // polls
+	}
+	began, polled := map[int64]*operation{}, map[string]int64{} // by the call's number; the first poll of each job
+	for i := range e.Arrivals {
+		a := &e.Arrivals[i]
+		began[a.Number] = &operation{job: jobOf(a)} // even if its answer was lost: a repeat is told the same address
+		if a.Status == http.StatusAccepted {
+			r.Operations++
+		}
+	}
+	for _, p := range fakeapi.ByTime(e.Polls) {
+		number, err := strconv.ParseInt(strings.TrimPrefix(p.Path, operationsPath), 10, 64)
+		o := began[number]
+		if err != nil || o == nil {
+			r.StrayPolls++
+			r.example("a poll without an operation", p.Path)
+			continue
+		}
+		if o.last = p.At; o.first == 0 {
+			o.first = p.At
+		}
+		if _, before := polled[o.job]; !before {
+			polled[o.job] = p.At
+		}
+	}
+	for i := range e.Arrivals {
+		a := &e.Arrivals[i]
+		if at, ok := polled[jobOf(a)]; ok && at < a.At {
+			r.SubmittedAgain++
+			r.example("called again after its operation was polled", jobOf(a)+", at "+clockOf(e.at(a)))
+		}
+	}
+	for _, a := range e.Arrivals {
+		if e.killedBetween(a.End, began[a.Number].last) {
+			r.OperationsKilled++
+		}
+	}
+}
+
+// killedBetween reports whether weir was killed between two times of the ledger.
+func (e *Evidence) killedBetween(from, to int64) bool {
+	for _, k := range e.Kills {
+		if at := int64(k.At.Sub(e.Began)); k.What != "server" && from < at && at < to {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,124 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+)
+
+// Repeated requests: the jobs of a key ask for so many things in turn, each in its query.
+const (
+	askQuery   = "ask="
+	asks       = 12
+	reusedFor  = 6 * time.Second
+	recallsFor = 2 * time.Second // after a start's first call: it may not know all earlier answers yet
+)
+
+// judgeReuse checks that each end with an equal job's answer names a job that was called for the same request and has
+// that answer, and that such a job was not called itself.
+func (e *Evidence) judgeReuse(r *Report) {
+	if !e.Options.Reuse {
+		return
+	}
+	asked, called := map[string]string{}, map[string]bool{}
+	for _, p := range e.Receipts {
+		asked[p.ID] = p.Key + " " + p.Ask
+	}
+	for _, a := range e.calls() {
+		if !e.pushedBack(&a) {
+			called[jobOf(&a)] = true
+		}
+	}
+	for id, of := range e.Ends.Reused {
+		r.Reused++
+		wrong := ""
+		switch answer, ok := e.Ends.Answers[of]; {
+		case e.Ends.Results[of] == 0 || e.Ends.Reused[of] != "":
+			wrong = "which has no answer of its own"
+		case asked[id] != asked[of]:
+			wrong = "which asked something else"
+		case !ok || e.Ends.Answers[id] != answer:
+			wrong = "which has another answer"
+		case called[id]:
+			wrong = "and was called too"
+		default:
+			continue
+		}
+		r.ReusedWrong++
+		r.example("reused wrongly", fmt.Sprintf("%s has the answer of %s, %s", id, of, wrong))
+	}
+	e.judgeFresh(r)
+}
+
+// judgesFresh reports whether it is certain when weir knew which answers: only kills made it forget some.
+func (e *Evidence) judgesFresh() bool {
+	return e.Options.namesUnknown() && e.Options.ServerKills+e.Options.DiskFulls == 0 && e.ByThem == 0
+}
+
+// judgeFresh finds jobs that were called although an equal job of their key was being called, or had an answer that was
+// fresh.
+func (e *Evidence) judgeFresh(r *Report) {
+	if r.JudgesFresh = e.judgesFresh(); !r.JudgesFresh {
+		return
+	}
+	receipts := map[string]*Receipt{}
+	for i := range e.Receipts {
+		receipts[e.Receipts[i].ID] = &e.Receipts[i]
+	}
+	last := map[string]*fakeapi.Arrival{} // each request's last answered call
+	before := map[string]bool{}           // jobs called before
+	for i := range e.calls() {
+		a := &e.calls()[i]
+		id := jobOf(a)
+		p := receipts[id]
+		if p == nil || p.Ask == "" {
+			continue
+		}
+		request, again := p.Key+" "+p.Ask, before[id]
+		before[id] = true
+		if former := last[request]; former != nil && !again {
+			switch answered := e.Ends.Stored[jobOf(former)]; {
+			case !e.at(a).Before(answered.Add(reusedFor - noted - e.stampError())):
+			case e.forgets(former, answered, a, p):
+				r.AskedExcused++
+			default:
+				r.AskedAgain++
+				r.example("called for a request whose answer was fresh", fmt.Sprintf("%s at %s, after %s at %s, answered at %s",
+					id, clockOf(e.at(a)), jobOf(former), clockOf(e.at(former)), clockOf(answered)))
+			}
+		}
+		if e.Ends.Answers[id].call == a.Number && e.Ends.Reused[id] == "" {
+			last[request] = a
+		}
+	}
+}
+
+// forgets reports whether a kill excuses a second call for a request. weir was killed before it had stored the first
+// call's answer, or when it may have been about to make the second, or it had just started and may not have known the
+// answer yet.
+func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *fakeapi.Arrival, of *Receipt) bool {
+	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
+		earliest, latest := e.died(k)
+		from, to := e.Began.Add(earliest), e.Began.Add(latest)
+		if k.What == "server" || from.After(e.at(second)) {
+			return false
+		}
+		unanswered := !to.Before(e.at(first)) && !from.After(answered.Add(noted))
+		waited := !to.Before(of.At.Add(-of.Waited))
+		return unanswered || waited || e.at(second).Before(e.calledAfter(to).Add(recallsFor))
+	})
+}
+
+func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
+
+// calledAfter returns when the first call after a moment arrived.
+func (e *Evidence) calledAfter(moment time.Time) time.Time {
+	for i := range e.calls() {
+		if at := e.at(&e.calls()[i]); at.After(moment) {
+			return at
+		}
+	}
+	return moment
+}
