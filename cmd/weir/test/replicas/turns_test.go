@@ -51,7 +51,7 @@ func TestReplicasShareByPriority(t *testing.T) {
 	redis := weirtest.StartRedis(t)
 	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
 	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
-	await.Until(t, "both to own some", func() bool { return shared(told(t, r), 2) })
+	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, r), 2) })
 	const lows, highs = 20, 20
 	var jobs []*nats.Msg
 	for n := range lows + highs {
