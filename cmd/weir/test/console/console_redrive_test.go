@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,4 +64,11 @@ apis:
 	b.wait("no letters, live", `document.querySelector("main").innerText.includes("No dead letters") && document.querySelector("nav a[href='/letters'] .chip") === null`)
 	b.click("nav a[href='/events']")
 	b.wait("what was told", `document.querySelector("main").innerText.includes("revealed") && document.querySelector("main").innerText.includes("redriven")`)
+	var offered []deadletter.EventType
+	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#filter-type option")].map((o) => o.value).filter(Boolean)`) {
+		offered = append(offered, deadletter.EventType(name))
+	}
+	if !slices.Equal(offered, deadletter.EventTypes()) {
+		t.Errorf("one can choose among the events %v", offered)
+	}
 }
