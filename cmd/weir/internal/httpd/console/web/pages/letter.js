@@ -26,7 +26,7 @@ export const letter = {
     }
     const settled = isSettled(app, l);
     return [
-      h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
+      h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), revealed.value && redriveEdited(app, l, revealed.value.body_base64 ? null : revealed.value.body ?? ""), reconcileOne(app, l), purgeOne(app, l))),
       h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", said(l.detail)), h("p.quiet", {}, settled ? "Its producer has submitted the job again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
