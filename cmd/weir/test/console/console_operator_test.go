@@ -1,13 +1,16 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 
@@ -108,19 +111,46 @@ func TestConsoleMovesLetters(t *testing.T) {
 // TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first
 // level, one navigation and a search with names; every control, figure and table has a name; headings leave no level
 // out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere.
-// WEIR_SCREENSHOTS names a directory for pictures of all pages.
+// The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	t.Parallel()
-	_, b := everything(t)
+	r, b := everything(t)
 	b.open("/")
 	for _, page := range everyPage {
 		b.visit(page)
 		b.settled(page)
 		b.checkTree(page)
 		b.checkFocus(page)
+		if page == "/spend" {
+			b.checkSpend(ofJSON[spend.Account](r, "spend"))
+		}
 	}
 	if dir := os.Getenv("WEIR_SCREENSHOTS"); dir != "" {
 		b.screenshots(dir)
+	}
+}
+
+// checkSpend compares the page of spending with the answer of the command.
+func (b *browser) checkSpend(a spend.Account) {
+	b.t.Helper()
+	if a.Reused != 1 || a.Saved != "0.25" || a.Usage["input_tokens"] == 0 {
+		b.t.Errorf("weir spend tells %+v", a)
+	}
+	for field, want := range map[string]string{
+		"spent": a.Spent, "Reused": strconv.FormatInt(a.Reused, 10), "Saved": a.Saved,
+		"input_tokens": strconv.FormatInt(a.Usage["input_tokens"], 10),
+	} {
+		if got := b.text("[data-field=" + field + "]"); got != want {
+			b.t.Errorf("%s is %q on the page, and %q by the command", field, got, want)
+		}
+	}
+	for _, g := range a.Groups {
+		want := []string{strconv.FormatInt(g.Reused, 10), cmp.Or(g.Saved, "–"), strconv.FormatInt(g.Usage["input_tokens"], 10)}
+		got := eval[[]string](b, fmt.Sprintf(`[...[...document.querySelectorAll("main tbody tr")].find((tr) => tr.cells[0].textContent === %s)?.cells ?? []]
+  .filter((c) => ["Reused", "Saved", "input_tokens"].includes(c.dataset.name)).map((c) => c.textContent)`, quote(g.API)))
+		if !slices.Equal(got, want) {
+			b.t.Errorf("the line of %s says %q, and the command %q", g.API, got, want)
+		}
 	}
 }
 
