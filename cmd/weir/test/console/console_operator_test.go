@@ -110,8 +110,8 @@ func TestConsoleMovesLetters(t *testing.T) {
 
 // TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first
 // level, one navigation and a search with names; every control, figure and table has a name; headings leave no level
-// out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere.
-// The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of all pages.
+// out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere. Each figure
+// that is old is marked. The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	t.Parallel()
 	r, b := everything(t)
@@ -128,7 +128,34 @@ func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	if dir := os.Getenv("WEIR_SCREENSHOTS"); dir != "" {
 		b.screenshots(dir)
 	}
+	b.visit("/")
+	b.age()
+	for _, page := range everyPage {
+		b.visit(page)
+		b.settled(page)
+		for _, text := range eval[[]string](b, unmarked) {
+			t.Errorf("%s shows as new: %s", page, text)
+		}
+	}
+	newest := eval[float64](b, `Date.parse(document.querySelector(".contact time").dateTime) - Date.now()`)
+	if said := b.text(".contact"); !strings.Contains(said, "No figure on this page is newer than") || newest > 0 {
+		t.Errorf("the banner says %q", said)
+	}
 }
+
+// unmarked tells the figures that are not marked as old: texts with a digit in the page and in the counts of the head, and drawings.
+const unmarked = `(() => {
+  const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!/\d/.test(walk.currentNode.data) || !e.closest("main, nav .chip") || e.closest("input, select, textarea, .command, kbd")) continue;
+    if (getComputedStyle(e).fontStyle !== "italic") out.push(e.tagName + "." + e.className + ": " + walk.currentNode.data);
+  }
+  for (const e of document.querySelectorAll("main :is([role=img]:not(.empty *), .meter, .progress)")) {
+    if (e.checkVisibility() && getComputedStyle(e).opacity === "1") out.push(e.tagName + "." + e.getAttribute("class") + " is drawn as ever");
+  }
+  return out;
+})()`
 
 // checkSpend compares the page of spending with the answer of the command.
 func (b *browser) checkSpend(a spend.Account) {
