@@ -1,13 +1,16 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
 
@@ -105,48 +108,78 @@ func TestConsoleMovesLetters(t *testing.T) {
 	b.wait("the verdict", `/There is no such call yet|no call yet|Worst window/.test(document.querySelector("section[aria-label=Proof]").innerText)`)
 }
 
-// consolePages are all pages of the console, as the rig has something to show on each.
-var consolePages = []string{
-	"/", "/buckets", "/bucket?api=pay&key=a", "/letters", "/letter?seq=1", "/redrives", "/jobs", "/jobs?state=dead", "/job?id=nobody", "/limits", "/spend", "/replicas", "/doctor", "/configuration",
-	"/configuration?propose=1", "/events", "/nowhere",
-}
-
-// TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first level, one navigation
-// and a search with names; every control, figure and table has a name; headings leave no level out; what changes by itself is announced; the
-// focus goes through the page in its order, and never nowhere; a narrow window holds each page. WEIR_SCREENSHOTS names a directory for pictures of all pages.
+// TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first
+// level, one navigation and a search with names; every control, figure and table has a name; headings leave no level
+// out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere. Each figure
+// that is old is marked. The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	t.Parallel()
-	_, b := consoleRig(t)
+	r, b := everything(t)
 	b.open("/")
-	b.wait("the numbers", `document.querySelector("footer time")`)
-	for _, page := range consolePages {
+	for _, page := range everyPage {
 		b.visit(page)
-		b.wait(page+" with its answer", `document.querySelector("main h1") && !document.querySelector("main").innerText.includes("Asking for")`)
+		b.settled(page)
 		b.checkTree(page)
 		b.checkFocus(page)
-	}
-	b.do("a narrow window", chromedp.EmulateViewport(390, 900))
-	for _, page := range consolePages {
-		b.visit(page)
-		b.wait(page+" narrow", `!document.querySelector("main").innerText.includes("Asking for")`)
-		if wide := eval[string](b, tooWide); wide != "" {
-			t.Errorf("%s is wider than a narrow window: %s", page, wide)
+		if page == "/spend" {
+			b.checkSpend(ofJSON[spend.Account](r, "spend"))
 		}
 	}
 	if dir := os.Getenv("WEIR_SCREENSHOTS"); dir != "" {
 		b.screenshots(dir)
 	}
+	b.visit("/")
+	b.age()
+	for _, page := range everyPage {
+		b.visit(page)
+		b.settled(page)
+		for _, text := range eval[[]string](b, unmarked) {
+			t.Errorf("%s shows as new: %s", page, text)
+		}
+	}
+	newest := eval[float64](b, `Date.parse(document.querySelector(".contact time").dateTime) - Date.now()`)
+	if said := b.text(".contact"); !strings.Contains(said, "No figure on this page is newer than") || newest > 0 {
+		t.Errorf("the banner says %q", said)
+	}
 }
 
-// tooWide tells the texts that reach out of a window that is narrower than its page.
-const tooWide = `(() => {
-  const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
-  while (document.documentElement.scrollWidth > innerWidth && walk.nextNode()) {
-    range.selectNodeContents(walk.currentNode);
-    if (range.getBoundingClientRect().right > innerWidth + 1 && !walk.currentNode.parentElement.closest("nav ul")) out.push(walk.currentNode.data);
+// unmarked tells the figures that are not marked as old: texts with a digit in the page and in the counts of the head, and drawings.
+const unmarked = `(() => {
+  const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!/\d/.test(walk.currentNode.data) || !e.closest("main, nav .chip") || e.closest("input, select, textarea, .command, kbd")) continue;
+    if (getComputedStyle(e).fontStyle !== "italic") out.push(e.tagName + "." + e.className + ": " + walk.currentNode.data);
   }
-  return out.join("; ");
+  for (const e of document.querySelectorAll("main :is([role=img]:not(.empty *), .meter, .progress)")) {
+    if (e.checkVisibility() && getComputedStyle(e).opacity === "1") out.push(e.tagName + "." + e.getAttribute("class") + " is drawn as ever");
+  }
+  return out;
 })()`
+
+// checkSpend compares the page of spending with the answer of the command.
+func (b *browser) checkSpend(a spend.Account) {
+	b.t.Helper()
+	if a.Reused != 1 || a.Saved != "0.25" || a.Usage["input_tokens"] == 0 {
+		b.t.Errorf("weir spend tells %+v", a)
+	}
+	for field, want := range map[string]string{
+		"spent": a.Spent, "Reused": strconv.FormatInt(a.Reused, 10), "Saved": a.Saved,
+		"input_tokens": strconv.FormatInt(a.Usage["input_tokens"], 10),
+	} {
+		if got := b.text("[data-field=" + field + "]"); got != want {
+			b.t.Errorf("%s is %q on the page, and %q by the command", field, got, want)
+		}
+	}
+	for _, g := range a.Groups {
+		want := []string{strconv.FormatInt(g.Reused, 10), cmp.Or(g.Saved, "–"), strconv.FormatInt(g.Usage["input_tokens"], 10)}
+		got := eval[[]string](b, fmt.Sprintf(`[...[...document.querySelectorAll("main tbody tr")].find((tr) => tr.cells[0].textContent === %s)?.cells ?? []]
+  .filter((c) => ["Reused", "Saved", "input_tokens"].includes(c.dataset.name)).map((c) => c.textContent)`, quote(g.API)))
+		if !slices.Equal(got, want) {
+			b.t.Errorf("the line of %s says %q, and the command %q", g.API, got, want)
+		}
+	}
+}
 
 // namedRoles are those that must have a name.
 var namedRoles = []string{"button", "link", "textbox", "searchbox", "combobox", "checkbox", "img", "image", "table", "navigation", "search", "progressbar", "meter", "region", "group", "dialog"}
@@ -222,23 +255,36 @@ func (b *browser) checkFocus(page string) {
 	}
 }
 
-// screenshots are all pages in both themes, wide and narrow.
+// screenshots are all pages in both themes, wide and narrow, and what clicks show, and pages whose figures are old.
 func (b *browser) screenshots(dir string) {
 	b.t.Helper()
-	for _, theme := range []string{"dark", "light"} {
-		for name, width := range map[string]int64{"wide": 1440, "narrow": 390} {
-			for _, page := range consolePages {
-				b.do("resize", chromedp.EmulateViewport(width, 900))
-				b.visit(page)
-				eval[any](b, fmt.Sprintf(`(document.documentElement.dataset.theme = %s, null)`, quote(theme)))
-				b.wait(page, `!document.querySelector("main").innerText.includes("Asking for")`)
-				picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-				if err != nil {
-					b.t.Fatal(err)
-				}
-				file := strings.NewReplacer("/", "_", "?", "_", "&", "_", "=", "-").Replace(page)
-				weirtest.WriteFile(b.t, filepath.Join(dir, fmt.Sprintf("%s%s-%s.png", file, name, theme)), string(picture))
-			}
+	name := strings.NewReplacer("/", "_", "?", "_", "&", "_", "=", "-")
+	for _, page := range everyPage {
+		b.visit(page)
+		b.settled(page)
+		b.everyWindow(dir, name.Replace(page))
+	}
+	b.show(func(name string) { b.everyWindow(dir, "shown-"+name) })
+	b.visit("/")
+	b.age()
+	for _, page := range []string{"/", "/jobs", "/job?id=order-0", "/redrives"} {
+		b.visit(page)
+		b.settled(page)
+		b.everyWindow(dir, "old"+name.Replace(page))
+	}
+	b.open("/")
+	b.settled("/")
+}
+
+// everyWindow takes pictures of what is shown, in both themes, wide and narrow.
+func (b *browser) everyWindow(dir, name string) {
+	b.t.Helper()
+	for _, w := range []window{{1440, "dark"}, {1440, "light"}, {390, "dark"}, {390, "light"}} {
+		b.look(w.width, w.theme)
+		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+		if err != nil {
+			b.t.Fatal(err)
 		}
+		weirtest.WriteFile(b.t, filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", name, w.width, w.theme)), string(picture))
 	}
 }

@@ -2,6 +2,8 @@ package console
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,4 +65,52 @@ apis:
 	b.wait("no letters, live", `document.querySelector("main").innerText.includes("No dead letters") && document.querySelector("nav a[href='/letters'] .chip") === null`)
 	b.click("nav a[href='/events']")
 	b.wait("what was told", `document.querySelector("main").innerText.includes("revealed") && document.querySelector("main").innerText.includes("redriven")`)
+	var offered []deadletter.EventType
+	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#filter-type option")].map((o) => o.value).filter(Boolean)`) {
+		offered = append(offered, deadletter.EventType(name))
+	}
+	if !slices.Equal(offered, deadletter.EventTypes()) {
+		t.Errorf("one can choose among the events %v", offered)
+	}
+}
+
+// TestConsoleEditsALetter: a letter's job is submitted again with another body, of text or of bytes, and with other headers.
+func TestConsoleEditsALetter(t *testing.T) {
+	t.Parallel()
+	api := weirtest.StartOrdered(t, map[string][]string{"a": {"status=422", "status=422"}})
+	r := weirtest.RigOn(t, api, fmt.Sprintf(`
+apis:
+  pay: {url: %s, retry: {attempts: 1}, forward_headers: [X-Source, X-Old], bucket: {rate: 50/s, capacity: 9}}
+`, api.URL()))
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	edit := func() {
+		t.Helper()
+		r.Eventually("the letter", func() bool { return len(r.Letters("pay", "a")) == 1 })
+		b.open(fmt.Sprintf("/letter?seq=%d", r.Letters("pay", "a")[0].Sequence))
+		b.click("main .card button")
+		b.click("main .bar .actions > button:not(.main):not(.danger)")
+		b.wait("the plan, and nothing to do", `document.querySelector("dialog .plan") && document.querySelector("dialog button[type=submit]").disabled`)
+	}
+	const send = "dialog button[type=submit]"
+	r.Submit("weir.jobs.pay.a", []byte(`{"n":1}`), map[string]string{"Weir-Path": "/a", "Weir-Header-X-Old": "old"})
+	edit()
+	b.fill("#edit-body", `{"n":2}`)
+	b.fill("#edit-set", "Weir-Header-X-Source shop")
+	b.wait("what is wrong", `document.querySelector("#edit-wrong").innerText.includes("Name: value") && document.querySelector("dialog button[type=submit]").disabled`)
+	b.fill("#edit-set", "Weir-Header-X-Source: shop\nWeir-Header-X-Source: web")
+	b.fill("#edit-unset", "Weir-Header-X-Old")
+	b.click(send)
+	b.wait("the redrive", `location.pathname === "/redrives" && document.querySelector("main [data-state=done]")`)
+	if call := r.AwaitCalls(2)[1]; string(call.Body) != `{"n":2}` || call.Header("X-Source") == "" || call.Header("X-Old") != "" {
+		t.Errorf("the api got %+v", call)
+	}
+	bytes, file := "\xff\x00\x01", filepath.Join(t.TempDir(), "body")
+	weirtest.WriteFile(t, file, bytes)
+	edit()
+	b.attach("#edit-file", file)
+	b.click(send)
+	b.wait("the redrive", `location.pathname === "/redrives" && document.querySelector("main [data-state=done]")`)
+	if call := r.AwaitCalls(3)[2]; string(call.Body) != bytes || call.Header("X-Source") == "" {
+		t.Errorf("the api got %+v", call)
+	}
 }

@@ -11,7 +11,8 @@ import (
 
 // eventList answers GET /events.
 type eventList struct {
-	Events []json.RawMessage `json:"events"` // CloudEvents, as they were sent
+	Events []json.RawMessage      `json:"events"` // CloudEvents, as they were sent
+	Types  []deadletter.EventType `json:"types"`  // all that the parameter type takes
 }
 
 func eventType() parameter {
@@ -27,7 +28,7 @@ type events struct{ *Options }
 
 func (e *events) list(ctx context.Context, r *request) (any, error) {
 	f := deadletter.EventFilter{Type: deadletter.EventType(r.word("type")), API: r.word("api"), Key: r.word("key"), Since: r.time("since")}
-	list, limit := eventList{[]json.RawMessage{}}, r.number(listLimit)
+	list, limit := eventList{[]json.RawMessage{}, deadletter.EventTypes()}, r.number(listLimit)
 	_, err := deadletter.NewestEvents(ctx, e.Connection.JetStream, f, 0, func(kept deadletter.KeptEvent) error {
 		list.Events = append(list.Events, kept.JSON)
 		if len(list.Events) == limit {

@@ -15,7 +15,7 @@ export class Answers {
   use(path, every = 0, turn = "") {
     let one = this.all.get(path);
     if (!one) {
-      one = { value: undefined, error: null, at: 0, took: 0, asking: null, turn };
+      one = { value: undefined, error: null, at: 0, came: 0, took: 0, asking: null, turn };
       this.all.set(path, one);
     }
     one.needed = true;
@@ -31,6 +31,7 @@ export class Answers {
     try {
       one.value = await get(path, one.asking.signal);
       one.error = null;
+      one.came = Date.now();
     } catch (err) {
       if (one.asking?.signal.aborted) return;
       one.error = err;
@@ -41,6 +42,11 @@ export class Answers {
       one.asking = null;
     }
     this.changed();
+  }
+
+  /** newest returns when the newest answer that the present page shows came, in milliseconds; 0 if it shows none. */
+  newest() {
+    return Math.max(0, ...[...this.all.values()].filter((one) => one.needed).map((one) => one.came));
   }
 
   /** again asks anew for the answers whose paths begin with begin, after something was changed. */

@@ -47,7 +47,7 @@ function live(app) {
 
 /** contact shows a banner if weir cannot be reached or sends no new figures, with the time of the figures. */
 export function contact(app) {
-  const asOf = app.snapshot && [" Every figure on this page is as of ", moment(app.snapshot.at), "."];
+  const asOf = app.snapshot && [" No figure on this page is newer than ", moment(Math.max(Date.parse(app.snapshot.at), app.answers.newest())), "."];
   if (app.live === "lost") {
     return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", moment(app.heard()), "."), asOf, " Check that weir runs and that this machine is connected; the page tries again by itself."));
   }

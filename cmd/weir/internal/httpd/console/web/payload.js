@@ -4,14 +4,14 @@ import { change, here } from "./route.js";
 
 const most = 200_000; // characters that are shown; the command line shows the whole body
 
-/** body shows one body. encoding is text or base64. */
-export function body(text, encoding, type, id) {
+/** body shows one body. encoding is text or base64; name is what a screen reader calls it. */
+export function body(text, encoding, type, id, name) {
   if (text === undefined || text === "") return h("p.quiet", {}, "It is empty.");
   const how = here().query.get("as") ?? "";
   const raw = encoding === "base64" ? bytesOf(text) : null;
   const readable = raw ? null : pretty(text);
   const shown = raw || how === "hex" ? hexadecimal(raw ?? new TextEncoder().encode(text)) : how === "raw" || readable === null ? text : readable;
-  return h("section.payload", { "aria-label": "Payload" },
+  return h("section.payload", { "aria-label": name },
     !raw && h("div.actions", { role: "group", "aria-label": "Show as" }, [["", readable === null ? "Text" : "JSON"], ...(readable === null ? [] : [["raw", "Raw"]]), ["hex", "Hex"]].map(([name, label]) =>
       h("button", { type: "button", key: label, "aria-pressed": String(how === name), on: { click: () => change({ as: name }, { replace: true }) } }, label)),
     type && h("span.quiet", {}, type)),

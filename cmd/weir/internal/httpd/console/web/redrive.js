@@ -8,6 +8,7 @@ import { brief, count, price, things } from "./format.js";
 import { since } from "./time.js";
 import { asText, asWords } from "./selection.js";
 import { progress } from "./transfer.js";
+import { changesOf, editOf, editor, isChanged } from "./edit.js";
 import { announce } from "./announce.js";
 
 const usualRate = "100/s";
@@ -31,14 +32,15 @@ const skips = {
   not_a_letter: "that weir did not write",
 };
 
-/** redriveEdited redrives one letter with another body. text is its present body. */
-export const redriveEdited = (app, l, text) => h("button", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Edit and redrive letter ${l.seq}`, text) } }, "Edit and redrive …");
+/** redriveEdited redrives one letter with another body or other headers. text is its present body; null if that is not text. */
+export const redriveEdited = (app, l, text) => h("button", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Edit and redrive letter ${l.seq}`, editOf(l, text)) } }, "Edit and redrive …");
 
-async function redrive(app, picked, title, text) {
-  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, priority: "low", why: "", body: text, plan: null, error: null, count: "", asked: 0 };
+// edit is what a user changes of one letter; null if the letters are redriven as they are.
+async function redrive(app, picked, title, edit = null) {
+  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, priority: "low", why: "", edit, plan: null, error: null, count: "", asked: 0 };
   let begun = null;
   const wants = () => ({ ...asWords(picked), rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline, priority: state.priority });
-  const order = () => ({ ...wants(), ...(state.why ? { why: state.why } : {}), ...(text === undefined ? {} : { edit: { body: state.body } }) });
+  const order = () => ({ ...wants(), ...(state.why ? { why: state.why } : {}), ...(edit ? { edit: changesOf(edit) } : {}) });
   const think = async (draw) => {
     const turn = ++state.asked;
     state.plan = state.error = null;
@@ -55,14 +57,14 @@ async function redrive(app, picked, title, text) {
   const done = await ask({
     title, state,
     does: (s) => (s.plan ? `Redrive ${things(s.plan.letters, "letter")}` : "Redrive"),
-    ready: (s) => s.plan !== null && s.plan.letters + s.plan.settled > 0 && (s.plan.letters <= typed || s.count.replaceAll(",", "") === String(s.plan.letters)),
+    ready: (s) => (!edit || isChanged(edit)) && s.plan !== null && s.plan.letters + s.plan.settled > 0 && (s.plan.letters <= typed || s.count.replaceAll(",", "") === String(s.plan.letters)),
     view: (s, draw) => {
       if (first) {
         first = false;
         queueMicrotask(() => think(draw));
       }
       return [
-        text !== undefined && h("div.field", {}, h("label", { for: "plan-body" }, "The body to submit"), h("textarea", { id: "plan-body", value: s.body, spellcheck: "false", on: { input: (e) => { s.body = e.target.value; } } })),
+        edit && editor(edit, draw),
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? planned(app, s.plan) : h("p.quiet", { role: "status" }, "Looking at the letters …"),
         h("div.filters", {},
           h("div.field", { class: "narrow" }, h("label", { for: "plan-rate" }, "At most"), h("input", { id: "plan-rate", value: s.rate, pattern: "[0-9]+/[0-9a-z]+", on: { change: (e) => { s.rate = e.target.value.trim() || usualRate; think(draw); } } })),
@@ -70,7 +72,7 @@ async function redrive(app, picked, title, text) {
             ["low", "normal", "high"].map((name) => h("option", { value: name, selected: s.priority === name }, name)))),
           s.plan?.roomy_rate && s.plan.roomy_rate !== s.rate && h("button", { type: "button", on: { click: () => { s.rate = s.plan.roomy_rate; think(draw); } } }, `Use ${s.plan.roomy_rate}: none should overflow`),
           h("div.field", {}, h("label", { for: "plan-why" }, "Why (others read it)"), h("input", { id: "plan-why", value: s.why, maxlength: 200, on: { input: (e) => { s.why = e.target.value; } } }))),
-        (s.plan?.skipped?.unknown > 0 || s.include_unknown) && h("label.check", {}, h("input", { type: "checkbox", checked: s.include_unknown, on: { change: (e) => { s.include_unknown = e.target.checked; think(draw); } } }),
+        (s.plan?.skipped?.unknown > 0 || s.include_unknown || edit?.maybeCalled) && h("label.check", {}, h("input", { type: "checkbox", checked: s.include_unknown, on: { change: (e) => { s.include_unknown = e.target.checked; think(draw); } } }),
           "also those with an unknown outcome: the API may have processed their calls, and may bill them twice"),
         (s.plan?.skipped?.deadline > 0 || s.drop_deadline) && h("label.check", {}, h("input", { type: "checkbox", checked: s.drop_deadline, on: { change: (e) => { s.drop_deadline = e.target.checked; think(draw); } } }), "also those whose deadline has passed, without a deadline"),
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "plan-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "plan-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),

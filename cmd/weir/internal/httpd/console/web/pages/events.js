@@ -6,8 +6,9 @@ import { list } from "../ask.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
 
-const types = ["throttled", "dead", "held", "resumed", "budget", "config", "redriven", "purged", "revealed", "unhealthy", "healthy"];
 const most = 100;
+
+let types = []; // of events, as weir last listed them
 
 /** events lists recent events. */
 export const events = {
@@ -15,10 +16,11 @@ export const events = {
   view(app, query) {
     const type = query.get("type") ?? "", api = query.get("api") ?? "", key = query.get("key") ?? "", since = query.get("since") ?? "";
     const asked = app.answers.use("events?" + new URLSearchParams(Object.entries({ type, api, key, since, limit: most }).filter(([, v]) => v !== "")), 2000);
+    types = asked.value?.types ?? types;
     const shown = newestFirst(list(asked.value, "events"));
     return [
       h("h1", {}, "Events"),
-      h("div.filters", {}, choice("type", "Type", type, types), choice("api", "Api", api, app.snapshot?.status.apis.map((a) => a.api) ?? []), filterField("key", "Key", key), filterField("since", "Since", since, { placeholder: "1h", narrow: true })),
+      h("div.filters", {}, choice("type", "Type", type, type && !types.includes(type) ? [...types, type] : types), choice("api", "Api", api, app.snapshot?.status.apis.map((a) => a.api) ?? []), filterField("key", "Key", key), filterField("since", "Since", since, { placeholder: "1h", narrow: true })),
       asked.error && asked.error.status !== 404 && failed(asked.error),
       asked.value === undefined && !asked.error ? waits("the events")
         : shown.length === 0 ? empty("No events", "weir publishes events of overflow, letters, holds, budgets and operators' commands, and keeps them for a day.")
@@ -35,7 +37,7 @@ const newestFirst = (all) => all.toSorted((a, b) => Date.parse(b.time) - Date.pa
 
 const kind = (e) => e.type.replace(/^weir\./, "").replace(/\.v1$/, "");
 
-const shadeOf = (type) => ({ throttled: "dead", dead: "dead", unhealthy: "dead", held: "held", budget: "held", resumed: "good", healthy: "good", revealed: "unknown", purged: "unknown" }[type] ?? "calm");
+const shadeOf = (type) => ({ throttled: "dead", dead: "dead", unhealthy: "dead", ledger: "dead", held: "held", budget: "held", clock: "held", excess: "held", resumed: "good", healthy: "good", revealed: "unknown", purged: "unknown" }[type] ?? "calm");
 
 function about(e) {
   const api = e.source.replace(/^\/weir\//, ""), key = e.subject ?? "";

@@ -32,7 +32,7 @@ export const job = {
       (t.silent ?? []).map((s) => h("div.told.warn", {}, h("p", {}, s))),
       t.jobs.map((j) => story(app, j)),
       t.jobs.length === 0 && empty("No trace of this id", "Its traces may be too old, or the id is wrong."),
-      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all of them" : l.back && [", back to ", moment(l.back)])))),
+      h("details", { "aria-label": "Where weir has looked" }, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all of them" : l.back && [", back to ", moment(l.back)])))),
       terminal,
     ];
   },
@@ -84,7 +84,7 @@ function steps(app, j) {
 function answer(app, j) {
   const r = j.result, found = read.bodies.get(r.seq);
   return h("section", { "aria-label": "Result" }, h("h3", {}, "The API's answer ", h("span.chip", {}, String(r.status)), h("span.quiet", {}, ` ${bytes(r.size)}${r.content_type ? " of " + r.content_type : ""}`)),
-    found?.value ? shownBody(found.value.body_base64 ?? found.value.body, found.value.body_base64 ? "base64" : "text", r.content_type, `result-${r.seq}`)
+    found?.value ? shownBody(found.value.body_base64 ?? found.value.body, found.value.body_base64 ? "base64" : "text", r.content_type, `result-${r.seq}`, `The API's answer to ${j.api}/${j.key}`)
       : r.size > mostBody ? command(`weir results get ${quoted(j.job)} --api ${quoted(j.api)} --key ${quoted(j.key)}`)
         : r.size === 0 ? h("p.quiet", {}, "It is empty.")
           : app.operator() ? [found?.error && failed(found.error), h("button", { type: "button", disabled: Boolean(found?.asking), on: { click: () => show(app, j) } }, found?.asking ? "…" : "Show the answer")]

@@ -26,7 +26,7 @@ export const letter = {
     }
     const settled = isSettled(app, l);
     return [
-      h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
+      h("div.bar", {}, title, app.operator() && h("div.actions", {}, !settled && redriveOne(app, l), revealed.value && redriveEdited(app, l, revealed.value.body_base64 ? null : revealed.value.body ?? ""), reconcileOne(app, l), purgeOne(app, l))),
       h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", said(l.detail)), h("p.quiet", {}, settled ? "Its producer has submitted the job again since, and it is done. Nothing is left to redrive: purge the letter." : explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
@@ -72,12 +72,12 @@ function payload(app, l) {
   const found = revealed.value;
   return [
     h("h2", {}, "Body", h("span.quiet", {}, l.body_left_out ? " not kept: it was too large, or was lost with the store of its queue" : ` ${bytes(l.size)}`)),
-    found ? shownBody(found.body_base64 ?? found.body, found.body_base64 ? "base64" : found.encoding, null, `letter-${l.seq}-body`)
+    found ? shownBody(found.body_base64 ?? found.body, found.body_base64 ? "base64" : found.encoding, null, `letter-${l.seq}-body`, "Body")
       : h("div.card", {}, h("p", {}, "Bodies and headers may be confidential. They are hidden until you ask; then an event records your name."),
         revealed.error && failed(revealed.error),
         app.operator() ? h("button", { type: "button", disabled: revealed.asking, on: { click: () => reveal(app, l) } }, revealed.asking ? "…" : "Reveal the body") : h("p.quiet", {}, "This needs the role operator.")),
     found?.answer && [h("h2", {}, "The API's answer ", h("span.chip", {}, String(found.answer.status))),
-      shownBody(found.answer.body, found.answer.encoding, found.answer.content_type, `letter-${l.seq}-answer`),
+      shownBody(found.answer.body, found.answer.encoding, found.answer.content_type, `letter-${l.seq}-answer`, "The API's answer"),
       found.answer.cut && h("p.quiet", {}, "The answer was longer; this is its beginning.")],
   ];
 }

@@ -55,7 +55,7 @@ function one(app, id) {
     h("section.card", { class: "spaced", "aria-label": "What it is" }, h("dl.facts", {},
       fact("begun", exact(t.created), h("span.quiet", {}, " (", since(t.created, app.now()), ")")), t.ended && fact("ended", exact(t.ended)), t.stopped_by && fact("stopped by", t.stopped_by), t.by && fact("by", t.by),
       fact("what", t.selection || "all letters"), fact("at most", t.rate), fact("cost", price(t.cost)), t.worker && fact("run by", t.worker))),
-    n.overflowed + n.refused > 0 && h("p", {}, `${count(n.overflowed + n.refused)} became letters again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them at a lower rate, or when their buckets have room."),
+    n.overflowed + n.refused > 0 && h("p", {}, `${things(n.overflowed + n.refused, "job")} became ${n.overflowed + n.refused === 1 ? "a letter" : "letters"} again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them at a lower rate, or when their buckets have room."),
     h("p.related", {}, h("a", { href: "/letters" }, "Dead letters"), " · ", h("a", { href: "/buckets" }, "Watch the buckets")),
   ];
 }

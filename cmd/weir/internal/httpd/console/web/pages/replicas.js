@@ -13,7 +13,7 @@ export const replicas = {
       h("h1", {}, "Replicas"),
       h("p", {}, `${things(s.replicas.length, "replica")} dispatch${s.replicas.length === 1 ? "es" : ""}; `, s.intakes < 0 ? "with these rights weir cannot ask for intakes" : `${things(s.intakes, "intake")} take${s.intakes === 1 ? "s" : ""} jobs`, `; ${owned} of ${things(partitions, "partition")} dispatched.`),
       s.replicas.length === 0 ? empty("No replica dispatches", "Start a replica with the role dispatch:", h("code", {}, "weir serve"))
-        : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Replicas"), h("thead", {}, h("tr", {}, ["Replica", "Ready", "Partitions", "Share", "Configuration", "Version", "Up", "Roles"].map((n) => h("th", { scope: "col" }, n)))),
+        : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Replicas"), h("thead", {}, h("tr", {}, ["Replica", "Ready", "Partitions", "Share", "Configuration", "Version", "Up", "Roles"].map((n) => h("th", { scope: "col", class: n === "Partitions" || n === "Configuration" ? "n" : "" }, n)))),
           h("tbody", {}, s.replicas.map((r) => h("tr", { key: r.instance },
             h("td.whole", { "data-name": "Replica" }, r.instance), h("td", { "data-name": "Ready" }, h("span.chip", { class: r.ready ? "good" : "dead" }, r.ready ? "ready" : "not ready"), r.why && h("p.quiet.whole", {}, r.why)),
             h("td.n", { "data-name": "Partitions" }, count(r.partitions)), h("td.draw", { "data-name": "Share" }, h("span.pips", { role: "img", "aria-label": `${r.partitions} of ${partitions} partitions` }, pips(r.partitions, partitions))),

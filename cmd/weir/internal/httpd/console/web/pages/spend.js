@@ -20,19 +20,29 @@ export const spend = {
       asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no calls.") : failed(asked.error)),
       !a && !asked.error && waits("the ledger"),
       a && [
-        h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, moment(a.since))))),
+        h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))),
+          more(a).map((c) => h("div", {}, h("dt", {}, c.small ?? c.name), h("dd", { "data-field": c.name }, c.of(a)))),
+          h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, moment(a.since))))),
         remarks(a).map((what) => h("p.quiet", {}, what)),
         (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, onceEach(a.budgets).map((b) => h("section.card", { key: ofLimit(b) }, h("div.limit", {}, h("b", {}, ofLimit(b)), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), ofLimit(b))),
           h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && [", until ", moment(b.until)], b.ledger_begins && [", counted since ", moment(b.ledger_begins)]))))],
         h("h2", {}, `By ${by}`),
-        groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), h("th", { scope: "col" }, "Share"))),
-          h("tbody", {}, groups.map((g) => h("tr", { key: name(g, by) }, h("td.whole", { "data-name": by }, name(g, by)), h("td.n", { "data-name": "Calls" }, count(g.calls)), h("td.n", { "data-name": "Spent" }, price(g.spent)), h("td.n", { "data-name": "In doubt" }, price(g.in_doubt)),
+        groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), more(a).map((c) => h("th.n", { scope: "col" }, c.name)), h("th", { scope: "col" }, "Share"))),
+          h("tbody", {}, groups.map((g) => h("tr", { key: name(g, by) }, h("td.whole", { "data-name": by }, name(g, by)), h("td.n", { "data-name": "Calls" }, count(g.calls)), h("td.n", { "data-name": "Spent" }, price(g.spent)), h("td.n", { "data-name": "In doubt" }, price(g.in_doubt)), more(a).map((c) => h("td.n", { "data-name": c.name }, c.of(g))),
             h("td.draw", { "data-name": "Share" }, meter(Number(g.spent) + Number(g.in_doubt), most, `${name(g, by)}: ${g.spent}`, [9, 9]))))))) : empty("Nothing was spent", "No call of this selection was billed."),
       ],
       command(`weir spend --by ${by}${api ? " --api " + api : ""}${since ? " --since " + since : ""}`),
     ];
   },
 };
+
+// more are the figures that only some APIs have, as `weir spend` names them: answers that were given again, and what usage counts.
+function more(a) {
+  return [
+    ...(a.reused > 0 ? [{ name: "Reused", small: "reused", of: (g) => count(g.reused ?? 0) }, { name: "Saved", small: "saved", of: (g) => price(g.saved) }] : []),
+    ...Object.keys(a.usage ?? {}).sort().map((name) => ({ name, of: (g) => count(g.usage?.[name] ?? 0) })),
+  ];
+}
 
 // remarks are what the sums lack.
 function remarks(a) {
