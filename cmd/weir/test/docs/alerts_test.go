@@ -3,6 +3,8 @@ package docs
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"weir/cmd/weir/weirtest"
@@ -22,6 +24,22 @@ func TestAlertsTellHistoriesApart(t *testing.T) {
 		cmd.Dir = filepath.Join(weirtest.DeployDir, "prometheus")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestEveryAlertHasAHistory: each alert fires in some history, and stays silent in some.
+func TestEveryAlertHasAHistory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(weirtest.DeployDir, "prometheus")
+	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(weirtest.MustRead(t, filepath.Join(dir, "alerts.yaml")), -1)
+	if len(alerts) < 23 {
+		t.Errorf("only %d alerts were found: mend this test", len(alerts))
+	}
+	histories := weirtest.MustRead(t, filepath.Join(dir, "alerts_test.yaml"))
+	for _, a := range alerts {
+		if !strings.Contains(histories, "alertname: "+a[1]+"\n") || !strings.Contains(histories, "alertname: "+a[1]+"}") {
+			t.Errorf("%s has no history in which it fires, or none in which it stays silent", a[1])
 		}
 	}
 }
