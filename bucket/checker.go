@@ -11,7 +11,17 @@ import (
 type Arrival struct {
 	At   int64 // nanoseconds since 1970 UTC
 	End  int64 // when it was answered; before At: never
-	Cost int64 // units; 0 counts as 1
+	Cost int64 // units; 0 counts as 1 if Beyond is 0 too
+	// Beyond is what the call took beyond the Cost that it had reserved. It breaks no limit.
+	Beyond int64
+}
+
+// takes returns the units that the call reserved.
+func (a *Arrival) takes() int64 {
+	if a.Cost == 0 && a.Beyond == 0 {
+		return 1
+	}
+	return a.Cost
 }
 
 // Expectation is the limit that arrivals are checked against.
@@ -54,13 +64,16 @@ const (
 // Verdict is what a check found.
 type Verdict struct {
 	Outcome Outcome
-	Calls   int
-	Units   int64
+	Calls   int   // those that reserved something
+	Units   int64 // also those beyond reservations
 	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight). Allowed is
 	// the most that the expectation allows. From and To are the window's first and last arrival, by time, counted from
 	// 0.
 	Worst, Allowed int64
 	From, To       int
+	// Beyond is how far a window went over because calls took more than they had reserved: in the worst such window, the
+	// units that exceed both Allowed and what was reserved.
+	Beyond int64
 	// Burst, for a rate, is B*: the smallest burst with which the arrivals conform to Count per Per, reached by the
 	// arrivals BurstFrom to BurstTo.
 	Burst              float64
@@ -90,9 +103,11 @@ func (v Verdict) String() string {
 // which is exact: B* <= B if and only if every interval holds at most B + R*length.
 func Check(arrivals []Arrival, expected Expectation) Verdict {
 	a := inOrder(arrivals)
-	v := Verdict{Outcome: Pass, Calls: len(a)}
+	v := Verdict{Outcome: Pass}
 	for _, x := range a {
-		v.Units += x.Cost
+		if v.Units += x.Cost + x.Beyond; x.Cost > 0 {
+			v.Calls++
+		}
 	}
 	l := expected.Limit
 	switch l.Kind() {
@@ -109,13 +124,11 @@ func Check(arrivals []Arrival, expected Expectation) Verdict {
 	return v
 }
 
-// inOrder returns the arrivals by time, with costs of at least 1.
+// inOrder returns the arrivals by time, each with the cost that counts.
 func inOrder(arrivals []Arrival) []Arrival {
 	a := slices.Clone(arrivals)
 	for i := range a {
-		if a[i].Cost == 0 {
-			a[i].Cost = 1
-		}
+		a[i].Cost = a[i].takes()
 	}
 	slices.SortStableFunc(a, func(x, y Arrival) int { return cmp.Compare(x.At, y.At) })
 	return a
@@ -140,6 +153,7 @@ func (v *Verdict) checkQuota(a []Arrival, q Quota, eps time.Duration) {
 func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 	whole, from, to := mostIn(a, per)
 	v.Worst, v.From, v.To = whole, from, to
+	v.exceedIn(a, per)
 	if whole <= v.Allowed {
 		return
 	}
@@ -148,6 +162,25 @@ func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 		return
 	}
 	v.worsen(Inconclusive)
+}
+
+// exceedIn looks at what calls took beyond their reservations, in every window of that length that begins with an
+// arrival.
+func (v *Verdict) exceedIn(a []Arrival, per time.Duration) {
+	reserved, beyond, j := int64(0), int64(0), 0
+	for i := range a {
+		for ; j < len(a) && a[j].At-a[i].At < int64(per); j++ {
+			reserved, beyond = reserved+a[j].Cost, beyond+a[j].Beyond
+		}
+		v.exceed(reserved, beyond)
+		reserved, beyond = reserved-a[i].Cost, beyond-a[i].Beyond
+	}
+}
+
+// exceed notes by how much one window exceeds what is allowed because of what its calls took beyond what they had
+// reserved.
+func (v *Verdict) exceed(reserved, beyond int64) {
+	v.Beyond = max(v.Beyond, min(beyond, reserved+beyond-v.Allowed))
 }
 
 // mostIn returns the most units in any half-open window of that length, and the first and last arrival of it.
@@ -175,13 +208,14 @@ func (v *Verdict) checkPeriods(a []Arrival, q Quota, eps time.Duration) {
 	for i := 0; i < len(a); {
 		p := q.spanAt(Micros(floorDiv(a[i].At, 1000)))
 		end := int64(p.end) * 1000
-		sum, sure, j := int64(0), int64(0), i
+		sum, sure, beyond, j := int64(0), int64(0), int64(0), i
 		for ; j < len(a) && a[j].At < end; j++ {
-			sum += a[j].Cost
+			sum, beyond = sum+a[j].Cost, beyond+a[j].Beyond
 			if a[j].At >= int64(p.start)*1000+int64(eps) && a[j].At < end-int64(eps) {
 				sure += a[j].Cost
 			}
 		}
+		v.exceed(sum, beyond)
 		if sum > v.Worst {
 			v.Worst, v.From, v.To = sum, i, j-1
 		}

@@ -15,6 +15,7 @@ type Checking struct {
 
 	window   []counted // arrivals that may share a window with the next, the oldest first
 	sum      int64     // units in the window
+	beyond   int64     // taken in the window beyond reservations
 	period   span      // of a calendar or fixed quota
 	first    int       // arrival of the period
 	underWay []counted // of the calls under way, the earliest first
@@ -29,8 +30,8 @@ type Checking struct {
 
 // counted is an arrival with its number and time.
 type counted struct {
-	at, cost int64
-	index    int
+	at, cost, beyond int64
+	index            int
 }
 
 // NewChecking begins a check. The expectation's Eps is not used.
@@ -53,8 +54,10 @@ func NewChecking(expected Expectation) *Checking {
 
 // Add checks the next arrival.
 func (c *Checking) Add(a Arrival) {
-	c.verdict.Calls++
-	c.verdict.Units += max(1, a.Cost)
+	cost := a.takes()
+	if c.verdict.Units += cost + a.Beyond; cost > 0 {
+		c.verdict.Calls++
+	}
 	c.judges = true
 	c.add(a)
 }
@@ -67,9 +70,7 @@ func (c *Checking) Before(a Arrival) (over bool) {
 }
 
 func (c *Checking) add(a Arrival) (over bool) {
-	if a.Cost == 0 {
-		a.Cost = 1
-	}
+	a.Cost = a.takes()
 	index := c.seen
 	c.seen++
 	switch l := c.expected.Limit; l.Kind() {
@@ -102,9 +103,9 @@ func (c *Checking) addToQuota(a Arrival, q Quota, index int) (over bool) {
 		return c.slide(a, int64(q.Per), index)
 	}
 	if at := Micros(floorDiv(a.At, 1000)); c.seen == 1 || at >= c.period.end {
-		c.period, c.sum, c.first = q.spanAt(at), 0, index
+		c.period, c.sum, c.beyond, c.first = q.spanAt(at), 0, 0, index
 	}
-	c.sum += a.Cost
+	c.sum, c.beyond = c.sum+a.Cost, c.beyond+a.Beyond
 	return c.found(c.sum, c.first, index)
 }
 
@@ -112,11 +113,11 @@ func (c *Checking) addToQuota(a Arrival, q Quota, index int) (over bool) {
 func (c *Checking) slide(a Arrival, per int64, index int) (over bool) {
 	gone := 0
 	for gone < len(c.window) && a.At-c.window[gone].at >= per {
-		c.sum -= c.window[gone].cost
+		c.sum, c.beyond = c.sum-c.window[gone].cost, c.beyond-c.window[gone].beyond
 		gone++
 	}
-	c.window = append(c.window[gone:], counted{a.At, a.Cost, index})
-	c.sum += a.Cost
+	c.window = append(c.window[gone:], counted{a.At, a.Cost, a.Beyond, index})
+	c.sum, c.beyond = c.sum+a.Cost, c.beyond+a.Beyond
 	return c.found(c.sum, c.window[0].index, index)
 }
 
@@ -146,6 +147,7 @@ func (c *Checking) found(units int64, from, to int) (over bool) {
 	if !c.judges {
 		return over
 	}
+	c.verdict.exceed(units, c.beyond)
 	if units > c.verdict.Worst {
 		c.verdict.Worst, c.verdict.From, c.verdict.To = units, from, to
 	}

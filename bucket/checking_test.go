@@ -28,7 +28,7 @@ func TestCheckingAgrees(t *testing.T) {
 		claim := Expectation{Limit: limit, Jitter: time.Duration(rnd.Int64N(int64(5 * time.Millisecond)))}
 		var arrivals []Arrival
 		for at := int64(1_700_000_000_000_000_000); len(arrivals) < 60; at += rnd.Int64N(int64(per)/count*5 + 1) {
-			arrivals = append(arrivals, Arrival{At: at, End: at + rnd.Int64N(int64(time.Second)), Cost: rnd.Int64N(3)})
+			arrivals = append(arrivals, Arrival{At: at, End: at + rnd.Int64N(int64(time.Second)), Cost: rnd.Int64N(3), Beyond: max(0, rnd.Int64N(6)-3)})
 		}
 		want := Check(arrivals, claim)
 		checking := NewChecking(claim)
@@ -37,7 +37,7 @@ func TestCheckingAgrees(t *testing.T) {
 		}
 		got := checking.Verdict()
 		if got.Outcome != want.Outcome || got.Worst != want.Worst || got.Allowed != want.Allowed || got.Burst != want.Burst ||
-			got.Calls != want.Calls || got.Units != want.Units || got.BurstFrom != want.BurstFrom || got.BurstTo != want.BurstTo {
+			got.Calls != want.Calls || got.Beyond != want.Beyond || got.Units != want.Units || got.BurstFrom != want.BurstFrom || got.BurstTo != want.BurstTo {
 			t.Fatalf("seed %d, %+v: one by one\n%s, all at once\n%s", seed, limit, got, want)
 		}
 		if got.Outcome == Fail {

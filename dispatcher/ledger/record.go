@@ -184,6 +184,19 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	return price
 }
 
+// Beyond returns how many of its Units the call took beyond what it had reserved of a limit. All that the end of an
+// operation took is beyond its call's reservation.
+func (c *Record) Beyond(limit *bucket.Limit) int64 {
+	units := c.Units(limit)
+	if c.Polled {
+		return units
+	}
+	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Reserved) {
+		return max(0, units-c.Reserved[i])
+	}
+	return 0
+}
+
 // CallsOf returns the subject of all records of an api.
 func CallsOf(api string) string { return CallSubjects.Below(api) }
 

@@ -3,17 +3,21 @@ package limits
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
 
@@ -438,5 +442,46 @@ func TestNamesOfAccounts(t *testing.T) {
 	a, _ := c.API("search")
 	if got, want := a.Rules.Names(), []string{"own", "acme/calls", "acme/three", "acme/open"}; !slices.Equal(got, want) {
 		t.Errorf("the limits of search are %q, want %q", got, want)
+	}
+}
+
+// TestShowSumsAccounts checks that weir show says of an account's rate and calls in flight what all of its apis use, as
+// weir status does, at the command line and over HTTP.
+func TestShowSumsAccounts(t *testing.T) {
+	t.Parallel()
+	var running atomic.Int32
+	answers := make(chan struct{})
+	r := weirtest.NewRig(t, fakeapi.Options{Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+		running.Add(1)
+		select {
+		case <-answers:
+		case <-ctx.Done():
+		}
+		return fakeapi.Behaviour{}
+	}}, accountOf(`      - {name: calls, rate: 40/1h, burst: 40}
+      - {name: open, in_flight: 6}`, "", ""))
+	defer close(answers)
+	for api, calls := range map[string]int{"chat": 2, "search": 1} {
+		for i := range calls {
+			r.Send(api, "k", nats.Header{"Nats-Msg-Id": {fmt.Sprint(api, i)}}, "{}")
+		}
+	}
+	r.Eventually("three calls", func() bool { return running.Load() == 3 })
+	for _, api := range []string{"chat", "search"} {
+		var said, told admin.KeyShown
+		if err := json.Unmarshal([]byte(r.Must("show", api, "k", "--json")), &said); err != nil {
+			t.Fatal(err)
+		}
+		if status, answer := r.Say("GET", "/api/v1/apis/"+api+"/keys/k", "", ""); json.Unmarshal([]byte(answer), &told) != nil {
+			t.Fatalf("%d: %s", status, answer)
+		}
+		for where, shown := range map[string]admin.KeyShown{"weir show": said, "HTTP": told} {
+			for _, name := range []string{"acme/calls", "acme/open"} {
+				i := slices.IndexFunc(shown.Limits, func(l limitstate.LimitShown) bool { return l.Limit == name })
+				if i < 0 || shown.Limits[i].Used != 3 {
+					t.Errorf("%s of %s says %+v, want 3 used of %s", where, api, shown.Limits, name)
+				}
+			}
+		}
 	}
 }

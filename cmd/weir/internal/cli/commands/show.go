@@ -40,7 +40,7 @@ is computed from the keys of this key's owner.`,
 				return cli.Usage(err)
 			}
 			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
-				detail, err := admin.Show(c, args[0], args[1], limit)
+				detail, err := status.Bucket(cmd.Context(), c, args[0], args[1], limit)
 				if err != nil {
 					return err
 				}

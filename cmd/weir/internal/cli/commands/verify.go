@@ -22,6 +22,9 @@ prints the worst window, its key, and the verdict. It checks every window, exact
 quotas and budgets it says how much is used now. It also looks for jobs that were called again after a call that may
 have been processed, and adds up what was spent.
 
+What calls had reserved must fit into every window. If calls took more than they had reserved, verify says apart by how
+much that made a window exceed the limit. Such an excess fails nothing ("weir help costs").
+
 It checks when calls started, by the clock of the weir that made them. The ledger does not know how long they then took
 to the api; the configured jitter allows for that. Without --since it does not judge calls from before the limits were
 last changed, but counts them in windows that reach back over the change.

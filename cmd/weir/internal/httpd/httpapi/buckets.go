@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 
+	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
@@ -63,7 +64,7 @@ func (b *buckets) list(_ context.Context, r *request) (any, error) {
 	return list, nil
 }
 
-func (b *buckets) show(_ context.Context, r *request) (any, error) {
+func (b *buckets) show(ctx context.Context, r *request) (any, error) {
 	api, err := b.api(r)
 	if err != nil {
 		return nil, err
@@ -72,5 +73,5 @@ func (b *buckets) show(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admin.Show(b.Connection, api.Name, key, r.number(jobsLimit))
+	return status.Bucket(ctx, b.Connection, api.Name, key, r.number(jobsLimit))
 }

@@ -266,8 +266,7 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 	a.Limits = append(a.Limits, l)
 }
 
-// sumAccounts adds up, over all apis, what each reports of the rates and calls in flight of its account. The account is
-// the part of a limit's name before the slash.
+// sumAccounts adds up, over all apis, what each reports of the rates and calls in flight of its account.
 func (s *Status) sumAccounts() {
 	used := map[string]int64{}
 	for _, a := range s.APIs {
@@ -277,7 +276,7 @@ func (s *Status) sumAccounts() {
 	}
 	for _, a := range s.APIs {
 		for i := range a.Limits {
-			if l := &a.Limits[i]; strings.Contains(l.Limit, "/") && (l.Unit == limitstate.InCalls || l.PerMS > 0) {
+			if l := &a.Limits[i]; sumsUp(*l) {
 				l.Used = used[l.Limit]
 			}
 		}

@@ -4,6 +4,8 @@
 // role: it shares only the rules with the code that planned them. Beside the limits it looks for jobs that were called
 // again after a call that may have been processed, and adds up what was spent.
 //
+// A window is judged by what its calls had reserved. How far it went over because calls took more is reported apart.
+//
 // What always holds: a limit passes only if all of its calls were checked. A call that was recorded too late makes the
 // verdict inconclusive. Memory is bounded by the keys and by the calls of one period of each limit, not by the ledger.
 //

@@ -115,7 +115,8 @@ func (r *replay) take(c *ledger.Record) {
 	r.charge(c)
 	r.spend(c)
 	if c.Polled {
-		return // the end of an operation, and not a call
+		r.pushEnd(c)
+		return
 	}
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
 	if c.Started.Before(r.since) {
@@ -160,8 +161,12 @@ func (r *replay) beside(c *ledger.Record) {
 		return
 	}
 	r.charge(c)
+	if c.Polled {
+		r.pushEnd(c)
+		return
+	}
 	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
-	if c.Polled || !c.Sent || unplaced || c.Started.Before(r.since) && !r.former.matters(c.Started) {
+	if !c.Sent || unplaced || c.Started.Before(r.since) && !r.former.matters(c.Started) {
 		return
 	}
 	r.push(c)
@@ -182,12 +187,27 @@ func (r *replay) forgo(c *ledger.Record) {
 }
 
 // push adds a call that limits count.
-func (r *replay) push(c *ledger.Record) {
-	heap.Push(&r.early, r.arrival(c))
-	if c.Ended.After(r.newest) {
-		r.newest = c.Ended
+func (r *replay) push(c *ledger.Record) { r.wait(r.arrival(c), c.Ended) }
+
+// wait lets a call that ended at a time wait for earlier ones, and checks those that need not wait any longer.
+func (r *replay) wait(a keyedArrival, ended time.Time) {
+	heap.Push(&r.early, a)
+	if ended.After(r.newest) {
+		r.newest = ended
 	}
 	r.check(r.newest.Add(-r.horizon).UnixNano())
+}
+
+// pushEnd adds what an operation took beyond what its call was charged. The end is no call: it counts for shared limits
+// alone, from when weir charged it.
+func (r *replay) pushEnd(c *ledger.Record) {
+	if c.Ended.Before(r.since) && !r.former.matters(c.Ended) {
+		return
+	}
+	a := r.arrival(c)
+	if a.other, a.at = true, a.end; slices.ContainsFunc(a.beyond, func(units int64) bool { return units > 0 }) {
+		r.wait(a, c.Ended)
+	}
 }
 
 // charge counts the use of quotas and budgets, whenever their limits were changed.
@@ -264,11 +284,14 @@ func (r *replay) sameCall(before string, c *ledger.Record) bool {
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
-		l, units := &r.api.Rules.Shared[i], int64(0)
+		l, units, beyond := &r.api.Rules.Shared[i], int64(0), int64(0)
 		if r.counts(l, c) {
 			units = c.Units(l)
+			if !l.Shadow { // a limit that only watches would have held later calls by what the call took
+				beyond = c.Beyond(l)
+			}
 		}
-		a.costs = append(a.costs, units)
+		a.costs, a.beyond = append(a.costs, units-beyond), append(a.beyond, beyond)
 	}
 	return a
 }
@@ -291,8 +314,8 @@ func (r *replay) check(before int64) {
 			key.inFlight.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
 		}
 		for i, c := range r.shared {
-			if a.costs[i] > 0 {
-				c.add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]}, era)
+			if a.costs[i]+a.beyond[i] > 0 {
+				c.add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i], Beyond: a.beyond[i]}, era)
 			}
 		}
 	}
@@ -326,9 +349,10 @@ func (r *replay) key(name string) *keyReplay {
 // keyedArrival is a call that waits until no earlier one can come.
 type keyedArrival struct {
 	key     string
-	other   bool // another api of the account made the call
+	other   bool // another api of the account made the call, or it is the end of an operation
 	at, end int64
-	costs   []int64
+	costs   []int64 // what it took of each shared limit, of what it had reserved
+	beyond  []int64 // what it took more
 }
 
 // earliest is a heap of calls.

@@ -38,9 +38,10 @@ type LimitReport struct {
 	Verdict      bucket.Outcome  `json:"verdict"`
 	Calls        int             `json:"calls"`
 	Units        int64           `json:"units"`
-	Worst        int64           `json:"worst"` // units in one window, or calls at once
+	Worst        int64           `json:"worst"` // units that calls had reserved in one window, or calls at once
 	Allowed      int64           `json:"allowed"`
-	Used         *int64          `json:"used,omitempty"` // of a quota or budget, now; absent with --since
+	Beyond       int64           `json:"beyond,omitempty"` // how far a window went over because calls took more than they had reserved
+	Used         *int64          `json:"used,omitempty"`   // of a quota or budget, now; absent with --since
 	Unit         limitstate.Unit `json:"unit"`
 	Per          string          `json:"per"`
 	Shadow       bool            `json:"shadow,omitempty"` // only watches; on fail it would have held calls
@@ -154,6 +155,10 @@ func tellTotals(w io.Writer, found []Report) error {
 			return fmt.Errorf("write the verdict: %w", err)
 		}
 		for _, l := range v.Limits {
+			if l.Beyond > 0 {
+				_, _ = fmt.Fprintf(w, "  %s: calls took more than they had reserved: up to %s over %s %s\n",
+					l.Limit, limitstate.Amount(l.Beyond, l.Unit), limitstate.Amount(max(l.Allowed, l.Worst), l.Unit), l.Per)
+			}
 			if l.late > 0 {
 				_, _ = fmt.Fprintf(w, "  %s: no window had too many calls, but calls came up to %s later than their slots, which is more than jitter: a larger jitter covers a busy machine\n",
 					l.Limit, l.late.Round(100*time.Microsecond))
@@ -228,7 +233,8 @@ func (r *replay) verdict() Report {
 func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
 	v := c.Verdict()
 	j := LimitReport{
-		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: limitstate.InUnits, Per: "at once", Shadow: l.Shadow,
+		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Beyond: v.Beyond,
+		Burst: v.Burst, Unit: limitstate.InUnits, Per: "at once", Shadow: l.Shadow,
 	}
 	switch l.Kind() {
 	case bucket.KindRate:

@@ -124,7 +124,7 @@ export function verification(app, state) {
       h("thead", {}, h("tr", {}, ["Api", "Limit", "Key", "Calls", "Worst window", "Allowed", "Verdict"].map((n, i) => h("th", { scope: "col", class: i > 2 && i < 6 ? "n" : "" }, n)))),
       h("tbody", {}, state.found.reports.flatMap((r) => (r.limits ?? []).map((l) => h("tr", { key: r.api + " " + l.limit },
         h("td", { "data-name": "Api" }, r.api), h("td", { "data-name": "Limit" }, l.limit), h("td.whole", { "data-name": "Key" }, l.key || "all"), h("td.n", { "data-name": "Calls" }, count(l.calls)),
-        h("td.n", { "data-name": "Worst window" }, amount(l, l.worst)), h("td.n", { "data-name": "Allowed" }, `${amount(l, l.allowed)} ${l.per}`),
+        h("td.n", { "data-name": "Worst window" }, amount(l, l.worst), l.beyond > 0 && ` and ${amount(l, l.beyond)} beyond reservations`), h("td.n", { "data-name": "Allowed" }, `${amount(l, l.allowed)} ${l.per}`),
         h("td", { "data-name": "Verdict" }, h("span.chip", { class: l.verdict === "pass" ? "good" : l.verdict === "fail" ? "dead" : "held" }, l.verdict)))))))),
     list(state.found, "reports").map((r) => h("p", { key: r.api }, h("b", {}, r.api), `: ${r.verdict}. ${things(r.calls, "call")} of ${things(r.keys, "key")}`, r.unkeyed > 0 && h("span.chip.dead", {}, `${r.unkeyed} forbidden second calls`))));
 }
