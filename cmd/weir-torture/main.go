@@ -80,6 +80,9 @@ from NATS, from Redis or from the api; nodes are killed, restarted and cut off f
 its file. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
 lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
 
+With --priorities, --callbacks, --operations, --reuse or --pack weir runs with that feature, and what the feature promises is
+judged too.
+
 With the same --seed the plan of faults is the same. It tortures the program weir beside it, or that of --weir. An ordinary build
 of weir is killed at random; where both are built with -tags torture, as 'make torture' does, also at chosen points between every two
 durable steps (--at), and weir can be given bugs that the verdict must catch (--planted). A full disk needs the right to mount

@@ -196,7 +196,7 @@ func TestTorture(t *testing.T) {
 			if strings.Contains(run.name, "--operations") && (r.Operations < 50 || r.OperationsKilled == 0) {
 				t.Errorf("%d operations, %d of them ran at a kill: that proves nothing", r.Operations, r.OperationsKilled)
 			}
-			if strings.Contains(run.name, "--reuse") && (r.Reused < 50 || !r.JudgesFresh) {
+			if strings.Contains(run.name, "--reuse") && (r.Reused < 50 || !r.JudgesFresh && r.ByThem == 0) {
 				t.Errorf("%d ends with an equal job's answer, calls for fresh ones judged: %v; that proves nothing", r.Reused, r.JudgesFresh)
 			}
 			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
