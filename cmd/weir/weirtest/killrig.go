@@ -66,11 +66,15 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	return r
 }
 
+// Start starts weir, and waits until NC is connected again: until then it sends nothing.
 func (r *KillRig) Start() {
 	r.T.Helper()
 	var err error
 	if r.Proc, err = StartProcess(r.T, r.Env...); err != nil {
 		r.T.Fatal(err)
+	}
+	if r.NC != nil {
+		await.Until(r.T, "the producer's connection", r.NC.IsConnected)
 	}
 }
 

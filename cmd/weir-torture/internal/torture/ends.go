@@ -53,9 +53,9 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			e.Results[id]++
 			e.Taken[id] = timeOf(m.Headers().Get(ledger.HeaderAcceptedAt))
 			var answer struct {
-				Call int64
-				At   int
-				Of   int64 `json:",string"` // of an operation: the call that began it
+				Call int64 `json:"call"`
+				At   int   `json:"at"`
+				Of   int64 `json:"of,string"` // of an operation: the call that began it
 			}
 			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call+answer.Of > 0 {
 				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
