@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestResultFor checks that the result of a recorded call is found, with one request if the record names it, however
@@ -52,6 +55,42 @@ func TestOfJob(t *testing.T) {
 	for seq := at; seq < at+9; seq++ {
 		if c, err := OfJob(t.Context(), b.js, seq, "other"); err != nil || c != nil {
 			t.Errorf("at %d: %+v, %v", seq, c, err)
+		}
+	}
+}
+
+// TestReadRequests checks that no result is read that is too old to be given again, however long ago the last reading
+// was, and none that was read before.
+func TestReadRequests(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	store := func(job string) {
+		b.put(&nats.Msg{Subject: ResultSubject("pay", "k"), Header: nats.Header{ingest.HeaderJobID: {job}, HeaderRequest: {job}}})
+	}
+	for _, job := range []string{"one", "two", "three"} {
+		store(job)
+	}
+	since := time.Now()
+	for _, job := range []string{"four", "five"} {
+		store(job)
+	}
+	for _, c := range []struct {
+		name  string
+		after uint64
+		since time.Time
+		want  string
+	}{
+		{"the first reading", 0, since, "[four five]"},
+		{"the last reading was long ago", 1, since, "[four five]"},
+		{"the last reading was a moment ago", 4, since, "[five]"},
+		{"the stream was created anew", 99, since, "[four five]"},
+		{"none is new enough", 1, since.Add(time.Hour), "[]"},
+	} {
+		read := []string{}
+		o := Requests{API: "pay", Since: c.since, After: c.after, Most: 100}
+		last, err := ReadRequests(t.Context(), b.js, o, func(request string, _ uint64, _ time.Time) { read = append(read, request) })
+		if err != nil || last != 5 || fmt.Sprint(read) != c.want {
+			t.Errorf("%s: read %v up to %d, want %s: %v", c.name, read, last, c.want, err)
 		}
 	}
 }

@@ -99,8 +99,8 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 	}, ok
 }
 
-// Requests chooses results of an api whose answers may be given again: those that were stored since a time, or behind
-// the sequence After if that is not 0. Only results within the newest Most messages of the stream are read.
+// Requests chooses results of an api whose answers may be given again: those that were stored since a time and behind
+// the sequence After. Only results within the newest Most messages of the stream are read.
 type Requests struct {
 	API   string
 	Since time.Time
@@ -115,13 +115,14 @@ func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take 
 	if last, err = stream.LastOf(ctx, js.Conn(), p.stream, p.subject); err != nil || last == 0 {
 		return 0, err
 	}
-	if o.After == 0 || o.After > last {
-		first, err := stream.FirstSince(ctx, js.Conn(), p.stream, p.subject, o.Since)
-		if err != nil || first == nil {
-			return last, err
-		}
-		p.after = first.Seq - 1
+	if o.After > last { // the stream was created anew
+		p.after = 0
 	}
+	first, err := stream.FirstSince(ctx, js.Conn(), p.stream, p.subject, o.Since)
+	if err != nil || first == nil {
+		return last, err
+	}
+	p.after = max(p.after, first.Seq-1)
 	if last > o.Most {
 		p.after = max(p.after, last-o.Most)
 	}

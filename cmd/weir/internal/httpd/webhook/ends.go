@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
@@ -135,7 +136,15 @@ func (p *endParcel) named() []any {
 	return []any{"key", p.read.key, "job_id", p.read.job, "seq", p.seq}
 }
 
-// fetch reads the end as the stream's leader has it; nil if it is gone.
+// Bounds of a wait for a stream's leader. A replica that is ahead of the leader for a moment may deliver an end that the
+// leader does not have yet.
+const (
+	lagsFor  = time.Minute // after an end was stored
+	lagsStep = 50 * time.Millisecond
+)
+
+// fetch reads the end as the stream's leader has it; nil if it is gone. That the leader has no such message counts only
+// if it has come as far as the end.
 func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	select {
 	case p.reads <- struct{}{}:
@@ -145,6 +154,26 @@ func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
+	for {
+		kept, err := p.ask(ctx)
+		if kept != nil || err != nil || time.Since(p.stored) > lagsFor {
+			return kept, err
+		}
+		source, err := p.JetStream.Stream(ctx, p.kind.stream())
+		if err != nil {
+			return nil, err
+		}
+		if source.CachedInfo().State.LastSeq >= p.seq {
+			return p.ask(ctx) // it may have come between the two requests
+		}
+		if !stream.Sleep(ctx, lagsStep) {
+			return nil, fmt.Errorf("the leader of %s does not have message %d yet", p.kind.stream(), p.seq)
+		}
+	}
+}
+
+// ask asks the stream's leader for the end; nil if it has none.
+func (p *endParcel) ask(ctx context.Context) (*keptEnd, error) {
 	if p.kind == dead {
 		b, err := deadletter.OpenBrowser(ctx, p.JetStream)
 		if err != nil {

@@ -387,6 +387,40 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestEndBeforeTheLeaderHasIt: a replica may deliver an end before the stream's leader has it. Such an end is waited for,
+// not given up as removed.
+func TestEndBeforeTheLeaderHasIt(t *testing.T) {
+	r := newEndsRig(t)
+	s := r.newSenders(r.config, 1, slog.DiscardHandler)
+	for kind, store := range map[endKind]func() uint64{
+		done: func() uint64 { return r.result("pay", "late", nil) },
+		dead: func() uint64 { return r.letter("pay", "late") },
+	} {
+		type fetched struct {
+			end *keptEnd
+			err error
+		}
+		p := &endParcel{ends: &ends{sending: &sending{sender: &sender{Senders: s}}, api: "pay", kind: kind}, seq: 1, stored: time.Now()}
+		got, before := make(chan fetched, 1), r.js.Conn().Stats().OutMsgs
+		go func() {
+			end, err := p.fetch(t.Context())
+			got <- fetched{end, err}
+		}()
+		await.Until(t, "an answer that there is no such message", func() bool {
+			return len(got) > 0 || r.js.Conn().Stats().OutMsgs > before+6
+		})
+		store()
+		if f := await.Receive(t, "the end", got); f.err != nil || f.end == nil || f.end.job != "late" {
+			t.Errorf("%s: %+v, %v", kind, f.end, f.err)
+		}
+		p.seq = 2
+		p.stored = time.Now().Add(-lagsFor - time.Second) // as of a stream that was created anew
+		if end, err := p.fetch(t.Context()); end != nil || err != nil {
+			t.Errorf("%s, from long ago: %+v, %v", kind, end, err)
+		}
+	}
+}
+
 // TestEndsTooOld: an end is given up when its time is over, and holds up no later one.
 func TestEndsTooOld(t *testing.T) {
 	r := newEndsRig(t)
