@@ -15,7 +15,7 @@ const MaxPauses = 10_000
 var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
 // Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls may end. Pause may be called
-// before the api is added.
+// before the api is added. It fails with ErrTooManyPauses for a key only: the whole api can always be paused.
 func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -24,7 +24,11 @@ func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 		of = map[string]schedule.Pause{}
 		d.pauses[api] = of
 	}
-	if _, known := of[key]; !known && len(of) > MaxPauses {
+	singles := len(of)
+	if _, whole := of[""]; whole {
+		singles--
+	}
+	if _, known := of[key]; !known && key != "" && singles >= MaxPauses {
 		return ErrTooManyPauses
 	}
 	of[key] = p

@@ -182,13 +182,13 @@ func (t *Teller) Run(ctx context.Context) error {
 // look reports the end to a duplicate whose job has ended, and lets any other duplicate wait. It blocks until the
 // streams have answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
-	defer cancel()
-	asked, err := t.isAskedAlready(ctx, &w.Duplicate)
+	looking, cancel := context.WithTimeout(ctx, lookWithin)
+	asked, err := t.isAskedAlready(looking, &w.Duplicate)
 	var end *nats.Msg
 	if err == nil && !asked {
-		end, err = t.newestEnd(ctx, &w.Duplicate)
+		end, err = t.newestEnd(looking, &w.Duplicate)
 	}
+	cancel()
 	switch {
 	case err != nil && ctx.Err() == nil:
 		t.Log.Warn("could not look up the end of a resubmitted job; it is sent if it is still to come",
