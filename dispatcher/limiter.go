@@ -23,12 +23,12 @@ type slots struct {
 	*lane.Lane
 	store      Store
 	grants     *grantEnds // reports the ends of grants to the store
-	caller     *caller    // of the jobs that get them
+	caller     *caller    // makes the calls that get slots
 	notes      *settle.HoldNotes
 	rounds     sync.WaitGroup                               // of asks under way
 	slotTime   func(context.Context) (bucket.Micros, error) // APIOptions.SlotTime
-	checkpoint func()                                       // asks for the limits' state to be stored at once, because slots wait for it
-	answers    func(err error)                              // called under the lock when the store has answered or not
+	checkpoint func()                                       // makes the store save its state at once, because slots wait for that
+	answers    func(err error)                              // called under the lock after each ask, with its error
 	beside     func() []*slots                              // of the other apis of the account
 	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
 	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down; guarded likewise
@@ -213,7 +213,7 @@ func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	return apis
 }
 
-// isDownLocked reports whether the store did not answer last, or refused: refusal is why.
+// isDownLocked reports whether the store did not answer last, or refused. refusal is nil if it did not answer.
 func (w *slots) isDownLocked() (down bool, refusal *bucket.Refusal) {
 	return !w.down.IsZero(), w.refusal
 }

@@ -31,7 +31,8 @@ type reports struct {
 	n      int                // reports so far
 }
 
-// Bounds of what a term learns from: fewer reports say little about a percentile, and older ones no longer count.
+// Bounds of what a term learns from. A percentile needs at least leastTold reports, and only the newest learnedFrom
+// count.
 const (
 	learnedFrom = 256
 	leastTold   = 16
@@ -147,9 +148,9 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call must reserve, and its price by the estimates without what was learned. Both use raised
-// estimates if answers have proved these too low. A call whose units only its answer tells reserves at least one, so
-// that a limit that is used up does not let it pass.
+// toll returns what a job's call must reserve, and its price. Both use raised estimates if answers have proved the
+// estimates too low. Learned percentiles lower only what is reserved. A call whose units are settled by its answer
+// reserves at least one, so that a used-up limit does not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
 		t, err = by.TollBy(j, units)
@@ -158,9 +159,9 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 	return reserve, price, err
 }
 
-// tollOf is toll for a call whose numbers by knows.
+// tollOf is toll for a call whose numbers come from by.
 func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
-	var estimated map[int]int64 // the costs that answers settle
+	var estimated map[int]int64 // estimates of the costs that answers settle, by limit
 	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
 		estimate := of.Sum(numbers)
 		if !of.Settles() {
@@ -293,16 +294,17 @@ func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	return j.Terms.TollBy(j.Message, units)
 }
 
-// beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to
-// the limits that all keys share. What the operation took less is not given back: the time of the call is over, and
-// what budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
+// beyond returns what a job's operation took, by its final answer, beyond what its call was charged. It charges that to
+// the limits that all keys share. If the operation took less, nothing is given back: the time of the call is over, and
+// budgets and quotas have granted other calls by that count since. If the limits have changed since the call, only
+// money is charged.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	var proved comparison
 	estimated, untold := map[int]int64{}, false
 	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if !of.Settles() {
-			return 0 // no answer tells more; a price that has changed since the call is not the call's
+			return 0 // no answer changes this cost, and the price may have changed since the call
 		}
 		estimate := of.Sum(numbers)
 		estimated[limit] = estimate

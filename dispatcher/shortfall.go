@@ -73,7 +73,8 @@ func (s *shortfall) raise(estimated int64) int64 {
 // fromLedger reports whether some of the recent estimates came from the ledger.
 func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
 
-// of returns the shortfall of the estimates at, and makes it if it is missing.
+// of returns the shortfall of the estimates at, and creates it if it is missing. If mostPlaces are remembered already,
+// it forgets them first.
 func (all *shortfalls) of(at estimateOf) *shortfall {
 	s := (*all)[at]
 	if s == nil {
@@ -95,7 +96,7 @@ func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	}
 }
 
-// comparison is what one answer reports for the estimates of its call, each once.
+// comparison lists what one answer reports for the estimates of its call, without repetitions.
 type comparison []compared
 
 type compared struct {

@@ -24,7 +24,7 @@ type tenancy struct {
 	caller   *caller
 	grants   *grantEnds
 	notes    *settle.HoldNotes
-	all      []*tenancy                 // of the api, by number; the lane's lock guards it
+	all      []*tenancy                 // the api's tenancies by number; the lane's lock guards it
 	fail     func(err error)            // ends the dispatcher
 	released func(id lease.PartitionID) // another replica may take the partition
 
@@ -79,7 +79,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	select {
 	case <-caughtUp:
 		if p.Lease != nil {
-			w.answers.recall() // of the owner before
+			w.answers.recall() // the former owner may have stored results since the last reading
 		}
 		return nil
 	case err = <-ended:
