@@ -33,7 +33,7 @@ func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	}
 	var id trace.TraceID
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // no id is zero
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // a zero id is not valid
 	return id, randomSpanID()
 }
 
