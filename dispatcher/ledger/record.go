@@ -85,7 +85,7 @@ type Record struct {
 	Seq    uint64 `json:"seq"`
 
 	Call     int `json:"call"`    // number of this call of the job, from 1
-	Attempt  int `json:"attempt"` // calls so far that counted
+	Attempt  int `json:"attempt"` // calls so far that counted as attempts
 	Redrives int `json:"redrives,omitempty"`
 	// From is the number of the letter that the job was first redriven from.
 	From uint64 `json:"redriven_from,omitempty"`
@@ -184,8 +184,8 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	return price
 }
 
-// Beyond returns how many of its Units the call took beyond what it had reserved of a limit. All that the end of an
-// operation took is beyond its call's reservation.
+// Beyond returns how many more units of a limit the call took than it had reserved. The end of an operation has
+// reserved nothing, so that all of its Units count.
 func (c *Record) Beyond(limit *bucket.Limit) int64 {
 	units := c.Units(limit)
 	if c.Polled {

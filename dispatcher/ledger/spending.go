@@ -16,7 +16,7 @@ type Spending struct{ Spent, InDoubt int64 }
 // as far as that is known.
 type Savings struct{ Jobs, Saved int64 }
 
-// AddRecord adds a record, if it is of such a job.
+// AddRecord adds a record, if it is of a job that ended with another one's answer.
 func (s *Savings) AddRecord(c *Record) {
 	if c.Outcome != Reused {
 		return

@@ -65,7 +65,7 @@ type LastCall struct {
 	KeySum        uint64
 	At            uint64           // its sequence in the ledger, if the api answered the call
 	Operation     *queue.Operation // that the call began; nil for none, and of a job that is done
-	Pack          *queue.Pack      // as Identity
+	Pack          *queue.Pack      // under the same conditions as Identity
 	id            string           // message id under which the job was stored
 	accepted      bucket.Micros    // when the stream took the job
 }
