@@ -11,10 +11,10 @@ import (
 // Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later does not judge
 // it again, perhaps by another configuration.
 type Answer struct {
-	Verdict   uint8 // by the writer's numbers
+	Verdict   uint8 // in the writer's numbering
 	Sent      bool  // at least one byte may have left
 	Cut       bool  // the answer broke off
-	More      bool  // its body was longer than what is kept or than the room for it
+	More      bool  // the body was longer than what Body has, or than the room for it
 	Fault     bool
 	HoldSpent bool
 	Holds     bool // the operation holds its slot
