@@ -156,7 +156,8 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 	return errors.Join(err, <-watched)
 }
 
-// expelLapsed ends the memberships that have been waited for, so that no replica waits for them again.
+// expelLapsed ends the memberships that were not renewed for a whole term, so that no other replica has to wait for
+// them, too.
 func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 	for session, m := range o.members {
 		if !lease.Lapsed(m.seen, time.Now()) {
