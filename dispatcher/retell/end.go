@@ -131,7 +131,7 @@ func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// waitingFor returns the duplicates that wait for an end of a job and for which theirs reports true.
+// waitingFor returns the duplicates that wait for an end of a job, if theirs reports that the end is theirs.
 func (t *Teller) waitingFor(api, key, id string, theirs func(*Duplicate) bool) (found []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
