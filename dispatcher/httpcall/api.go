@@ -17,7 +17,7 @@ type API struct {
 	URL         *url.URL                             // scheme, host and base path; a job only adds a path below it
 	Headers     func() ([]ingest.HeaderField, error) // resolved for every call, so that secrets may rotate
 	Timeout     time.Duration
-	IdleTimeout time.Duration // without a byte of the answer; 0: no bound but Timeout
+	IdleTimeout time.Duration // longest time without a byte of the answer; 0: only Timeout bounds it
 	Price       int64         // of a usual call, in millionths
 	Prices      ingest.Cost   // of a call, in millionths; nil: Price
 	Usage       []UsageCounter
@@ -63,7 +63,7 @@ func (a *API) UsageOf(r Response) (usage map[string]int64) {
 	return usage
 }
 
-// Costs passes the api's price and the costs of its limits.
+// Costs yields the api's price, and then the cost of each shared limit.
 func (a *API) Costs() iter.Seq[ingest.Cost] {
 	return func(yield func(ingest.Cost) bool) {
 		if !yield(a.PriceTerms()) {

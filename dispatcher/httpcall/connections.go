@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Connections holds the open connections to one api. A job acquires one before it asks for a slot, so that a
-// slow dial or TLS handshake never makes a call later than its slot: when the slot is taken, only the request is
-// left to send.
+// Connections holds the open connections to one api. A job acquires one before it asks for a slot. So a slow dial or
+// TLS handshake delays no call beyond its slot: in the slot, only the request is left to send.
 //
 // Connections use only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library sends a
 // call again by itself.
@@ -81,8 +80,8 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 	return c
 }
 
-// Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at
-// most the dial's bound. Release gives the connection up.
+// Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at most
+// dialTimeout to connect, and as long again for TLS. Release gives the connection up.
 func (c *Connections) Acquire(ctx context.Context) error {
 	c.mu.Lock()
 	c.acquired++
@@ -194,8 +193,7 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
 	return secure, raw.turns, nil
 }
 
-// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at
-// most.
+// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks at most until ctx ends.
 func (c *Connections) Probe(ctx context.Context) error {
 	conn, _, err := c.connect(ctx)
 	if err == nil {

@@ -47,7 +47,7 @@ type records struct {
 	left int     // bytes of the rest that are still to come
 }
 
-// pass notes what has come.
+// pass counts bytes that have come.
 func (r *records) pass(came []byte) {
 	for len(came) > 0 {
 		if r.left > 0 {

@@ -12,9 +12,9 @@ import (
 // mostHold bounds the wait that an api may ask for: a broken header must not stop a key for a year.
 const mostHold = schedule.MostHold
 
-// askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before
-// everything else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count;
-// failing that, those that do not say how much they have left.
+// askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before everything
+// else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count. If there are none, the
+// windows count that do not say how much is left of them.
 func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
@@ -183,7 +183,8 @@ func AskedToWait(r Response, now time.Time) time.Duration {
 	return min(a.Wait, schedule.MostHold)
 }
 
-// PushedBackFor returns how long an api that pushed back a request must not be called; 0 if it did not push back.
+// PushedBackFor returns how long an api that pushed back a request must not be called, at least a second; 0 if it did
+// not push back.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {
 		return 0

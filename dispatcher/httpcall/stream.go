@@ -39,7 +39,7 @@ func formOf(status int, h http.Header) form {
 }
 
 // IsReusable reports whether a call's answer may be given to other jobs: a whole one of status 2xx that is no stream.
-// Whether a stream has all its events, only its reader knows.
+// Only the reader of a stream knows whether it has all its events.
 func (r *Response) IsReusable() bool {
 	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
 		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
