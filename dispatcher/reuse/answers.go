@@ -66,7 +66,7 @@ func (a *Answers) Find(s Sum, oldest bucket.Micros) (Answer, bool) {
 	return n, true
 }
 
-// Forget forgets an answer whose result is gone, unless another one has taken its place.
+// Forget forgets an answer whose result is gone. It keeps another answer that has taken its place.
 func (a *Answers) Forget(n Answer) {
 	if at := a.by[n.Sum]; at != nil && at.Value.(*Answer).Seq == n.Seq {
 		a.forget(at)

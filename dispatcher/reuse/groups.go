@@ -3,8 +3,8 @@ package reuse
 // mostHeld bounds the jobs that are held. A job beyond that is called, and no other job gets its answer.
 const mostHeld = 1 << 16
 
-// Groups holds the jobs that ask the same thing now, by their Sum: the one that is called for all, and those that have
-// not started. J names a job. The zero value is empty; the caller must lock it.
+// Groups holds, by Sum, the jobs that ask the same thing now: the leader, which is called for all, and the jobs that
+// have not started. J names a job. The zero value is empty; the caller must lock it.
 type Groups[J comparable] struct {
 	by map[Sum]*group[J]
 	of map[J]*group[J]

@@ -40,7 +40,7 @@ type Sum [sha256.Size]byte
 // String returns the sum in base64, as results carry it.
 func (s Sum) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
 
-// ParseSum reads what String returned.
+// ParseSum parses a text that String returned. ok is false for any other text.
 func ParseSum(text string) (s Sum, ok bool) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(data) != len(s) {
