@@ -33,7 +33,7 @@ type poll struct {
 	recalled bool // an operator has cancelled its job: it is polled as soon as the rate allows
 }
 
-// add adds an operation whose next poll is due at a time.
+// add adds an operation to those that wait. Its next poll is due at due.
 func (a *agenda) add(p *poll, due bucket.Micros) {
 	p.due = due
 	heap.Push(&a.waiting, p)
