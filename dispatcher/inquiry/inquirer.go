@@ -275,7 +275,7 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 	return l.w.wall().Before(due), due
 }
 
-// wall returns the time by the clock of calendars, because the server stamps letters by it.
+// wall returns the time of the wall clock, to compare with the times at which the server stored letters.
 func (w *Inquirer) wall() time.Time { return (w.Now() + w.Env.Ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
