@@ -207,9 +207,9 @@ func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string
 	return reach, err
 }
 
-// RecordsNear calls take with the records of a key that were stored from f.Since until to, the oldest first and at most
-// most of them. It stops when take fails; stream.ErrEnough stops it without an error. It is for few records of a long
-// ledger.
+// RecordsNear calls take with the records of a key that were stored from f.Since until to, the oldest first, but with
+// no more than most. It stops when take fails; stream.ErrEnough stops it without an error. It is for few records of a
+// long ledger.
 func RecordsNear(ctx context.Context, js jetstream.JetStream, f Filter, to time.Time, most int, take func(*Record) error) error {
 	n := stream.Near{Conn: js.Conn(), Stream: CallsStream, Subject: f.subject(), From: f.Since, To: to, Most: most}
 	return n.Read(ctx, func(m *stream.LeaderMessage) error {
