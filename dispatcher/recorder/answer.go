@@ -28,7 +28,7 @@ type Answer struct {
 	Operation, Cancel                                     string // addresses of the operation that the call began
 
 	Limits    uint64  // identifies the limits that Taken is of
-	Taken     []int64 // what the call took of them; at most MaxTaken
+	Taken     []int64 // what the call took of each limit; at most MaxTaken
 	Paid      int64   // what the call cost, in millionths
 	Unsettled uint64  // bits, one for each of the same limits
 	Body      []byte

@@ -230,8 +230,8 @@ func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	return r.writeLocked(c, r.nextID)
 }
 
-// Adopt notes again that a call has not begun, as an ended process had noted. The file of that process is then not
-// needed for this call.
+// Adopt takes over an ended process's note that a call has not begun: it notes the same in this process's file. The
+// file of the ended process is then not needed for this call.
 func (r *Recorder) Adopt(id uint64, c Call) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
