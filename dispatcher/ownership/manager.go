@@ -15,8 +15,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The
-// Manager calls those about one partition one after the other.
+// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The Manager
+// calls the methods about one partition one after the other.
 type Host interface {
 	// Partitions returns the number of partitions of each api that this replica dispatches.
 	Partitions() map[string]int
