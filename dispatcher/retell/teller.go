@@ -179,8 +179,8 @@ func (t *Teller) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// look reports the end to a duplicate whose job has ended, and lets any other duplicate wait. It blocks until the
-// streams have answered.
+// look looks for the end of a duplicate's job and reports it. If the job has not ended, the duplicate waits, unless the
+// job itself names the same reply subject. look blocks until the streams and the notes have answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
