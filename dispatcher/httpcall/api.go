@@ -85,7 +85,8 @@ func (a *API) PriceTerms() ingest.Cost {
 	return a.Prices
 }
 
-// Idempotency says that the api processes a job once however often it is sent.
+// Idempotency says how calls carry their idempotency keys. An api that has it processes a job once, however often weir
+// sends it.
 type Idempotency struct {
 	Header string
 	Quoted bool          // as a structured-field string

@@ -13,7 +13,7 @@ type condensed struct {
 	most   int
 	state  condensedState
 	size   int  // of the present string, number or word
-	digits int  // that are still to come of an escape with four of them
+	digits int  // hexadecimal digits of an escape sequence that are still to come
 	drops  bool // the rest of the string is left out
 }
 

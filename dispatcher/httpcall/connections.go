@@ -261,7 +261,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && !c.read.Load() && n == 0 && refusesCertificate(err) {
-		c.refused.Store(&err) // before a write can fail by it
+		c.refused.Store(&err) // stored before a write can fail because of it
 	}
 	if no := c.turns.came(p[:n]); no != nil && n > 0 {
 		if errors.Is(no, errUnasked) && c.written.Load() > 0 && !isFarewell(p[:n]) {

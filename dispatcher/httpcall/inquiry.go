@@ -61,7 +61,7 @@ type Asked struct {
 // longestInquiry bounds the wait for an answer to an inquiry if the api's timeout is longer.
 const longestInquiry = 30 * time.Second
 
-// CanAsk returns why the api cannot be asked about a job: the job lacks what the path names.
+// CanAsk returns an error if the api cannot be asked about a job, because the job lacks a value that the path names.
 func (q *Inquiry) CanAsk(about Asked) error {
 	_, err := expand(q.Path, about)
 	return err
@@ -141,7 +141,7 @@ func scalar(value any) string {
 	return ""
 }
 
-// Read returns what an answer says, and describes it in words. An incomplete answer says nothing.
+// Read returns what an answer means, and describes it in words. An incomplete answer is StillUnknown.
 func (all Answers) Read(r Response) (Finding, string) {
 	switch {
 	case r.Status == 0 && !r.Sent:

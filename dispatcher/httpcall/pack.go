@@ -50,7 +50,8 @@ func (p *Pack) Item(j *ingest.Job) (item []byte, match string, err error) {
 	return rule.Item(j.Body)
 }
 
-// Alike reports whether two jobs ask for the same request line and headers, so that one call can be for both.
+// Alike reports whether two jobs have the same method, path, query and forwarded headers, so that one call can be for
+// both.
 func Alike(a, b *ingest.Job) bool {
 	return a.Method == b.Method && a.Path == b.Path && a.Query == b.Query && slices.Equal(a.Forward, b.Forward)
 }

@@ -89,8 +89,9 @@ func later(a schedule.Advice, w window) schedule.Advice {
 	return a
 }
 
-// serverNow returns the time of the api's clock when it answered, by which its dates count. The clock is in whole
-// seconds, rounded down, so that a wait counted from it is up to a second too long and never too short.
+// serverNow returns the time of the api's clock when it answered, because the api's dates count by that clock. Without
+// a Date it returns now. The clock is in whole seconds, rounded down, so that a wait counted from it is up to a second
+// too long and never too short.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
 		return at

@@ -45,7 +45,8 @@ func (r *Response) IsReusable() bool {
 		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
 }
 
-// maxEvent is the longest event of a stream that is looked at, so that a stream without ends of lines fills no memory.
+// maxEvent is the longest event of a stream that is looked at, in bytes, so that a stream without ends of lines does
+// not fill the memory.
 const maxEvent = 1 << 20
 
 // unitsOfEvents reads a stream to its end. Of each JSON pointer it finds the number in the last whole event that has

@@ -106,8 +106,8 @@ func (t *turns) receivedLocked(what []byte) {
 	t.move()
 }
 
-// came notes what came for the present call, or nothing at the connection's end. It fails if no call had asked
-// for it when it was received, and if an answer's head is too long.
+// came notes the bytes that came for the present call, none at the connection's end. It fails with errUnasked if no
+// call had asked for them when they were received, and with errLongHead if the answer's head is too long.
 func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
