@@ -10,8 +10,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// If an api gives answers again, each job is compared with those that were answered and those that are being called:
-// when the schedule says so, before its slot (look), and again when it is made ready.
+// If an api's answers may be given again, each job is compared with those that were answered and those that are being
+// called: when the schedule says so, before its slot (look), and again when it is made ready.
 
 // look compares a job whose turn has come, but whose slot has not. The job then has ended, waits for another job's
 // answer, or waits for its slot.

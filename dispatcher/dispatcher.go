@@ -50,12 +50,12 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	// Control holds the right to end letters, and notes of which jobs wait. Nil: no api is asked about letters, and jobs
-	// that are deleted while weir is stopped are not missed.
+	// Control holds the right to end letters, and notes of which jobs wait. Nil: weir asks no api about letters, and
+	// does not notice that jobs were deleted while it was stopped.
 	Control  jetstream.KeyValue
 	Instance string // this replica's name
 	Version  string
-	// Registry is where the replicas share out the partitions. Nil if no other replica can dispatch.
+	// Registry is where the replicas claim their partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
 	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
@@ -93,7 +93,7 @@ type APIOptions struct {
 	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
 	// background.
 	Clock schedule.StoreClock
-	// SlotTime asks a store on another machine what the clock of its slots reads, and takes no slot.
+	// SlotTime asks a store on another machine for the time of the clock by which it grants slots. It takes no slot.
 	SlotTime func(ctx context.Context) (bucket.Micros, error)
 	// TAT returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	TAT func(key string) bucket.Micros

@@ -32,7 +32,7 @@ type slots struct {
 	beside     func() []*slots                              // of the other apis of the account
 	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
 	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down; guarded likewise
-	allDown    *atomic.Int32                                // workers whose store does not answer
+	allDown    *atomic.Int32                                // how many workers have a store that does not answer
 }
 
 func newSlots(l *lane.Lane, o *APIOptions, allDown *atomic.Int32, notes *settle.HoldNotes, answers func(err error)) *slots {
@@ -199,7 +199,7 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	}
 }
 
-// LimitersDown returns the apis whose limits did not answer last, or refused, so that their calls hold. The refusal is
+// LimitersDown returns the apis whose calls hold because their limits did not answer last, or refused. The refusal is
 // nil for limits that did not answer.
 func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	apis := map[string]*bucket.Refusal{}

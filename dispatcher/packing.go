@@ -69,7 +69,7 @@ func (w *caller) membersLocked(j *lane.Job) []*lane.Job {
 	return members
 }
 
-// take adds a job whose message is read to a pack. It fails if no pack can take the job.
+// take adds a job to a pack. The job's message must have been read. take fails if no pack can take the job.
 func (w *caller) take(p *lane.Pack, j *lane.Job) error {
 	item, match, err := j.Terms.API.Pack.Item(j.Message)
 	if err != nil {
@@ -145,7 +145,8 @@ func (w *caller) short(ctx context.Context, j, m *lane.Job, end func() bool) {
 	w.unprepared(ctx, j, errShort)
 }
 
-// form makes the message of a pack whose jobs are known, and lets j lead it.
+// form makes the message of a pack, whose jobs are all known by now, and makes j its leader. If the jobs must be called
+// in the same pack as before, bound is that pack; otherwise it is nil.
 func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	api := j.Terms.API
 	if bound != nil {

@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// settlements remembers what the answers of an api reported, by the place where they report it. It is safe for
+// settlements remembers the numbers that the answers of an api reported, by their place in the answer. It is safe for
 // concurrent use.
 type settlements struct {
 	mu      sync.Mutex // guards what follows
@@ -40,7 +40,7 @@ const (
 	mostPlaces = 1024
 )
 
-// hear notes what a billed answer reports, each place once.
+// hear notes the numbers that a billed answer reports, each place once.
 func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	}
 }
 
-// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately. It reports whether
-// there are any percentiles.
+// learned lowers the estimated numbers of a cost to percentiles of the numbers that answers reported lately. It reports
+// whether there are any percentiles.
 func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +286,7 @@ func reservedOf(j *lane.Job, limit int) int64 {
 	return 0
 }
 
-// tollBy returns what the call takes that is made for a job, or for the pack that it leads.
+// tollBy returns what the call of a job takes, or the call of the pack that the job leads.
 func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	if j.Leads != nil {
 		return j.Leads.Sum.By(units), nil

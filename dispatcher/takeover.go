@@ -194,8 +194,8 @@ func (p *tenancy) lose() {
 	})
 }
 
-// drain blocks until the jobs under way have ended, which the timeout of a call bounds. It gives up when running calls
-// must have ended: nothing ends a job whose outcome could not be stored until then.
+// drain blocks until the jobs under way have ended, at most for the timeout of a call. It gives up when hard ends: a
+// job whose outcome could not be stored until then never ends.
 func (p *tenancy) drain(busy []*schedule.KeyQueue) {
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
