@@ -32,6 +32,7 @@
 //   - A job has one end. The schedule gives its operation to one goroutine (Schedule.EndPolled), which stores the end.
 //   - weir sends nothing to a host that the configuration does not allow. Only the api's own host gets headers with
 //     secrets and weir's certificate (httpcall.Operations).
-//   - An operation is polled by the terms in force. If these do not configure polls, the operation waits for terms that do.
+//   - An operation is polled by the terms in force. If these do not configure polls, the operation waits for terms that
+//     do.
 //   - At most mostUnderWay polls are under way. Operations under way are bounded by schedule.MaxPolled.
 package polling
