@@ -249,7 +249,8 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	return errors.Join(err, writers.Wait())
 }
 
-// Ready blocks until this replica or another would dispatch a job of any api. It returns an error if ctx ends first.
+// Ready blocks until every api's jobs would be dispatched, by this replica or another. It returns an error if ctx ends
+// first.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.owner == nil {
 		for _, w := range d.workersNow() {

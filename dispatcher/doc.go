@@ -198,8 +198,8 @@
 //	timeout       how long calls of a lost owner may run (takeover/orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
-// Records and marks store the outcome, charges, attempts and times. If retry.on, reject, results.max_body or the limit of
-// attempts change, stored outcomes are not judged again. Everything else follows the present terms:
+// Records and marks store the outcome, charges, attempts and times. If retry.on, reject, results.max_body or the limit
+// of attempts change, stored outcomes are not judged again. Everything else follows the present terms:
 //
 //	rate, burst, overrides, jitter, headroom   after a lost call was found, its key waits until a full bucket of the
 //	              present rate has drained, so that no window holds more calls than the present rate allows. A rate that

@@ -27,7 +27,7 @@ type grantEnds struct {
 
 	mu    sync.Mutex   // guards what follows
 	ended []bucket.Use // to be reported to a store on another machine
-	// held has the serials of operations for which ended has a report that they hold their slots. Each poll reports it
+	// held has the serials of the grants for which ended reports that an operation holds the slot. Each poll reports it
 	// again, but one report is enough while the store does not answer.
 	held map[int64]struct{}
 }
