@@ -437,7 +437,7 @@ func (w *Inquirer) InquireByItself(ctx context.Context) {
 	}
 }
 
-// askDue looks through the letters and asks about those that are due. It returns when each is due next.
+// askDue looks through the api's letters and asks about those that are due. It returns when each letter is due next.
 func (w *Inquirer) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
 	b, err := deadletter.OpenBrowser(ctx, w.Env.JS)
 	if err != nil {
