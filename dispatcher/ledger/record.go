@@ -118,7 +118,7 @@ type Record struct {
 	// Estimated holds the units of each of Limits that the job itself was estimated to take, if the call took more of
 	// one. A later process raises its reservations by that.
 	Estimated []int64 `json:"estimated,omitempty"`
-	// Usage holds the numbers of the answer that the api's usage counts, by their names.
+	// Usage holds the numbers of the answer that are counted for reports (httpcall.UsageCounter), by name.
 	Usage map[string]int64 `json:"usage,omitempty"`
 	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the
 	// larger of the estimate and the most that any answer has reported.
