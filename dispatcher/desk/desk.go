@@ -273,8 +273,8 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
-// at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue, and the
-// answer is not of one instant.
+// at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue. So the
+// buckets are not all as of one instant.
 func (d *Desk) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }
