@@ -44,7 +44,7 @@ func (a *API) Room() int64 {
 	return max(a.MaxResult, leastPart)
 }
 
-// UsageCounter is a number of an answer that is counted for reports.
+// UsageCounter names a number of an answer that is counted for reports.
 type UsageCounter struct {
 	Name string
 	From ingest.Source

@@ -36,15 +36,15 @@ type Connections struct {
 	acquired int        // number of connections acquired for calls that run or will
 }
 
-// spare is a connection from which nothing reads, so that a close by the server goes unnoticed.
+// spare is a connection that was dialled ahead. Nothing reads from it, so that a close by the server goes unnoticed.
 type spare struct {
 	*countedConn
 	since time.Time
 }
 
 // Bounds of connecting. If the server closes an idle connection at the moment of a call, that call's outcome is
-// unknown. So for an api that must not be called twice idle connections are kept only briefly: many servers
-// close theirs after 5 s. Spare ones are kept no longer for any api.
+// unknown. Many servers close idle connections after 5 s. So for an api that must not be called twice, they are kept
+// idle only briefly. Spare connections are never kept longer than maxSpare.
 const (
 	maxSpare         = 2 * time.Second
 	dialTimeout      = 10 * time.Second
@@ -158,7 +158,7 @@ func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial makes a connection that is already counted as alive, and counts it out if it fails.
+// dial makes a connection that is already counted in alive. If it fails, it takes the connection out of that count.
 func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 	conn, turns, err := c.connect(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *Connections) Probe(ctx context.Context) error {
 	return err
 }
 
-// lost counts out a connection.
+// lost takes a connection out of the count of open ones.
 func (c *Connections) lost() {
 	c.mu.Lock()
 	c.alive--

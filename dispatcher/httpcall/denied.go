@@ -101,7 +101,7 @@ func leadsTo(h http.Header, secrets []string) string {
 	return to.Scheme + "://" + to.Host
 }
 
-// toldToWait returns when a denial asks weir to try again. Only an explicit wait counts, or a window that is used up.
+// toldToWait returns how long a denial asks weir to wait. Only an explicit wait counts, or a window that is used up.
 func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a

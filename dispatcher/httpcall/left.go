@@ -72,8 +72,8 @@ func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder)
 	return m
 }
 
-// leastLeft returns the least number that the values of a header say is left. A value is a number, a pair of used and
-// allowed units such as 32/40, or the draft's field RateLimit.
+// leastLeft returns the smallest number of units left that the values of a header name. A value is a number, a pair of
+// used and allowed units such as 32/40, or the draft's field RateLimit.
 func leastLeft(values []string) (least int64, found bool) {
 	for _, value := range values {
 		if len(value) > longestField {

@@ -129,7 +129,7 @@ func onlyPlaceholder(path string) (name string, only bool) {
 	return name, open && closed && !strings.ContainsAny(name, "{}")
 }
 
-// accepted returns the value that a placeholder stands for, of a job and the answer that accepted it.
+// accepted returns the value that replaces a placeholder: the job's id, or a value of the answer that accepted the job.
 func accepted(name string, r Response, job *ingest.Job) (string, error) {
 	if name == "job" {
 		return job.ID, nil

@@ -126,7 +126,7 @@ func rejection(r Response) Outcome {
 	}
 }
 
-// Unknown is the verdict on a call that may have been processed, of a job that must not be called again.
+// Unknown returns the outcome of a call that may have been processed, for a job that must not be called again.
 func Unknown(billed deadletter.Billed, format string, args ...any) Outcome {
 	return Outcome{Verdict: Dead, Reason: deadletter.Unknown, Billed: billed, Detail: fmt.Sprintf(format, args...)}
 }

@@ -99,8 +99,9 @@ func serverNow(h http.Header, now time.Time) time.Time {
 	return now
 }
 
-// Numbers from these on are not seconds to wait but a time since 1970, in units of their own. Each range begins
-// before there were paid apis and ends some thousand years from now.
+// Bounds that tell waits from times. A number below fromSeconds is a wait in seconds. A larger one is a time since
+// 1970: in seconds from fromSeconds on, in milliseconds from fromMillis on, in microseconds from fromMicros on, in
+// nanoseconds from fromNanos on. Each range begins before there were paid apis and ends some thousand years from now.
 const (
 	fromSeconds = 1e9
 	fromMillis  = 1e11

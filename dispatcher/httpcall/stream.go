@@ -84,7 +84,7 @@ func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int6
 	}
 }
 
-// readLine appends a line without its end to a buffer. It appends at most about maxEvent bytes of a longer one.
+// readLine appends the next line to a buffer, without its end. Of a longer line it appends about maxEvent bytes.
 func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
