@@ -40,7 +40,7 @@ const (
 	recallRetries = 3
 )
 
-// keep reads the answers after each recall, until ctx ends. It tries a reading recallRetries times.
+// keep reads the answers after each recall, until ctx ends. If a reading fails, it tries recallRetries times in all.
 func (a *answers) keep(ctx context.Context) {
 	for {
 		select {

@@ -70,7 +70,7 @@ func (c *contact) lost(now time.Time) bool {
 		!c.silent.IsZero() && c.failed >= contactFails && now.Sub(c.silent) >= contactLost
 }
 
-// reaches reports whether this replica would get answers to calls that other replicas cannot make.
+// reaches reports whether this replica gets answers, so that it can make calls for replicas that get none.
 func (c *contact) reaches(now time.Time) bool {
 	return !c.cutOff && c.silent.IsZero() && c.limitless.IsZero() &&
 		(now.Sub(c.answered) < contactFresh || now.Sub(c.opened) < contactOpen)

@@ -59,7 +59,8 @@ type Options struct {
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
 	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
-	// the dispatcher ends; after any other error it begins again. Nil if there is no Registry.
+	// or this was the first lease, Run ends with the error. After any other error the dispatcher begins another lease.
+	// Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
 	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
 	// Empty if this process counts them.
@@ -129,7 +130,8 @@ const (
 	maxRecordBytes = 512 << 20
 )
 
-// Open returns a dispatcher, and creates the streams of results and calls if they are missing. Add APIs, then call Run.
+// Open returns a dispatcher, and creates the streams of results and of records of calls if they are missing. Add APIs,
+// then call Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
@@ -365,7 +367,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (inq
 	return w.inquirer.Reconcile(ctx, seq)
 }
 
-// EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
+// EnsureStreams creates the streams of results and of records of calls, or updates their ages to those in the options.
 func EnsureStreams(ctx context.Context, o Options) error {
 	return settle.CreateStreams(ctx, settle.StreamOptions{
 		JetStream: o.JetStream, Replicas: o.Replicas, ResultsAge: o.ResultsAge, LedgerAge: o.LedgerAge, MaxStore: o.MaxStore, FirstSeq: o.FirstSeq, Log: o.Log,

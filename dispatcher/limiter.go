@@ -95,8 +95,8 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 // measureWait bounds the further round trips after one reply.
 const measureWait = schedule.MostAhead
 
-// measure makes further round trips to a store on another machine while a reply tells its clock too roughly. If the
-// store does not answer them in time, the reply counts as it is.
+// measure makes further round trips to a store on another machine until the reply tells the store's clock precisely
+// enough. If the store does not answer them in time, the reply counts as it is.
 func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()

@@ -129,7 +129,8 @@ func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Respons
 	return of.Sum(numbers), silent
 }
 
-// settleFree is settle for a call that is not billed. What its answer does not report stays as reserved.
+// settleFree is settle for a call that is not billed. If its answer does not report every number, the call is charged
+// at least the units that it had reserved.
 func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64, r httpcall.Response) int64 {
 	silent := false
 	for i := range of {

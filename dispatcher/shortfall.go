@@ -144,8 +144,8 @@ func (s *settlements) learn(from comparison) {
 	}
 }
 
-// bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised. It
-// bounds them to what the limit can ever let through, so that the job can be called.
+// bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised.
+// They are at most what the limit can ever let through, so that the job can be called.
 func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	most := int64(ingest.MostUnits)
 	for i := range rules.Shared {
@@ -184,9 +184,9 @@ func (s *settlements) recall(c *ledger.Record, budgets []string) {
 }
 
 // raiseSum returns the units of a limit, or the price, that a call must reserve because earlier calls took more than
-// the sums of their estimates. It returns 0 if the terms tell more than the sums. The sums tell more in two cases.
-// Records of the ledger have only sums. And the estimate of a term that expects nothing stays 0, so the estimates of
-// the other terms must cover what it takes.
+// the sums of their estimates. It returns 0 if the estimates of the single terms tell more than their sums. The sums
+// tell more in two cases. Records of the ledger have only sums. And if a term expects nothing, its estimate stays 0, so
+// that the estimates of the other terms must cover what it takes.
 func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
 	nothing := false
 	for i := range of {

@@ -97,8 +97,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.Name, err)
 }
 
-// leave stops reading a partition that no other replica can own and that is not read to its end. Its calls may still
-// run: the worker's stop waits for them.
+// leave closes a partition that no other replica can own, before it has been read to its end. No call of it starts any
+// more. Running calls go on: the worker's stop waits for them, and then ends the reading.
 func (p *tenancy) leave() {
 	p.W.Mu.Lock()
 	p.Closing, p.Open = true, false
