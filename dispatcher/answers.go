@@ -12,19 +12,20 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// answers reads the results whose answers may be given again: at the start, when a rule begins to apply, and when
-// partitions of other replicas were taken over. A job that is compared before it is done is called.
+// answers reads the results whose answers may be given again to equal jobs. It does so at the start, when a rule of
+// reuse begins to apply, and after partitions were taken over from other replicas. A job that is compared before the
+// reading is done is called.
 type answers struct {
 	*lane.Lane
-	wanted chan struct{} // they are to be read
-	of     *lane.Equals  // that the last reading taught; only the reader uses it, rule and read
-	rule   *reuse.Rule   // that was in force then
-	read   uint64        // the last result that was read
+	wanted chan struct{} // asks keep for a reading
+	of     *lane.Equals  // filled by the last reading; only keep uses it, rule and read
+	rule   *reuse.Rule   // the rule of the last reading
+	read   uint64        // sequence of the last result that was read
 }
 
 func newAnswers(l *lane.Lane) *answers { return &answers{Lane: l, wanted: make(chan struct{}, 1)} }
 
-// recall lets the answers be read that are not known yet. It does not block.
+// recall makes keep read the answers that are not known yet. It does not block.
 func (a *answers) recall() {
 	select {
 	case a.wanted <- struct{}{}:
@@ -39,7 +40,7 @@ const (
 	recallRetries = 3
 )
 
-// keep reads answers whenever they are wanted, until ctx ends.
+// keep reads the answers after each recall, until ctx ends. If a reading fails, it tries recallRetries times in all.
 func (a *answers) keep(ctx context.Context) {
 	for {
 		select {
@@ -69,7 +70,7 @@ func (a *answers) readOnce(ctx context.Context) error {
 	if of == nil {
 		return nil
 	}
-	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes { // answers that were forgotten may be given again
+	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes { // a new or wider rule may give answers again that were forgotten
 		a.read = 0
 	}
 	a.of, a.rule = of, rule

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. What a step
-// decides is carried out by the caller, the settler and the slots.
+// apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. The caller,
+// the settler and the slots carry out what a step decides.
 type apiWorker struct {
 	*lane.Lane
 	d *Dispatcher
@@ -45,8 +45,8 @@ type apiWorker struct {
 	contact contact           // with the api and its limits; the lane's lock guards it
 
 	slotsKnown bool          // every slot that an operation holds is known; the lane's lock guards it
-	slotsAway  atomic.Bool   // slotsUnknownLocked, as the loop found it last
-	allKnown   bool          // the same holds for the other apis of the account; only the loop uses it
+	slotsAway  atomic.Bool   // what slotsUnknownLocked returned to the loop last
+	allKnown   bool          // every slot that operations of the account's other apis hold is known; only the loop uses it
 	tailLoaded bool          // the ledger was read for this worker before it ran
 	ready      chan struct{} // closed when every partition is open, if this process owns them all
 }
@@ -117,7 +117,8 @@ func (w *apiWorker) slotsBeside() (others []*slots) {
 	return others
 }
 
-// replicaAt returns a name for this process among those that use a store, "" for a store that no other process uses.
+// replicaAt returns a random name that tells this process from the others that use the same store. It returns "" for a
+// store that no other process uses.
 func replicaAt(clock schedule.StoreClock) string {
 	if clock == schedule.OwnClock {
 		return ""
@@ -159,7 +160,8 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	return err
 }
 
-// openAll opens every partition for good. It is for a process that shares its partitions with no other replica.
+// openAll opens every partition and keeps it open, for a process that shares its partitions with no other replica. It
+// returns nil if ctx ends before all are open.
 func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	var group errgroup.Group
 	for number := range w.Partitions {
@@ -174,7 +176,8 @@ func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	return err
 }
 
-// wallCheck is the longest time between two steps: no event tells that the wall clock was set.
+// wallCheck is the longest time between two steps of the schedule. The loop must look for itself whether the wall clock
+// was set: no event reports it.
 const wallCheck = 10 * time.Second
 
 // loop steps the schedule whenever something has happened or a time has come.
@@ -240,8 +243,9 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// slotsUnknownLocked reports whether operations may hold slots that this process, which counts the slots itself, does
-// not know yet: its partitions have not all been read far enough.
+// slotsUnknownLocked reports whether operations may hold slots that this process does not know yet, because it has not
+// read all of its partitions far enough. It is true only if this process owns every partition and counts the slots
+// itself.
 func (w *apiWorker) slotsUnknownLocked() bool {
 	o := w.Terms.API.Operation
 	inFlight := func(l bucket.Limit) bool { return l.InFlight > 0 }
@@ -309,7 +313,8 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.Running.Wait()
 }
 
-// wallLocked returns the wall clock's time of a forecast, 0 if there is none.
+// wallLocked converts a forecast from the lane's clock to the wall clock. 0 says that there is no forecast, and stays
+// 0.
 func (w *apiWorker) wallLocked(at bucket.Micros) bucket.Micros {
 	if at == 0 {
 		return 0
@@ -356,8 +361,8 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 	return position, w.wallLocked(notBefore)
 }
 
-// Behind implements queue.Forecaster. Jobs that this worker has not read are called before the job, as far as it knows,
-// unless the job is urgent: most are not, and an urgent job must not be refused because of them.
+// Behind implements queue.Forecaster. Jobs that this worker has not read count as called before the job, unless its
+// priority is high. Most unread jobs are not urgent, and an urgent job must not be refused because of them.
 func (w *apiWorker) Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -383,8 +388,9 @@ func (w *apiWorker) takeoversLocked() (all []*takeover.Takeover) {
 	return all
 }
 
-// withdrawIntents deletes the intents of calls that did not start, once no call starts any more. A restart would find
-// them and treat their jobs as called. It blocks until all that is finished is deleted from the stream, or ctx ends.
+// withdrawIntents deletes the intents of calls that did not start. A restart would find them and treat their jobs as
+// called. It must be called only after the last call has started. It blocks until every finished job is deleted from
+// the stream, or ctx ends.
 func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	w.Mu.Lock()
 	for q := range w.Sched.Queues() {
@@ -409,5 +415,5 @@ func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	}
 }
 
-// unsweptCheck is how often a stopping worker checks whether everything finished is deleted.
+// unsweptCheck is how often a stopping worker checks whether every finished job is deleted.
 const unsweptCheck = 5 * time.Millisecond

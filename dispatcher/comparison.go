@@ -10,11 +10,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// If an api gives answers again, each job is compared with those that were answered and those that are being called:
-// when the schedule says so, before its slot (look), and again when it is made ready.
+// If an api's answers may be given again, each job is compared with those that were answered and those that are being
+// called: when the schedule says so, before its slot (look), and again when it is made ready.
 
-// look compares a job whose turn has come and whose slot has not. The job ends, waits for another one's answer, or
-// waits for its slot.
+// look compares a job whose turn has come, but whose slot has not. The job then has ended, waits for another job's
+// answer, or waits for its slot.
 func (w *caller) look(ctx context.Context, j *lane.Job) {
 	if !w.open(ctx, j) {
 		return
@@ -24,10 +24,11 @@ func (w *caller) look(ctx context.Context, j *lane.Job) {
 	}
 }
 
-// compare looks for an answer to a job whose message is loaded. It reports whether the job ended with one, or waits for
-// one or for its slot. If not, the job is to be called, and other jobs that ask the same thing wait for its answer.
+// compare looks for an answer to a job whose message is loaded. gone is true if the job has ended with an answer, waits
+// for one, or waits for its slot. If gone is false, the job must be called now, and other jobs that ask the same thing
+// wait for its answer.
 func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
-	rule := j.Terms.API.Reuse // by these terms its message was read
+	rule := j.Terms.API.Reuse // its message was read by these terms
 	var sum reuse.Sum
 	if rule != nil {
 		sum = rule.Of(j.Message) // without the lock, as bodies are large
@@ -37,7 +38,7 @@ func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 		w.Mu.Lock()
 		if w.Equals != nil && w.Equals.Rule.CompareAlike(rule) {
 			a, gone = w.CompareLocked(j, sum)
-		} else if gone = j.LooksAhead(); gone { // other terms have just come, by which it is looked at or made ready again
+		} else if gone = j.LooksAhead(); gone { // the terms have just changed: the job is looked at, or made ready, again
 			w.Sched.Looked(j.Job)
 			w.Sched.Waken(j.Job, true)
 		}
@@ -52,8 +53,9 @@ func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 	}
 }
 
-// endReused ends a job with an earlier answer. It reports false if the answer is gone, which is forgotten then. If the
-// answer cannot be read now, the job was cancelled meanwhile, or jobs before it have not begun, the job rests.
+// endReused ends a job with an earlier answer. If that answer is no longer stored, endReused forgets it and returns
+// false. If the answer cannot be read now, the job was cancelled meanwhile, or jobs before it have not begun, the job
+// rests.
 func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (gone bool) {
 	of, err := w.settler.Answer(ctx, j, a)
 	if err == nil && of == nil {
@@ -65,7 +67,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 		return false
 	}
 	if err == nil {
-		// Its record will be the newest of its key, from which a later process takes the pace.
+		// The job's record will be its key's newest, and a later process takes the key's pace from that.
 		_, err = w.pace.Recall(ctx, j.Queue)
 	}
 	if err != nil {
@@ -86,7 +88,7 @@ func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (go
 	return true
 }
 
-// open loads and reads a job's message, and reports whether the job may go on. If not, it rests or has ended.
+// open loads and reads a job's message, and reports whether the job may go on. If not, the job rests or has ended.
 func (w *caller) open(ctx context.Context, j *lane.Job) bool {
 	w.Mu.Lock()
 	j.Bind(w.Terms)

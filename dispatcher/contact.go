@@ -39,7 +39,7 @@ const (
 	contactOpen    = 3 * time.Second  // how long an opened connection proves it, if no call failed
 	contactRest    = 10 * time.Second // least time that a replica stays away
 	contactMost    = 10 * time.Minute // longest time, if it has to leave again and again
-	contactSettles = 30 * time.Second // after this long back, and four timeouts, it starts from contactRest again
+	contactSettles = 30 * time.Second // time back, plus four timeouts, after which the wait starts from contactRest again
 )
 
 // note records whether a call was answered.
@@ -70,13 +70,14 @@ func (c *contact) lost(now time.Time) bool {
 		!c.silent.IsZero() && c.failed >= contactFails && now.Sub(c.silent) >= contactLost
 }
 
-// reaches reports whether this replica would get answers to calls that other replicas cannot make.
+// reaches reports whether this replica gets answers, so that it can make calls for replicas that get none.
 func (c *contact) reaches(now time.Time) bool {
 	return !c.cutOff && c.silent.IsZero() && c.limitless.IsZero() &&
 		(now.Sub(c.answered) < contactFresh || now.Sub(c.opened) < contactOpen)
 }
 
-// judge decides whether to leave the partitions to other replicas, and reports whether that has changed.
+// judge decides whether this replica leaves the partitions to others or takes part, and reports whether that has
+// changed.
 func (c *contact) judge(others ownership.Others, timeout time.Duration, now time.Time) (changed bool) {
 	switch {
 	case !c.cutOff && c.lost(now) && others.Reach:
@@ -104,7 +105,7 @@ func (h host) Contact(others func(api string) ownership.Others) (apis ownership.
 		if c.judge(o, w.Terms.API.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
-		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // it does not probe for other replicas without contact itself
+		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // a replica without contact does not probe for others
 		if c.cutOff {
 			apis.CutOff = append(apis.CutOff, w.Name)
 		}

@@ -33,7 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
+// StreamChange reports that one of weir's streams was changed by hand.
 type StreamChange = lane.StreamChange
 
 // Restoration says that the streams were put back from a backup.
@@ -50,16 +50,17 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	// Control holds the right to end letters, and notes of which jobs wait. Nil: no api is asked about letters, and jobs
-	// that are deleted while weir is stopped are not missed.
+	// Control holds the right to end letters, and notes of which jobs wait. Nil: weir asks no api about letters, and
+	// does not notice that jobs were deleted while it was stopped.
 	Control  jetstream.KeyValue
 	Instance string // this replica's name
 	Version  string
-	// Registry is where the replicas share out the partitions. Nil if no other replica can dispatch.
+	// Registry is where the replicas claim their partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
 	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
-	// the dispatcher ends; after any other error it begins again. Nil if there is no Registry.
+	// or this was the first lease, Run ends with the error. After any other error the dispatcher begins another lease.
+	// Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
 	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
 	// Empty if this process counts them.
@@ -77,15 +78,15 @@ type Options struct {
 	Restored   *lane.Restoration // nil unless the streams were put back from a backup
 	// Changed is called when a queue's stream was changed by hand. It must not block. Nil if not needed.
 	Changed func(lane.StreamChange)
-	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing. If a ledger
-	// begins later, earlier records are known to be missing, and keys and limits take that into account.
+	// FirstSeq has the first sequence of each stream that is created, by the stream's name; a missing name means 1. If
+	// a ledger begins later, earlier records are known to be missing, and keys and limits take that into account.
 	FirstSeq   map[string]uint64
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // nil: no metrics are registered
 }
 
-// APIOptions are the settings of one api's dispatch. All are required, but SlotTime only for a store on another machine.
+// APIOptions are the settings of one api's dispatch. All are required, except SlotTime if the store is in this process.
 type APIOptions struct {
 	API   *httpcall.API
 	Queue *queue.Queue
@@ -93,7 +94,7 @@ type APIOptions struct {
 	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
 	// background.
 	Clock schedule.StoreClock
-	// SlotTime asks a store on another machine what the clock of its slots reads, and takes no slot.
+	// SlotTime asks a store on another machine for the time of the clock by which it grants slots. It takes no slot.
 	SlotTime func(ctx context.Context) (bucket.Micros, error)
 	// TAT returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	TAT func(key string) bucket.Micros
@@ -114,8 +115,8 @@ type Dispatcher struct {
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
 	failed chan error
-	down   atomic.Int32    // workers whose store does not answer
-	added  chan *apiWorker // workers that came while Run runs
+	down   atomic.Int32    // how many workers have a store that does not answer
+	added  chan *apiWorker // from StartAPI to Run
 
 	tailLoads tailLoads
 
@@ -123,13 +124,14 @@ type Dispatcher struct {
 	workers []*apiWorker
 }
 
-// Bounds of writes that wait to be stored, which the number of running calls bounds too.
+// Bounds of the writes that wait in each of the two stream writers. The number of running calls bounds them, too.
 const (
 	maxRecords     = 65536
 	maxRecordBytes = 512 << 20
 )
 
-// Open returns a dispatcher, and creates the streams of results and calls if they are missing. Add APIs, then call Run.
+// Open returns a dispatcher, and creates the streams of results and of records of calls if they are missing. Add APIs,
+// then call Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
@@ -165,8 +167,8 @@ func newDispatcher(o Options) *Dispatcher {
 // AddAPI adds an api, and makes its worker the forecaster of the api's queue. It must be called before Run.
 func (d *Dispatcher) AddAPI(o APIOptions) { d.add(o) }
 
-// StartAPI adds an api while Run runs. It returns when the api's queue has been read, or has been offered to the
-// replicas that share it.
+// StartAPI adds an api while Run runs. If replicas share the api's queue, StartAPI offers them its partitions and
+// returns. Otherwise it blocks until the queue has been read, or ctx ends.
 func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 	w := d.add(o)
 	select {
@@ -249,7 +251,8 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	return errors.Join(err, writers.Wait())
 }
 
-// Ready blocks until a job of every api would be dispatched, here or by another replica, or ctx ends.
+// Ready blocks until every api's jobs would be dispatched, by this replica or another. It returns an error if ctx ends
+// first.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.owner == nil {
 		for _, w := range d.workersNow() {
@@ -292,7 +295,7 @@ func (d *Dispatcher) Session() string {
 	return d.owner.Session()
 }
 
-// CheckShared returns an error that says why rules, by api, cannot be put in force while the present replicas dispatch.
+// CheckShared returns an error if rules, by api, cannot be put in force while the present replicas dispatch.
 func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	if d.owner == nil {
 		return nil
@@ -303,7 +306,7 @@ func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 // Beside reports whether other replicas dispatch, too, as far as this one knows.
 func (d *Dispatcher) Beside() bool { return d.owner != nil && d.owner.Beside() }
 
-// fail ends Run with an error.
+// fail makes Run return err. It does not block. If an earlier error waits for Run, err is dropped.
 func (d *Dispatcher) fail(err error) {
 	select {
 	case d.failed <- err:
@@ -354,7 +357,8 @@ func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, ta
 	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
 }
 
-// Reconcile asks an api about one letter unknown, and ends the letter by the answer (inquiry.Inquirer).
+// Reconcile asks an api what became of the call of one letter unknown, and ends the letter by the answer
+// (inquiry.Inquirer).
 func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (inquiry.Reconciled, error) {
 	w := d.worker(api)
 	if w == nil {
@@ -363,7 +367,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (inq
 	return w.inquirer.Reconcile(ctx, seq)
 }
 
-// EnsureStreams creates the streams of results and calls, or updates their ages to those in the options.
+// EnsureStreams creates the streams of results and of records of calls, or updates their ages to those in the options.
 func EnsureStreams(ctx context.Context, o Options) error {
 	return settle.CreateStreams(ctx, settle.StreamOptions{
 		JetStream: o.JetStream, Replicas: o.Replicas, ResultsAge: o.ResultsAge, LedgerAge: o.LedgerAge, MaxStore: o.MaxStore, FirstSeq: o.FirstSeq, Log: o.Log,

@@ -198,12 +198,12 @@
 //	timeout       how long calls of a lost owner may run (takeover/orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
-// Records and marks store the outcome, charges, attempts and times. Another retry.on, reject, results.max_body or limit
-// of attempts never judges them a second time. Everything else follows the present terms:
+// Records and marks store the outcome, charges, attempts and times. If retry.on, reject, results.max_body or the limit
+// of attempts change, stored outcomes are not judged again. Everything else follows the present terms:
 //
-//	rate, burst, overrides, jitter, headroom   after a lost call a key waits, from when the call was found, until a full
-//	              bucket of the present rate has drained: no window of the present rate can hold more calls. A rate that
-//	              was lowered while nothing ran counts from when it is in force
+//	rate, burst, overrides, jitter, headroom   after a lost call was found, its key waits until a full bucket of the
+//	              present rate has drained, so that no window holds more calls than the present rate allows. A rate that
+//	              was lowered while weir was stopped counts from when it is in force
 //	in_flight     lost calls that may still run are counted one by one, against the present number
 //	limits of all keys, budgets   their store counts them before each call. A new one counts from when it is in force. The
 //	              ledger charges a lost call the units that its job takes from the present limits
@@ -216,7 +216,7 @@
 //	              another account of it
 //	operation   polls follow the present terms; without any the job waits for them, until the time stored with it
 //	methods, forward_headers   a waiting job that they now forbid becomes a letter invalid when it is made ready
-//	max_body      binds only at the door: jobs that wait are called. results.max_body binds from the next answer on
+//	max_body      is checked only at intake: waiting jobs are called. results.max_body applies from the next answer on
 //	reuse         an answer is given again only while the terms compare requests, and call the api, as they did at its call
 //	dedupe        see takeover/duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //

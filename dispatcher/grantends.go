@@ -27,8 +27,8 @@ type grantEnds struct {
 
 	mu    sync.Mutex   // guards what follows
 	ended []bucket.Use // to be reported to a store on another machine
-	// held has the serials of operations of which ended says that they hold their slots. Each poll says so again, and
-	// once is enough while the store does not answer.
+	// held has the serials of the grants for which ended reports that an operation holds the slot. Each poll reports it
+	// again, but one report is enough while the store does not answer.
 	held map[int64]struct{}
 }
 
@@ -54,7 +54,7 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	}
 }
 
-// addLocked lets ends wait to be reported.
+// addLocked adds ends to those that wait to be reported. It skips a repeated report that an operation holds its slot.
 func (g *grantEnds) addLocked(uses []bucket.Use) {
 	if g.held == nil {
 		g.held = map[int64]struct{}{}

@@ -74,7 +74,8 @@ func (w *caller) beginLocked(ctx context.Context, j *lane.Job) {
 	}
 }
 
-// workAll works a job, and then further jobs until mostIdle other goroutines wait for one, or the worker stops.
+// workAll works a job, and then waits for further ones. It returns if mostIdle other goroutines wait already, or when
+// the worker stops.
 func (w *caller) workAll(ctx context.Context, b begun) {
 	for {
 		w.work(ctx, b.j, b.orders)
@@ -171,7 +172,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		w.unstart(j)
 		return r, false
 	}
-	if !j.Allows(j.Terms.API) || j.Leads != nil && !j.Leads.Allowed() { // it did when the job was made ready
+	if !j.Allows(j.Terms.API) || j.Leads != nil && !j.Leads.Allowed() { // the terms allowed it when the job was made ready
 		w.Update(func(*schedule.Schedule) { j.Forgotten, j.Deadline = true, w.Now() })
 		w.unstart(j) // it expires, which parks it
 		return r, false
@@ -208,8 +209,8 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 			j.Leads.ReturnLocked(j)
 		}
 		w.Mu.Unlock()
-		if j.Part.MayCall() { // the call lost its slot, and its connection by that
-			_ = j.Terms.Call.Conns.Replace(ctx) // without one the next slot's call dials
+		if j.Part.MayCall() { // the call lost its slot, and its connection with it
+			_ = j.Terms.Call.Conns.Replace(ctx) // without a connection the next slot's call dials
 		}
 		w.unstart(j)
 		return r, false

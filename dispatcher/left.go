@@ -9,7 +9,7 @@ import (
 )
 
 // leftOf returns what an answer says is left of each shared limit, nil if it says nothing. Its times are by the store's
-// clock: the job's slot is known by that clock and by the lane's.
+// clock. The job's slot converts them: it is known by the store's clock (Grant.At) and by the lane's (At).
 func (w *caller) leftOf(j *lane.Job, r httpcall.Response) (left []bucket.Left) {
 	remainders := j.Terms.API.Remainders(r)
 	for i := range remainders {

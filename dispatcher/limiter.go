@@ -23,16 +23,16 @@ type slots struct {
 	*lane.Lane
 	store      Store
 	grants     *grantEnds // reports the ends of grants to the store
-	caller     *caller    // of the jobs that get them
+	caller     *caller    // makes the calls that get slots
 	notes      *settle.HoldNotes
 	rounds     sync.WaitGroup                               // of asks under way
 	slotTime   func(context.Context) (bucket.Micros, error) // APIOptions.SlotTime
-	checkpoint func()                                       // asks for the limits' state to be stored at once, because slots wait for it
-	answers    func(err error)                              // called under the lock when the store has answered or not
+	checkpoint func()                                       // makes the store save its state at once, because slots wait for that
+	answers    func(err error)                              // called under the lock after each ask, with its error
 	beside     func() []*slots                              // of the other apis of the account
 	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
 	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down; guarded likewise
-	allDown    *atomic.Int32                                // workers whose store does not answer
+	allDown    *atomic.Int32                                // how many workers have a store that does not answer
 }
 
 func newSlots(l *lane.Lane, o *APIOptions, allDown *atomic.Int32, notes *settle.HoldNotes, answers func(err error)) *slots {
@@ -95,8 +95,8 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 // measureWait bounds the further round trips after one reply.
 const measureWait = schedule.MostAhead
 
-// measure makes further round trips to a store on another machine while a reply tells its clock too roughly. If the
-// store does not answer them in time, the reply counts as it is.
+// measure makes further round trips to a store on another machine until the reply tells the store's clock precisely
+// enough. If the store does not answer them in time, the reply counts as it is.
 func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()
@@ -199,7 +199,7 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	}
 }
 
-// LimitersDown returns the apis whose limits did not answer last, or refused, so that their calls hold. The refusal is
+// LimitersDown returns the apis whose calls hold because their limits did not answer last, or refused. The refusal is
 // nil for limits that did not answer.
 func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	apis := map[string]*bucket.Refusal{}
@@ -213,7 +213,7 @@ func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	return apis
 }
 
-// isDownLocked reports whether the store did not answer last, or refused: refusal is why.
+// isDownLocked reports whether the store did not answer last, or refused. refusal is nil if it did not answer.
 func (w *slots) isDownLocked() (down bool, refusal *bucket.Refusal) {
 	return !w.down.IsZero(), w.refusal
 }

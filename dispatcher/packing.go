@@ -18,14 +18,14 @@ import (
 )
 
 // If an api takes several jobs in one call, the schedule says which jobs may go together. The job that leads them reads
-// the others when it is made ready, and writes one message for all. It puts back, in their order, the jobs from the
-// first on that does not go with those before it: the call would be too large, would never pass a limit, or would ask
-// for something else.
+// the others when it is made ready, and writes one message for all. If one of them does not go with those before it,
+// the leader puts it and all later ones back, in their order. A job does not go with the others if the call would be
+// too large, would never pass a limit, or would ask for something else.
 
-// errShort says that a job of a pack that must be called as it was cannot be read now.
+// errShort says that a pack must be called again with the same jobs, and that one of them cannot be read now.
 var errShort = errors.New("not all jobs of a pack that is to be called again could be loaded")
 
-// assemble makes a pack of a job that is loaded and of those that the schedule gave it, and reports whether it may be
+// assemble makes a pack of a loaded job and the members that the schedule gave it, and reports whether the pack may be
 // called. If not, the job rests or has ended.
 func (w *caller) assemble(ctx context.Context, j *lane.Job) bool {
 	of := j.Terms.API.Pack
@@ -59,7 +59,7 @@ func (w *caller) assemble(ctx context.Context, j *lane.Job) bool {
 	return true
 }
 
-// membersLocked returns the jobs that the schedule lets go in one call with a job.
+// membersLocked returns the jobs that the schedule lets go in one call with j, without j.
 func (w *caller) membersLocked(j *lane.Job) []*lane.Job {
 	of := j.Members()
 	members := make([]*lane.Job, len(of))
@@ -69,7 +69,7 @@ func (w *caller) membersLocked(j *lane.Job) []*lane.Job {
 	return members
 }
 
-// take adds a job whose message is read to a pack. It fails if no pack can take the job.
+// take adds a job to a pack. The job's message must have been read. take fails if no pack can take the job.
 func (w *caller) take(p *lane.Pack, j *lane.Job) error {
 	item, match, err := j.Terms.API.Pack.Item(j.Message)
 	if err != nil {
@@ -82,8 +82,8 @@ func (w *caller) take(p *lane.Pack, j *lane.Job) error {
 	return nil
 }
 
-// join reads a member of the pack that j leads and adds it. If it does not, the pack is unchanged, and end, if it is not
-// nil, ends the job, which must be settling then.
+// join reads the job m and adds it to the pack p, which j leads. If m does not fit, the pack stays as it was. If end is
+// not nil then, it ends m, which must be settling by that time.
 func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end func() bool, fits bool) {
 	w.Mu.Lock()
 	m.Bind(j.Terms)
@@ -123,7 +123,7 @@ func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end fu
 	return nil, true
 }
 
-// shed puts the members of a job's pack from the n-th on back.
+// shed puts back the members of a job's pack, from the n-th on.
 func (w *caller) shed(j *lane.Job, n int) {
 	w.Update(func(s *schedule.Schedule) {
 		if n < len(j.Members()) {
@@ -132,8 +132,8 @@ func (w *caller) shed(j *lane.Job, n int) {
 	})
 }
 
-// short lets a pack rest that must be called as it was, and of which the member m cannot be called. If end ends m, the
-// others are parked when it is their turn.
+// short lets a pack rest that must be called again with the same jobs, because its member m cannot be called. If end
+// ends m, the other jobs are parked when their turn comes.
 func (w *caller) short(ctx context.Context, j, m *lane.Job, end func() bool) {
 	w.Update(func(s *schedule.Schedule) {
 		s.Shed(j.Job, 0)
@@ -145,7 +145,8 @@ func (w *caller) short(ctx context.Context, j, m *lane.Job, end func() bool) {
 	w.unprepared(ctx, j, errShort)
 }
 
-// form makes the message of a pack whose jobs are known, and lets j lead it.
+// form makes the message of a pack, whose jobs are all known by now, and makes j its leader. If the jobs must be called
+// in the same pack as before, bound is that pack; otherwise it is nil.
 func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	api := j.Terms.API
 	if bound != nil {
@@ -158,7 +159,7 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	p.Message, p.Items = &m, nil
 	reserve, price := w.settlements.tollOf(&api.Rules, p.Sum.By)
 	shares := p.Shares(price, nil)
-	for i := range reserve.Estimates { // its record has the units of the call, and its part of the price
+	for i := range reserve.Estimates { // the record of the first job has the call's units, and that job's part of the price
 		if api.Rules.Shared[i].Budget != nil {
 			reserve.Estimates[i] = p.Shares(reserve.Estimates[i], nil)[0]
 		}
@@ -188,8 +189,8 @@ func sort(p *lane.Pack) {
 	}
 }
 
-// asked returns the headers of a pack's call: those of its jobs, which are alike, with the type of lines if the jobs say
-// none or JSON.
+// asked returns the headers of a pack's call: those of its jobs, which are alike. If the jobs set no Content-Type,
+// asked adds that of lines or of JSON, whichever the body is.
 func asked(forward []ingest.HeaderField, of *httpcall.Pack) []ingest.HeaderField {
 	const lines, text = "application/x-ndjson", "application/json"
 	i := slices.IndexFunc(forward, func(f ingest.HeaderField) bool { return http.CanonicalHeaderKey(f.Name) == "Content-Type" })
@@ -202,15 +203,15 @@ func asked(forward []ingest.HeaderField, of *httpcall.Pack) []ingest.HeaderField
 	return append(slices.Clone(forward), ingest.HeaderField{Name: "Content-Type", Value: text})
 }
 
-// disband ends the pack of a job that is not called now.
+// disband ends the pack that a job leads, if any, because the job is not called now.
 func (w *caller) disband(j *lane.Job) {
 	if j.Leads != nil {
 		w.Update(func(*schedule.Schedule) { j.DisbandLocked() })
 	}
 }
 
-// divide gives each job of a pack its part of what the call, which began at a time, took, and of its answer. The job at
-// place 0 is charged the units, each its share of the price.
+// divide gives each job of a pack its part of the answer, and of what the call took. The job at place 0 is charged all
+// units. Each job is charged its share of the price. began is when the call began, by the lane's clock.
 func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began bucket.Micros) {
 	p, api := j.Leads, j.Terms.API
 	w.Env.Metrics.Packed.WithLabelValues(w.Name).Add(float64(len(p.Jobs)))

@@ -19,7 +19,7 @@ import (
 	"weir/ingest"
 )
 
-// granted returns a job whose call starts in its slot, at which the worker's clock stands.
+// granted returns a job whose call starts in its slot, and sets the worker's clock to that slot.
 func (w *apiWorker) granted(t *testing.T, p *tenancy, key string, seq uint64) *lane.Job {
 	t.Helper()
 	w.Mu.Lock()
@@ -28,7 +28,7 @@ func (w *apiWorker) granted(t *testing.T, p *tenancy, key string, seq uint64) *l
 	return w.startLocked(t, w.Sched.Push(key, seq, &p.Partition), seq)
 }
 
-// startLocked returns a job of a queue when its call starts in its next slot, at which the worker's clock then stands.
+// startLocked returns a job of a queue when its call starts in its next slot, and sets the worker's clock to that slot.
 func (w *apiWorker) startLocked(t *testing.T, q *schedule.KeyQueue, seq uint64) *lane.Job {
 	t.Helper()
 	now := w.Now()

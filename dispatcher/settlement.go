@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// settlements remembers what the answers of an api reported, by the place where they report it. It is safe for
+// settlements remembers the numbers that the answers of an api reported, by their place in the answer. It is safe for
 // concurrent use.
 type settlements struct {
 	mu      sync.Mutex // guards what follows
@@ -31,7 +31,8 @@ type reports struct {
 	n      int                // reports so far
 }
 
-// Bounds of what a term learns from: fewer reports say little about a percentile, and older ones no longer count.
+// Bounds of what a term learns from. A percentile needs at least leastTold reports, and only the newest learnedFrom
+// count.
 const (
 	learnedFrom = 256
 	leastTold   = 16
@@ -39,7 +40,7 @@ const (
 	mostPlaces = 1024
 )
 
-// hear notes what a billed answer reports, each place once.
+// hear notes the numbers that a billed answer reports, each place once.
 func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +69,8 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	}
 }
 
-// learned lowers the estimated numbers of a cost to the percentiles of what answers reported lately. It reports whether
-// there are any percentiles.
+// learned lowers the estimated numbers of a cost to percentiles of the numbers that answers reported lately. It reports
+// whether there are any percentiles.
 func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +129,8 @@ func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Respons
 	return of.Sum(numbers), silent
 }
 
-// settleFree is settle for a call that is not billed. What its answer does not report stays as reserved.
+// settleFree is settle for a call that is not billed. If its answer does not report every number, the call is charged
+// at least the units that it had reserved.
 func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64, r httpcall.Response) int64 {
 	silent := false
 	for i := range of {
@@ -147,9 +149,9 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call must reserve, and its price by the estimates without what was learned. Both use raised
-// estimates if answers have proved these too low. A call whose units only its answer tells reserves at least one, so
-// that a limit that is used up does not let it pass.
+// toll returns what a job's call must reserve, and its price. Both use raised estimates if answers have proved the
+// estimates too low. Learned percentiles lower only what is reserved. A call whose units are settled by its answer
+// reserves at least one, so that a used-up limit does not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
 		t, err = by.TollBy(j, units)
@@ -158,9 +160,9 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 	return reserve, price, err
 }
 
-// tollOf is toll for a call whose numbers by knows.
+// tollOf is toll for a call whose numbers come from by.
 func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
-	var estimated map[int]int64 // the costs that answers settle
+	var estimated map[int]int64 // estimates of the costs that answers settle, by limit
 	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
 		estimate := of.Sum(numbers)
 		if !of.Settles() {
@@ -285,7 +287,7 @@ func reservedOf(j *lane.Job, limit int) int64 {
 	return 0
 }
 
-// tollBy returns what the call takes that is made for a job, or for the pack that it leads.
+// tollBy returns what the call of a job takes, or the call of the pack that the job leads.
 func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	if j.Leads != nil {
 		return j.Leads.Sum.By(units), nil
@@ -293,16 +295,17 @@ func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	return j.Terms.TollBy(j.Message, units)
 }
 
-// beyond returns what a job's operation took beyond what its call was charged, by its final answer, and charges it to
-// the limits that all keys share. What the operation took less is not given back: the time of the call is over, and
-// what budgets and quotas granted since relies on it. If the limits have changed since the call, only money is charged.
+// beyond returns what a job's operation took, by its final answer, beyond what its call was charged. It charges that to
+// the limits that all keys share. If the operation took less, nothing is given back: the time of the call is over, and
+// budgets and quotas have granted other calls by that count since. If the limits have changed since the call, only
+// money is charged.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	var proved comparison
 	estimated, untold := map[int]int64{}, false
 	took, err := j.Terms.TollBy(j.Message, func(limit int, of ingest.Cost, numbers []int64) int64 {
 		if !of.Settles() {
-			return 0 // no answer tells more; a price that has changed since the call is not the call's
+			return 0 // no answer changes this cost, and the price may have changed since the call
 		}
 		estimate := of.Sum(numbers)
 		estimated[limit] = estimate

@@ -139,8 +139,8 @@ func tolled(t *testing.T, w *caller, by *lane.Terms, body string) *lane.Job {
 	return j
 }
 
-// TestNothingReservesNothing checks that a call whose units only its answer tells reserves a unit, whatever the job
-// says: a limit that is used up must not let it pass.
+// TestNothingReservesNothing checks that a call whose units are settled by its answer reserves at least one unit,
+// whatever the job says: a limit that is used up must not let it pass.
 func TestNothingReservesNothing(t *testing.T) {
 	w, by := bareCaller(), &lane.Terms{API: modelAPI()}
 	if j := tolled(t, w, by, `{"in":0,"max":0}`); fmt.Sprint(j.Costs) != "[1 1 2000]" {
@@ -202,8 +202,8 @@ func bareCaller() *caller {
 	return bareWorker(d, "llm").caller
 }
 
-// TestPlacesOfNumber checks that of several places the first that the answer has counts, whatever their order in it, and
-// that a number which a stream reports at its end replaces one of its beginning.
+// TestPlacesOfNumber checks that, of several places, the first that the answer has counts, whatever their order in the
+// answer. A number that a stream reports at its end replaces one from its beginning.
 func TestPlacesOfNumber(t *testing.T) {
 	at := ingest.Source{Pointer: "/usage/in", Or: [3]ingest.Place{{Pointer: "/message/usage/in"}, {Header: "X-In"}}}
 	header := map[string][]string{"X-In": {"3"}}

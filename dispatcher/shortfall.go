@@ -73,7 +73,8 @@ func (s *shortfall) raise(estimated int64) int64 {
 // fromLedger reports whether some of the recent estimates came from the ledger.
 func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
 
-// of returns the shortfall of the estimates at, and makes it if it is missing.
+// of returns the shortfall of the estimates at, and creates it if it is missing. If mostPlaces are remembered already,
+// it forgets them first.
 func (all *shortfalls) of(at estimateOf) *shortfall {
 	s := (*all)[at]
 	if s == nil {
@@ -95,7 +96,7 @@ func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	}
 }
 
-// comparison is what one answer reports for the estimates of its call, each once.
+// comparison lists what one answer reports for the estimates of its call, without repetitions.
 type comparison []compared
 
 type compared struct {
@@ -143,8 +144,8 @@ func (s *settlements) learn(from comparison) {
 	}
 }
 
-// bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised. It
-// bounds them to what the limit can ever let through, so that the job can be called.
+// bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised.
+// They are at most what the limit can ever let through, so that the job can be called.
 func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	most := int64(ingest.MostUnits)
 	for i := range rules.Shared {
@@ -183,9 +184,9 @@ func (s *settlements) recall(c *ledger.Record, budgets []string) {
 }
 
 // raiseSum returns the units of a limit, or the price, that a call must reserve because earlier calls took more than
-// the sums of their estimates. It returns 0 if the terms tell more than the sums. The sums tell more in two cases.
-// Records of the ledger have only sums. And the estimate of a term that expects nothing stays 0, so the estimates of
-// the other terms must cover what it takes.
+// the sums of their estimates. It returns 0 if the estimates of the single terms tell more than their sums. The sums
+// tell more in two cases. Records of the ledger have only sums. And if a term expects nothing, its estimate stays 0, so
+// that the estimates of the other terms must cover what it takes.
 func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
 	nothing := false
 	for i := range of {

@@ -17,8 +17,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// tailLoads are takeovers that wait for the ledger to be read. A reading must begin after the partition was claimed. So
-// takeovers that come during a reading wait for the next one, which then serves them all.
+// tailLoads makes takeovers wait for a reading of the ledger. The reading must begin after the takeover's partition was
+// claimed. So takeovers that come during a reading wait for the next one, which serves them all.
 type tailLoads struct {
 	*lane.Env
 	opts   *Options
@@ -96,7 +96,7 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 		Ended:  func(api string, jobs []queue.Finished) { workers[api].Queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if !d.Shared {
-				return c.TAT // by this clock
+				return c.TAT // by this process's clock
 			}
 			return workers[c.API].pace.Inherit(c, stored, began)
 		},

@@ -24,7 +24,7 @@ type tenancy struct {
 	caller   *caller
 	grants   *grantEnds
 	notes    *settle.HoldNotes
-	all      []*tenancy                 // of the api, by number; the lane's lock guards it
+	all      []*tenancy                 // the api's tenancies by number; the lane's lock guards it
 	fail     func(err error)            // ends the dispatcher
 	released func(id lease.PartitionID) // another replica may take the partition
 
@@ -79,7 +79,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	select {
 	case <-caughtUp:
 		if p.Lease != nil {
-			w.answers.recall() // of the owner before
+			w.answers.recall() // the former owner may have stored results since the last reading
 		}
 		return nil
 	case err = <-ended:
@@ -97,8 +97,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.Name, err)
 }
 
-// leave stops reading a partition that no other replica can own and that is not read to its end. Its calls may still
-// run: the worker's stop waits for them.
+// leave closes a partition that no other replica can own, before it has been read to its end. No call of it starts any
+// more. Running calls go on: the worker's stop waits for them, and then ends the reading.
 func (p *tenancy) leave() {
 	p.W.Mu.Lock()
 	p.Closing, p.Open = true, false
@@ -194,8 +194,8 @@ func (p *tenancy) lose() {
 	})
 }
 
-// drain blocks until the jobs under way have ended, which the timeout of a call bounds. It gives up when running calls
-// must have ended: nothing ends a job whose outcome could not be stored until then.
+// drain blocks until the jobs under way have ended, at most for the timeout of a call. It gives up when hard ends: a
+// job whose outcome could not be stored until then never ends.
 func (p *tenancy) drain(busy []*schedule.KeyQueue) {
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()

@@ -12,8 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestLostPartitionDoesNotOutliveTheStop checks that a lost partition keeps no stopping worker alive by a job that nothing
-// ends any more, for example one whose outcome could not be stored in time.
+// TestLostPartitionDoesNotOutliveTheStop checks that a stopping worker does not wait for a job of a lost partition that
+// can no longer end, for example because its outcome could not be stored in time.
 func TestLostPartitionDoesNotOutliveTheStop(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	hard, end := context.WithCancel(t.Context())

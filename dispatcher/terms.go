@@ -83,7 +83,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	return nil
 }
 
-// restAll lets jobs that were made ready in vain rest.
+// restAll lets jobs rest that were made ready and are not called now.
 func (w *caller) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return

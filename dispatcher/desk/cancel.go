@@ -108,7 +108,7 @@ func (d *Desk) find(ctx context.Context, c Cancellation, take func(w *API, e que
 			return err
 		})
 	}
-	failed := looking.Wait() // what the other partitions have counts nevertheless
+	failed := looking.Wait() // the jobs found in other partitions count nevertheless
 	for _, e := range slices.Concat(found...) {
 		if err := take(w, e); err != nil {
 			return err

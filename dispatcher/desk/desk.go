@@ -115,7 +115,7 @@ type APIDetail struct {
 	Uses     []schedule.LimitUse  `json:"-"` // of shared rates and calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
-	// Operations are what the api goes on working on; nil if there are none.
+	// Operations are the operations that the api has begun and not ended; nil if there are none.
 	Operations *Operations `json:"operations,omitempty"`
 	// Reuse says which answers this replica may give again; nil if every job is called.
 	Reuse *ReuseState `json:"reuse,omitempty"`
@@ -244,7 +244,7 @@ func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, a
 	return states, all, nil
 }
 
-// KeyPlace is a bucket's place among those of an api: the deepest first, and by name within one depth.
+// KeyPlace is a bucket's place in the order of an api's buckets: the deepest first, and by name within one depth.
 type KeyPlace struct {
 	Depth int    `json:"depth"`
 	Key   string `json:"key"`
@@ -273,8 +273,8 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
-// at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue, and the
-// answer is not of one instant.
+// at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue. So the
+// buckets are not all as of one instant.
 func (d *Desk) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }

@@ -43,7 +43,7 @@ type UnfinishedWanted struct {
 	Part             string    // of the job's id; "": all
 	Since            time.Time // came to their state then or later
 	UpTo             time.Time // then or before; zero: all
-	// Behind reports whether a list goes on with a job; nil: with each.
+	// Behind reports whether a job belongs to the part of the list that is asked for; nil: each does.
 	Behind func(j *UnfinishedJob) bool
 	Limit  int // jobs at most, of each partition
 	Most   int // headers that are read at most, of each partition
@@ -79,7 +79,7 @@ func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWant
 	return found, err
 }
 
-// add adds jobs that are being called. They were waiting before.
+// add adds jobs that are being called. A job that is in u as waiting has begun meanwhile: add removes it there.
 func (u *Unfinished) add(calling []UnfinishedJob) {
 	type place struct {
 		stream string
@@ -139,8 +139,8 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 	return jobs, reach, err
 }
 
-// phaseOf returns how far a job has come that is in the partition's stream, "" if it has ended. known says that the
-// reader has delivered it.
+// phaseOf returns the phase of a job that is in the partition's stream, and the number of its calls. The phase is "" if
+// the job has ended. known says that the reader has delivered the job.
 func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()

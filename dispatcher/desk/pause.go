@@ -8,13 +8,13 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// MaxPauses bounds the single keys of an api that are paused.
+// MaxPauses bounds how many single keys of an api may be paused.
 const MaxPauses = 10_000
 
 // ErrTooManyPauses is returned by Pause when MaxPauses keys of the api are paused.
 var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
-// Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls may end. Pause may be called
+// Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls go on. Pause may be called
 // before the api is added. It fails with ErrTooManyPauses for a key only: the whole api can always be paused.
 func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()

@@ -17,7 +17,7 @@ type API struct {
 	URL         *url.URL                             // scheme, host and base path; a job only adds a path below it
 	Headers     func() ([]ingest.HeaderField, error) // resolved for every call, so that secrets may rotate
 	Timeout     time.Duration
-	IdleTimeout time.Duration // without a byte of the answer; 0: no bound but Timeout
+	IdleTimeout time.Duration // longest time without a byte of the answer; 0: only Timeout bounds it
 	Price       int64         // of a usual call, in millionths
 	Prices      ingest.Cost   // of a call, in millionths; nil: Price
 	Usage       []UsageCounter
@@ -44,7 +44,7 @@ func (a *API) Room() int64 {
 	return max(a.MaxResult, leastPart)
 }
 
-// UsageCounter is a number of an answer that is counted for reports.
+// UsageCounter names a number of an answer that is counted for reports.
 type UsageCounter struct {
 	Name string
 	From ingest.Source
@@ -63,7 +63,7 @@ func (a *API) UsageOf(r Response) (usage map[string]int64) {
 	return usage
 }
 
-// Costs passes the api's price and the costs of its limits.
+// Costs yields the api's price, and then the cost of each shared limit.
 func (a *API) Costs() iter.Seq[ingest.Cost] {
 	return func(yield func(ingest.Cost) bool) {
 		if !yield(a.PriceTerms()) {
@@ -85,7 +85,8 @@ func (a *API) PriceTerms() ingest.Cost {
 	return a.Prices
 }
 
-// Idempotency says that the api processes a job once however often it is sent.
+// Idempotency says how calls carry their idempotency keys. An api that has it processes a job once, however often weir
+// sends it.
 type Idempotency struct {
 	Header string
 	Quoted bool          // as a structured-field string

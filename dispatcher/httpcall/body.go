@@ -17,7 +17,7 @@ const (
 	maxTold    = 16 << 20
 	maxToken   = 1 << 10 // characters of a string, number or word beyond the longest pointer
 	mostNested = 10_000
-	maxDrain   = 64 << 10 // a longer unwanted rest of an answer costs its connection
+	maxDrain   = 64 << 10 // bytes that are read and dropped; if more of an answer is left, its connection is closed
 )
 
 // reading is an answer's body while it is read: its beginning is kept.
@@ -72,8 +72,8 @@ type level struct {
 	named bool   // its value comes next
 }
 
-// findUnits looks for whole numbers in a JSON text without keeping the text, nor a long string of it. In a text that
-// breaks off it finds those before the break.
+// findUnits returns the whole numbers of a JSON text that the pointers name. It keeps neither the text nor a long
+// string of it in memory. If the text breaks off, it returns the numbers before the break.
 func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	longest := 0
 	for _, pointer := range pointers {

@@ -215,8 +215,9 @@ func (w *wire) state() Wire {
 	return told
 }
 
-// begin reports whether the connection may write the first byte. The wait for a quiet connection may be long, so it asks
-// for the right before, and again after it. A call that lost the right ends: another connection does not give it back.
+// begin reports whether the call may write its first byte to the connection. The wait for a quiet connection may be
+// long, so begin checks the right to call before that wait, and again after it. If the right was lost during the wait,
+// begin ends the call: on another connection it would lack the right, too.
 func (w *wire) begin(c *countedConn) bool {
 	switch {
 	case !w.may() || w.begins != nil && !w.begins():
@@ -267,7 +268,7 @@ func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 // sent reports whether anything was written.
 func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
 
-// refused returns why the server rejected the connection's handshake afterwards, nil if it did not.
+// refused returns why the server rejected a handshake that this side considered done, nil if it did not.
 func (w *wire) refused() error {
 	if w.conn == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ForLetters returns an error for letters and logs, which people read who may not know an api's addresses. It removes
+// ForLetters returns an error that letters and logs may show: their readers may not know an api's addresses. It removes
 // urls, hosts and addresses, and the parts of an unreadable answer that net/http quotes.
 func ForLetters(err error) error {
 	var u *url.Error

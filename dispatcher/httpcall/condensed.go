@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// condensed reads a JSON text and leaves out what a search for numbers does not need: what strings have beyond most
-// bytes, and white space behind white space. An escape sequence counts as one byte. json.Decoder alone would keep each
-// token in memory, however long it is.
+// condensed reads a JSON text and leaves out what a search for numbers does not need: the bytes of a string beyond the
+// first most, and all but the first byte of white space. An escape sequence counts as one byte. json.Decoder alone
+// would keep each token in memory, however long it is.
 type condensed struct {
 	text   io.Reader
 	most   int
 	state  condensedState
 	size   int  // of the present string, number or word
-	digits int  // that are still to come of an escape with four of them
+	digits int  // hexadecimal digits of an escape sequence that are still to come
 	drops  bool // the rest of the string is left out
 }
 

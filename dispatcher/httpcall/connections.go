@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Connections holds the open connections to one api. A job acquires one before it asks for a slot, so that a
-// slow dial or TLS handshake never makes a call later than its slot: when the slot is taken, only the request is
-// left to send.
+// Connections holds the open connections to one api. A job acquires one before it asks for a slot. So a slow dial or
+// TLS handshake delays no call beyond its slot: in the slot, only the request is left to send.
 //
 // Connections use only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library sends a
 // call again by itself.
@@ -37,15 +36,15 @@ type Connections struct {
 	acquired int        // number of connections acquired for calls that run or will
 }
 
-// spare is a connection from which nothing reads, so that a close by the server goes unnoticed.
+// spare is a connection that was dialled ahead. Nothing reads from it, so that a close by the server goes unnoticed.
 type spare struct {
 	*countedConn
 	since time.Time
 }
 
 // Bounds of connecting. If the server closes an idle connection at the moment of a call, that call's outcome is
-// unknown. So for an api that must not be called twice idle connections are kept only briefly: many servers
-// close theirs after 5 s. Spare ones are kept no longer for any api.
+// unknown. Many servers close idle connections after 5 s. So for an api that must not be called twice, they are kept
+// idle only briefly. Spare connections are never kept longer than maxSpare.
 const (
 	maxSpare         = 2 * time.Second
 	dialTimeout      = 10 * time.Second
@@ -81,8 +80,8 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 	return c
 }
 
-// Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at
-// most the dial's bound. Release gives the connection up.
+// Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at most
+// dialTimeout to connect, and as long again for TLS. Release gives the connection up.
 func (c *Connections) Acquire(ctx context.Context) error {
 	c.mu.Lock()
 	c.acquired++
@@ -159,7 +158,7 @@ func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial makes a connection that is already counted as alive, and counts it out if it fails.
+// dial makes a connection that is already counted in alive. If it fails, it takes the connection out of that count.
 func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 	conn, turns, err := c.connect(ctx)
 	if err != nil {
@@ -194,8 +193,7 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
 	return secure, raw.turns, nil
 }
 
-// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at
-// most.
+// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks at most until ctx ends.
 func (c *Connections) Probe(ctx context.Context) error {
 	conn, _, err := c.connect(ctx)
 	if err == nil {
@@ -204,7 +202,7 @@ func (c *Connections) Probe(ctx context.Context) error {
 	return err
 }
 
-// lost counts out a connection.
+// lost takes a connection out of the count of open ones.
 func (c *Connections) lost() {
 	c.mu.Lock()
 	c.alive--
@@ -263,7 +261,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && !c.read.Load() && n == 0 && refusesCertificate(err) {
-		c.refused.Store(&err) // before a write can fail by it
+		c.refused.Store(&err) // stored before a write can fail because of it
 	}
 	if no := c.turns.came(p[:n]); no != nil && n > 0 {
 		if errors.Is(no, errUnasked) && c.written.Load() > 0 && !isFarewell(p[:n]) {

@@ -21,8 +21,8 @@ const DeniedCall = "denied"
 // longestHost is the longest host of a redirect that is reported.
 const longestHost = 253
 
-// denies reports whether a status is about weir. Redirects are: weir follows none. By RFC 9110 section 15.4 each
-// of them, known or not, says that something else must be done before the request is fulfilled. Only 303 and 304
+// denies reports whether a status is about weir. Redirects are, because weir follows none. By RFC 9110 section 15.4
+// each redirect, known or not, says that something else must be done before the request is fulfilled. Only 303 and 304
 // say that something is done.
 func denies(status int) bool {
 	switch status {
@@ -101,7 +101,7 @@ func leadsTo(h http.Header, secrets []string) string {
 	return to.Scheme + "://" + to.Host
 }
 
-// toldToWait returns when a denial asks weir to try again. Only an explicit wait counts, or a window that is used up.
+// toldToWait returns how long a denial asks weir to wait. Only an explicit wait counts, or a window that is used up.
 func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a

@@ -5,14 +5,14 @@ import (
 	"syscall"
 )
 
-// heardConn is a socket that notes in turns what it receives, in one step with receiving it. It is below TLS.
+// heardConn is a socket below TLS. It notes in its turns what it receives, in one step with receiving it.
 type heardConn struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection has none
 	turns  *turns
 }
 
-// newHeardConn notes what raw receives. If secure, it counts TLS records.
+// newHeardConn returns a connection that notes what raw receives. If secure is true, it also follows TLS records.
 func newHeardConn(raw net.Conn, secure bool) *heardConn {
 	c := &heardConn{Conn: raw, turns: &turns{moved: make(chan struct{}, 1)}}
 	if of, ok := raw.(syscall.Conn); ok {
@@ -47,7 +47,7 @@ type records struct {
 	left int     // bytes of the rest that are still to come
 }
 
-// pass notes what has come.
+// pass counts bytes that have come.
 func (r *records) pass(came []byte) {
 	for len(came) > 0 {
 		if r.left > 0 {

@@ -4,8 +4,7 @@ package httpcall
 
 import "syscall"
 
-// hearsAtOnce says that what a socket receives is noted only after it was received. So no connection takes a
-// second call.
+// hearsAtOnce says that a socket's bytes are noted only after they were received. So no connection takes a second call.
 const hearsAtOnce = false
 
 func (c *heardConn) receive(p []byte) (int, error) {

@@ -70,7 +70,7 @@ func TestReceivedAndUntoldIsNoAnswer(t *testing.T) {
 			}
 			conn := await.Receive(t, "the first request", speak)
 			if scheme == "https" {
-				c.API.Timeout = 50 * time.Millisecond // only a reader that goes on can tell whether that was said to the call: it waits
+				c.API.Timeout = 50 * time.Millisecond // the call waits for the reader, which alone can tell whether that was said to the call
 			}
 			r := call(func() bool {
 				paused.armed.Store(true)

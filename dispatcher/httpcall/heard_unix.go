@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// hearsAtOnce says that what a socket receives is noted in one step with receiving it.
+// hearsAtOnce says that a socket's bytes are received and noted in one step.
 const hearsAtOnce = true
 
 // receive reads from the socket. A holder of the turns' lock finds what came either in the socket or noted,

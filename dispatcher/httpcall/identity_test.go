@@ -37,8 +37,8 @@ func TestKeyIdentity(t *testing.T) {
 	}
 }
 
-// TestCallIdentity checks that the identity of a call says when it began, even if the api is not said to forget keys: that
-// may be found out later.
+// TestCallIdentity checks that the identity of a call says when it began, even if the configuration does not say that
+// the api forgets keys: it may say so later.
 func TestCallIdentity(t *testing.T) {
 	api, begins := &API{Idempotency: &Idempotency{Header: "Key"}}, time.Unix(1_800_000_000, 0)
 	got := api.CallIdentity(begins)

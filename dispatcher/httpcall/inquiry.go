@@ -19,7 +19,7 @@ import (
 // Inquiry says how to ask an api what became of a call whose outcome is unknown.
 type Inquiry struct {
 	Method  string
-	Path    string // below the api's url, maybe with a query; {job}, {key} and {json:/pointer} stand for the job's
+	Path    string // below the api's url, maybe with a query; the job's values replace {job}, {key} and {json:/pointer}
 	Answers Answers
 	Rate    bucket.Rate   // of inquiries
 	After   time.Duration // from the letter until NotProcessed is believed
@@ -35,8 +35,8 @@ type InquiryAnswer struct {
 	Means  Finding
 }
 
-// Answers say what answers to a question about a call, or to a poll of its operation, mean. The first that matches
-// decides.
+// Answers lists what an api's answers mean, either to inquiries about a call or to polls of its operation. The first
+// entry that matches decides.
 type Answers []InquiryAnswer
 
 // Finding is the result of an inquiry about a call, or of a poll of its operation: a closed set.
@@ -61,7 +61,7 @@ type Asked struct {
 // longestInquiry bounds the wait for an answer to an inquiry if the api's timeout is longer.
 const longestInquiry = 30 * time.Second
 
-// CanAsk returns why the api cannot be asked about a job: the job lacks what the path names.
+// CanAsk returns an error if the api cannot be asked about a job, because the job lacks a value that the path names.
 func (q *Inquiry) CanAsk(about Asked) error {
 	_, err := expand(q.Path, about)
 	return err
@@ -141,7 +141,7 @@ func scalar(value any) string {
 	return ""
 }
 
-// Read returns what an answer says, and describes it in words. An incomplete answer says nothing.
+// Read returns what an answer means, and describes it in words. An incomplete answer is StillUnknown.
 func (all Answers) Read(r Response) (Finding, string) {
 	switch {
 	case r.Status == 0 && !r.Sent:

@@ -14,19 +14,19 @@ type Remainder struct {
 	Valid bool  // Units is valid
 	Units int64 // that were left when the vendor counted the call
 	Timed bool  // Wait and Early are valid
-	// Wait is how long after the answer the vendor's count begins anew at the latest, and Early how much sooner that may
-	// be, since times come in whole seconds.
+	// The vendor's count begins anew at the latest Wait after the answer. It may do so sooner, by up to Early, because
+	// times come in whole seconds.
 	Wait, Early time.Duration
 	Garbled     bool // a header is there and cannot be read
 }
 
-// mostPeriods is how many periods of a limit away its vendor's count may begin anew. A later time is not one of this
-// limit, and is not used.
+// mostPeriods bounds how far ahead the vendor's count may begin anew, in periods of the limit. A later time is about
+// another limit, and is not used.
 const mostPeriods = 2
 
-// Remainders returns what an answer says is left of each shared limit, nil if no limit reads that or there is no
-// answer. Some answers say it of another client: one from a cache, a while ago, and one that does not accept weir's
-// credentials, of all clients without any.
+// Remainders returns what an answer says is left of each shared limit. It returns nil if no limit reads that, or there
+// is no answer. It also returns nil if the answer may count the calls of other clients: an answer from a cache counts
+// those of an earlier client, and one that does not accept weir's credentials those of all clients without any.
 func (a *API) Remainders(r Response) []Remainder {
 	age := r.Header.Get("Age")
 	switch {
@@ -47,9 +47,10 @@ func (a *API) Remainders(r Response) []Remainder {
 	return left
 }
 
-// remainderOf reads the headers of one limit. headed is when they came. What is left of a rate is compared with what the
-// rate lets start until the vendor's count begins anew: if an answer is to say that time and does not, it says nothing.
-// A quota's own period stands in for such a time.
+// remainderOf reads the headers of one limit. headed is when they came. What is left of a rate is compared with what
+// the rate lets start until the vendor's count begins anew. So if the configuration names a header for that time, and
+// the answer does not have it, the remainder of a rate is not valid. For a quota, its own period stands in for such a
+// time.
 func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder) {
 	values := h.Values(l.Left.Header)
 	m.Units, m.Valid = leastLeft(values)
@@ -71,8 +72,8 @@ func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder)
 	return m
 }
 
-// leastLeft returns the least number that the values of a header say is left. A value is a number, a pair of used and
-// allowed units such as 32/40, or the draft's field RateLimit.
+// leastLeft returns the smallest number of units left that the values of a header name. A value is a number, a pair of
+// used and allowed units such as 32/40, or the draft's field RateLimit.
 func leastLeft(values []string) (least int64, found bool) {
 	for _, value := range values {
 		if len(value) > longestField {

@@ -84,8 +84,9 @@ func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 	return out
 }
 
-// address returns the whole url that a path of the configuration stands for. A path that is only a value of the answer
-// may be any reference to a url, as the header Location holds. In every other path each value is escaped.
+// address returns the whole url that a path of the configuration stands for. If the path is a single placeholder for a
+// value of the answer, the value may be an absolute or a relative url, as in the header Location. In every other path
+// each value is escaped.
 func (a *API) address(path string, r Response, job *ingest.Job) (string, error) {
 	of := func(name string) (string, error) { return accepted(name, r, job) }
 	text := a.URL.Scheme + "://" + a.URL.Host + strings.TrimSuffix(a.URL.EscapedPath(), "/")
@@ -128,7 +129,7 @@ func onlyPlaceholder(path string) (name string, only bool) {
 	return name, open && closed && !strings.ContainsAny(name, "{}")
 }
 
-// accepted returns the value that a placeholder stands for, of a job and the answer that accepted it.
+// accepted returns the value that replaces a placeholder: the job's id, or a value of the answer that accepted the job.
 func accepted(name string, r Response, job *ingest.Job) (string, error) {
 	if name == "job" {
 		return job.ID, nil
@@ -200,7 +201,7 @@ type Operations struct {
 	clients map[string]*Client // by scheme and host
 }
 
-// NewOperations returns what asks about the operations of an api.
+// NewOperations returns Operations that have no connection yet.
 func NewOperations(api *API, agent string) *Operations {
 	return &Operations{api: api, agent: agent, clients: map[string]*Client{}}
 }
@@ -233,7 +234,7 @@ func (o *Operations) client(u *url.URL) *Client {
 		api.Trust = api.Trust.anonymous()
 	}
 	c := NewClient(&api, o.agent, idlePolls, nil)
-	if !o.closed { // else it is closed by the end of its request
+	if !o.closed { // else Ask closes it
 		o.clients[place] = c
 	}
 	return c

@@ -36,7 +36,8 @@ type Outcome struct {
 	After   time.Duration   // the least wait before the job's next call, because the api asks for it
 	Hold    schedule.Advice // what the api says about all calls to come
 	Mend    string          // what an operator must do, if denied
-	// Operation is what the api has begun, if submitted, or if dead because weir must not ask where it is. Accept sets it.
+	// Operation is what the api has begun, if the verdict is Submitted, or if it is Dead because weir must not poll the
+	// operation at its address. Accept sets it.
 	Operation *queue.Operation
 }
 
@@ -125,7 +126,7 @@ func rejection(r Response) Outcome {
 	}
 }
 
-// Unknown is the verdict on a call that may have been processed, of a job that must not be called again.
+// Unknown returns the outcome of a call that may have been processed, for a job that must not be called again.
 func Unknown(billed deadletter.Billed, format string, args ...any) Outcome {
 	return Outcome{Verdict: Dead, Reason: deadletter.Unknown, Billed: billed, Detail: fmt.Sprintf(format, args...)}
 }

@@ -43,13 +43,15 @@ type Part struct {
 	Outcome  Outcome
 }
 
-// Item returns a job's body as it goes into a pack, and what its answer is found by. It fails if no pack can take the job.
+// Item returns a job's body as it goes into a pack, and the value by which its answer is found. It fails if no pack can
+// take the job.
 func (p *Pack) Item(j *ingest.Job) (item []byte, match string, err error) {
 	rule := ingest.Packed{Match: p.Match}
 	return rule.Item(j.Body)
 }
 
-// Alike reports whether two jobs ask for the same request line and headers, so that one call can be for both.
+// Alike reports whether two jobs have the same method, path, query and forwarded headers, so that one call can be for
+// both.
 func Alike(a, b *ingest.Job) bool {
 	return a.Method == b.Method && a.Path == b.Path && a.Query == b.Query && slices.Equal(a.Forward, b.Forward)
 }
@@ -81,8 +83,8 @@ func (p *Pack) Body(items [][]byte) []byte {
 // Overhead returns the bytes of a body for n items beside the items.
 func (p *Pack) Overhead(n int) int64 { return int64(len(p.Body(make([][]byte, n)))) }
 
-// Parts returns what a call of a pack means for each of its jobs, given what their answers are found by. whole is the
-// judgement of the call itself: only if it succeeded is its answer taken apart.
+// Parts returns what a call of a pack means for each of its jobs. matches has, for each job, the value by which its
+// answer is found. whole is the judgement of the call itself: its answer is taken apart only if it succeeded.
 func (p *Pack) Parts(api *API, r Response, whole Outcome, matches []string) []Part {
 	parts := make([]Part, len(matches))
 	for i := range parts {
@@ -104,8 +106,9 @@ func (p *Pack) Parts(api *API, r Response, whole Outcome, matches []string) []Pa
 	return parts
 }
 
-// answersTo returns the answer to each job of a pack, nil for none, given what their answers are found by. It keeps no
-// others, however many there are. What two answers have in common finds neither.
+// answersTo returns the answer to each job of a pack, nil for none. matches has, for each job, the value by which its
+// answer is found. Answers that belong to no job are not kept, however many there are. If two answers have the same
+// value, neither counts.
 func (p *Pack) answersTo(matches []string, r Response) (answers []json.RawMessage, err error) {
 	answers = make([]json.RawMessage, len(matches))
 	jobs, twice, n := make(map[string]int, len(matches)), make([]bool, len(matches)), 0

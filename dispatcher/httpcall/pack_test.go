@@ -116,7 +116,8 @@ func TestPackParts(t *testing.T) {
 	}
 }
 
-// TestPackOfManyAnswers checks that of an answer with far more answers than jobs no more is taken apart than needed.
+// TestPackOfManyAnswers checks that an answer with far more parts than the pack has jobs is taken apart no further than
+// needed.
 func TestPackOfManyAnswers(t *testing.T) {
 	for _, p := range []httpcall.Pack{{}, {Answers: httpcall.Form{Lines: true}}} {
 		text := "[1" + strings.Repeat(",1", 1<<16) + "]"

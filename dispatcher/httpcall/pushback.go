@@ -12,9 +12,9 @@ import (
 // mostHold bounds the wait that an api may ask for: a broken header must not stop a key for a year.
 const mostHold = schedule.MostHold
 
-// askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before
-// everything else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count;
-// failing that, those that do not say how much they have left.
+// askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before everything
+// else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count. If there are none, the
+// windows count that do not say how much is left of them.
 func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
@@ -89,8 +89,9 @@ func later(a schedule.Advice, w window) schedule.Advice {
 	return a
 }
 
-// serverNow returns the time of the api's clock when it answered, by which its dates count. The clock is in whole
-// seconds, rounded down, so that a wait counted from it is up to a second too long and never too short.
+// serverNow returns the time of the api's clock when it answered, because the api's dates count by that clock. Without
+// a Date it returns now. The clock is in whole seconds, rounded down, so that a wait counted from it is up to a second
+// too long and never too short.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
 		return at
@@ -98,8 +99,9 @@ func serverNow(h http.Header, now time.Time) time.Time {
 	return now
 }
 
-// Numbers from these on are not seconds to wait but a time since 1970, in units of their own. Each range begins
-// before there were paid apis and ends some thousand years from now.
+// Bounds that tell waits from times. A number below fromSeconds is a wait in seconds. A larger one is a time since
+// 1970: in seconds from fromSeconds on, in milliseconds from fromMillis on, in microseconds from fromMicros on, in
+// nanoseconds from fromNanos on. Each range begins before there were paid apis and ends some thousand years from now.
 const (
 	fromSeconds = 1e9
 	fromMillis  = 1e11
@@ -183,7 +185,8 @@ func AskedToWait(r Response, now time.Time) time.Duration {
 	return min(a.Wait, schedule.MostHold)
 }
 
-// PushedBackFor returns how long an api that pushed back a request must not be called; 0 if it did not push back.
+// PushedBackFor returns how long an api that pushed back a request must not be called, at least a second; 0 if it did
+// not push back.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {
 		return 0

@@ -36,7 +36,7 @@ type rawRequest struct {
 	body   []byte
 }
 
-// newRawServer serves on what wrap makes of a free loopback port.
+// newRawServer serves on a free loopback port, over the listener that wrap returns.
 func newRawServer(t *testing.T, wrap func(net.Listener) net.Listener, answer func(conn net.Conn, n int)) *rawServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -64,7 +64,8 @@ func TestStoppedProcessJudgesByTheAnswer(t *testing.T) {
 	}
 }
 
-// stoppedTimeout is of each of them: all must have been sent, and the process stopped, before the first is over.
+// stoppedTimeout is the timeout of each of them: all must have been sent, and the process stopped, before the first is
+// over.
 const stoppedTimeout = 4 * time.Second
 
 // callAll makes the calls, all at once, in the process that is stopped.

@@ -39,13 +39,14 @@ func formOf(status int, h http.Header) form {
 }
 
 // IsReusable reports whether a call's answer may be given to other jobs: a whole one of status 2xx that is no stream.
-// Whether a stream has all its events, only its reader knows.
+// Only the reader of a stream knows whether it has all its events.
 func (r *Response) IsReusable() bool {
 	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
 		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
 }
 
-// maxEvent is the longest event of a stream that is looked at, so that a stream without ends of lines fills no memory.
+// maxEvent is the longest event of a stream that is looked at, in bytes, so that a stream without ends of lines does
+// not fill the memory.
 const maxEvent = 1 << 20
 
 // unitsOfEvents reads a stream to its end. Of each JSON pointer it finds the number in the last whole event that has
@@ -83,7 +84,7 @@ func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int6
 	}
 }
 
-// readLine appends a line without its end to a buffer. It appends at most about maxEvent bytes of a longer one.
+// readLine appends the next line to a buffer, without its end. Of a longer line it appends about maxEvent bytes.
 func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')

@@ -16,8 +16,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestUnitsOfStreams checks that the units of a stream are those of the last whole event that has them, however long the
-// stream is and however it is cut into events, and that a stream that breaks off is known to, behind what is kept too.
+// TestUnitsOfStreams checks that the units of a stream are those of the last whole event that has them, however long
+// the stream is and however it is cut into events. It also checks that a stream that breaks off counts as cut, even if
+// it breaks off behind the part that is kept.
 func TestUnitsOfStreams(t *testing.T) {
 	chunk := "data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("x", 1000) + "\"}}],\"usage\":null}\n\n"
 	usage := func(n int) string { return fmt.Sprintf("data: {\"usage\":{\"n\":%d}}\n\n", n) }
@@ -58,7 +59,8 @@ func TestUnitsOfStreams(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout checks that an answer that stops ends like a timeout, with what it told until then.
+// TestIdleTimeout checks that a call whose answer stops ends like one that timed out, with the units that the answer
+// told until then.
 func TestIdleTimeout(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 	hold := make(chan struct{})

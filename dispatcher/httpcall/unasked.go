@@ -25,7 +25,7 @@ import (
 // errUnasked breaks a connection on which bytes came that no call had asked for.
 var errUnasked = errors.New("the api sent bytes that no call had asked for")
 
-// distrustedFor is how long each call gets its own connection after that.
+// distrustedFor is how long each call gets its own connection after such bytes.
 const distrustedFor = time.Hour
 
 // turns orders the calls on a connection. It is safe for concurrent use.
@@ -44,8 +44,8 @@ type turns struct {
 	lines   int             // lines of the answer's head and of what was read with it; -1 once the head is read
 }
 
-// take gives the connection to a call. It blocks until everything that came before has been read, which takes no time,
-// the connection is found broken, or ctx ends, which breaks it.
+// take gives the connection to a call. It blocks until everything that came before has been read, which is usually at
+// once, or the connection is found broken. If ctx ends first, take breaks the connection.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +106,8 @@ func (t *turns) receivedLocked(what []byte) {
 	t.move()
 }
 
-// came notes what came for the present call, or nothing at the connection's end. It fails if no call had asked
-// for it when it was received, and if an answer's head is too long.
+// came notes the bytes that came for the present call, none at the connection's end. It fails with errUnasked if no
+// call had asked for them when they were received, and with errLongHead if the answer's head is too long.
 func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // window is one limit of the api, as far as an answer's headers report it.
 type window struct {
-	name      string // of its header, in lower case, without the word for what it reports
+	name      string // its header's name in lower case, without the word for the quantity that it reports
 	limit     int64
 	remaining int64
 	reset     time.Duration // from the answer on
@@ -92,8 +92,8 @@ func (ws *windows) of(name string) *window {
 	return &ws.all[len(ws.all)-1]
 }
 
-// readPart reads a header that reports one quantity of a window. what contains the word for it, and perhaps the
-// window's name on either side.
+// readPart reads a header that reports one quantity of a window. what contains the word for the quantity, and perhaps
+// the window's name on either side of it.
 func (ws *windows) readPart(family, what, value string) {
 	words := strings.Split(what, "-")
 	at := slices.IndexFunc(words, func(w string) bool { return w == "remaining" || w == "limit" || w == "reset" || w == "retry" })

@@ -174,7 +174,8 @@ func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconc
 	return l.end(ctx, out)
 }
 
-// stays returns that the letter stays because there was no slot for an inquiry. It returns any other error as it is.
+// stays turns a *noSlotError into the end EndedStays, with the reason and the time of the next try. It returns any
+// other error as it is.
 func (r Reconciled) stays(err error) (Reconciled, error) {
 	var none *noSlotError
 	if !errors.As(err, &none) {
@@ -274,7 +275,7 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 	return l.w.wall().Before(due), due
 }
 
-// wall returns the time by the clock of calendars, because the server stamps letters by it.
+// wall returns the time of the wall clock, to compare with the times at which the server stored letters.
 func (w *Inquirer) wall() time.Time { return (w.Now() + w.Env.Ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
@@ -376,7 +377,7 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 // redriveRate is the rate for handing in one letter, which needs no pace.
 var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
 
-// handIn submits a job again that was found not processed.
+// handIn submits the letter's job again, because it was found not processed.
 func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd, error) {
 	scope, err := l.browser.Scope(ctx, deadletter.Selection{Seqs: []uint64{l.Seq}})
 	if err != nil {
@@ -405,7 +406,7 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 
 // Bounds of the inquiries that weir makes by itself.
 const (
-	mostAsked    = 10_000           // letters of an api that it looks at, the newest
+	mostAsked    = 10_000           // how many of an api's letters it looks at, the newest first
 	longestLook  = 10 * time.Second // between two looks at the letters
 	shortestLook = 250 * time.Millisecond
 )
@@ -436,7 +437,7 @@ func (w *Inquirer) InquireByItself(ctx context.Context) {
 	}
 }
 
-// askDue looks through the letters and asks about those that are due. It returns when each is due next.
+// askDue looks through the api's letters and asks about those that are due. It returns when each letter is due next.
 func (w *Inquirer) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
 	b, err := deadletter.OpenBrowser(ctx, w.Env.JS)
 	if err != nil {

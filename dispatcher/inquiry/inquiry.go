@@ -129,7 +129,8 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 	}
 }
 
-// ask asks in a slot. If the inquiry is too late for it, or nothing is sent for another reason, the slot is given back.
+// ask waits for a slot and asks the api in it. If the inquiry is too late for its slot, or is not sent for another
+// reason, ask gives the slot back.
 func (l *askedLetter) ask(ctx context.Context) (r httpcall.Response, use bucket.Use, err error) {
 	if err := l.terms.Call.Conns.Acquire(ctx); err != nil {
 		return r, use, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))

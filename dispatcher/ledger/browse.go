@@ -54,9 +54,9 @@ func (f *ResultFilter) subject() string {
 	return ResultSubject(f.API, f.Key)
 }
 
-// NewestResults passes the results that f chooses to take, newest first and without their bodies, until take
-// fails; stream.ErrEnough ends it without an error. It looks at no more than most messages; 0 means no bound. It
-// fails with ErrNoResults.
+// NewestResults calls take with the results that f chooses, newest first and without their bodies. It stops when take
+// fails; stream.ErrEnough stops it without an error. It looks at no more than most messages; 0 means no bound. It fails
+// with ErrNoResults if there is no stream of results.
 func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, most int, take func(Result) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -82,7 +82,7 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 	return wholeResult(m)
 }
 
-// wholeResult reads a result with its body; nil if the message is none.
+// wholeResult reads a result with its body. It returns nil if the message is no result.
 func wholeResult(m *stream.LeaderMessage) (*Result, error) {
 	header, err := m.Header()
 	if err != nil {
@@ -96,7 +96,7 @@ func wholeResult(m *stream.LeaderMessage) (*Result, error) {
 	return &r, nil
 }
 
-// nearResults bounds the results of a key that are looked at for that of one call.
+// nearResults bounds the results of a key that ResultFor looks at to find the one of a call.
 const nearResults = 200
 
 // isFor reports whether a result is of the job of a record.
@@ -104,10 +104,10 @@ func (r *Result) isFor(c *Record) bool {
 	return r != nil && r.API == c.API && r.Key == c.Key && r.Job == c.Job && r.Queue == c.Stream && r.QueueSeq == c.Seq
 }
 
-// ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. A
-// record names it. If it does not, or the result is not there, it was stored between the end of the call and its
-// record: ResultFor looks there, and then as far around it as the clocks of the streams' leaders and of the replica
-// that called may be apart.
+// ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. It
+// first looks at the sequence that the record names. If the result is not there, it looks between the end of the call
+// and the storing of its record, because the result was stored in that time. It looks 50 ms around that time and then 5
+// s, because the clocks of the streams' leaders and of the replica that called may be apart.
 func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *Result, err error) {
 	if c.Result > 0 {
 		of := func(m *stream.LeaderMessage) *Result {
@@ -145,8 +145,8 @@ func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *R
 	return found, err
 }
 
-// FollowResults passes the results that f chooses to take as they come, with their bodies: from f.Since on, or
-// from now. It blocks until ctx ends or take fails.
+// FollowResults calls take with the results that f chooses, with their bodies, as they come: those stored since
+// f.Since, or from now on if f.Since is zero. It blocks until ctx ends, which is no error, or take fails.
 func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, take func(Result) error) error {
 	source, err := js.Stream(ctx, ResultsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -170,7 +170,8 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// ParseResult reads a message of the results' stream. The stream may also hold bars against late results.
+// ParseResult reads a message of the results' stream. ok is false for other messages of that stream: bars against late
+// results.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)
@@ -185,8 +186,9 @@ func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	return r, true
 }
 
-// RecordsOf passes the records of a job to take, newest first. It looks at the newest records that f chooses, no
-// more than most; 0 means no bound. If f names a key, it reads only that key's. It fails with ErrNoLedger.
+// RecordsOf calls take with the records of a job, newest first. It looks at the newest records that f chooses, at no
+// more than most; 0 means no bound. If f names a key, it reads only that key's. It fails with ErrNoLedger if there is
+// no ledger.
 func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string, most int, take func(*Record) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: CallsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	quoted := []byte(strconv.Quote(job))
@@ -205,8 +207,9 @@ func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string
 	return reach, err
 }
 
-// RecordsNear passes the records of a key that were stored from f.Since to a time to take, the oldest first, at most most
-// of them, until take fails; stream.ErrEnough ends it without an error. It is for few records of a long ledger.
+// RecordsNear calls take with the records of a key that were stored from f.Since until to, the oldest first, but with
+// no more than most. It stops when take fails; stream.ErrEnough stops it without an error. It is for few records of a
+// long ledger.
 func RecordsNear(ctx context.Context, js jetstream.JetStream, f Filter, to time.Time, most int, take func(*Record) error) error {
 	n := stream.Near{Conn: js.Conn(), Stream: CallsStream, Subject: f.subject(), From: f.Since, To: to, Most: most}
 	return n.Read(ctx, func(m *stream.LeaderMessage) error {

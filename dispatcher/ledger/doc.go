@@ -11,9 +11,10 @@
 //
 // The ledger has a beginning: the server removes records by age, and the oldest ones when the stream is full. A Tail
 // keeps whole in memory the newest 500,000 records of the last ten minutes. Of older ones, as far back as dedupe, it
-// keeps only the ids of jobs that ended. It notes how far back a reading got (tail.go). Older data is looked up when it
-// matters, so that a bound costs round trips, not promises: a key's pace before its first call, if the key may owe more
-// than that time; and the outcome of a call whose intent is older. A process reads the ids once.
+// keeps only the ids of jobs that ended. It notes how far back a reading got (tail.go). A process reads the ids once.
+// Older data is looked up when it is needed, so that a bound costs round trips, not promises: a key's pace is looked up
+// before the key's first call, if the key may owe more than that time, and a call's outcome if the call's intent is
+// older.
 //
 // The ledger itself keeps records for 62 days, up to 8 GiB and an eighth of the store. A key without a record
 // there counts as called just before the ledger begins; a slow key that is new waits as well. Ids have no such

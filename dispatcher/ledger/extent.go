@@ -27,7 +27,7 @@ func ExtentOf(ctx context.Context, js jetstream.JetStream) (Extent, error) {
 	return ExtentIn(calls.CachedInfo()), nil
 }
 
-// ExtentIn returns the ledger's extent by what its server said of it.
+// ExtentIn returns the ledger's extent from the state of its stream.
 func ExtentIn(info *jetstream.StreamInfo) Extent {
 	e := Extent{Born: info.Created, Asked: info.TimeStamp, First: info.State.FirstSeq, Last: info.State.LastSeq}
 	switch {

@@ -23,11 +23,12 @@ type Follower struct {
 	Log  *slog.Logger
 }
 
-// followRetry is the delay before the ledger is followed again after a failure: it may not exist yet.
+// followRetry is the delay before the ledger is followed again after a failure. The ledger may not exist yet.
 const followRetry = 2 * time.Second
 
 // Run reads the ledger as far back as ids are known, and then follows it. It blocks until ctx ends. If it sees a job's
-// end late, only a receipt fails to say that the job is known: the partition's owner does not call the job again.
+// end late, the only harm is a receipt that does not say that the job is known: the partition's owner does not call the
+// job again.
 func (f *Follower) Run(ctx context.Context) error {
 	p := portion{stream: CallsStream, since: f.since(time.Now())}
 	for ctx.Err() == nil {

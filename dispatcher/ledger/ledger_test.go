@@ -171,8 +171,8 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-// TestReadCharges checks that an account that has all up to a sequence gets what lies behind it, up to another.
-// A record that cannot be read must not count as a call that cost nothing.
+// TestReadCharges checks that an account that has counted up to one sequence gets the records behind it, up to another
+// sequence. A record that cannot be read must not count as a call that cost nothing.
 func TestReadCharges(t *testing.T) {
 	b := newBook(t)
 	for seq := range uint64(5) {

@@ -30,8 +30,8 @@ type Traces struct {
 // lookUpTimeout bounds one look at a stream.
 const lookUpTimeout = time.Minute
 
-// LookUp reads what was stored since a time for the job's key, in the ledger and in the results, and returns
-// what belongs to the job. It blocks until it has, for at most two minutes, or until ctx ends.
+// LookUp reads what was stored since a time for the job's key, in the ledger and in the results, and returns what
+// belongs to the job. It blocks for at most two minutes, or until ctx ends.
 func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (found Traces, err error) {
 	records := portion{stream: CallsStream, subject: (&Record{API: j.API, Key: j.Key}).Subject(), since: since}
 	err = records.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -54,8 +54,7 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 }
 
 // resultOf returns the place of the job's result that was stored since a time; its sequence is 0 for none. It reads the
-// results of the job's key without their bodies. It blocks until it has, for at most one minute, or until ctx
-// ends.
+// results of the job's key without their bodies. It blocks for at most one minute, or until ctx ends.
 func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (of StoredResult, err error) {
 	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
 	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {

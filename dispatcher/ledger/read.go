@@ -43,9 +43,9 @@ func (p *portion) from() jetstream.OrderedConsumerConfig {
 	return cfg
 }
 
-// read passes the portion's messages up to the sequence last to take, in order, until take fails: all those that
-// the stream's leader has, whichever replica delivers them. It blocks until all are read, or ctx ends. With last
-// 0 there is nothing to read.
+// read calls take with the portion's messages up to the sequence last, in order, until take fails. It reads all those
+// that the stream's leader has, whichever replica delivers them. It blocks until all are read, or ctx ends. If last is
+// 0, there is nothing to read.
 func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	if last == 0 || p.since.IsZero() && last <= p.after {
 		return nil
@@ -70,8 +70,8 @@ func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func
 	return p.read(ctx, js, last, take)
 }
 
-// follow passes the portion's messages to take, those that are there and those that come, until ctx ends or the
-// stream breaks.
+// follow calls take with the portion's messages, those that are there and those that come, until take fails, ctx ends
+// or the stream breaks.
 func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg) error) error {
 	source, err := js.Stream(ctx, p.stream)
 	if err != nil {
@@ -88,8 +88,8 @@ type Filter struct {
 	UpTo  uint64    // no record behind this one; 0: up to the newest
 }
 
-// End returns a sequence that is behind all present records, for a Filter, so that several readings end at the
-// same moment. It fails with ErrNoLedger if there is no ledger.
+// End returns the sequence of the newest record, at least 1. As Filter.UpTo it makes several readings end at the same
+// record. It fails with ErrNoLedger if there is no ledger.
 func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
@@ -111,7 +111,7 @@ func (f *Filter) subject() string {
 	return (&Record{API: f.API, Key: f.Key}).Subject()
 }
 
-// Read passes every present record that f chooses to take, in the order they were stored, which is about the order in
+// Read calls take with every present record that f chooses, in the order they were stored, which is about the order in
 // which the calls ended. read and of report the progress. Read ends when take fails. It counts and leaves out records
 // that cannot be read; if f names no api, it also counts records missing between others. It fails with ErrNoLedger if
 // there is no ledger, and blocks until all are read, or ctx ends.
@@ -149,7 +149,8 @@ type Charges struct {
 	Whole       bool // records of all apis are read: one that is missing between them counts as unreadable
 }
 
-// mostChosen bounds the apis whose records the server picks out. Of more apis all records are read.
+// mostChosen bounds the apis whose records the server picks out. If there are more, ReadCharges reads the records of
+// all apis.
 const mostChosen = 64
 
 // Damage is the first record of a reading that is missing or cannot be read. It is an ErrUnreadable.
@@ -167,8 +168,8 @@ func missing(seq uint64) *Damage {
 	return &Damage{seq, fmt.Errorf("%w: number %d is missing", ErrUnreadable, seq)}
 }
 
-// ReadCharges calls take with each record, in order. It fails with a Damage at the first it cannot read. It blocks
-// until all are read, or ctx ends.
+// ReadCharges calls take with each record, in order. It fails with a *Damage at the first record that it cannot read,
+// or that o.Whole shows to be missing. It blocks until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, after: o.After}
 	for _, api := range o.APIs {
@@ -214,9 +215,10 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 	return nil
 }
 
-// ReadSince passes the records that a redrive asks for to take, in the order they were stored. It returns the sequence
-// up to which it has read them. A ledger that does not reach to q.After has lost its end, and is read whole. It leaves
-// out records that cannot be read; without a ledger there are none. It blocks until all are read, or ctx ends.
+// ReadSince calls take with the records that a redrive asks for, in the order they were stored. It returns the sequence
+// up to which it has read them. If the ledger does not reach to q.After, it has lost its end, and ReadSince reads it
+// whole. It leaves out records that cannot be read; without a ledger there are none. It blocks until all are read, or
+// ctx ends.
 func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
 	source, err := js.Stream(ctx, CallsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

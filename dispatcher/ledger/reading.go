@@ -24,8 +24,9 @@ type TailOptions struct {
 	APIs      []string // the apis whose records are read
 	// Wants chooses which of their records are kept.
 	Wants func(api, key string) bool
-	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's
-	// records may name another queue than its present one: that of a deleted stream with other partitions.
+	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's records
+	// may name another queue than its present one: a deleted stream, from when the api had another number of
+	// partitions.
 	Queued func(stream string) bool
 	// Ended is called with jobs that have ended, at most 1,024 at a time.
 	Ended func(api string, jobs []queue.Finished)
@@ -60,11 +61,11 @@ type reading struct {
 	TailOptions
 	concerns    map[string]bool // by api
 	extent      Extent
-	first, last uint64    // of the records that are kept
+	first, last uint64    // sequences of the records to keep, from first to last
 	seen        uint64    // the last sequence that was read
-	gap         bool      // of the records that should be kept, some are missing or cannot be read
+	gap         bool      // some of the records to keep are missing or cannot be read
 	everyID     bool      // ids of all partitions are read, further back than records are kept
-	from        time.Time // every record since then is known; zero: all that there ever were
+	from        time.Time // every record since then is known; zero: since the ledger's very first
 	resultsFrom time.Time // every result since then is known
 	old, young  generation
 	results     map[string]map[uint64]StoredResult
@@ -138,8 +139,8 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 	return min(r.first, ids.Seq), nil
 }
 
-// final is how a record says that its job has ended. If only that matters of a record, one without it is not
-// unmarshalled.
+// final is the text by which a record says that its job has ended. Records that are read only for that are not
+// unmarshalled without it.
 const final = `"final":true`
 
 func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {

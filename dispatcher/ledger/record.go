@@ -39,7 +39,7 @@ const (
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
 	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry if the result is not the call's answer
-	HeaderReused     = "Weir-Reused"   // the job whose answer this is, if the result is not of a call of its own job
+	HeaderReused     = "Weir-Reused"   // the job whose call was answered so, if it is not the result's own job
 	HeaderPack       = "Weir-Pack"     // the idempotency key of the call, if it was for several jobs
 	HeaderRequest    = "Weir-Request"  // the reuse.Sum of the request, if the answer may be given again
 )
@@ -85,7 +85,7 @@ type Record struct {
 	Seq    uint64 `json:"seq"`
 
 	Call     int `json:"call"`    // number of this call of the job, from 1
-	Attempt  int `json:"attempt"` // calls so far that counted
+	Attempt  int `json:"attempt"` // calls so far that counted as attempts
 	Redrives int `json:"redrives,omitempty"`
 	// From is the number of the letter that the job was first redriven from.
 	From uint64 `json:"redriven_from,omitempty"`
@@ -112,13 +112,13 @@ type Record struct {
 
 	TAT    bucket.Micros `json:"tat"`              // of the key after this grant, by the store's clock, for a restart
 	Limits []string      `json:"limits,omitempty"` // limits shared by all keys at the time
-	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
-	// Reserved holds the units that were reserved from each of them, if the call took more of one.
+	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of Limits
+	// Reserved holds the units that were reserved from each of Limits, if the call took more of one.
 	Reserved []int64 `json:"reserved,omitempty"`
-	// Estimated holds the units that the job itself was estimated to take of each of them, if the call took more of
+	// Estimated holds the units of each of Limits that the job itself was estimated to take, if the call took more of
 	// one. A later process raises its reservations by that.
 	Estimated []int64 `json:"estimated,omitempty"`
-	// Usage holds the numbers of the answer that the api's usage counts, by their names.
+	// Usage holds the numbers of the answer that are counted for reports (httpcall.UsageCounter), by name.
 	Usage map[string]int64 `json:"usage,omitempty"`
 	// Unsettled lists the limits whose units the answer should have reported, and did not. Such a limit is charged the
 	// larger of the estimate and the most that any answer has reported.
@@ -130,13 +130,13 @@ type Record struct {
 	Inquiry string `json:"inquiry,omitempty"`
 	// Operation is what the api began when it accepted the call, if the outcome is submitted.
 	Operation *queue.Operation `json:"operation,omitempty"`
-	// Polled says that the record is of the end of the job's operation, or of an inquiry about the operation, and not of
-	// a call: it took no slot. The end took what the final answer says beyond what the call was charged.
+	// Polled says that the record is not of a call: it is of the end of the job's operation, or of an inquiry about the
+	// operation. It took no slot. Of an end it has only the units beyond those that the call was charged, by the final
+	// answer.
 	Polled bool `json:"polled,omitempty"`
-	// ReusedFrom is the job whose answer the job got without a call, of a record whose outcome is Reused. Call is 0
-	// then.
+	// ReusedFrom is the job whose answer this job got without a call, if the outcome is Reused. Call is 0 then.
 	ReusedFrom string `json:"reused_from,omitempty"`
-	// Saved is what the call that was not made would have cost, as far as the job alone says that.
+	// Saved is what a call of this job would have cost, as far as the job alone tells that, if the outcome is Reused.
 	Saved string `json:"saved,omitempty"`
 	// Pack is the pack that the call was for. The record of the job at place 0 has the units that the call took, the
 	// others only their parts of the price. nil: the call was for this job alone.
@@ -184,8 +184,8 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 	return price
 }
 
-// Beyond returns how many of its Units the call took beyond what it had reserved of a limit. All that the end of an
-// operation took is beyond its call's reservation.
+// Beyond returns how many more units of a limit the call took than it had reserved. The end of an operation has
+// reserved nothing, so that all of its Units count.
 func (c *Record) Beyond(limit *bucket.Limit) int64 {
 	units := c.Units(limit)
 	if c.Polled {
@@ -300,6 +300,6 @@ func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 }
 
 // recordedAnswer is how much of an answer's body its record keeps. A letter usually gets more. But a letter that is
-// written again after a crash, or whose last call had no answer, takes the answer from the ledger. Whole answers there
-// would take the room of records.
+// written again after a crash, or whose last call had no answer, takes the answer from the ledger. Whole answers in the
+// ledger would take the room of records.
 const recordedAnswer = 1 << 10

@@ -13,7 +13,7 @@ import (
 // Take receives a record with its sequence and when the server stored it. c is nil if the record cannot be read.
 type Take func(seq uint64, stored time.Time, c *Record) error
 
-// RecordsBack passes the records before a sequence to take, the newest first, until take fails; stream.ErrEnough ends
+// RecordsBack calls take with the records before a sequence, the newest first, until take fails; stream.ErrEnough ends
 // it without an error. It blocks until all are read, or ctx ends.
 func RecordsBack(ctx context.Context, js jetstream.JetStream, before uint64, take Take) error {
 	n := stream.Newest{JetStream: js, Stream: CallsStream, Before: before}
@@ -23,7 +23,7 @@ func RecordsBack(ctx context.Context, js jetstream.JetStream, before uint64, tak
 	return nil
 }
 
-// RecordsOn passes the records behind a sequence to take, those that are there and those that come, until take fails,
+// RecordsOn calls take with the records behind a sequence, those that are there and those that come, until take fails,
 // the ledger can no longer be read, or ctx ends.
 func RecordsOn(ctx context.Context, js jetstream.JetStream, after uint64, take Take) error {
 	p := portion{stream: CallsStream, after: after}

@@ -80,7 +80,8 @@ type StoredResult struct {
 	job      string
 }
 
-// Of reports whether the result belongs to the job that has its sequence now.
+// Of reports whether the result is of the job e. If the stream was deleted since and counts from 1 again, another job
+// may have the sequence that the result names.
 func (r StoredResult) Of(e queue.Entry) bool {
 	return r.is(e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time))
 }
@@ -108,8 +109,9 @@ type Requests struct {
 	Most  uint64
 }
 
-// ReadRequests passes what results carry of their requests to take, in order, each with the result's place and time. It
-// returns the last sequence of the api's results. It blocks until all are read, or ctx ends.
+// ReadRequests calls take with the request that each result carries, in order, with the result's sequence and the time
+// when it was stored. It returns the sequence of the api's last result, 0 if it has none. It blocks until all are read,
+// or ctx ends.
 func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take func(request string, seq uint64, stored time.Time)) (last uint64, err error) {
 	p := portion{stream: ResultsStream, subject: ResultSubjects.Below(o.API), after: o.After, bare: true}
 	if last, err = stream.LastOf(ctx, js.Conn(), p.stream, p.subject); err != nil || last == 0 {

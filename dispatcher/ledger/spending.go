@@ -7,16 +7,15 @@ import (
 	"weir/deadletter"
 )
 
-// Spending is money in millionths of the currency: of billed calls, and of calls that may have been billed.
-// Every report of spending uses it to add up, so that the number is the same everywhere. A budget counts both,
-// and what running calls may cost.
+// Spending is money in millionths of the currency: of billed calls, and of calls that may have been billed. Every
+// report of spending adds up with it, so that all reports agree. A budget counts both, and what running calls may cost.
 type Spending struct{ Spent, InDoubt int64 }
 
 // Savings are jobs that ended with the answers of others, and the money in millionths that their calls would have cost,
 // as far as that is known.
 type Savings struct{ Jobs, Saved int64 }
 
-// AddRecord adds a record, if it is of such a job.
+// AddRecord adds a record, if it is of a job that ended with another one's answer.
 func (s *Savings) AddRecord(c *Record) {
 	if c.Outcome != Reused {
 		return

@@ -33,8 +33,8 @@ func (b Bounds) OrDefault() Bounds {
 // TailAge is the default of Bounds.Age. It is also how long the times of keys are remembered after they have passed.
 const TailAge = 10 * time.Minute
 
-// Tail is what the newest part of the ledger says: at the start for all partitions, at a takeover for those that
-// are taken. It is safe for concurrent use.
+// Tail keeps what the newest part of the ledger says. At the start it reads that for all partitions, and at a takeover
+// for those that are taken. It is safe for concurrent use.
 type Tail struct {
 	mu      sync.Mutex                         // guards the fields below
 	records map[string]map[uint64]LastCall     // by stream and sequence, until the partition is open
@@ -65,7 +65,7 @@ type LastCall struct {
 	KeySum        uint64
 	At            uint64           // its sequence in the ledger, if the api answered the call
 	Operation     *queue.Operation // that the call began; nil for none, and of a job that is done
-	Pack          *queue.Pack      // as Identity
+	Pack          *queue.Pack      // under the same conditions as Identity
 	id            string           // message id under which the job was stored
 	accepted      bucket.Micros    // when the stream took the job
 }
@@ -107,7 +107,7 @@ func NewTail() *Tail {
 	}
 }
 
-// Detach removes and returns what is known of the jobs of a stream, whose partition is about to be read.
+// Detach removes and returns what is known of the jobs of a stream. The caller is about to read the stream's partition.
 func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,8 +168,8 @@ func (t *Tail) idsKnown(apis []string) uint64 {
 	return known
 }
 
-// adopt takes over what a reading that ended at now found of its apis, and drops the keys' times that have
-// passed.
+// adopt takes over what a reading that ended at now found of its apis. It drops the arrival times of keys that passed
+// more than TailAge ago.
 func (t *Tail) adopt(r *reading, now bucket.Micros) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,18 +15,18 @@ import (
 	"weir/bucket/stream"
 )
 
-// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The
-// Manager calls those about one partition one after the other.
+// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The Manager
+// calls the methods about one partition one after the other.
 type Host interface {
 	// Partitions returns the number of partitions of each api that this replica dispatches.
 	Partitions() map[string]int
 	// Rules returns the rules in force, by api.
 	Rules() map[string]bucket.Rules
-	// Open blocks until calls of a partition may start, which then run until hard ends. With an error nothing of
-	// it is open.
+	// Open blocks until calls of a partition may start, which then run until hard ends. If Open fails, nothing of the
+	// partition is open.
 	Open(ctx, hard context.Context, p lease.PartitionID, t Tenure) error
-	// Close blocks until no call of a partition runs and the outcome of each is stored. With an error the
-	// partition is not given up.
+	// Close blocks until no call of a partition runs and the outcome of each is stored. If Close fails, the partition
+	// is not given up.
 	Close(ctx context.Context, p lease.PartitionID) error
 	// Lose drops a partition that another replica may own by now.
 	Lose(p lease.PartitionID)
@@ -122,8 +122,8 @@ func (m *Manager) Session() string {
 	return ""
 }
 
-// Run takes partitions until soft ends, and then gives everything up. It leaves as it is what has not ended when hard
-// ends. It fails if this replica may not dispatch beside those that do.
+// Run takes partitions until soft ends, and then gives all of them up. When hard ends, it leaves those as they are
+// whose calls have not ended. It fails if this replica may not dispatch beside the present replicas.
 func (m *Manager) Run(soft, hard context.Context) error {
 	for first := true; ; first = false {
 		err := m.join(soft)

@@ -18,13 +18,14 @@ type peer struct {
 	gone     bool      // its process is known to have ended
 }
 
-// watchBegins notes that a watch shows the registry from its beginning.
+// watchBegins notes that a new watch begins, which first shows all that the registry holds.
 func (o *state) watchBegins() {
 	o.complete = false
 	clear(o.again)
 }
 
-// see applies a change in the registry.
+// see applies what a watch shows: a member, a claim, or that it has shown all that the registry held when the watch
+// began.
 func (o *state) see(s lease.Sighting, now time.Time) {
 	switch {
 	case s.Session != "":

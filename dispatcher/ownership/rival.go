@@ -15,8 +15,8 @@ import (
 // errUndecided says that a conflicting replica may be dead or alive.
 var errUndecided = errors.New("it is not known yet whether another replica lives")
 
-// refusedLocked returns why this replica may not dispatch beside the other replicas: limits shared by all keys must be
-// counted in one place. Of two replicas that cannot dispatch together the younger one is refused.
+// refusedLocked returns why this replica may not dispatch beside the other replicas, nil if it may: limits shared by
+// all keys must be counted in one place. Of two replicas that cannot dispatch together, the younger one is refused.
 func (m *Manager) refusedLocked(own *lease.Membership) error {
 	if !m.o.complete || m.o.leaving {
 		return nil
@@ -103,10 +103,10 @@ func (m *Manager) Beside() bool {
 	return false
 }
 
-// AwaitNoRival blocks until no conflicting replica is left: one that must not dispatch beside a replica with these
-// rules that counts shared limits at sharedBy. A replica that does not renew for the term of its membership counts as
-// dead, and AwaitNoRival ends its membership. It fails if a conflicting replica is alive. The caller must call it
-// before it does anything that could disturb such a replica. Run detects a replica that comes at the same time.
+// AwaitNoRival blocks until no replica is left that must not dispatch beside this one, which has these rules and counts
+// shared limits at sharedBy. A replica that does not renew for the term of its membership counts as dead, and
+// AwaitNoRival ends its membership. It fails if such a replica is alive. The caller must call it before it does
+// anything that could disturb that replica. Run detects a replica that comes at the same time.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
 	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil { // only a replica that counts elsewhere conflicts
 		members, err := r.Members(ctx)
@@ -156,7 +156,8 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 	return errors.Join(err, <-watched)
 }
 
-// expelLapsed ends the memberships that have been waited for, so that no replica waits for them again.
+// expelLapsed ends the memberships that were not renewed for a whole term, so that no other replica has to wait for
+// them, too.
 func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 	for session, m := range o.members {
 		if !lease.Lapsed(m.seen, time.Now()) {

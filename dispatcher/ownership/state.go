@@ -74,7 +74,7 @@ type holding struct {
 	replaced  uint64 // the revision that its claim replaced
 	former    string // the session that owned it before, empty if that released it
 	clean     bool   // the previous owner ended all its calls and stored their outcomes
-	tenure    int    // numbers the times it was opened
+	tenure    int    // how often it was opened
 	notBefore time.Time
 }
 
@@ -104,7 +104,8 @@ type action struct {
 // actionRetry is the delay before a failed action is tried again.
 const actionRetry = 500 * time.Millisecond
 
-// unreadableRetry is the delay before a claim is tried again that only an operator can mend.
+// unreadableRetry is the delay before a claim is tried again after lease.ErrUnreadable, which only an operator can
+// mend.
 const unreadableRetry = 10 * time.Second
 
 func newState(self, name string, now time.Time) *state {

@@ -20,8 +20,8 @@ type agenda struct {
 	next     bucket.Micros // when the rate lets the next poll begin
 	held     bucket.Micros // until when the api's answers keep all polls back
 	denials  int           // in a row
-	// silent is when polls began to fail: the time of the first that did not say how its operation stands, with none
-	// since that did. It is 0 if the last poll did, and while there is nothing to poll.
+	// silent is the time of the first of the polls in a row that did not say how their operation stands. It is 0 if the
+	// last poll said so, and while there is nothing to poll.
 	silent bucket.Micros
 }
 
@@ -33,14 +33,14 @@ type poll struct {
 	recalled bool // an operator has cancelled its job: it is polled as soon as the rate allows
 }
 
-// add adds an operation that is to be polled from a time on.
+// add adds an operation to those that wait. Its next poll is due at due.
 func (a *agenda) add(p *poll, due bucket.Micros) {
 	p.due = due
 	heap.Push(&a.waiting, p)
 }
 
-// take removes and returns the operation that is due longest, nil if none may be polled now, and when to ask again.
-// every is the time between two polls of the api.
+// take removes and returns the operation that has been due longest. If none may be polled now, p is nil, and again says
+// when to ask again. every is the shortest time between two polls of the api.
 func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bucket.Micros) {
 	for len(a.waiting) > 0 && !a.waiting[0].job.IsPolled() {
 		heap.Pop(&a.waiting) // it has ended, or another replica polls it
@@ -71,14 +71,14 @@ func (a *agenda) understood(p *poll) {
 	p.failures = 0
 }
 
-// Waits after polls that say nothing.
+// The longest wait after polls that say nothing, and the first wait after a denial.
 const (
 	longestRest = 5 * time.Minute
 	deniedRest  = 10 * time.Second
 )
 
-// failed notes that a poll said nothing, and returns how long its operation rests: every after the first such poll, and
-// twice as long after each further one, up to longestRest.
+// failed notes that a poll said nothing, and returns how long its operation rests. The first rest is every. Each
+// further one is twice as long, up to longestRest.
 func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Duration {
 	if a.silent == 0 {
 		a.silent = now
@@ -91,17 +91,17 @@ func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Du
 	return rest
 }
 
-// lastTries is how many polls in a row must have said nothing before an operation whose time is over is given up: weir
-// may have just started, and not reach the api yet.
+// lastTries is how many polls in a row must say nothing before weir gives up an operation whose time is over. One is
+// not enough: weir may have just started, and not reach the api yet.
 const lastTries = 3
 
-// isGivenUp reports whether an operation whose time is over is given up by the answer to a poll.
+// isGivenUp reports whether weir gives up an operation whose time is over, after a poll with this finding.
 func (p *poll) isGivenUp(means httpcall.Finding) bool {
 	return means == httpcall.OperationRunning || p.failures+1 >= lastTries
 }
 
-// denied holds all polls because the api denies weir's access, for twice as long after each further denial. It returns
-// when polls go on, and whether the denial is the first in a row.
+// denied holds all polls because the api denies weir's access: for deniedRest, and twice as long after each further
+// denial in a row, up to longestRest. It returns when polls go on, and whether the denial is the first in a row.
 func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
 	a.denials++
 	rest := deniedRest

@@ -25,7 +25,8 @@ func polledJobs(n int) (*schedule.Schedule, []*lane.Job) {
 	return s, jobs
 }
 
-// TestAgenda checks that the operation that is due longest is polled first, and that the rate is over all of them.
+// TestAgenda checks that the operation that has been due longest is polled first, and that the rate is over all
+// operations.
 func TestAgenda(t *testing.T) {
 	_, jobs := polledJobs(3)
 	var a agenda

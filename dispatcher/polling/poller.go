@@ -28,8 +28,8 @@ func New(l *lane.Lane, s *settle.Settler) *Poller {
 	return &Poller{Lane: l, settler: s, wake: make(chan struct{}, 1)}
 }
 
-// BeginLocked polls a job's operation from now on. The schedule must have the job as polled. The first poll comes when
-// the job's interval has passed since its call, or at once after that.
+// BeginLocked starts to poll a job's operation. The schedule must have the job as polled. The first poll is due when
+// the configured interval has passed since the job's call, or at once if it has passed already.
 func (w *Poller) BeginLocked(j *lane.Job) {
 	now := w.Now()
 	due := now
@@ -54,7 +54,7 @@ func (w *Poller) wakeUp() {
 	}
 }
 
-// idleCheck is the longest time between two looks at the agenda: no event tells that the terms have changed.
+// idleCheck is the longest time between two looks at the agenda. The poller gets no event when the terms change.
 const idleCheck = 5 * time.Second
 
 // Run polls until ctx ends. Writes that end jobs may go on until hard ends.
@@ -138,7 +138,7 @@ func (w *Poller) poll(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 	}
 }
 
-// isOverLocked reports whether the time is over for which a job's operation is polled.
+// isOverLocked reports whether the time for polls of a job's operation is over.
 func (w *Poller) isOverLocked(j *lane.Job) bool { return w.WallTime(w.Now()) >= j.Operation.Until }
 
 // answer is the answer to a poll.
@@ -148,7 +148,7 @@ type answer struct {
 	detail string
 }
 
-// heed does what an answer means.
+// heed acts on the answer to a poll.
 func (w *Poller) heed(ctx, hard context.Context, p *poll, terms *lane.Terms, a answer) {
 	if ctx.Err() != nil {
 		return // the next start polls it

@@ -11,10 +11,10 @@ import (
 // Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later does not judge
 // it again, perhaps by another configuration.
 type Answer struct {
-	Verdict   uint8 // by the writer's numbers
+	Verdict   uint8 // in the writer's numbering
 	Sent      bool  // at least one byte may have left
 	Cut       bool  // the answer broke off
-	More      bool  // its body was longer than what is kept or than the room for it
+	More      bool  // the body was longer than what Body has, or than the room for it
 	Fault     bool
 	HoldSpent bool
 	Holds     bool // the operation holds its slot
@@ -28,7 +28,7 @@ type Answer struct {
 	Operation, Cancel                                     string // addresses of the operation that the call began
 
 	Limits    uint64  // identifies the limits that Taken is of
-	Taken     []int64 // what the call took of them; at most MaxTaken
+	Taken     []int64 // what the call took of each limit; at most MaxTaken
 	Paid      int64   // what the call cost, in millionths
 	Unsettled uint64  // bits, one for each of the same limits
 	Body      []byte

@@ -86,7 +86,7 @@ func (r *Recorder) fill(file *os.File) error {
 
 func unmap(data []byte) error { return unix.Munmap(data) }
 
-// bootID names the time since this machine was started.
+// bootID returns the kernel's name for the time since this machine was started.
 func bootID() (string, error) {
 	if id := fault.Boot(); id != "" {
 		return id, nil
@@ -108,8 +108,9 @@ func placeOf(file *os.File) (device, inode uint64) {
 	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
 }
 
-// openEnded opens a file whose process has ended. The lock of such a file is free, and its process had locked it before
-// it could be found. openEnded follows no links, and does not block on a pipe.
+// openEnded opens a file if its process has ended. The lock of such a file is free: a process locks its file before the
+// file can be found, and the kernel releases the lock when the process ends. openEnded follows no links, and does not
+// block on a pipe.
 func openEnded(path string) (file *os.File, ended bool) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

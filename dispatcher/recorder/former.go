@@ -266,8 +266,8 @@ func (r *Recorder) Gone(name string) bool {
 	return known
 }
 
-// Retire removes what former processes left, since all of it is settled. If kept is above 0, it removes only
-// what was found longer ago than that.
+// Retire removes the files of former processes that were found at least kept ago. The caller must know that everything
+// in them is stored elsewhere, or not needed any more.
 func (r *Recorder) Retire(kept time.Duration) {
 	if r == nil {
 		return

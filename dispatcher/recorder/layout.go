@@ -38,7 +38,7 @@ const (
 
 // The words of an entry.
 const (
-	wordState = iota // a sum over all others, which differs by what the entry says
+	wordState = iota // a sum over all others, which differs by the entry's state
 	wordID
 	wordStream
 	wordStream2

@@ -16,8 +16,8 @@ func ledgerWord(seq uint64, born time.Time, name uint64) uint64 {
 	return seq<<ledgerSumBits | sum>>(64-ledgerSumBits)
 }
 
-// LedgerIs says which ledger Recorded is about, by the time the ledger was made. Recorded notes nothing before
-// that.
+// LedgerIs sets the ledger that Recorded notes, by the time the ledger was made. Before the first LedgerIs, Recorded
+// notes nothing.
 func (r *Recorder) LedgerIs(born time.Time) {
 	if r == nil {
 		return
@@ -45,9 +45,9 @@ func (r *Recorder) Recorded(seq uint64) {
 	})
 }
 
-// FormerLedger reads the notes of ended processes that were started after a time, in nanoseconds. last is the last
-// sequence that the ledger born at born had stored by these notes, 0 if there is none. newest is when the newest of these
-// processes was started.
+// FormerLedger reads the notes of ended processes that were started after a time. By these notes, last is the last
+// sequence that the ledger born at born had stored, 0 if no note names that ledger. newest is when the newest of these
+// processes was started. Both times are in nanoseconds since 1970.
 func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
 	newest = after
 	if r == nil {

@@ -122,7 +122,7 @@ func Open(o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Name returns the name of this process's life. Nothing else ever has it.
+// Name returns the name of this process's life, "" for a nil Recorder. No other process ever has the same name.
 func (r *Recorder) Name() string {
 	if r == nil {
 		return ""
@@ -211,9 +211,9 @@ type Entry struct {
 // ID returns the entry's own number, which the call's intent names; 0 for none.
 func (e Entry) ID() uint64 { return e.id }
 
-// Prepare notes that a call has an intent and has not begun. The caller must note that before it stores the
-// intent. last is the job's previous entry: it is used again if it is of the same call and was only parked.
-// Prepare returns the zero Entry if there is no room.
+// Prepare notes that a call has an intent and has not begun. The caller must call it before it stores the intent. last
+// is the job's previous entry: Prepare uses it again if it is of the same call. Prepare returns the zero Entry if there
+// is no room.
 func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -230,8 +230,8 @@ func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	return r.writeLocked(c, r.nextID)
 }
 
-// Adopt notes again that a call has not begun, as an ended process had noted. The file of that process is then not
-// needed for this call.
+// Adopt takes over an ended process's note that a call has not begun: it notes the same in this process's file. The
+// file of the ended process is then not needed for this call.
 func (r *Recorder) Adopt(id uint64, c Call) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -308,7 +308,8 @@ func (e Entry) begins() bool {
 	return true
 }
 
-// turn changes an entry's state.
+// turn changes an entry's state, and its other words if change is not nil. It reports false if the mapping cannot be
+// written.
 func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	entry := e.r.entry(e.slot)
 	return e.r.written(func() {

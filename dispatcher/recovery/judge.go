@@ -24,9 +24,10 @@ type Found struct {
 	Ending bool
 	// Submitted says that the newest record, or the newest mark, is of a call with which the api has begun an operation.
 	Submitted bool
-	// Forgoing says that this end is the answer of another job: the mark is stored before the result, and not instead.
+	// Forgoing says that this mark announces an end with the answer of another job. Such a mark is stored before the
+	// result.
 	Forgoing bool
-	// Overruled says that the newest intent is later than that mark, so that a call may have begun after it.
+	// Overruled says that the newest intent is later than the mark of the end, so that a call may have begun after it.
 	Overruled bool
 }
 
@@ -38,14 +39,14 @@ const (
 	Waits      Fate = iota // none of its calls is under way: it is called in its turn
 	HasResult              // its result is stored, and no record says so: it ends as done
 	EndsByMark             // a mark announces its end: its letter is stored, perhaps a second time
-	EndsByLast             // its last call ended it: its letter, if it has one, is stored, perhaps a second time
+	EndsByLast             // its last call ended the job: its letter, if it has one, is stored, perhaps a second time
 	Lost                   // a call of it may have been made, and its outcome is unknown
 	Answered               // its last call was answered, and the outcome is not stored: it is stored now
 	Polls                  // the api has accepted it: it is polled, and never called again
 	Forgoes                // it was to end with another job's answer: it does if its result is stored, else it waits
 )
 
-// Unrecorded reports whether a call of the job may have been made that has no record.
+// Unrecorded reports whether a call of the job may have been made without a record.
 func (f Found) Unrecorded() bool {
 	return f.mayHaveBegun() || f.Result && !f.Complete && !f.Reused
 }
@@ -88,7 +89,7 @@ func Judge(f Found) Fate {
 	return Lost
 }
 
-// LookedUp is what a lookup by key found of a job in data older than what was read with the markers.
+// LookedUp is what a lookup by key found about a job in records and results older than those read with the markers.
 type LookedUp struct {
 	Recorded int  // as in Found, 0 if no record was found
 	Ended    bool // as in Found
@@ -100,7 +101,7 @@ type LookedUp struct {
 	Asked     bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
 }
 
-// With returns what is known of a job once it has been looked up.
+// With returns what is known of a job after a lookup, too.
 func (f Found) With(l LookedUp) Found {
 	if l.Recorded > f.Recorded {
 		f.Submitted = false // by another call

@@ -4,7 +4,7 @@ package recovery
 type Open struct {
 	Keyed     bool // it carried an idempotency key
 	Same      bool // the api would take another call of the job for the same one
-	Poisonous bool // as many processes in a row have died over the job as may
+	Poisonous bool // so many processes in a row have died over the job that it must not be called again
 }
 
 // Remedy is what recovery does about an open job.

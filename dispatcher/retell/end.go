@@ -73,8 +73,8 @@ func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error)
 	return t.resultAt(ctx, at)
 }
 
-// owns reports whether an end belongs to the duplicate's job, by where the ended job was queued: at the same
-// place, or behind it after a redrive.
+// owns reports whether an end belongs to the duplicate's job: the ended job was queued at the duplicate's place, or
+// behind it after a redrive. If the duplicate's place is not known, every end does.
 func (d *Duplicate) owns(queued string, seq uint64) bool {
 	return d.Seq == 0 || queued == d.Stream && seq >= d.Seq
 }
@@ -131,7 +131,7 @@ func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// waitingFor returns the duplicates that wait for an end of a job and for which theirs reports true.
+// waitingFor returns the duplicates that wait for an end of a job, if theirs reports that the end is theirs.
 func (t *Teller) waitingFor(api, key, id string, theirs func(*Duplicate) bool) (found []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

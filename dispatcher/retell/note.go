@@ -56,8 +56,9 @@ func (t *Teller) keep(ctx context.Context, w *waiting) {
 	}
 }
 
-// takeNote removes a duplicate's note, and reports whether this replica may report the end. It may not if another
-// replica has removed the note. If that is unknown, it may.
+// takeNote removes a duplicate's note, and reports whether this replica may report the end. It returns false only if
+// another replica is known to have removed the note: if the server does not answer, an end sent twice is better than
+// none.
 func (t *Teller) takeNote(w *waiting) bool {
 	if t.Notes == nil || !w.noted.Load() {
 		return true

@@ -58,7 +58,7 @@ type Teller struct {
 	mu      sync.Mutex
 	order   list.List // of *waiting, the oldest first
 	jobs    map[job][]*waiting
-	stop    context.CancelFunc // ends the following when nothing waits
+	stop    context.CancelFunc // ends follow when nothing waits
 	dropped int
 	toldAt  time.Time // when the log last reported dropped ones
 }
@@ -179,8 +179,8 @@ func (t *Teller) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// look reports the end to a duplicate whose job has ended, and lets any other duplicate wait. It blocks until the
-// streams have answered.
+// look looks for the end of a duplicate's job and reports it. If the job has not ended, the duplicate waits, unless the
+// job itself names the same reply subject. look blocks until the streams and the notes have answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	asked, err := t.isAskedAlready(looking, &w.Duplicate)
@@ -204,7 +204,7 @@ func (t *Teller) look(ctx context.Context, w *waiting) {
 	t.await()
 }
 
-// await drops the oldest waiting duplicates beyond the bound, and wakes the following of ends.
+// await drops the oldest duplicates if more than mostWaiting wait, and makes Run follow the streams.
 func (t *Teller) await() {
 	t.mu.Lock()
 	var dropped []*waiting
@@ -237,7 +237,7 @@ func (t *Teller) tell(w *waiting, end *nats.Msg) {
 	}
 }
 
-// follow reads ends as they come until no duplicate waits.
+// follow reads ends as they come, until no duplicate waits or ctx ends.
 func (t *Teller) follow(ctx context.Context) {
 	t.mu.Lock()
 	if t.order.Len() == 0 {

@@ -138,7 +138,7 @@ func TestEndsToCome(t *testing.T) {
 	if len(told) != 3 {
 		t.Errorf("told: %v", told)
 	}
-	w.teller.Tell(again("b", "to.b", 8)) // the following has ended, and begins anew
+	w.teller.Tell(again("b", "to.b", 8)) // following has ended, and begins anew
 	w.letter("b", deadletter.Unknown, ledger.OriginOf(queued, 8, 1))
 	if m := w.next(); m.Subject != "to.b" || m.Header.Get(ledger.HeaderOutcome) != "unknown" {
 		t.Errorf("%s %v", m.Subject, m.Header)
@@ -192,7 +192,8 @@ func TestRestartTellsOnce(t *testing.T) {
 	}
 }
 
-// TestBounds checks the bound of what waits: the oldest is dropped, and so is what there is no room to look for.
+// TestBounds checks that a duplicate is dropped if it finds no room to be looked for, and that the oldest is dropped if
+// too many wait.
 func TestBounds(t *testing.T) {
 	w := newWorld(t)
 	for i := range mostLooks + 1 {

@@ -6,11 +6,11 @@ import (
 	"weir/bucket"
 )
 
-// answerBytes is what one remembered answer takes, with its place in the map and in the list.
+// answerBytes is how much memory one remembered answer takes, with its place in the map and in the list.
 const answerBytes = 224
 
-// Answers remembers where results are stored whose answers may be given again. When its bytes are used up, it forgets
-// the answers that it learnt first. The caller must lock it.
+// Answers remembers the results whose answers may be given again, by the Sum of their request. When its bytes are used
+// up, it forgets the answers that it learnt first. The caller must lock it.
 type Answers struct {
 	most int
 	by   map[Sum]*list.Element
@@ -24,7 +24,7 @@ type Answer struct {
 	Done bucket.Micros // when its result was stored, by the lane's clock
 }
 
-// NewAnswers returns Answers that take at most so many bytes.
+// NewAnswers returns Answers that take at most this many bytes of memory.
 func NewAnswers(bytes int64) *Answers {
 	a := &Answers{by: map[Sum]*list.Element{}}
 	a.Bound(bytes)
@@ -37,7 +37,7 @@ func (a *Answers) Bound(bytes int64) {
 	a.shed()
 }
 
-// Learn remembers an answer, and forgets answers done before oldest.
+// Learn remembers an answer unless a newer one to the same request is known. It forgets answers done before oldest.
 func (a *Answers) Learn(n Answer, oldest bucket.Micros) {
 	if at := a.by[n.Sum]; at != nil {
 		if at.Value.(*Answer).Done >= n.Done {
@@ -66,7 +66,7 @@ func (a *Answers) Find(s Sum, oldest bucket.Micros) (Answer, bool) {
 	return n, true
 }
 
-// Forget forgets an answer whose result is gone, unless another one has taken its place.
+// Forget forgets an answer whose result is gone. It keeps another answer that has taken its place.
 func (a *Answers) Forget(n Answer) {
 	if at := a.by[n.Sum]; at != nil && at.Value.(*Answer).Seq == n.Seq {
 		a.forget(at)

@@ -3,8 +3,8 @@ package reuse
 // mostHeld bounds the jobs that are held. A job beyond that is called, and no other job gets its answer.
 const mostHeld = 1 << 16
 
-// Groups holds the jobs that ask the same thing now, by their Sum: the one that is called for all, and those that have
-// not started. J names a job. The zero value is empty; the caller must lock it.
+// Groups holds, by Sum, the jobs that ask the same thing now: the leader, which is called for all, and the jobs that
+// have not started. J names a job. The zero value is empty; the caller must lock it.
 type Groups[J comparable] struct {
 	by map[Sum]*group[J]
 	of map[J]*group[J]
@@ -26,7 +26,8 @@ func (g *Groups[J]) Leader(s Sum) (leader J, leads bool) {
 	return leader, false
 }
 
-// Held returns the Sum under which a job is held, and whether the job is the one that is called for it.
+// Held returns the Sum under which a job is held, and whether the job leads the others of that Sum. held is false if
+// the job is not held.
 func (g *Groups[J]) Held(j J) (s Sum, leads, held bool) {
 	if of := g.of[j]; of != nil {
 		return of.sum, of.leads && of.leader == j, true
@@ -110,12 +111,12 @@ func (g *Groups[J]) Waiting() (n int) {
 	return n
 }
 
-// enter returns the group of a Sum, to which the job belongs from now on; nil if there are too many jobs.
+// enter adds a job to the group of a Sum and returns the group. It returns nil if too many jobs are held.
 func (g *Groups[J]) enter(j J, s Sum) *group[J] {
 	if had := g.of[j]; had != nil && had.sum == s {
 		return had
 	} else if had != nil {
-		panic("reuse: a job is held under another request") // its caller has to let it leave first
+		panic("reuse: a job is held under another request") // the caller must let it leave first
 	}
 	if len(g.of) >= mostHeld {
 		return nil

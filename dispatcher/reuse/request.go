@@ -16,8 +16,8 @@ import (
 // always counts: the answer to a GET must never stand for a DELETE. A Rule is immutable.
 type Rule struct {
 	For         time.Duration // how old an answer may be
-	Path, Body  bool          // compared; the path with its query
-	Headers     []string      // compared, of those that the api gets from the job: names in canonical form, sorted
+	Path, Body  bool          // whether they are compared; the path includes the query
+	Headers     []string      // the forwarded headers that are compared: names in canonical form, sorted
 	AcrossKeys  bool          // jobs of different keys of a tenant may ask the same thing
 	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys are of one tenant
 	Bytes       int64         // bounds the memory for answers that are remembered
@@ -34,13 +34,13 @@ func (r *Rule) CompareAlike(other *Rule) bool {
 		r.TenantUntil == other.TenantUntil && r.Target == other.Target
 }
 
-// Sum stands for all that is compared of a job's request.
+// Sum is a hash of everything that a Rule compares in a job's request.
 type Sum [sha256.Size]byte
 
-// String returns the sum as results carry it.
+// String returns the sum in base64, as results carry it.
 func (s Sum) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
 
-// ParseSum reads what String returned.
+// ParseSum parses a text that String returned. ok is false for any other text.
 func ParseSum(text string) (s Sum, ok bool) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(data) != len(s) {
@@ -57,9 +57,9 @@ func (r *Rule) Of(j *ingest.Job) (s Sum) {
 	return s
 }
 
-// write writes all that is compared of a job. Every text stands behind its length and every list behind its number of
-// texts, so that two jobs that differ in what is compared never write the same. The names of the parts are written,
-// too: rules that compare different parts give different sums.
+// write writes everything that the rule compares in a job. Each text follows its length, and each list follows the
+// number of its texts, so that two jobs write the same only if everything compared is equal. The names of the parts are
+// written, too: rules that compare different parts give different sums.
 func (r *Rule) write(to io.Writer, j *ingest.Job) {
 	w := writer{to: to}
 	w.part("request", r.Target, j.API, j.Method)

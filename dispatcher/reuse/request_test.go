@@ -30,7 +30,7 @@ func forward(j *ingest.Job, name string, values ...string) {
 	}
 }
 
-// TestWhatIsCompared changes one thing of a job at a time.
+// TestWhatIsCompared changes one thing of a job at a time, and checks whether that makes another request.
 func TestWhatIsCompared(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -123,7 +123,7 @@ func TestRulesApart(t *testing.T) {
 	}
 }
 
-// FuzzRequestsApart: what is compared of two jobs is written the same only if it is the same.
+// FuzzRequestsApart: two jobs write the same only if everything that is compared of them is the same.
 func FuzzRequestsApart(f *testing.F) {
 	f.Add("GET", "/a", "b", "", "", []byte("x"), "GET", "/", "ab", "", "", []byte("x"))
 	f.Add("GET", "/a", "", "v", "", []byte{}, "GET", "/a", "", "", "v", []byte{})

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// IDs makes the ids of spans: the ids that a Tracer has computed, or else random ones. A Tracer's provider must
-// use it as its generator. It is safe for concurrent use.
+// IDs generates the ids of spans: the ids that a Tracer has computed for the span, or else random ones. A Tracer's
+// provider must use IDs as its generator. It is safe for concurrent use.
 type IDs struct{}
 
 // ids are the ids that the next span must have.
@@ -19,7 +19,7 @@ type ids struct {
 	span  trace.SpanID
 }
 
-// idsKey is the key of the ids in a context: a generator gets nothing else.
+// idsKey is the key under which a context carries computed ids: a generator gets only the context.
 type idsKey struct{}
 
 func withIDs(ctx context.Context, want ids) context.Context {
@@ -33,7 +33,7 @@ func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	}
 	var id trace.TraceID
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // no id is zero
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // a zero id is not valid
 	return id, randomSpanID()
 }
 

@@ -184,12 +184,13 @@ func (c Call) errorType() string {
 	return "not_sent"
 }
 
-// Wait writes the span of a job's wait for its call of that number, or for its end if it is not called again.
+// Wait writes the span of the time before the job's call with this number, or before the job's end if it is not called
+// again.
 func (j *Job) Wait(from, to time.Time, call int) {
 	j.inner("wait", call, from, to)
 }
 
-// Settle writes the span of storing a job's outcome: after its call of that number, or without another call.
+// Settle writes the span of storing a job's outcome. call is the number of the job's last call.
 func (j *Job) Settle(from, to time.Time, call int, outcome string) {
 	if j.Recorded() {
 		j.inner("settle", call, from, to, attrOutcome.String(outcome))
@@ -230,8 +231,8 @@ func (j *Job) End(e End) {
 	j.span.End()
 }
 
-// Answered writes the span of a job's way through the intake: below the job's own span if the intake accepted
-// it, else below the producer's.
+// Answered writes the span of a job's way through the intake. The span is below the job's own span if the intake
+// accepted the job, else below the producer's.
 func (t *Tracer) Answered(a *ingest.Answered) {
 	if t == nil {
 		return
