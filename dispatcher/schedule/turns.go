@@ -49,12 +49,12 @@ type shares struct {
 type merit struct {
 	virtualTime serviceTime // what its calls have taken, divided by its weight
 	lastService serviceTime // what one took last
-	asked       int         // its calls that have the turn and no slot yet
-	whole       int         // what all processes have of it, in thousandths of what this one has, as the store said last
+	asked       int         // how many of its calls have the turn and no slot yet
+	whole       int         // what all processes have of it, in thousandths of this one's part, as the store said last
 }
 
-// counts returns how far a call advances a priority's virtual time, if it would by d without other processes: they have
-// their part of its turns.
+// counts returns how far a call advances a priority's virtual time, if it would advance it by d without other
+// processes. Those have their part of the priority's turns.
 func (m *merit) counts(d serviceTime) serviceTime {
 	if m.whole <= 1000 {
 		return d
@@ -89,7 +89,7 @@ func (s *shares) begins(o *order) serviceTime {
 	return max(o.merit.virtualTime, s.clock-o.cost(max(o.merit.lastService, 1), least))
 }
 
-// charge counts what calls of an order took together, and each of them.
+// charge counts calls of an order that took d together. Each of them took each.
 func (s *shares) charge(o *order, d, each serviceTime) {
 	if s.several {
 		o.merit.lastService = each
@@ -246,8 +246,7 @@ func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
 	return max(1, int(min(n, maxAsks))/(1+o.lines[askLine].queues))
 }
 
-// toAsk gives the turn at the shared limits to the queue that has waited longest, and returns it with its seat; nil if
-// none waits.
+// toAsk gives the turn at the shared limits to the queue that is next, and returns it with its seat; nil if none waits.
 func (t *turns) toAsk() (*KeyQueue, *seat) {
 	o := t.first(askLine, (*order).asks)
 	if o == nil {
