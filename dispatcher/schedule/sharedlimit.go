@@ -45,7 +45,7 @@ const (
 	bestCase                // calls that are not settled yet take nothing, wherever they run
 )
 
-// SharedLimits are those of a policy, in the order of its rules.
+// SharedLimits holds the shared limits of a policy, in the order of its rules.
 type SharedLimits []sharedLimit
 
 func newSharedLimits(p *Policy, g *grants) SharedLimits {

@@ -16,7 +16,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	again = Never
-	some := allClasses // but those whose packs are gathered
+	some := allClasses // without those whose packs are being gathered
 	for may != 0 {
 		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
