@@ -57,8 +57,8 @@ func (b *IntentBatch) Intend(j *Job) bool {
 	return <-stored
 }
 
-// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a job of a pack,
-// whose leader follows it.
+// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a member of a
+// pack, whose leader is behind it in the list.
 type intending struct {
 	t      *Job
 	stored chan<- bool
