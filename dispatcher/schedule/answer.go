@@ -276,8 +276,8 @@ func (s *answering) withdrawNewest(w taking, n int) {
 
 // LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it: its
 // message and intent are dropped, and loaded and stored again later. A crash makes every ready job unknown, although it
-// was not called. At 2 s, a crash under a shared limit parked 5.6 such jobs, since the limit's checkpoint makes calls
-// wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
+// was not called. With 2 s, a crash under a shared limit parked 5.6 jobs on average, since the limit's checkpoint makes
+// calls wait for as long after a start. With 250 ms it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
 // Reasons not to ask the store, besides the shared limits: a key's own rate, by the name that the stores use; a store

@@ -12,9 +12,9 @@ import (
 // costs 48 bytes for each queue and nothing for a job. No decision depends on it.
 
 // Holdup is the cause that kept a job from its call for longest, other than the rate of its key and the jobs before it.
-// The zero value means that there is none worth reporting. A queue remembers the three longest causes, as long as a job
-// waits that came before they ended. If a cause began and ended while other causes held the queue, its time is an
-// estimate, and never more than the job's wait.
+// The zero value means that there is none worth reporting. A queue remembers the three longest causes, each as long as
+// a job waits that came before the cause ended. If a cause began and ended while other causes held the queue, its time
+// is an estimate, and never more than the job's wait.
 type Holdup struct {
 	For   WaitFor       // WaitReading also for the time before this process had the queue
 	Limit string        // its name, for WaitLimit

@@ -13,8 +13,8 @@ import (
 //
 // Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
 // SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
-// next; one that was away gets no credit for it. Unlike a deficit round robin, it does not make a costly call wait for
-// its quantum to add up. A turn costs O(log n) in the queues that wait.
+// next. A tenant or queue that was away gets no credit for that. Unlike in a deficit round robin, a costly call need
+// not wait until its quantum has added up. A turn costs O(log n) in the queues that wait.
 type order struct {
 	priority bucket.Priority
 	tenants  map[string]*tenant // those that have queues

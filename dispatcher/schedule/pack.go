@@ -64,7 +64,7 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 	p.since[q] = g
 }
 
-// Members returns the jobs that go in one call with the job, in their order. They are those behind it.
+// Members returns the other jobs of the pack that the job leads, in their order, which is behind it.
 func (j *Job) Members() []*Job { return j.members }
 
 // IsBroken reports whether a job's pack must be called as it was, and cannot be.
@@ -302,7 +302,7 @@ func (j *Job) isSplit() bool {
 	return slices.ContainsFunc(j.members, func(m *Job) bool { return m.cancelled })
 }
 
-// split dissolves the pack of a job that has no call yet.
+// split withdraws a granted or a ready job, and so dissolves its pack. It leaves a job in another phase alone.
 func (s *step) split(q *KeyQueue, j *Job) {
 	switch j.Phase {
 	case granted:

@@ -370,8 +370,8 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 	return MaxStaged, true
 }
 
-// near returns how many calls the limits let start within LongWait, less one, whether all of them know that, and which
-// limit lets the fewest start, "" if none binds. The arguments are those of sharedLimit.near.
+// near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them, and
+// which limit lets the fewest start, "" if none binds. The arguments are those of sharedLimit.near.
 func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
 	n, known = MaxStaged, true
 	for i := range limits {

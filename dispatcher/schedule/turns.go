@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
-// nothing. So a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
-// hundred. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
+// nothing. So a call that takes 20 tokens, of a thousand a second, weighs as much as two calls that take one unit each,
+// of a hundred a second. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
@@ -29,9 +29,9 @@ type turns struct {
 //
 // The first holds because the least v becomes the clock. The second holds after the priority's own call, which began at
 // the clock, and until its next one, since v stays and the clock never goes back. So while two priorities wait, what
-// they take divided by their weights differs by at most one call of each, in any span. And a job waits for at most as
-// many turns of its priority as jobs of that priority come before it, and one: between two of them every other priority
-// has at most its part, and one call.
+// they take divided by their weights differs by at most one call of each, in any span. A job waits for at most one turn
+// of its priority more than jobs of that priority come before it. Between two such turns every other priority has at
+// most its part of the calls, and one call.
 //
 // A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
 // rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
@@ -63,8 +63,8 @@ func (m *merit) counts(d serviceTime) serviceTime {
 }
 
 // Service times are multiplied by meritUnit before they are divided by a weight. A priority's virtual time then lasts
-// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes more than mostMerit counts
-// as 12 days.
+// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes longer than mostMerit
+// counts as mostMerit, which is 12 days.
 const (
 	meritUnit = 1 << 14
 	mostMerit = serviceTime(1) << 40
