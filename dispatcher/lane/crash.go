@@ -21,8 +21,8 @@ type Crash struct {
 
 func (c *Crash) Error() string { return fmt.Sprintf("weir crashed over it: %v", c.cause) }
 
-// Contained runs code that depends on one job's own data, and returns its panic. Do not use it around code that holds a
-// lock or changes what jobs share: a panic there must end the process.
+// Contained runs code that depends on one job's own data. It returns the code's panic, nil if there was none. Do not
+// use it around code that holds a lock or changes what jobs share: a panic there must end the process.
 func Contained(what func()) (c *Crash) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -33,8 +33,8 @@ func Contained(what func()) (c *Crash) {
 	return nil
 }
 
-// Restore reads a job's message by a rule. If reading panics, Restore returns the panic, and a job with what its letter
-// needs.
+// Restore reads a job's message by a rule. If reading panics, Restore logs and returns the panic, and returns a job
+// with what its letter needs.
 func (l *Lane) Restore(j *Job, e queue.Entry, rule *ingest.Rule) (job *ingest.Job, refusal *ingest.Refusal, c *Crash) {
 	c = Contained(func() {
 		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, rule, e.Time)

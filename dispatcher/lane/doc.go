@@ -1,8 +1,8 @@
 // Package lane holds what the parts of an api's worker share: the api's schedule and the partitions that this process
 // owns, under one lock (Lane), what all apis share (Env), and the jobs near their call (Job).
 //
-// Nothing may wait while it holds the lock. Functions whose names end with Locked are called with the lock held. The
-// lock guards the embedded schedule.Job of a Job, and every other field that is read under the lock. A job's other
+// A goroutine that holds the lock must not wait. Functions whose names end with Locked are called with the lock held.
+// The lock guards the embedded schedule.Job of a Job, and every other field that is read under the lock. A job's other
 // fields belong to its goroutine, of which there is one at a time.
 //
 //	lane.go       the lane and its environment

@@ -10,8 +10,8 @@ import (
 // Doubt describes those calls of a job that the api may have processed.
 type Doubt struct {
 	Billed   deadletter.Billed // what is known of the charges of its calls so far
-	Identity string            // of the key of the first of them; "" if no call is in doubt, or it is unknown
-	never    bool              // a call carried no key, or calls carried different ones, so that no call may follow
+	Identity string            // of the key of the first of these calls; "" if there is none, or its key is unknown
+	never    bool              // no call may follow: a call carried no key, or calls carried different ones
 }
 
 // Add adds a call that has ended.
@@ -20,7 +20,7 @@ func (d *Doubt) Add(billed deadletter.Billed, identity string) {
 	d.never = d.never || billed != deadletter.NotBilled && identity == ""
 }
 
-// Recall adds what is known of earlier calls. If identity is "", the key that they were made under is unknown.
+// Recall adds what is known of earlier calls. If identity is "", the key of these calls is unknown.
 func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
 	first := d.Charged() == deadletter.NotBilled
 	if d.Billed = d.Billed.Worst(billed); billed.Worst(deadletter.NotBilled) == deadletter.NotBilled {
@@ -45,8 +45,9 @@ func (d *Doubt) Keyed() string {
 	return d.Identity
 }
 
-// Allows reports whether the job's earlier calls permit another one now, by the wall clock and an api's present terms, in
-// a pack or, with "", alone. An api that forgets keys may have forgotten that of a call whose time is unknown.
+// Allows reports whether the job's earlier calls permit another one at now, the wall clock's time. api has the present
+// terms. pack is the id of the pack in which the job would be called, "" if it would be called alone. If the time of an
+// earlier call is unknown, an api that forgets keys counts as having forgotten its key.
 func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	switch {
 	case d.Charged() == deadletter.NotBilled:
@@ -59,7 +60,8 @@ func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	return !deadletter.KeyForgotten(d.Identity, api.KnowsKeys(), now.Add(deadletter.KeyMargin))
 }
 
-// WhyNot says why the api may take another call of a job in doubt for a new one.
+// WhyNot says why the api may take another call of a job in doubt for a new one. whole says that the job's pack can be
+// called as it was.
 func (d *Doubt) WhyNot(api *httpcall.API, pack string, whole bool) string {
 	switch {
 	case pack != "" && !whole:

@@ -28,7 +28,7 @@ func (p *Owned) CallOf(i *queue.Intent, epoch uint64) recorder.Call {
 // Flight notes the progress of one call. The goroutines that send the call use it.
 type Flight struct {
 	entry recorder.Entry
-	stale recorder.Entry // of the same call by an earlier intent: says that it has not begun
+	stale recorder.Entry // of the same call by an earlier intent; it says that the call has not begun
 	tat   bucket.Micros  // the key's TAT after the call, if it is sent in its slot
 	since time.Time      // when late was measured
 	late  time.Duration
@@ -42,7 +42,8 @@ func (j *Job) TakeOff(tat bucket.Micros, late time.Duration) *Flight {
 // Begins notes that the call begins, and reports whether it may.
 func (f *Flight) Begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
 
-// begin notes that the call begins. It is called again for each further connection that is tried.
+// begin notes that the call begins, and reports whether it may. It is called again for each further connection that is
+// tried.
 func (f *Flight) begin() bool {
 	now := time.Now()
 	f.stale.Settle()
@@ -63,7 +64,7 @@ func (j *Job) Land(f *Flight, r httpcall.Response) { j.land(f, r, nil) }
 // LandPart is Land for a job of a pack, given its part of the call.
 func (j *Job) LandPart(f *Flight, p *httpcall.Part) { j.land(f, p.Response, &p.Outcome) }
 
-// land notes a response and its outcome, which it judges if judged is nil.
+// land notes a response and its outcome. If judged is nil, land judges the response itself.
 func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
 	if _, crashed := r.Err.(*Crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
@@ -89,7 +90,7 @@ func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
 	f.entry.Answer(&a)
 }
 
-// noted returns what is noted of a call's answer and its outcome.
+// noted returns the flight recorder's note of a call's answer and outcome.
 func noted(r httpcall.Response, out httpcall.Outcome) recorder.Answer {
 	a := recorder.Answer{
 		Verdict: uint8(slices.Index(Verdicts[:], out.Verdict)), Sent: r.Sent, Cut: r.Cut, More: r.More, Fault: out.Fault, HoldSpent: out.Hold.Spent,
@@ -155,7 +156,7 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	}
 }
 
-// Charge charges the call of an ended process with its job's own estimates of units and price.
+// Charge charges an ended process's call the job's own estimates of units and price.
 func (j *Job) Charge() {
 	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
 	var t Toll
@@ -169,7 +170,7 @@ func (j *Job) Charge() {
 	}
 }
 
-// ResponseOf returns what an ended process noted of a call, as the call itself would have returned it.
+// ResponseOf returns what an ended process noted of a call, in the form in which the call would have returned it.
 func ResponseOf(a *recorder.Answer) httpcall.Response {
 	r := httpcall.Response{
 		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
@@ -180,7 +181,7 @@ func ResponseOf(a *recorder.Answer) httpcall.Response {
 	return r
 }
 
-// AsFlown copies what another process noted of its call to the call's record.
+// AsFlown copies what another process noted of its call into the call's record.
 func (j *Job) AsFlown(c *ledger.Record) {
 	costs := c.Costs
 	c.Planned = time.Time{}
@@ -201,7 +202,8 @@ func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
 	return c
 }
 
-// CalledUnder returns the identity of the key that a job's last call carried, "" for none. The call began at a time.
+// CalledUnder returns the identity of the key that a job's last call carried, "" for none. began is when that call
+// began.
 func (j *Job) CalledUnder(began time.Time) string {
 	if j.Lost != nil {
 		return j.Lost.Idempotency
@@ -209,7 +211,7 @@ func (j *Job) CalledUnder(began time.Time) string {
 	return j.Identity(began)
 }
 
-// Identity returns the identity of the key that the job's present call carries, which began at a time.
+// Identity returns the identity of the key that the job's present call carries. began is when the call began.
 func (j *Job) Identity(began time.Time) string {
 	if j.In != nil {
 		return j.Terms.API.PackIdentity(j.In.ID, began)
@@ -231,8 +233,9 @@ func (j *Job) Lose(i *FoundIntent) {
 	j.LastCall = &deadletter.LastCall{Started: i.Stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// AsIntended copies the key's identity from a lost call's intent to the call's record, and the price, unless more is
-// known of it. The price is also what the call takes from each budget, if it was billed.
+// AsIntended copies the key's identity and the price from a lost call's intent to the call's record. If the call's
+// process noted a price, it copies that one instead. The price is also what the call takes from each budget, if it was
+// billed.
 func (j *Job) AsIntended(c *ledger.Record) {
 	if j.Lost == nil {
 		c.Idempotency = "" // unknown without an intent

@@ -13,8 +13,8 @@ import (
 	"weir/ingest"
 )
 
-// TestNotedOperation checks that the address of an operation outlives the process that learned it: also that of one which
-// weir must not ask about, since the job's letter has it.
+// TestNotedOperation checks that the address of an operation outlives the process that learned it, even if weir must
+// not ask about the operation, since the job's letter has the address.
 func TestNotedOperation(t *testing.T) {
 	began := time.Now()
 	for _, v := range []httpcall.Verdict{httpcall.Submitted, httpcall.Dead} {
@@ -35,8 +35,8 @@ func TestNotedOperation(t *testing.T) {
 	}
 }
 
-// TestNotedCallTellsItsEstimates checks that a call whose process died after the answer has its job's estimates, if
-// these were too low, like any other call.
+// TestNotedCallTellsItsEstimates checks that a call whose process died after the answer has its job's estimates in its
+// record if they were too low, like any other call.
 func TestNotedCallTellsItsEstimates(t *testing.T) {
 	api := &httpcall.API{Rules: bucket.Rules{Shared: []bucket.Limit{{Name: "tokens", Cost: ingest.Units(4), Rate: &bucket.Rate{}}}}}
 	j := &Job{Terms: &Terms{API: api, Limits: 7}, Message: &ingest.Job{}}

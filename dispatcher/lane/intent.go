@@ -30,10 +30,11 @@ type FoundIntent struct {
 	Stored time.Time
 }
 
-// IntentBatch stores the intents of a partition's jobs, in one message those of all jobs that want one at a time.
+// IntentBatch stores the intents of a partition's jobs. One message holds the intents of all jobs that want one at that
+// time.
 type IntentBatch struct {
 	part    *Owned
-	waiting []intending // jobs that want an intent; the lane's lock guards it and what follows
+	waiting []intending // jobs that want an intent; the lane's lock guards it and storing
 	storing bool        // a message of intents is being stored
 	Refused func()      // called when the stream has refused intents because it holds another epoch
 }
@@ -56,8 +57,8 @@ func (b *IntentBatch) Intend(j *Job) bool {
 	return <-stored
 }
 
-// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a job of a pack,
-// whose leader follows it.
+// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a member of a
+// pack, whose leader is behind it in the list.
 type intending struct {
 	t      *Job
 	stored chan<- bool
@@ -66,7 +67,7 @@ type intending struct {
 // mostIntents bounds the intents of one message, in which the intents of a pack stay together.
 const mostIntents = 512
 
-// intentBytes returns how many bytes an intent of an api's calls has at most, with the comma behind it.
+// intentBytes returns the most bytes that the intent of one of an api's calls can have, with the comma behind it.
 func intentBytes(api *httpcall.API) int64 {
 	const digits = 1 << 53 // of a sequence, a time, or a price
 	i := queue.Intent{
@@ -86,7 +87,8 @@ func intentBytes(api *httpcall.API) int64 {
 	return int64(len(data)) + 1
 }
 
-// nextLocked takes the intents of the next message, which may have most bytes, from those that wait.
+// nextLocked takes the jobs whose intents go in the next message, of at most most bytes, from those that wait. It keeps
+// the jobs of a pack together.
 func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
 	n, size := 0, int64(0)
 	for i, one := range b.waiting {
@@ -106,8 +108,8 @@ func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
 	return wanted
 }
 
-// storeIntents stores the intents that a partition's jobs want. If a message of intents is under way, they wait for it
-// and then go together in the next one.
+// storeIntents stores the intents that a partition's jobs want. If a message of intents is being stored, the jobs wait
+// for that, and their intents then go together in the next message.
 func (b *IntentBatch) storeIntents() {
 	w := b.part.W
 	w.Mu.Lock()
@@ -159,8 +161,9 @@ func (b *IntentBatch) storeIntents() {
 	})
 }
 
-// Intent returns the intent of one call of the job. An intent that is stored again says the same of its call as before,
-// which may have begun long ago. The call of another pack is another call, under another key.
+// Intent returns the intent of one call of the job. If the intent was stored before, the new one has the same identity
+// of the key, because the call may have begun long ago. But if the job is in another pack now, this is another call,
+// under another key.
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
 	identity := j.Identity(j.Part.W.WallNow())
@@ -176,7 +179,7 @@ func (j *Job) Intent(call int) queue.Intent {
 }
 
 // intentFailed logs a failed write of intents. If the stream refused it because it holds another owner's epoch,
-// intentFailed calls refused instead.
+// intentFailed calls Refused instead.
 func (b *IntentBatch) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
 		b.Refused()

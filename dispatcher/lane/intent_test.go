@@ -28,7 +28,7 @@ func TestIntentsOfOneMessage(t *testing.T) {
 	}
 }
 
-// TestIntentBytes checks that no intent has more bytes than are reckoned for it, and not far less.
+// TestIntentBytes checks that no intent has more bytes than intentBytes returns for it, and not far fewer.
 func TestIntentBytes(t *testing.T) {
 	at := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v1"}
 	now := time.Unix(1_900_000_000, 0)

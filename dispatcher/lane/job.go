@@ -42,16 +42,16 @@ type Job struct {
 	Staged   bucket.Micros // when the worker began to make it ready
 	Missing  int           // how often its message was not found
 
-	Reserved  int64            // money that its next call costs by the estimates, in millionths; with learn less is reserved
-	Estimates []int64          // units of each shared limit by the job alone; nil if no answer says more
+	Reserved  int64            // money in millionths that its next call costs by the estimates; learned ones reserve less
+	Estimates []int64          // units of each shared limit by the job's own estimates; nil if no answer tells units
 	Paid      int64            // money that its last call cost, estimated unless the answer reported it
-	Noted     bool             // another process noted what its call, which is lost, took
+	Noted     bool             // another process noted what the lost call took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them
 	Usage     map[string]int64 // numbers of its last call's answer that are counted
 	Unsettled []string         // limits whose units the answer should have reported, and did not
 	Attempts  int              // calls that count as attempts
 	Status    int              // of the api's last answer, 0 if there was none
-	Doubt     Doubt            // what its calls so far may have done
+	Doubt     Doubt            // whether the api may have processed its calls so far
 	Forgotten bool             // the api may have forgotten its key while it waited for its slot: it is to be parked
 	Crashes   int              // calls during which weir crashed
 	// AnsweredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
@@ -89,7 +89,7 @@ type Job struct {
 	Outcome string          // valid once ended is closed
 }
 
-// JobLocked returns the worker's job for a schedule.Job, and makes it if it is missing.
+// JobLocked returns the worker's job for a schedule.Job, and creates it if it is missing.
 func JobLocked(j *schedule.Job) *Job {
 	if j.Of == nil {
 		j.Of = &Job{Job: j, Part: PartitionOf(j.Queue)}
@@ -100,7 +100,7 @@ func JobLocked(j *schedule.Job) *Job {
 // Origin returns the job's permanent name (ledger.OriginOf).
 func (j *Job) Origin() string { return ledger.OriginOf(j.Part.Bucket.Name(), j.Seq, j.Accepted) }
 
-// Over returns the units that the job's last call had reserved, nil if it took no more of any limit.
+// Over returns the units that the job's last call had reserved if the call took more of some limit, else nil.
 func (j *Job) Over() []int64 {
 	for i := range min(len(j.Costs), len(j.Taken)) {
 		if j.Taken[i] > j.Costs[i] {
@@ -110,8 +110,8 @@ func (j *Job) Over() []int64 {
 	return nil
 }
 
-// Low returns the job's own estimates of the units of each shared limit if its last call took more of one limit.
-// Otherwise Low returns nil.
+// Low returns the job's own estimates of the units of each shared limit if its last call took more of some limit, else
+// nil.
 func (j *Job) Low() []int64 {
 	for i := range min(len(j.Estimates), len(j.Taken)) {
 		if j.Taken[i] > j.Estimates[i] {

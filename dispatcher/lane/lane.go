@@ -26,11 +26,11 @@ type Env struct {
 	Conn     *nats.Conn
 	JS       jetstream.JetStream
 	Letters  *deadletter.Writer
-	Control  jetstream.KeyValue // nil: jobs that are deleted while weir is stopped are not missed
+	Control  jetstream.KeyValue // nil: jobs that are deleted while weir is stopped go unnoticed
 	Instance string
 	Version  string
 	Now      func() bucket.Micros
-	Ahead    func() bucket.Micros // by how much calendars are ahead of now
+	Ahead    func() bucket.Micros // how far the wall clock is ahead of Now
 	Leeway   time.Duration        // allowed between the clocks of leaders, and between a result and its record
 	Recorder *recorder.Recorder
 	Tracer   *trace.Tracer // nil: no spans are written
@@ -78,7 +78,7 @@ type Lane struct {
 	Clock   schedule.StoreClock // by which the store of slots counts
 	Now     func() bucket.Micros
 
-	Mu         sync.Mutex // guards what follows, down to wake
+	Mu         sync.Mutex // guards what follows, down to Partitions
 	Sched      *schedule.Schedule
 	Terms      *Terms   // in force
 	Equals     *Equals  // nil if every job is called
@@ -99,7 +99,7 @@ func New(e *Env, api string, q *queue.Queue, clock schedule.StoreClock) *Lane {
 	}
 }
 
-// WakeUp makes the loop step again.
+// WakeUp makes the worker's loop step again.
 func (l *Lane) WakeUp() {
 	select {
 	case l.Wake <- struct{}{}:
@@ -107,7 +107,7 @@ func (l *Lane) WakeUp() {
 	}
 }
 
-// Update changes the schedule under the lock and makes the loop step again.
+// Update changes the schedule under the lock and makes the worker's loop step again.
 func (l *Lane) Update(do func(s *schedule.Schedule)) {
 	l.Mu.Lock()
 	do(l.Sched)
@@ -173,7 +173,8 @@ func (l *Lane) LogOf(j *Job) *slog.Logger {
 	return j.Message.Trace.Log(log)
 }
 
-// WallTime returns the wall clock's time when the lane's clock says at. Times that a later process reads are stored so.
+// WallTime returns the wall clock's time when the lane's clock says at. Times that later processes read are stored in
+// the wall clock's time.
 func (l *Lane) WallTime(at bucket.Micros) bucket.Micros { return at + l.Env.Ahead() }
 
 // WallNow returns the wall clock's time.

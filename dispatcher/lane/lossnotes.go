@@ -42,7 +42,7 @@ func (n *LossNotes) keepToldLocked(key string, now toldMark) {
 	n.told[key] = now
 }
 
-// NoteTold stores how many losses of a key were reported. count returns the new number from the former one.
+// NoteTold stores how many losses of a key were reported. count returns the new number, given the former one.
 func (n *LossNotes) NoteTold(ctx context.Context, key string, count func(was int) int) error {
 	n.telling.Lock()
 	defer n.telling.Unlock()

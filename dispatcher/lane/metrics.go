@@ -17,7 +17,8 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	wait     *prometheus.HistogramVec
 	late     *prometheus.HistogramVec
-	// PriorityWait is wait of the jobs that are not normal: apis without such jobs have no series in it.
+	// PriorityWait is the same as wait, for jobs of priority high or low only. Apis without such jobs have no series in
+	// it.
 	PriorityWait *prometheus.HistogramVec
 	Forfeited    *prometheus.CounterVec
 	Restarts     *prometheus.CounterVec
@@ -34,7 +35,7 @@ type Metrics struct {
 	up           prometheus.Gauge
 }
 
-// NewMetrics returns the metrics, which r collects together with more.
+// NewMetrics returns the metrics. It registers them and more with r, unless r is nil.
 func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -115,7 +116,7 @@ func (j *Job) recordedTrace() string {
 	return j.Message.Trace.ID()
 }
 
-// LimiterLost sets the gauge of the limiter by how many workers ask for slots in vain.
+// LimiterLost sets the limiter's gauge. workers is how many workers ask for slots in vain.
 func (m *Metrics) LimiterLost(workers int32) {
 	if workers > 0 {
 		m.up.Set(0)

@@ -25,11 +25,11 @@ type Owned struct {
 	name    recorder.Queue // for the flight recorder
 	Bucket  *queue.Partition
 	Markers *queue.Markers
-	Closing bool        // running calls may end, no call starts any more
+	Closing bool        // running calls may end, and no call starts any more
 	Lost    atomic.Bool // another replica may own it: nothing about it is stored any more
 
-	Restored uint64              // the last job of a backup that was put back, 0 for none: see Restoration
-	Denial   HoldMark            // of an api that denies weir
+	Restored uint64              // the sequence of the last job of a restored backup, 0 for none: see Restoration
+	Denial   HoldMark            // the stored mark that the api denies weir
 	Removed  map[uint64]struct{} // jobs whose messages were deleted by hand; the lane's lock guards it
 
 	Cache   ReadAhead
@@ -49,7 +49,8 @@ func NewOwned(l *Lane, number int, t ownership.Tenure) *Owned {
 	return p
 }
 
-// MayCall reports whether a call of the partition may start now, or an outcome may be stored. Ask it right before each.
+// MayCall reports whether a call of the partition may start now, or an outcome may be stored. Call it right before each
+// start and each write.
 func (p *Owned) MayCall() bool {
 	return !p.Lost.Load() && p.Valid()
 }
@@ -63,7 +64,8 @@ func (p *Owned) IsRemovedLocked(seq uint64) bool {
 	return gone
 }
 
-// RecallKeptLocked gives a job its message if that is still in memory, so that its letter has the body.
+// RecallKeptLocked gives a job its message if the message is still kept in memory, so that the job's letter has the
+// body.
 func (p *Owned) RecallKeptLocked(j *Job) {
 	if j.Message != nil {
 		return
@@ -100,7 +102,7 @@ func (p *Owned) UntilStopping(ctx context.Context) (context.Context, context.Can
 	return ctx, cancel
 }
 
-// StreamChange is a change by hand of one of weir's streams, as far as weir noticed it.
+// StreamChange describes a change by hand of one of weir's streams, as far as weir noticed it.
 type StreamChange struct {
 	Stream string    `json:"stream"`
 	What   string    `json:"what"` // a sentence

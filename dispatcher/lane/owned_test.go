@@ -23,8 +23,8 @@ func TestLostPartitionMayCallNothing(t *testing.T) {
 	}
 }
 
-// TestRecallContainsACrash checks that a kept message that weir crashes over ends no process: its job keeps its id and body
-// for its letter.
+// TestRecallContainsACrash checks that a kept message over which weir crashes does not end the process, and that its
+// job keeps its id and body for its letter.
 func TestRecallContainsACrash(t *testing.T) {
 	p := &Owned{W: &Lane{Name: "pay", Log: slog.New(slog.DiscardHandler)}, Cache: newReadAhead(queue.NewHoldings(1 << 20))}
 	p.Cache.KeepLocked(queue.Entry{Seq: 1, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("body"), Time: time.Now()})

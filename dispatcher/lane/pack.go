@@ -11,9 +11,9 @@ import (
 	"weir/ingest"
 )
 
-// A pack is the jobs of one call. The schedule says which jobs may go together; the dispatcher reads them, and puts back
-// those that do not go in one call with the ones before. Each job of a pack has its own intent, record, result or letter,
-// and its own end. What belongs to the call alone stands with the job at place 0.
+// A pack is the jobs of one call. The schedule says which jobs may go together. The dispatcher reads them, and puts
+// back those that do not fit in one call with the jobs before them. Each job of a pack has its own intent, record,
+// result or letter, and its own end. What concerns only the call is recorded with the job at place 0.
 
 // Pack is the jobs of one call that is being made ready, or made.
 type Pack struct {
@@ -37,15 +37,16 @@ func (p *Pack) Allowed() bool {
 // mayJoin is Allows for a job of a pack that is about to be called.
 func (j *Job) mayJoin() bool { return j.Doubt.Allows(j.Terms.API, j.In.ID, j.Part.W.WallNow()) }
 
-// Fits reports whether one call may have the pack's jobs, as far as the last of them goes. Their intents may have intents
-// bytes. The schedule may have chosen the jobs by terms that were replaced since.
+// Fits reports whether one call may have the pack's jobs. The jobs before the last one have passed this check already.
+// The intents of the jobs may have intents bytes in total. The schedule may have chosen the jobs by terms that were
+// replaced since.
 func (p *Pack) Fits(of *httpcall.Pack, intents int64) bool {
 	n := len(p.Jobs)
 	return n <= of.Jobs && int64(n)*p.Sum.terms.Intent <= intents && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
 		p.Size+of.Overhead(n) <= of.Bytes && p.Sum.Passes()
 }
 
-// DepartLocked counts the call that j leads with each other job of the pack, and gives each j's slot.
+// DepartLocked counts the call that j leads as a call of each other job of the pack, and gives each of them j's slot.
 func (p *Pack) DepartLocked(j *Job) {
 	p.unseen = make([]bool, len(p.Jobs))
 	for i, m := range p.Jobs {
@@ -58,7 +59,7 @@ func (p *Pack) DepartLocked(j *Job) {
 	}
 }
 
-// ReturnLocked takes back DepartLocked: the call was not made.
+// ReturnLocked takes back DepartLocked, because the call was not made.
 func (p *Pack) ReturnLocked(j *Job) {
 	for i, m := range p.Jobs {
 		if m != j {
@@ -68,7 +69,8 @@ func (p *Pack) ReturnLocked(j *Job) {
 	}
 }
 
-// Fly lets the flight recorder note the call that j leads for each job of the pack. The call begins if all are noted.
+// Fly makes the flight recorder note the call that j leads for each job of the pack. The call begins only if all are
+// noted.
 func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
 	h.Most = int64(len(p.Jobs)) * j.Terms.API.Room()
 	p.Flights = make([]*Flight, len(p.Jobs))
@@ -93,8 +95,8 @@ func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
 	}
 }
 
-// CalledIn returns the id of the pack in which a job in doubt, which leads it, is called again; "" if it is called as any
-// other, or if that pack cannot be called again.
+// CalledIn returns the id of the pack that a job in doubt leads and in which it is called again. It returns "" if the
+// job has no bond, or if the pack cannot be called again as it was.
 func (j *Job) CalledIn() string {
 	if j.Bond == nil || j.IsBroken() {
 		return ""
@@ -115,9 +117,9 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 	return j.Doubt.WhyNot(api, j.Bond.ID, !j.IsBroken())
 }
 
-// BindLocked ties a job to the pack of its calls if the api may have processed one of them, or frees it. All such calls
-// were for one pack: the first of packs that is not nil, or else the one that the job is tied to. A call that found no
-// connection was for none.
+// BindLocked ties a job to the pack of its calls if the api may have processed one of these calls. Otherwise it frees
+// the job. All such calls were for one pack: the first of packs that is not nil, or else the pack to which the job is
+// tied. A call that found no connection was for no pack.
 func (j *Job) BindLocked(packs ...*queue.Pack) {
 	pack := cmp.Or(cmp.Or(packs...), j.Bound())
 	j.Bond = nil
@@ -126,8 +128,8 @@ func (j *Job) BindLocked(packs ...*queue.Pack) {
 	}
 }
 
-// TieLocked ties a job to the pack of its last call, nil for none, until it is known whether the api may have processed
-// that: the other jobs of the pack are not called again before.
+// TieLocked ties a job to the pack of its last call; it does nothing if to is nil. The tie lasts until it is known
+// whether the api may have processed that call. Until then the other jobs of the pack are not called again.
 func (j *Job) TieLocked(to *queue.Pack) {
 	if to != nil {
 		j.Bond = &schedule.Bond{ID: to.ID, Place: to.Place, Of: to.Of}
@@ -142,8 +144,8 @@ func (j *Job) Bound() *queue.Pack {
 	return &queue.Pack{ID: j.Bond.ID, Place: j.Bond.Place, Of: j.Bond.Of}
 }
 
-// EvenLocked counts as many attempts for each job of a pack that is to be called again as it was as for the one with the
-// fewest: it is called again as often as a new job, and not parked because of a retry that went in it.
+// EvenLocked sets the attempts of each job of a pack to those of the job with the fewest. The pack must be called again
+// as it was, as often as a new job may be called. A retry that went in it must not park it earlier.
 func (p *Pack) EvenLocked() {
 	fewest := slices.MinFunc(p.Jobs, func(a, b *Job) int { return cmp.Compare(a.Attempts, b.Attempts) }).Attempts
 	for _, j := range p.Jobs {
@@ -151,8 +153,8 @@ func (p *Pack) EvenLocked() {
 	}
 }
 
-// DisbandLocked ends a job's pack because it is not called now. Its members rest, or are about to: the schedule has
-// freed them.
+// DisbandLocked ends the pack that a job leads, because it is not called now. Its members rest, or are about to: the
+// schedule has freed them.
 func (j *Job) DisbandLocked() {
 	p := j.Leads
 	if p == nil {
@@ -167,16 +169,16 @@ func (j *Job) DisbandLocked() {
 	}
 }
 
-// Sum adds up what the jobs of one call take. A term of a cost that reads the job counts for each job, a fixed one once
-// for the call.
+// Sum adds up what the jobs of one call take. A term of a cost that reads the job counts once for each job, and a fixed
+// term once for the call.
 type Sum struct {
 	terms  *Terms
 	price  []int64
 	shared [][]int64 // by limit; nil for a budget, and for a shadow limit whose cost cannot be read
-	shadow []bool    // limits whose cost cannot be read of a job
+	shadow []bool    // shadow limits whose cost cannot be read from one of the jobs
 }
 
-// NewSum returns the sum over no job.
+// NewSum returns a sum over no jobs.
 func (c *Terms) NewSum() Sum {
 	n := len(c.API.Rules.Shared)
 	return Sum{terms: c, shared: make([][]int64, n), shadow: make([]bool, n)}
@@ -202,7 +204,8 @@ func (s *Sum) Add(j *ingest.Job) error {
 	return nil
 }
 
-// added returns the numbers of a cost with those of a job.
+// added returns the numbers of a cost for one more job, added to those of the jobs before. Fixed terms are not added
+// up.
 func added(of ingest.Cost, to []int64, j *ingest.Job) ([]int64, error) {
 	numbers, err := of.Numbers(j)
 	if err != nil {
@@ -237,7 +240,7 @@ func (s *Sum) By(units Units) (t Toll) {
 	return t
 }
 
-// Passes reports whether each limit of the api lets a call with this sum through at once.
+// Passes reports whether a call with this sum can pass each limit of the api.
 func (s *Sum) Passes() bool {
 	estimate := s.By(func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 	for _, bound := range s.terms.API.Rule.Costs {
@@ -252,7 +255,8 @@ func (s *Sum) Passes() bool {
 	return true
 }
 
-// TollBehind is Toll for a job of a pack whose call is counted with another job: what each call takes is left out.
+// TollBehind is Toll for a job of a pack whose call is counted with another job. It leaves out the fixed terms, which
+// count once for each call.
 func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
 	t, err := c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 {
 		if of == nil {
@@ -268,8 +272,9 @@ func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
 	return t, err
 }
 
-// Shares divides what a pack's call costs among its jobs: what each call costs evenly among those that were billed, all
-// if free is nil or true of all, and what its jobs add by what each of them adds. The shares sum up to the price.
+// Shares divides the price of a pack's call among its jobs. The jobs that were billed bear the fixed part in equal
+// parts; all jobs do if free is nil or true for all. free reports whether the job at index i was not billed. The rest
+// is divided among all jobs in proportion to their own estimates. The shares sum up to the price.
 func (p *Pack) Shares(price int64, free func(i int) bool) []int64 {
 	own := make([]int64, len(p.Jobs))
 	sum := int64(0)

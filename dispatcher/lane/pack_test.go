@@ -12,8 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// TestBondOutlastsCallsForNoPack checks that a job whose pack may have been processed stays tied to it when a later call
-// is for no pack because there was no connection, and that any job is free if no call of it may have been processed.
+// TestBondOutlastsCallsForNoPack checks that a job whose pack the api may have processed stays tied to that pack if a
+// later call is for no pack because there was no connection, and that a job is free if the api processed no call of it.
 func TestBondOutlastsCallsForNoPack(t *testing.T) {
 	api := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Key"}, Pack: &httpcall.Pack{Jobs: 5}}
 	j, in := &Job{Job: &schedule.Job{}}, &queue.Pack{ID: "p", Place: 1, Of: 3}
@@ -43,7 +43,7 @@ func TestPackHasTheAttemptsOfItsNewestJob(t *testing.T) {
 	}
 }
 
-// TestPackFits checks what goes in one call, by the terms of now.
+// TestPackFits checks which jobs fit in one call by the present terms.
 func TestPackFits(t *testing.T) {
 	for _, c := range []struct {
 		what    string

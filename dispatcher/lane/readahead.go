@@ -65,7 +65,8 @@ func (k kept) entry(key string, seq uint64) queue.Entry {
 
 func (k kept) Size() int64 { return int64(cap(k.packed)) + keptRest }
 
-// ReadAhead holds messages of a partition that were read ahead of need, as far as they fit. The lane's lock guards it.
+// ReadAhead keeps messages of a partition in memory that were read before they are needed, as far as there is room. The
+// lane's lock guards it.
 type ReadAhead struct {
 	Messages map[uint64]kept // nil when the tenure has ended
 	bytes    int64
@@ -73,12 +74,12 @@ type ReadAhead struct {
 	holdings *queue.Holdings
 }
 
-// newReadAhead returns one without messages.
+// newReadAhead returns an empty ReadAhead.
 func newReadAhead(h *queue.Holdings) ReadAhead {
 	return ReadAhead{Messages: map[uint64]kept{}, holdings: h}
 }
 
-// KeepLocked holds a message until its job is made ready, if there is room.
+// KeepLocked keeps a message until its job is made ready, if there is room.
 func (a *ReadAhead) KeepLocked(e queue.Entry) {
 	if e.Bare || a.Messages == nil {
 		return
@@ -92,14 +93,14 @@ func (a *ReadAhead) KeepLocked(e queue.Entry) {
 	a.bytes += k.Size()
 }
 
-// TakeKept returns a kept message and drops it from the cache.
+// TakeKept returns a kept message, and does not keep it any longer.
 func (a *ReadAhead) TakeKept(key string, seq uint64) (queue.Entry, bool) {
 	e, ok := a.Peek(key, seq)
 	a.DropKept(seq)
 	return e, ok
 }
 
-// Peek returns a kept message, and keeps it.
+// Peek returns a kept message, and goes on keeping it.
 func (a *ReadAhead) Peek(key string, seq uint64) (queue.Entry, bool) {
 	k, ok := a.Messages[seq]
 	if !ok {
@@ -122,7 +123,7 @@ func (a *ReadAhead) DropKept(seq uint64) {
 	}
 }
 
-// DropAllKept drops all messages, and keeps no more.
+// DropAllKept drops all messages, and makes KeepLocked keep no more.
 func (a *ReadAhead) DropAllKept() {
 	a.holdings.Drop(a.bytes)
 	a.Messages, a.bytes = nil, 0

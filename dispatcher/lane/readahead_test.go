@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestKept packs messages and gets them back as they were.
+// TestKept checks that messages are the same after they were packed and unpacked.
 func TestKept(t *testing.T) {
 	at := time.UnixMicro(1_700_000_000_123_456).UTC()
 	for name, e := range map[string]queue.Entry{
@@ -33,7 +33,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptRoom counts what a partition keeps, and gives all of it back however its jobs end.
+// TestKeptRoom checks that a partition counts the bytes of the messages that it keeps, and gives all of them back
+// however its jobs end.
 func TestKeptRoom(t *testing.T) {
 	h := queue.NewHoldings(1 << 30)
 	a := newReadAhead(h)

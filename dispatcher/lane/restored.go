@@ -19,7 +19,7 @@ import (
 //   - Every key waits until a bucket that was full at At has drained.
 //   - A limit of all keys counts as used up until every period that contains At is over (hold).
 type Restoration struct {
-	From, At time.Time // From is that of the newest record in the ledger, or zero
+	From, At time.Time // From is the time of the newest record in the backup's ledger, zero if it has none
 	// Until holds the last sequences of the backup, by the names of the queues' streams. Later sequences came after At.
 	Until map[string]uint64
 	// Counted says that an operator wants the limits to use their present counts, in spite of the restoration.
@@ -39,14 +39,14 @@ func (r *Restoration) Detail() string {
 // IsRestored reports whether a job was in a backup that was put back.
 func (p *Owned) IsRestored(seq uint64) bool { return p.Restored != 0 && seq <= p.Restored }
 
-// MayBeCalled reports whether a restored job may have been called before its backup was put back. A job that was not
-// due until later was not called.
+// MayBeCalled reports whether a restored job may have been called after its backup was made and before the backup was
+// put back. A job that was not due until later was not called.
 func (p *Owned) MayBeCalled(seq uint64, notBefore time.Time) bool {
 	return p.IsRestored(seq) && !notBefore.After(p.W.Env.Restored.At)
 }
 
-// RecallLocked notes what the job's message says of calls before this life of the job: a restored job may have been called
-// after its backup, and the calls of a redriven job carried the key that its message names.
+// RecallLocked adds to a job's doubt what its message says of calls before this life of the job: a restored job may
+// have been called after its backup, and the calls of a redriven job carried the key that its message names.
 func (j *Job) RecallLocked() {
 	m := j.Message
 	switch restored := j.Part.MayBeCalled(j.Seq, m.NotBefore); {

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestUnknownUntil checks that a limit counts as used up until none of its periods contains a call that was made before
-// the restore.
+// TestUnknownUntil checks that a limit counts as used up until its period contains no call that was made before the
+// restore.
 func TestUnknownUntil(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

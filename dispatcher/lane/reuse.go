@@ -12,15 +12,16 @@ import (
 	"weir/ingest"
 )
 
-// Equals is what a lane knows of equal jobs, if its api gives answers again. The lane's lock guards it.
+// Equals holds what a lane knows of equal jobs and their answers, if its api gives answers again. The lane's lock
+// guards it.
 type Equals struct {
 	Rule    *reuse.Rule // the present one
 	Answers *reuse.Answers
 	jobs    reuse.Groups[*Job]
 }
 
-// AdoptReuseLocked follows the present terms. If what is compared has changed, the jobs that waited for each other are
-// looked at again.
+// AdoptReuseLocked applies the present terms to Equals. If other parts of a job are compared now, an answer is looked
+// up again for the jobs that waited for each other.
 func (l *Lane) AdoptReuseLocked() {
 	next, e := l.Terms.API.Reuse, l.Equals
 	if e != nil && !e.Rule.CompareAlike(next) {
@@ -41,8 +42,9 @@ func (l *Lane) AdoptReuseLocked() {
 }
 
 // CompareLocked compares a job whose message is loaded with those that ask the same thing. It returns an answer with
-// which the job may end. If there is none, gone reports that the job waits: for the answer of the leader, or for its
-// slot. If gone is false, the job must be called, and leads if it can.
+// which the job may end. If there is none, gone reports that the job waits, for the answer of its leader or for its
+// slot. If there is none and gone is false, the job must be called, and leads the jobs that ask the same thing if no
+// other job does.
 func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 	e, may, ahead := l.Equals, j.mayForgo(), j.LooksAhead()
 	if had, _, held := e.jobs.Held(j); held && had != s { // the api gets other headers of the job than it did
@@ -70,8 +72,8 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 	return nil, ahead
 }
 
-// mayForgo reports whether a job may end without a call of its own. It may not if a call of it may have had an effect,
-// even one before a redrive.
+// mayForgo reports whether a job may end without a call of its own. It may not if one of its calls may have had an
+// effect, even a call before a redrive.
 func (j *Job) mayForgo() bool {
 	if j.MustCall {
 		return false
@@ -86,7 +88,7 @@ func (j *Job) mayForgo() bool {
 // oldestLocked returns the time before which an answer is too old to be given again.
 func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
 
-// nameFor names the job as the one that another job waits for.
+// nameFor returns a text that names the job, for reports about other, which waits for its answer.
 func (j *Job) nameFor(other *Job) string {
 	name := j.ID
 	if j.Message != nil {
@@ -98,8 +100,8 @@ func (j *Job) nameFor(other *Job) string {
 	return fmt.Sprintf("job %s asks the same", name)
 }
 
-// LeaveLocked removes a job from its equal ones, because it has ended or will not be called soon. If it led them, the
-// first of them that comes to its turn is called.
+// LeaveLocked removes a job from the group of its equal jobs, because it has ended or will not be called soon. If it
+// led them, the first of them that comes to its turn is called.
 func (l *Lane) LeaveLocked(j *Job) {
 	if l.Equals == nil {
 		return
@@ -142,7 +144,7 @@ func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	}
 }
 
-// LearnLocked remembers an answer, and lets the jobs that ask the same thing look for it.
+// LearnLocked remembers an answer, and has it looked up for the jobs that wait for one to the same thing.
 func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
 	e := l.Equals
 	if e == nil {
@@ -154,14 +156,15 @@ func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
 	}
 }
 
-// EqualsState says how an api's answers are given again, as far as this process knows.
+// EqualsState reports the remembered answers of an api, and the jobs that wait for answers, as far as this process
+// knows.
 type EqualsState struct {
 	Answers int   `json:"answers"` // that are remembered
 	Bytes   int64 `json:"bytes"`   // that they take in memory
 	Waiting int   `json:"waiting"` // jobs that wait for an equal one's answer
 }
 
-// EqualsStateLocked returns how answers are given again, nil if every job is called.
+// EqualsStateLocked returns the EqualsState, nil if every job is called.
 func (l *Lane) EqualsStateLocked() *EqualsState {
 	e := l.Equals
 	if e == nil {
@@ -170,9 +173,9 @@ func (l *Lane) EqualsStateLocked() *EqualsState {
 	return &EqualsState{Answers: e.Answers.Len(), Bytes: e.Answers.Bytes(), Waiting: e.jobs.Waiting()}
 }
 
-// RequestOf returns the sum of a leader's request, if the answer r may be given to other jobs. The sum is by the
-// configuration under which the job was made ready: after a change the job leads no more. A job that an earlier process
-// has called leads none either.
+// RequestOf returns the sum of the request of a job that leads equal jobs, if the answer r may be given to them. The
+// sum is by the configuration under which the job was made ready: after a change the job leads no other job. Neither
+// does a job that an earlier process has called.
 func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
 	if j.Terms.API.Reuse == nil || !r.IsReusable() {
 		return s, false

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestWhoMayForgo: only a job that was certainly never called may end with the answer of another one.
+// TestWhoMayForgo checks that only a job that was certainly never called may end with another job's answer.
 func TestWhoMayForgo(t *testing.T) {
 	t.Parallel()
 	redriven := func(billed deadletter.Billed) func(*Job) {
@@ -47,8 +47,8 @@ func TestWhoMayForgo(t *testing.T) {
 	}
 }
 
-// TestWhoseAnswersAreGivenAgain: only whole answers of 2xx that are no streams, and only those of a job that is called
-// for others by the rule in force.
+// TestWhoseAnswersAreGivenAgain checks that only whole answers with a status of 2xx that are no streams are given
+// again, and only if their job was called for others by the rule in force.
 func TestWhoseAnswersAreGivenAgain(t *testing.T) {
 	t.Parallel()
 	rule := &reuse.Rule{}
@@ -83,8 +83,8 @@ func TestWhoseAnswersAreGivenAgain(t *testing.T) {
 	}
 }
 
-// TestWhatJobsWaitFor: a job waits for one of another key that asks the same, until that has ended, or will not be
-// called soon.
+// TestWhatJobsWaitFor checks that a job waits for a job of another key that asks the same, until that job has ended or
+// will not be called soon.
 func TestWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	const now = bucket.Micros(1_800_000_000_000_000)

@@ -8,9 +8,9 @@ import (
 	"weir/ingest"
 )
 
-// Terms are an api's configuration and the connections to it, by which its calls are made. They are never changed, only
-// replaced. A job is made ready, called and judged by the same terms, so that a change in between mixes nothing. A
-// ready job that has no slot yet when new terms come is made ready again by the new ones.
+// Terms are an api's configuration and the connections by which its calls are made. They are never changed, only
+// replaced. A job is made ready, called and judged by the same terms, even if new terms come in between. A ready job
+// that has no slot yet when new terms come is made ready again by the new ones.
 type Terms struct {
 	API    *httpcall.API
 	Call   *httpcall.Client
@@ -60,10 +60,11 @@ type Toll struct {
 	Estimates []int64
 }
 
-// OfPrice stands for the price of a call where a shared limit's index would stand.
+// OfPrice is the limit that Units gets for the price of a call, instead of a shared limit's index.
 const OfPrice = -1
 
-// Units makes units of a cost's numbers. limit is the index of the cost's shared limit, or OfPrice. It may change numbers.
+// Units returns the units of a cost whose terms have these numbers. limit is the index of the cost's shared limit, or
+// OfPrice. It may change numbers.
 type Units func(limit int, of ingest.Cost, numbers []int64) int64
 
 // Toll returns what a job's call takes by the configured estimates.
@@ -71,7 +72,7 @@ func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
 	return c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 }
 
-// TollBy returns what a job's call takes. It calls units for each cost, to make units of the cost's estimated numbers.
+// TollBy returns what a job's call takes. It calls units for each cost, with the numbers that the job's estimates give.
 func (c *Terms) TollBy(j *ingest.Job, units Units) (t Toll, err error) {
 	prices := c.API.PriceTerms()
 	numbers, err := prices.Numbers(j)

@@ -7,11 +7,11 @@ import (
 	"weir/bucket"
 )
 
-// While a job waits, the schedule knows the cause. When the job is called, the ledger's record names the cause that
-// delayed it longest. If the job ends without a call, its letter names it.
+// While a job waits, the schedule knows why. When the job is called, the ledger's record names the cause that delayed
+// it longest. If the job ends without a call, its letter names that cause.
 
-// Since returns since when a job has waited for its next call, from its producer's view, or 0 if that is unknown after
-// a restart. Its message must be loaded.
+// Since returns when a job began to wait for its next call, as its producer sees it; 0 if that is unknown after a
+// restart. Its message must be loaded.
 func (j *Job) Since() bucket.Micros {
 	if j.Calls > 0 {
 		return j.Rested

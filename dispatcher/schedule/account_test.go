@@ -25,7 +25,7 @@ func sharing(t testing.TB, seed uint64, shared ...bucket.Limit) *fleet {
 	return f
 }
 
-// open makes the apis of the account, with as many jobs of each of some keys.
+// open makes the apis of the account, and gives each of some keys that many jobs.
 func (f *fleet) open(apis, jobs int, keysOf func(api int) int, change func(api int, r *bucket.Rules)) {
 	var names []string
 	for i := range apis {
@@ -137,7 +137,7 @@ func lead(grants []fleetGrant, one, other string, weight int) int {
 	return high - low
 }
 
-// wrong returns what went wrong: jobs that were never called, and limits that were exceeded.
+// wrong lists jobs that were never called, and limits that were exceeded.
 func (f *fleet) wrong() (bad []string) {
 	for _, k := range f.keys {
 		if k.left > 0 {
@@ -330,8 +330,8 @@ func (f *fleet) askAgain(r *replica) {
 	}
 }
 
-// TestAccountUnitsComeBack has calls that take less than they reserve of a quota that two apis share. It checks that no
-// job waits for the quota's next period while the quota has its units.
+// TestAccountUnitsComeBack checks that no job waits for a quota's next period while the quota has units. Two apis share
+// the quota, and their calls take less than they reserve.
 func TestAccountUnitsComeBack(t *testing.T) {
 	for seed := range seeds.Of(30) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

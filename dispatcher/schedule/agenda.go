@@ -10,15 +10,15 @@ import (
 // Never is a time that never comes.
 const Never = bucket.Micros(math.MaxInt64)
 
-// maxLapsing bounds the jobs that end at once because their deadlines passed while they waited. The dispatcher
-// loads each for its letter.
+// maxLapsing bounds the jobs that are ending at the same time because their deadlines passed while they waited. The
+// dispatcher loads each of them for its letter.
 const maxLapsing = 64
 
-// agenda says which queue the schedule must look at, and when: at once, at a time, or when another job that ends for
-// its deadline has ended. It owns the entry of every queue. There is one timer structure over all queues and no timer
-// per key.
+// agenda says which queue the schedule must look at, and when: at once, at a time, or when one of the jobs that are
+// ending because of their deadlines has ended. It owns the entry of every queue. There is one timer structure over all
+// queues and no timer per key.
 type agenda struct {
-	all     []*KeyQueue // the queues of all keys, in an order that does not depend on chance, as that of a map would
+	all     []*KeyQueue // the queues of all keys, in an order that is the same in every run, unlike a map's
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
 	lapsing []*KeyQueue // with more jobs past their deadlines than may end at once, each listed once
@@ -89,8 +89,8 @@ func (a *agenda) due(now bucket.Micros) *KeyQueue {
 	return q
 }
 
-// mayLapse reports whether one more job may end for its deadline. If not, its queue is looked at again when another
-// such job has ended.
+// mayLapse reports whether one more job may end because of its deadline. If not, it lists the queue, which is looked at
+// again when another such job has ended.
 func (a *agenda) mayLapse(q *KeyQueue) bool {
 	if a.ending < maxLapsing {
 		return true
@@ -114,13 +114,13 @@ func (a *agenda) nextLapsing() *KeyQueue {
 	return q
 }
 
-// lapse counts a job that waited and ends now.
+// lapse counts a waiting job that ends now because its deadline has passed.
 func (a *agenda) lapse(j *Job) {
 	j.lapsed = true
 	a.ending++
 }
 
-// ended counts out a job that has ended.
+// ended stops counting a job that lapse counted, because it has ended.
 func (a *agenda) ended(j *Job) {
 	if j.lapsed {
 		a.ending--

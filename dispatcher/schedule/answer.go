@@ -7,11 +7,11 @@ import (
 	"weir/bucket"
 )
 
-// Refused lists the jobs that the answers to a round of asks stop on their way to a call.
+// Refused lists the jobs that do not go on to their calls because of the answers to a round of asks.
 type Refused struct {
 	Withdrawn  []*Job // their slot is far off: they rest until then
 	Impossible []*Job // their cost can never pass
-	OverBudget []*Job // the money is spent, and the budget says to bury
+	OverBudget []*Job // their budget is used up, and its rule says to bury them
 	Unused     []bucket.Use
 	News       []HoldChange
 	PutOff     bool // the jobs that a shared limit has put off for long must ask again: call AskAgain for every queue
@@ -111,8 +111,9 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	s.Pipe.without(j, -1)
 }
 
-// paced reports to the governors that a job has its slot. The api's pace is that of the shared rate that binds a job
-// like this most. If keys share no rate, it is that of the rates of all keys with jobs together.
+// paced tells the governors that a job was granted its slot. The governor of the api gets the interval of the shared
+// rate that slows a job of these costs most. If keys share no rate, it gets the key's own interval divided by the
+// number of keys.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return
@@ -128,7 +129,7 @@ func (s *answering) paced(j *Job) {
 	s.holds.governor.granted(all, j.At)
 }
 
-// refuse ends, withdraws or delays a job that got no slot.
+// refuse ends a job that got no slot, or withdraws it if its wait is long. Otherwise the job stays ready.
 func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	switch {
 	case w.Never:
@@ -146,15 +147,15 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	}
 }
 
-// end takes out a job that ends without a call. It counts like a grant, so that another job may be made ready in its
-// place.
+// end takes a job that ends without a call out of the pipeline. It counts like a grant, so that another job may be made
+// ready in its place.
 func (s *answering) end(j *Job) {
 	s.unstage(j)
 	s.Pipe.granted(s.now)
 }
 
-// wait makes a queue wait for the limit that refused it. The queue asked for its jobs from first on; the limit refused
-// the job refused and those behind it. It waits for a turn like the one that it had.
+// wait makes a queue wait for the limit that refused it. first is the first job that the queue asked for; refused is
+// the first job that got no slot. The queue waits for a turn of the same priority as before.
 func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
@@ -194,18 +195,19 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 	return 0
 }
 
-// comesBackWhole reports whether a job that a limit refused because of its cost waits alone: the limit's whole count, or
-// the vendor's, comes back at once. Until then cheaper jobs of other keys may use what is left. If the count came back
-// bit by bit, they would leave this job nothing.
+// comesBackWhole reports whether the count of the limit that refused a job, or the vendor's count, comes back all at
+// once, and later than LongWait from now. A job that was refused because of its cost then waits outside the line, and
+// cheaper jobs of other keys may use what is left. If the count came back bit by bit, they would leave this job
+// nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 	l := s.Shared.named(w.Limit)
 	whole := w.Excess > 0 || l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
 	return w.Until > s.now.Add(LongWait) && whole
 }
 
-// unanswered makes every queue that asked in vain wait. While a store stays away, one queue at a time asks, less
-// and less often. After LongWait no other job is kept ready: its intent would make it unknown if the process
-// died meanwhile.
+// unanswered makes every queue of an unanswered round wait. While the store does not answer, one queue at a time asks,
+// at growing intervals. After LongWait unanswered also withdraws the ready jobs that wait: their intents would make
+// them unknown if the process died meanwhile.
 func (s *answering) unanswered(fx *Effects, err error) {
 	s.gate.shut(storeDown, s.now.Add(s.store.failed(s.now, err)))
 	for _, jobs := range fx.asked {
@@ -235,9 +237,9 @@ func (s *answering) withdrawBlocked() {
 	s.withdrawBeyond(most)
 }
 
-// withdrawBeyond withdraws ready jobs that wait for a shared limit until no more than most remain. It takes
-// first all but one of each queue, then that one, and begins with the queues that will have the limit last. Of a
-// queue it takes the newest first, since no job overtakes one that rests.
+// withdrawBeyond withdraws ready jobs that wait for a shared limit until no more than most remain. It first takes all
+// but one job of each queue, and then the last ones. It begins with the queues whose turns come last, and takes the
+// newest jobs of a queue first, since no job overtakes one that rests.
 func (s *answering) withdrawBeyond(most int) {
 	if s.Pipe.staged <= most || s.turns.asking() == 0 {
 		return
@@ -274,12 +276,12 @@ func (s *answering) withdrawNewest(w taking, n int) {
 
 // LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it: its
 // message and intent are dropped, and loaded and stored again later. A crash makes every ready job unknown, although it
-// was not called. At 2 s, a crash under a shared limit parked 5.6 such jobs, since the limit's checkpoint makes calls
-// wait for as long after a start. At 250 ms it parks 2.7, of which one had been called.
+// was not called. With 2 s, a crash under a shared limit parked 5.6 jobs on average, since the limit's checkpoint makes
+// calls wait for as long after a start. With 250 ms it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
-// Reasons not to ask the store, besides the shared limits: a key's own rate (the stores' name for it), a store that did
-// not answer, and a slow start of the api.
+// Reasons not to ask the store, besides the shared limits: a key's own rate, by the name that the stores use; a store
+// that did not answer; a slow start of the api.
 const (
 	ownRate   = "rate"
 	storeDown = "limiter unreachable"

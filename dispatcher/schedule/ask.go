@@ -10,7 +10,7 @@ import (
 // maxAsks bounds the asks of one round trip to a store.
 const maxAsks = 64
 
-// ask asks for slots for the queue's ready jobs of priorities that may go, and returns when to look again.
+// ask asks for slots for the queue's ready jobs of the priorities in may, and returns when to look again.
 func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unready(q)
 	s.unstick(q)
@@ -130,9 +130,9 @@ func (s *step) ownTurns(q *KeyQueue) {
 	}
 }
 
-// inTurn returns the ready jobs for which a queue may ask now, all in the turn of one priority, and that priority.
-// While queues wait, the queue needs the turn of a priority of which it has jobs. Without a turn it waits for one of
-// each.
+// inTurn returns the ready jobs for which a queue may ask now, and the one priority whose turn they all take. While
+// queues wait to ask, this queue must have the turn of a priority of which it has jobs. If it has none, it waits for a
+// turn of each such priority.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
 	several := q.waits.classes != nil
 	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
@@ -161,8 +161,8 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	return nil, turn
 }
 
-// run returns the first jobs that are in the same turn. The next job, which is in another turn, has its slot before the
-// rest.
+// run returns the first jobs that take the same turn. The job behind them takes another turn, and gets its slot before
+// the jobs behind it.
 func run(jobs []*Job) []*Job {
 	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.turn != jobs[0].turn }); i >= 0 {
 		return jobs[:i]
@@ -186,8 +186,8 @@ const plentyAfter = time.Second
 // turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one call
 // each. A store on another machine would then give a key one call a round trip, however much of the limit is free. So
 // if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip among
-// themselves. While several priorities wait, a queue asks for as many calls as its priority has before the next one's:
-// a round that is granted more than one call would otherwise divide them evenly.
+// themselves. While several priorities wait, a queue asks for the calls that its priority may make before the next turn
+// of another one. Otherwise the priorities would share a round with more than one grant evenly.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].turn)
 	if row > 0 {
@@ -214,8 +214,8 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	return n
 }
 
-// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue is blocked, or the
-// schedule looks at it when again has come.
+// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue waits in line, or must be
+// looked at again at the time again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
 	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {

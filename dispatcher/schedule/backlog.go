@@ -6,9 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// backlog holds the jobs of a key that wait, by their sequences, in the order in which they are called. It holds each
-// job once: among those that may be called, in the order of their places, or among the early ones. It keeps nothing but
-// the sequence, and for early jobs the time.
+// backlog holds the stream sequences of a key's waiting jobs, in the order in which they are called. Each job is in one
+// list: that of the jobs that may be called, in the order of their places, or that of the early jobs, with their due
+// times.
 type backlog struct {
 	first uint64   // the oldest sequence that asked for no time, 0 for none: most keys wait with one job
 	more  []uint64 // those behind it, in rising order
@@ -54,7 +54,8 @@ func (b *backlog) addEarly(l appointment) {
 	b.early.add(l)
 }
 
-// release gives the jobs that are due at now their places behind the sequence after. It returns how many they are.
+// release moves the jobs that are due at now to those that may be called, with places behind the sequence after. It
+// returns how many it moved.
 func (b *backlog) release(now bucket.Micros, after uint64) int {
 	if b.early == nil {
 		return 0
@@ -62,7 +63,7 @@ func (b *backlog) release(now bucket.Micros, after uint64) int {
 	return b.early.release(now, after)
 }
 
-// next returns the place of the job whose turn it is; ok is false if none may be called yet.
+// next returns the place of the first job that may be called; ok is false if none may be called yet.
 func (b *backlog) next() (p place, ok bool) {
 	if b.first != 0 {
 		p, ok = place{after: b.first, seq: b.first}, true
@@ -76,7 +77,7 @@ func (b *backlog) next() (p place, ok bool) {
 // hasNext reports whether a job may be called.
 func (b *backlog) hasNext() bool { return b.first != 0 || b.early != nil && len(b.early.due) > 0 }
 
-// pass removes the job whose turn it is, given its place.
+// pass removes the first job that may be called, given its place.
 func (b *backlog) pass(p place) {
 	if p.due != 0 {
 		b.early.due = b.early.due[1:]

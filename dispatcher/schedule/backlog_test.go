@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// TestBacklogProperty drives a backlog with random jobs that come, come due, are passed and are taken out, beside a
-// sorted list of places. It holds each job once, the order is that of the places, and an empty backlog holds nothing.
+// TestBacklogProperty compares a backlog with a sorted list of places, while random jobs come, come due, are passed and
+// are taken out. The backlog must hold each job once, in the order of the places, and hold nothing when it is empty.
 func TestBacklogProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd, b, seq, now := rand.New(rand.NewPCG(seed, 4)), backlog{}, uint64(0), someTime

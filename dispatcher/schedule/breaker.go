@@ -15,8 +15,8 @@ import (
 // A failure is a call without an answer, or one answered with a fault of the api's own. Pushback is not a
 // failure.
 type breaker struct {
-	failures int           // in a row, while it is closed
-	opened   int           // times in a row
+	failures int           // in a row, counted while it is closed
+	opened   int           // how often in a row it opened without closing
 	until    bucket.Micros // until when it stays open; 0: it is closed
 	turned   bucket.Micros // when it opened or closed last; ends of calls that started before do not count
 	why      string        // the failure that opened it
@@ -32,7 +32,7 @@ func (b *breaker) reason() string {
 	return "its calls keep failing: " + b.why
 }
 
-// trying returns what its probe is for.
+// trying returns the reason for the probe, as operators read it.
 func (b *breaker) trying() string {
 	if b.denied {
 		return "one call tries whether the api accepts weir again: " + b.why
@@ -49,8 +49,8 @@ func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.un
 // probe should be another job, if there is one.
 func (b *breaker) hasTried(j *Job) bool { return j != nil && j.tripped && !b.closed() }
 
-// yields reports whether a job lets other jobs go first that may be called at the same time. It does so once each time
-// the breaker opens.
+// yields reports whether a job whose call failed since the breaker opened lets other callable jobs go first. It reports
+// true for a job once each time the breaker opens.
 func (b *breaker) yields(j *Job) bool {
 	if !b.hasTried(j) || j.yielded == b.opened {
 		return false
@@ -69,7 +69,7 @@ func (b *breaker) try(j *Job) {
 	}
 }
 
-// letGo clears the probe if it is this job, because the job is not called now.
+// letGo clears the probe if this job is the probe: the job is not called now.
 func (b *breaker) letGo(j *Job) {
 	if b.probe == j {
 		b.probe = nil

@@ -7,7 +7,7 @@ type census struct {
 	unfinished int                         // jobs that have not ended
 	early      int                         // of the unfinished, jobs that must not be called yet
 	callable   [len(bucket.Priorities)]int // jobs of each priority that may be called, and are not near their call yet
-	kept       int                         // queues without jobs, kept for what they remember of their key
+	kept       int                         // queues without jobs, kept because they remember their key's state
 	arrived    uint64                      // jobs that came since the schedule began, without those that a takeover found
 }
 
@@ -20,7 +20,7 @@ func (c *census) came(q *KeyQueue) {
 	}
 }
 
-// keep counts a queue among those kept without jobs, or no longer.
+// keep counts a queue as kept without jobs if kept is true. Otherwise it stops counting the queue.
 func (c *census) keep(q *KeyQueue, kept bool) {
 	switch {
 	case kept && !q.kept:

@@ -27,15 +27,15 @@ type tag int64
 // by at most 1 in 2,000.
 const wholeTag tag = 1 << 20
 
-// waits holds the jobs of a key that wait: the normal ones in its own backlog.
+// waits holds a key's waiting jobs. Its own backlog holds the normal ones.
 type waits struct {
 	backlog
 
 	classes *classes // of jobs of other priorities; nil: it has none
 }
 
-// classes is what a key has while it has jobs of other priorities than Normal. A key without such jobs has none: its
-// jobs wait in the queue's own backlog, as normal jobs always do.
+// classes holds a key's waiting jobs of other priorities than Normal, and the tags of all priorities. A key with only
+// normal jobs has no classes. Normal jobs always wait in the queue's own backlog.
 type classes struct {
 	now tag // of the job that was taken last
 	of  [len(bucket.Priorities)]class
@@ -45,12 +45,12 @@ type classes struct {
 type class struct {
 	waits backlog // of Normal: not used
 	seat  seat    // of Normal: not used
-	next  tag     // of the first job that waits; if there is none, the least that one may have that comes
+	next  tag     // tag of the first waiting job; if none waits, the least tag that the next one may get
 	step  tag     // from one job to the next
 }
 
-// newClasses returns the classes of a key that has only normal jobs. They have tags from now on, and come after those
-// that are near their call.
+// newClasses returns the classes of a key that has only normal jobs. Its waiting jobs have tags from now on, and come
+// after its jobs that are near their calls.
 func newClasses(w bucket.Weights) *classes {
 	c := &classes{now: 1}
 	for i := range c.of {
@@ -60,7 +60,7 @@ func newClasses(w bucket.Weights) *classes {
 	return c
 }
 
-// weigh puts weights in force for all tags from the next ones on.
+// weigh sets the distance between the tags of each priority by its weight. The next tag of each priority stays.
 func (c *classes) weigh(w bucket.Weights) {
 	for _, p := range bucket.Priorities {
 		weight := tag(w.Of(p))
@@ -70,21 +70,21 @@ func (c *classes) weigh(w bucket.Weights) {
 
 func (c *classes) class(p bucket.Priority) *class { return &c.of[p-bucket.High] }
 
-// took advances the virtual time for a job of a priority that was taken.
+// took advances the virtual time to the tag of a priority's first waiting job, which is taken now.
 func (c *classes) took(p bucket.Priority) {
 	t := c.class(p).next
 	c.follow(p)
 	c.reach(t)
 }
 
-// follow gives the jobs of a priority that wait their tags behind a job that was taken ahead of its turn. The virtual
-// time stays: the turns of other priorities come before that job's.
+// follow gives a priority's waiting jobs the tags behind a job that is taken ahead of its turn. The virtual time stays,
+// because the turns of other priorities come before that job's turn.
 func (c *classes) follow(p bucket.Priority) {
 	of := c.class(p)
 	of.next += of.step
 }
 
-// reach advances the virtual time for a job that was taken before, and whose turn it is now.
+// reach advances the virtual time to t, the tag of a job that was taken before and is made ready now.
 func (c *classes) reach(t tag) {
 	c.now = max(c.now, t)
 	for i := range c.of {
@@ -104,7 +104,7 @@ func (c *classes) sooner(p, other bucket.Priority) bool {
 	return a < b || a == b && p < other
 }
 
-// before returns how many of n waiting jobs of a priority come before a job of another priority with a tag.
+// before returns how many of the n waiting jobs of priority p come before a job of priority other with tag t.
 func (c *classes) before(p bucket.Priority, n int, other bucket.Priority, t tag) int {
 	of := c.class(p)
 	if p < other {
@@ -119,7 +119,7 @@ func (c *classes) before(p bucket.Priority, n int, other bucket.Priority, t tag)
 // onlyNormal are the priorities of a key without classes.
 var onlyNormal = bucket.Priorities[bucket.Normal-bucket.High : bucket.Low-bucket.High]
 
-// priorities returns those of which the queue may have jobs, the most urgent first.
+// priorities returns the priorities of which the queue may have jobs, the most urgent first.
 func (w *waits) priorities() []bucket.Priority {
 	if w.classes == nil {
 		return onlyNormal
@@ -204,7 +204,7 @@ func (w *waits) firstDue() bucket.Micros {
 	return at
 }
 
-// earlyBefore counts the jobs not due yet that will be due before one.
+// earlyBefore counts the early jobs that come due before the appointment one.
 func (w *waits) earlyBefore(one appointment) (n int) {
 	for _, p := range w.priorities() {
 		n += w.of(p).early.before(one)
@@ -217,7 +217,7 @@ func (w *waits) hasEarly() bool {
 	return slices.ContainsFunc(w.priorities(), func(p bucket.Priority) bool { return w.of(p).early != nil })
 }
 
-// earlyBackward yields the jobs that are due before one, the last of them first.
+// earlyBackward yields the early jobs that come due before the appointment one, the latest first.
 func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool) {
 	if w.classes == nil {
 		return w.early.backward(one)
@@ -245,7 +245,7 @@ func (w *waits) earlyBackward(one appointment) func(yield func(appointment) bool
 	}
 }
 
-// allEarly yields the jobs not due yet with their priorities, by when they are due.
+// allEarly yields the early jobs with their priorities, in the order in which they come due.
 func (w *waits) allEarly(yield func(appointment, bucket.Priority) bool) {
 	if w.classes == nil {
 		w.early.all(func(l appointment) bool { return yield(l, bucket.Normal) })
@@ -286,7 +286,7 @@ func (s spot) compare(other spot) int {
 
 func (j *Job) spot() spot { return spot{j.place, j.Priority, j.tag} }
 
-// spotOf returns the spot of the n-th waiting job of a priority that may be called, counted from 0.
+// spotOf returns the spot of a priority's n-th waiting job that may be called, counted from 0. at is the job's place.
 func (w *waits) spotOf(p bucket.Priority, at place, n int) spot {
 	s := spot{place: at, of: p}
 	if c := w.classes; c != nil {
@@ -310,7 +310,7 @@ func (w *waits) before(s spot) (n int) {
 	return n
 }
 
-// callable is a copy of what waits of a queue and may be called. Passing its jobs does not change the queue.
+// callable is a copy of a queue's waiting jobs that may be called. Passing its jobs does not change the queue.
 type callable struct {
 	of      [len(bucket.Priorities)]backlog
 	classes classes
@@ -327,7 +327,7 @@ func (w *waits) callable() *callable {
 	return c
 }
 
-// next returns the spot of the job whose turn it is; ok is false if none is left.
+// next returns the spot of the job that is called next; ok is false if none is left.
 func (c *callable) next() (s spot, ok bool) {
 	for _, p := range bucket.Priorities {
 		if at, waits := c.of[p-bucket.High].next(); waits && (!ok || c.classes.sooner(p, s.of)) {
@@ -337,7 +337,7 @@ func (c *callable) next() (s spot, ok bool) {
 	return s, ok
 }
 
-// pass removes the job whose turn it is, given its spot.
+// pass removes the job that is called next, given its spot.
 func (c *callable) pass(s spot) {
 	c.of[s.of-bucket.High].pass(s.place)
 	c.classes.took(s.of)
@@ -368,8 +368,8 @@ func (q *KeyQueue) insert(j *Job) {
 	q.Jobs = slices.Insert(q.Jobs, most, j)
 }
 
-// Behind returns how many of a key's jobs that the schedule knows are called after a job of a priority that comes now
-// and must not be called before at, 0 for at once.
+// Behind returns how many of the key's jobs in the schedule would be called after a job of priority p that came now and
+// must not be called before at; at is 0 if it may be called at once.
 func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 	q := v.s.byKey[key]
 	if q == nil {
@@ -406,7 +406,8 @@ func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 	return n
 }
 
-// tidy drops the classes of a queue that has only normal jobs again, once that forgets no call of another priority.
+// tidy drops the classes of a queue that has only normal jobs again. It keeps them while the queue has jobs and the
+// tags of another priority are ahead: dropping them would forget that priority's calls.
 func (s *step) tidy(q *KeyQueue) {
 	c := q.waits.classes
 	for _, p := range bucket.Priorities {
@@ -435,7 +436,7 @@ func (s *Schedule) classify(q *KeyQueue, p bucket.Priority) {
 	}
 }
 
-// seats returns the priorities in whose turns the queue has a place.
+// seats returns the priorities in whose orders of turns the queue has a seat.
 func (q *KeyQueue) seats() []bucket.Priority {
 	if q.waits.classes == nil {
 		return onlyNormal

@@ -12,13 +12,13 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// lane is the jobs of one priority of a key.
+// lane names the jobs of one priority of a key.
 type lane struct {
 	key string
 	of  bucket.Priority
 }
 
-// priorities are those of a simulation's jobs. They are drawn apart from all else in it.
+// priorities draws the priorities of a simulation's jobs, independently of the simulation's other draws.
 type priorities struct {
 	rnd     *rand.Rand // nil: all are normal
 	of      map[uint64]bucket.Priority
@@ -59,17 +59,17 @@ func (p *priorities) start(j *Job) {
 	}
 }
 
-// follower checks the order of a simulation's first calls, all of them, while jobs of each priority wait.
+// follower checks the order of all first calls of a simulation, while jobs of every priority wait.
 type follower struct {
 	weights bucket.Weights
-	keys    int // among which the calls of a priority are divided
+	keys    int // that share the calls of a priority
 	calls   int // that started
 	in      map[lane]int
 	waiting map[bucket.Priority]int
 	latest  map[uint64]float64 // of each job that waits: the number of the call that must be its own at the latest
 	spare   int                // calls of the span that may have been prepared before it began
 	served  classSet           // priorities with a call in the span
-	missed  [3]float64         // what one of a pair had in turns that the other missed
+	missed  [3]float64         // what one of a pair took in turns that the other missed
 	ahead   [3]float64         // how far one of a pair is ahead of the other in the span, and what it was least and most
 	least   [3]float64
 	most    [3]float64
@@ -83,13 +83,13 @@ func (f *follower) allWait() bool {
 	return f.waiting[bucket.High] > 0 && f.waiting[bucket.Normal] > 0 && f.waiting[bucket.Low] > 0
 }
 
-// begin begins a span in which all wait. staged jobs are on their way.
+// begin begins a span in which jobs of every priority wait. staged is how many jobs are on their way already.
 func (f *follower) begin(staged int) {
 	f.spare, f.served, f.missed, f.ahead, f.least, f.most = staged, 0, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
 }
 
-// came notes a job that waits from now on. Its wait is bounded by the weights: while all before it in its key and
-// priority are called, in turn with other keys, the others are called in their parts.
+// came notes a job that waits from now on, and the latest call that its weight allows it to be. While the jobs before
+// it in its key and priority are called, in turn with other keys, the other priorities have their parts of the calls.
 func (f *follower) came(l lane, seq uint64, staged int) {
 	before := f.allWait()
 	f.waiting[l.of]++
@@ -105,12 +105,13 @@ func (f *follower) came(l lane, seq uint64, staged int) {
 	f.latest[seq] = float64(f.calls+staged) + turns*sum/float64(f.weights.Of(l.of)) + 3
 }
 
-// started notes a first call. In any span in which all wait, priorities are called in the parts of their weights, each
-// within one call.
+// started notes a first call. In any span in which all priorities wait, each has the part of the calls that its weight
+// gives it, to within one call.
 //
-// Calls that were prepared before the span may start until a priority that has just come has a job ready. These turns it
-// has missed. Afterwards it makes up for them (shares): between a call of the other one and the next, it has the calls
-// that it missed and those of its part. So the bound is larger by what the other one had before its first call.
+// Calls that were prepared before the span may start until a priority that has just come has a job ready. That priority
+// has missed these turns, and makes up for them afterwards (shares): between two calls of another priority it makes the
+// calls that it missed and those of its own part. So the bound is larger by the calls that the other one made before
+// its first call.
 func (f *follower) started(l lane, seq uint64) {
 	f.calls++
 	if last := f.latest[seq]; float64(f.calls) > last {
@@ -147,7 +148,7 @@ func (f *follower) started(l lane, seq uint64) {
 	}
 }
 
-// slip is a planted mistake in how priorities take turns.
+// slip is a planted mistake in how the priorities take turns.
 type slip int
 
 const (
@@ -217,9 +218,9 @@ func (m *simulation) arrive(l lane, plant slip) {
 	}
 }
 
-// TestSimulationOfPriorities runs seeds of keys with jobs of all priorities. In any span in which all three wait, they
-// are called as their weights say, each within one call, and no job waits longer than that allows: at one key's rate,
-// and at a rate that keys share.
+// TestSimulationOfPriorities runs seeds of keys with jobs of all priorities, at one key's rate and at a rate that keys
+// share. In any span in which all three priorities wait, each has its weight's part of the calls, to within one call,
+// and no job waits longer than that allows.
 func TestSimulationOfPriorities(t *testing.T) {
 	for name, shared := range map[string]bool{"key": false, "shared": true} {
 		for seed := range seeds.Of(200) {
@@ -255,9 +256,9 @@ func TestSimulationOfPrioritiesFindsMistakes(t *testing.T) {
 	}
 }
 
-// TestHighJobsOfOneKeyPass checks that the high jobs of one key have the turns of their weight at a limit that many
-// keys with low jobs use up. This must hold however short before its slot a job is made ready, and however soon the
-// key's own rate lets the key call again.
+// TestHighJobsOfOneKeyPass checks that the high jobs of one key get the turns of their weight at a limit that many keys
+// with low jobs use up. This must hold whatever the time by which a job is made ready before its slot, and however soon
+// the key's own rate lets the key call again.
 func TestHighJobsOfOneKeyPass(t *testing.T) {
 	for _, lead := range []time.Duration{LeastLead, 10 * time.Millisecond, 40 * time.Millisecond} {
 		for _, own := range []int64{100, 1000} {
@@ -353,7 +354,7 @@ func slowKeysFollowTheirWeights(t *testing.T, jobs int) {
 	}
 }
 
-// TestPlacesByPriority checks that the places of jobs, which are computed, are those at which they are called.
+// TestPlacesByPriority checks that jobs are called in the places that are computed for them.
 func TestPlacesByPriority(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 6))
@@ -482,8 +483,8 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 	}
 }
 
-// TestUrgentJobPassesBulk checks how long urgent jobs wait that come at 5 a second, to a rate of 10 a second with
-// 100,000 low jobs: at the key's own rate, and at one that the low jobs' keys share with theirs.
+// TestUrgentJobPassesBulk checks how long urgent jobs wait. They come at 5 a second, to a rate of 10 a second for which
+// 100,000 low jobs wait: the rate of one key, and one that the low jobs' keys share with the urgent jobs' key.
 func TestUrgentJobPassesBulk(t *testing.T) {
 	ten := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
 	for name, keys := range map[string]int{"one key": 1, "shared by 1000 keys": 1000} {

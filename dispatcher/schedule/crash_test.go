@@ -88,7 +88,7 @@ func (m *simulation) twice() {
 	m.step()
 }
 
-// keepRecord is the ledger's part of a call's end.
+// keepRecord does at a call's end what the ledger does.
 func (m *simulation) keepRecord(j *Job) {
 	if m.crashes.ledger != nil {
 		key := j.Queue.Key
@@ -96,7 +96,7 @@ func (m *simulation) keepRecord(j *Job) {
 	}
 }
 
-// mayLeave checks that the schedule calls nothing again whose outcome is unknown.
+// mayLeave checks that the schedule calls no job again whose outcome is unknown.
 func (m *simulation) mayLeave(j *Job) {
 	if m.crashes.parked[j.Seq] {
 		m.t.Fatalf("job %d was called after it was parked as unknown", j.Seq)
@@ -209,8 +209,8 @@ func playCrashes(t testing.TB, seed uint64) (died int) {
 	return m.crashes.died
 }
 
-// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one continues from
-// what would be in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
+// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one continues from what would
+// be in NATS. One seed alone: go test ./dispatcher/schedule -run OfCrashes/seed=7.
 func TestSimulationOfCrashes(t *testing.T) {
 	died := 0
 	for seed := range seeds.Of(3_000) {

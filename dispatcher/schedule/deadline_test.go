@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// deadlines are the deadlines of a simulation's jobs. They are drawn apart from all else in it.
+// deadlines draws the deadlines of a simulation's jobs, independently of the simulation's other draws.
 type deadlines struct {
 	rnd *rand.Rand // nil: no job has one
 	of  map[uint64]bucket.Micros

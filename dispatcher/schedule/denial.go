@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
-// Jobs of other denied calls that ran meanwhile rest again in the same way. A call made under a former policy says
-// nothing about the present one. It reports whether every queue must be looked at.
+// If other denied calls ran meanwhile, their jobs only rest again. A call made under a former policy does not open the
+// breaker. onDenial reports whether every queue must be looked at.
 func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
 	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
 	b.letGo(j)
@@ -44,14 +44,14 @@ func (b *breaker) deny(retry *Retry, e CallEnd) {
 	b.why = e.Detail + "; " + e.Mend
 }
 
-// denialPace makes an api that denies weir hold as long as a failed job waits.
+// denialPace returns how long the breaker stays open after denials: as long as a failed job waits for its retry.
 func denialPace(retry *Retry) BreakerPolicy {
 	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 
-// DenyAgain restores a denial from a mark that this process before a restart, or the owner before it, stored: the api
-// denied weir and must not be called before until. One call tries the api then, even if until is past. DenyAgain
-// ignores a mark that is older than this process's own findings.
+// DenyAgain restores a denial from a mark that this process stored before a restart, or that a former owner stored: the
+// api denied weir and must not be called before until. Then one call tries the api, even if until has passed already.
+// DenyAgain ignores a mark that is older than this process's own findings.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	b := &s.holds.breaker
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {

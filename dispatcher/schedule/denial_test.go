@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestDenialHoldsLonger denies probe after probe. The hold doubles up to retry.max, and one job after another is
-// tried. A mended configuration is tried at once, whatever a call by the former one still says.
+// TestDenialHoldsLonger checks that the hold doubles with every denied probe, up to retry.max, and that each probe is
+// another job's. A mended configuration is tried at once, whatever the end of a call under the former one says.
 func TestDenialHoldsLonger(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	s, now := m.s, m.now
@@ -67,8 +67,8 @@ func TestDenialHoldsLonger(t *testing.T) {
 	}
 }
 
-// TestTriedWhileAnOutcomeIsStored checks that TryNow also covers a job whose denied call is still being
-// recorded: the job does not wait out the hold that is over.
+// TestTriedWhileAnOutcomeIsStored checks that TryNow also covers a job whose denied call is still being recorded: the
+// job does not wait for the end of the hold that the operator ended.
 func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	s, now := m.s, m.now

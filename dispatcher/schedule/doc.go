@@ -8,18 +8,19 @@
 //
 // # What it holds
 //
-// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. Of most jobs the queue keeps only the
-// sequence, in its backlog; of a delayed job also its due time (backlog.go, notbefore.go). Due times and deadlines
-// follow the wall clock (wallclock.go). A Job is one job from staging to settlement. A Policy holds the
+// A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. Of a waiting job it keeps only the
+// stream sequence, in its backlog, and the due time of a delayed job (backlog.go, notbefore.go). Due times and
+// deadlines follow the wall clock (wallclock.go). A Job is one job from staging to settlement. A Policy holds the
 // configured rules; it is replaced as a whole. A Partition holds what the schedule knows of a partition while this
 // process owns it.
 //
-// Each part of a Schedule keeps one thing for the api. The type on the right keeps the same for each queue:
+// A Schedule has one part for each subject below, which holds the state of the api. The type on the right holds the
+// same for one queue:
 //
 //	agenda        which queue is looked at, and when           entry
-//	looks         which jobs are looked at for an answer       entry
+//	looks         for which jobs an answer is looked up        entry
 //	turns         which queue has the next turn                seat
-//	Weights       parts of the priorities                      classes
+//	Weights       how the priorities share the calls           classes
 //	holds         holds, pauses, breaker, slow starts          brake
 //	storeLink     the way to the store of slots                keyPace
 //	gate          when the store may be asked again
@@ -49,8 +50,8 @@
 //
 // If an api takes several jobs in one call, one job leads a pack of them on this path (pack.go).
 //
-// If equal jobs share an answer, a job may end on its way, before it is ready, with an answer that was given before, or
-// wait there for one that is on its way (look.go). It keeps its place, and takes no slot.
+// If equal jobs share an answer (look.go), a job may end before it is ready, with the answer that an equal job got. It
+// may also wait for the answer of an equal job whose call is under way. Meanwhile it keeps its place and takes no slot.
 //
 // # What always holds
 //
@@ -60,19 +61,20 @@
 //	    time. Retries may be overtaken.
 //	S3  A queue has at most in_flight jobs that are asking, granted or calling, or whose operations hold their slots.
 //	S4  Every queue with something to do has a timer, waits for its turn, or waits for an answer that touches it.
-//	S5  While jobs of all priorities wait for the same and are ready in time, their calls start in the parts of the
-//	    weights, each within one call, in any span. So the weights bound the wait of every job (turns.go has the proof).
+//	S5  While jobs of all priorities wait for the same limits and are ready in time, each priority starts the part of
+//	    the calls that its weight gives it, to within one call over any span. So the weights bound the wait of every
+//	    job (turns.go has the proof).
 //
-// A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take
-// turns, one call each, and so do the queues of one tenant (order.go). Priorities share the turns by weight (turns.go),
-// and so they do in a queue (classes.go). They take turns for staging room in the same way (room.go). If the store is
-// on another machine and no shared limit has refused anything for a second, a turn asks for more than one call. The
-// queues that ask or wait then share the calls that one round of asks may ask for.
+// A missed slot is given back, or lost for every key: it is never used late. Under a shared limit tenants take turns,
+// one call each, and so do the queues of one tenant (order.go). Priorities share the turns by weight (turns.go), also
+// within a queue (classes.go). Room for staging is shared by the same turns (room.go). If the store is on another
+// machine and no shared limit has refused anything for a second, a turn is more than one call. The queues that ask or
+// wait then divide the calls of one round of asks among themselves.
 //
 // Processes that share a store take turns there (bucket/line.go), and so do the apis of an account, even in one
-// process. Every round of asks says how many keys of each tenant wait here with jobs of each priority. Each answer says
-// how many keys of its tenant wait elsewhere, and how much of its priority. The more wait elsewhere, the fewer turns
-// the tenant has here. fleet_test.go simulates 2 to 20 processes.
+// process. Every round of asks says how many keys of each tenant wait here, for each priority. Each answer says how
+// many keys of its tenant wait at other processes, and how much of its priority they have. The more keys wait there,
+// the fewer turns the tenant has here. fleet_test.go simulates 2 to 20 processes.
 //
 // # What is made ready
 //
@@ -99,8 +101,8 @@
 //
 // OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
 // ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
-// answer about weir's own access rather than about the job (denial.go). All of these only delay the asks for slots.
-// None of them grants a call: even a probe's answer only closes the breaker.
+// answer that denies weir access (denial.go). All of these only delay the asks for slots. None of them grants a call:
+// even a probe's answer only closes the breaker.
 //
 // # A store on another machine
 //

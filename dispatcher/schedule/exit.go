@@ -37,7 +37,7 @@ func (e *exit) enter(j *Job) {
 	}
 }
 
-// leave counts out a job, if it is counted: its call has left, or it has no slot any more.
+// leave stops counting a job, if it is counted, because its call has left or it has no slot any more.
 func (e *exit) leave(j *Job) {
 	if j.leaving {
 		j.leaving = false
@@ -45,7 +45,7 @@ func (e *exit) leave(j *Job) {
 	}
 }
 
-// inTime learns from a call that left in its slot.
+// inTime raises the bound, but not above most, because a call left in its slot.
 func (e *exit) inTime(most int) {
 	by := 1.0
 	if e.most >= e.half {
@@ -54,7 +54,8 @@ func (e *exit) inTime(most int) {
 	e.most = min(e.most+by, float64(max(most, 1)))
 }
 
-// missed learns from a slot that was missed. Slots that were planned before the bound was last halved teach nothing new.
+// missed halves the bound because a slot was missed. It ignores a slot that lies before the last halving, since the
+// bound was too high then.
 func (e *exit) missed(slot, now bucket.Micros) {
 	if slot < e.cut {
 		return

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestFirstFailureIsTold checks that the first failed call in a row is reported, those behind it are not, and
-// that the breaker says why when it opens.
+// TestFirstFailureIsTold checks that only the first of several failed calls in a row is reported, and that the breaker
+// says why when it opens.
 func TestFirstFailureIsTold(t *testing.T) {
 	s, p, now := inspected(hourly())
 	policy := &Policy{Breaker: BreakerPolicy{Failures: 3, Min: time.Second, Max: time.Second}, Retry: Retry{Attempts: 5}}
@@ -58,8 +58,8 @@ func TestUnsentCallSaysNothing(t *testing.T) {
 	}
 }
 
-// TestProbesTakeTurns checks that each probe is another job's, since a probe costs an attempt: first those of
-// jobs that have not failed yet, even if a job of the same key has.
+// TestProbesTakeTurns checks that each probe is another job's, since a probe costs an attempt. Jobs that have not
+// failed yet go first, even if a job of their key has failed.
 func TestProbesTakeTurns(t *testing.T) {
 	policy := &Policy{
 		Rules:   bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 100}, Capacity: 100, InFlight: 9}},

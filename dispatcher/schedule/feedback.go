@@ -15,7 +15,7 @@ type CallEnd struct {
 	Fault        bool          // the api did not answer, or answered with a fault of its own
 	Sent         bool          // at least one byte of the request was sent
 	After        time.Duration // the least wait before the job's next call, because the api asks for it
-	Hold         Advice        // what the api says about all calls to come
+	Hold         Advice        // what the api says about all later calls
 	Detail       string
 	Mend         string // what an operator must do, if denied
 	Started, Now bucket.Micros
@@ -81,8 +81,8 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	return f
 }
 
-// onAnswer applies what the end of a call says about when the next may start. It returns the queue that it holds, nil
-// if none.
+// onAnswer applies what the end of a call says about when later calls may start. It returns the queue that it holds,
+// nil if it holds the api or nothing.
 func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 	retry, scope, own := &j.Policy.Retry, j.Queue, &j.Queue.brake
 	pushes := &own.pushes
@@ -134,7 +134,7 @@ func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 	return scope
 }
 
-// why returns what a hold is for.
+// why returns the reason for the hold that the call's end causes.
 func (e CallEnd) why() string {
 	why := "the api says that no call is left"
 	if e.PushedBack {
@@ -191,7 +191,7 @@ func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 	return opened
 }
 
-// probeTurn is how long the job that was the probe lets other jobs go first.
+// probeTurn is how long a job whose call failed while the breaker was open lets other jobs go first.
 const probeTurn = time.Second
 
 // lower lowers the rate after pushback, if the configuration says adaptive.
@@ -209,7 +209,7 @@ func (h *holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	g.pushedBack(a, e.Started, e.Now)
 }
 
-// Advice is what an answer's headers say about the calls to come.
+// Advice is what an answer's headers say about later calls.
 type Advice struct {
 	Wait   time.Duration // from the answer to the next call, at most MostHold
 	Header string        // the header that says so, in lower case; "" if none does

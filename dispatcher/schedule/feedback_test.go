@@ -14,7 +14,7 @@ type outage struct {
 	dials       bool
 }
 
-// grudge is what a queue's slow start must keep: the pause behind the first call after its hold.
+// grudge is the pause that a queue's slow start must keep behind the first call after its hold.
 type grudge struct {
 	first bucket.Micros
 	pause time.Duration
@@ -163,7 +163,7 @@ func (m *simulation) checkOpen(fx Effects) {
 	}
 }
 
-// resumed takes in that a hold is over.
+// resumed notes that a hold is over.
 func (m *simulation) resumed(q *KeyQueue) {
 	if q == nil {
 		return

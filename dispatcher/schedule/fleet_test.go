@@ -70,7 +70,7 @@ type fleetKey struct {
 	left    int             // jobs that were not granted a slot yet
 }
 
-// mistake is a planted one.
+// mistake is a planted mistake.
 type mistake int
 
 const (
@@ -100,7 +100,7 @@ func newFleet(t testing.TB, seed uint64) *fleet {
 	return f
 }
 
-// crew is which keys a fleet has.
+// crew says which keys a fleet has.
 type crew struct {
 	replicas int
 	keys     []fleetKey
@@ -261,7 +261,7 @@ func (f *fleet) settle(r *replica, uses []bucket.Use) {
 	})
 }
 
-// reserve sends a round of asks to the store, and its answers back.
+// reserve sends a round of asks to the store, and brings its answers back.
 func (f *fleet) reserve(r *replica, fx Effects) {
 	reply, lost := Reply{Sent: f.local(r)}, 0
 	if f.losses > 0 && f.rnd.IntN(f.losses) == 0 {
@@ -334,7 +334,7 @@ func (f *fleet) spoilAnswer(a *bucket.Answer) {
 	}
 }
 
-// shares returns for each key what part of all calls is its due while all keys wait.
+// shares returns for each key its due part of all calls while all keys wait.
 func (f *fleet) shares() map[string]float64 {
 	keys := map[string]float64{}
 	for _, k := range f.keys {
@@ -347,8 +347,8 @@ func (f *fleet) shares() map[string]float64 {
 	return shares
 }
 
-// contended returns the grants, by their slots, from when all replicas have come and had a turn, as newcomers have, until
-// the first key has no job left.
+// contended returns the grants in the order of their slots: those from the time when all replicas have come and had
+// their first turns, until the first key has no job left.
 func (f *fleet) contended(jobs int) []fleetGrant {
 	all := slices.Clone(f.grants)
 	slices.SortStableFunc(all, func(a, b fleetGrant) int { return cmp.Compare(a.at, b.at) })
@@ -364,7 +364,7 @@ func (f *fleet) contended(jobs int) []fleetGrant {
 	return all[min(begin, end):end]
 }
 
-// off returns by how many calls each key was most off its share, in any span of the grants.
+// off returns for each key by how many calls it was off its share at most, in any span of the grants.
 func (f *fleet) off(grants []fleetGrant) map[string]float64 {
 	shares, made := f.shares(), map[string]float64{}
 	low, high := map[string]float64{}, map[string]float64{}
@@ -427,8 +427,8 @@ func playTurns(t testing.TB, seed uint64, plant mistake) (bad []string) {
 }
 
 // TestSimulationOfTurns runs seeds of fleets whose replicas share a rate that is used up. In any span in which all keys
-// wait, keys are on the average at most a call further off their shares than on one machine, and none more than two. As
-// much of the rate is used.
+// wait, keys are at most a call further off their shares on average than on one machine, and no key more than two
+// calls. As much of the rate is used as on one machine.
 func TestSimulationOfTurns(t *testing.T) {
 	for seed := range seeds.Of(60) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -501,9 +501,10 @@ func playDisturbed(t testing.TB, seed uint64) {
 	}
 }
 
-// TestSimulationOfTurnsDisturbed runs seeds of fleets that lose messages, whose ways to the store are slow at times, and of
-// which a replica dies. While all live, keys are further off their shares only by what passes while a message is late or
-// lost. What lives goes on within a second, and no limit is exceeded.
+// TestSimulationOfTurnsDisturbed runs seeds of fleets that lose messages, whose round trips to the store are slow at
+// times, and in which a replica dies. While all replicas live, keys are further off their shares only by the calls that
+// pass while a message is late or lost. The other replicas go on within a second after the death, and no limit is
+// exceeded.
 func TestSimulationOfTurnsDisturbed(t *testing.T) {
 	for seed := range seeds.Of(60) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// prioritize gives the keys of a crew priorities, at least one key each if there are so many: a replica may have keys of
-// one only.
+// prioritize gives the keys of a crew priorities. Each priority gets a key if there are enough; a replica may have keys
+// of one priority only.
 func prioritize(f *fleet, c crew) crew {
 	for i := range c.keys {
 		c.keys[i].of = bucket.Priorities[f.rnd.IntN(len(bucket.Priorities))]
@@ -23,8 +23,8 @@ func prioritize(f *fleet, c crew) crew {
 	return c
 }
 
-// offWeights returns by how many calls each priority was most off its part, in any span of the grants. Those that have
-// keys divide all calls: a small fleet may have none of one priority.
+// offWeights returns for each priority by how many calls it was off its part at most, in any span of the grants. The
+// priorities that have keys divide all calls: a small fleet may have no key of some priority.
 func (f *fleet) offWeights(grants []fleetGrant) map[bucket.Priority]float64 {
 	there := classSet(0)
 	for _, k := range f.keys {
@@ -70,8 +70,8 @@ func playWeights(t testing.TB, seed uint64, plant mistake) (bad []string) {
 	}
 	grants := f.contended(c.jobs)
 	for p, off := range f.offWeights(grants) {
-		// On one machine it is two calls, one each way. Each replica may have asked for one more of its own before it knew
-		// what waits elsewhere.
+		// On one machine a priority may be off by one call in each direction, so by two. Each replica may have asked
+		// for one more call of its own before it knew what waits elsewhere.
 		if most := 4 + float64(len(f.replicas)); off > most {
 			bad = append(bad, fmt.Sprintf("%s jobs were %.2f calls off their part, in %d calls", p, off, len(grants)))
 		}

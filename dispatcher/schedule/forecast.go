@@ -11,23 +11,24 @@ import (
 // key's own pace and calls in flight, from holds, and from the state of the shared limits: which one binds until when,
 // what is left of it, and how many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir show` use it.
 // Unknown quantities count as zero, so that the intake refuses a job as too late only for known reasons. A forecast
-// uses what recent calls took, not the costs of the jobs that wait, and for calls that are not settled yet what they
-// reserved. It includes neither retries nor pushback. Under a shared rate it may be off by one call of each key.
+// assumes that waiting jobs take what recent calls took, whatever their own costs are. Calls that are not settled yet
+// count with what they reserved. A forecast includes neither retries nor pushback. Under a shared rate it may be off by
+// one call of each key.
 
 // Place is a job's place in its queue, as far as the intake knows.
 type Place struct {
 	Key      string
 	Priority bucket.Priority
-	Position int // among the unfinished jobs of its key, from 1 on
+	Position int // among the unfinished jobs of its key, counted from 1
 	// Others is the number of jobs of other keys, and Keys the number of keys with jobs. Both may be too low.
 	Others, Keys int
 	NotBefore    bucket.Micros // the job must not be called before; 0: at once
 }
 
-// farthest is where forecasts end, as those of a key's own pace do: the year 2255.
+// farthest is the latest time that a forecast returns, as bucket.Forecast does: the year 2255.
 const farthest = bucket.Micros(1<<53 - 1)
 
-// later returns at plus n times each, in microseconds.
+// later returns at plus n times each, which is in microseconds. It returns at most farthest.
 func later(at bucket.Micros, n, each float64) bucket.Micros {
 	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
 }
@@ -35,9 +36,9 @@ func later(at bucket.Micros, n, each float64) bucket.Micros {
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
 func (v View) ETA(p Place) bucket.Micros { return v.expect(p, likely) }
 
-// Soonest returns when the call of the job at a place starts if all calls before it, running ones too, take nothing
-// from the limits whose units answers tell; 0 if its key is paused without an end. A job whose deadline lies before
-// that is lost, however these calls are settled.
+// Soonest returns when the call of the job at a place can start at best; 0 if its key is paused without an end. It
+// assumes that all calls before it, running ones too, take nothing from the limits whose units answers tell. A job
+// whose deadline is earlier is lost, however these calls are settled.
 func (v View) Soonest(p Place) bucket.Micros { return v.expect(p, bestCase) }
 
 func (v View) expect(p Place, o outlook) bucket.Micros {
@@ -98,8 +99,8 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 	return at
 }
 
-// headRests returns until when the queue's first job of a priority without a slot rests: the jobs of that priority
-// behind it do not overtake it.
+// headRests returns until when the queue's first job of a priority without a slot rests, 0 if it does not rest. The
+// jobs of that priority behind it do not overtake it.
 func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o outlook) bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Priority == of && j.Phase == resting && j.First() && j.NotBefore < Never-1 {
@@ -112,7 +113,7 @@ func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o o
 	return 0
 }
 
-// reopens returns when the limit of a name, which the store has refused until shut, should let a call pass.
+// reopens returns when the limit of this name should let a call pass. The store has refused it until shut.
 func (v View) reopens(limit string, shut, from bucket.Micros, o outlook) bucket.Micros {
 	if l := v.s.Shared.named(limit); l != nil {
 		return l.reopens(shut, from, v.s.Pipe.lasted, o)
@@ -120,7 +121,8 @@ func (v View) reopens(limit string, shut, from bucket.Micros, o outlook) bucket.
 	return shut
 }
 
-// afterFlight returns when the queue's n-th call without a slot finds room below most calls in flight.
+// afterFlight returns when the queue's n-th call without a slot should find room, if the key may have most calls in
+// flight. It returns 0 if there is room now, or if no call has ended yet.
 func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if v.s.Pipe.lasted == 0 {
 		return 0
@@ -152,9 +154,9 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	return n, first
 }
 
-// turnsBefore returns how many calls of the api are made before the one at a place. Priorities take turns at what is
-// shared by their weights, so do the tenants of one, and the keys of a tenant. There cannot be more such calls than
-// jobs that wait.
+// turnsBefore returns how many calls of the api are made before the one at a place. At what keys share, the priorities
+// take turns by their weights, the tenants of a priority take turns, and so do the keys of a tenant. There cannot be
+// more such calls than waiting jobs.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	if v.s.turns.shares.several || p.Priority != bucket.Normal {
 		return v.turnsOfAll(q, p)
@@ -162,7 +164,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 	return v.turnsWithin(q, p, v.s.turns.normal())
 }
 
-// turnsWithin is turnsBefore as if there were no jobs of other priorities than that of the order.
+// turnsWithin is turnsBefore for an api that has only jobs of the order's priority.
 func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	of, keys, tenants, own := o.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(o.tenants)), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
@@ -194,9 +196,9 @@ func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
-// turnsOfAll is turnsBefore while there are, or were, jobs of several priorities. While the calls before the place are
-// made that have its priority, other priorities that have jobs are called as their weights say. Of jobs that the
-// schedule has not received it is not known that they come before an urgent one.
+// turnsOfAll is turnsBefore while there are, or were, jobs of several priorities. While the earlier calls of the
+// place's own priority are made, other priorities that have jobs make calls too, as many as their weights say. Jobs
+// that the schedule has not received do not count before an urgent job, since their priorities are not known.
 func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 	w, depth, waiting, sum, all := v.s.policy.Rules.Weights, 0, 0, v.s.policy.Rules.Weights.Of(p.Priority), 0
 	var others [len(bucket.Priorities)]int // jobs of other keys that wait and are due
@@ -232,11 +234,10 @@ func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 	return min(before, all+unread+p.Position-1)
 }
 
-// Unread are jobs of a key that must not be called before a time, and that the intake has stored and the schedule has
-// not received yet.
+// Unread describes the early jobs of a key that the intake has stored and the schedule has not received yet.
 type Unread struct {
 	Jobs  int
-	First bucket.Micros // before which none of them may be called
+	First bucket.Micros // none of them may be called before
 }
 
 // PlaceFree returns when a place in the key's bucket should become free, which is when the first of its calls ends; 0

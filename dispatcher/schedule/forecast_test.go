@@ -141,8 +141,8 @@ func (f *foreseen) use(uses []bucket.Use) {
 	}
 }
 
-// check compares forecasts with calls. A forecast must be at most a little too late, since a later one would
-// refuse jobs that are in time, and at most off too early.
+// check compares forecasts with calls. A forecast may be at most a little too late, since a later one would refuse jobs
+// that are in time, and it may be too early by off at most.
 func (f *foreseen) check(off time.Duration, seqs ...uint64) {
 	f.Helper()
 	for _, seq := range seqs {

@@ -2,11 +2,11 @@ package schedule
 
 import "weir/bucket"
 
-// gate says when the store may be asked again for what keys share, and what keeps it from being asked before: the
-// limit that refused a job last, a slow start of the api, or the store itself, which does not answer. Queues wait for
-// it by turns. It holds nothing for a key's own rate.
+// gate says when the store may be asked again for slots under shared limits, and why not earlier: a limit refused a
+// job, the api starts slowly after a hold, or the store does not answer. Queues wait for the gate by turns. A key's own
+// rate does not shut it.
 type gate struct {
-	opens  bucket.Micros // not before
+	opens  bucket.Micros // the store must not be asked before then
 	by     string        // the limit, or slowed or storeDown; "" after the gate was opened
 	scarce bucket.Micros // when a shared limit refused a job last; 0: never
 
@@ -33,7 +33,7 @@ func (g *gate) isPlenty(now bucket.Micros) bool {
 }
 
 // takePutOff reports whether the jobs that were put off must ask again, because units came back since they asked. It
-// reports so once.
+// reports true only once for the same jobs.
 func (g *gate) takePutOff(now bucket.Micros) bool {
 	if g.putOff <= now || g.cameBack == 0 || g.cameBack < g.asked {
 		return false
@@ -63,7 +63,8 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// PermitFreed reports that the store may have an in-flight permit again.
+// PermitFreed notes that the store may have a permit of a limit of calls in flight again, so that it may be asked at
+// once.
 func (s *Schedule) PermitFreed() {
 	if s.turns.waiting() > 0 && s.Shared.areInFlight(s.gate.by) {
 		s.gate.opens = 0

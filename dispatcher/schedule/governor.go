@@ -19,8 +19,8 @@ type governor struct {
 	began   bucket.Micros // when the last slow start began: slots asked for before do not belong to it
 	turned  bucket.Micros // when the ramp was set or doubled last
 	lowered bucket.Micros // when the ceiling was lowered last
-	grown   bucket.Micros // up to when the ceiling's growth is counted
-	next    bucket.Micros // no call before
+	grown   bucket.Micros // the time up to which the ceiling has grown
+	next    bucket.Micros // no slot for the next call may be asked for before
 }
 
 // The units in which shares are counted.
@@ -29,7 +29,8 @@ const (
 	slowStart = whole / 16
 )
 
-// mostRamp bounds the pause between two calls that a slow start makes: a slower key needs none.
+// mostRamp bounds the pause between two calls that a slow start makes. A key whose own interval is longer is not slowed
+// further.
 const mostRamp = time.Second
 
 // longestInterval keeps shares of an interval within 64 bits.

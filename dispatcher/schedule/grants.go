@@ -4,13 +4,15 @@ package schedule
 type grants struct {
 	open   int
 	others bool    // other processes, or other apis, use the store too
-	former *grants // of the policy before that has such calls
+	former *grants // those of the newest earlier policy that has such calls; nil for none
 }
 
-// under returns the grants of a new policy.
+// under returns the grants of a new policy, which have g, or the newest unsettled grants before g, as their former
+// ones.
 func (g *grants) under(others bool) *grants { return &grants{others: others, former: g.unsettled()} }
 
-// unsettled returns the newest of these and the former grants that are not all settled, nil if all are.
+// unsettled returns g if a call of g is not settled, else the newest former grants with such a call; nil if all calls
+// are settled.
 func (g *grants) unsettled() *grants {
 	for g != nil && g.open == 0 {
 		g = g.former
@@ -18,11 +20,11 @@ func (g *grants) unsettled() *grants {
 	return g
 }
 
-// hidden reports whether units may come back that this policy's limits did not count when they were reserved: those of
-// other processes' calls, or of calls that were granted under a former policy.
+// hidden reports whether units may come back that this policy's limits have not counted as reserved: units of other
+// processes' calls, or of calls that were granted under a former policy.
 func (g *grants) hidden() bool { return g.others || g.former.unsettled() != nil }
 
-// release ends what a granted job had reserved, and reports whether these limits had counted it.
+// release ends the reservation of a granted job, and reports whether these limits had counted it.
 func (limits SharedLimits) release(j *Job) (counted bool) {
 	if j.reserved == nil {
 		return false

@@ -9,8 +9,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// TestSlowedReplicasHoldNoOther plays six replicas, of which pushback has slowed five. The sixth must get what they
-// leave of the limit.
+// TestSlowedReplicasHoldNoOther checks that a replica gets what five others leave of a limit, because pushback has
+// slowed them.
 func TestSlowedReplicasHoldNoOther(t *testing.T) {
 	for seed := range seeds.Of(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestSlowedReplicasHoldNoOther(t *testing.T) {
 	}
 }
 
-// TestDearCallStaysReady plays a replica with dear calls beside one with cheap calls. While other replicas' calls come
-// first, the dear call is kept ready: each time that it is made ready its intent is stored.
+// TestDearCallStaysReady checks that a replica keeps a dear call ready while the cheap calls of another replica come
+// first: each time that a job is made ready, its intent is stored.
 func TestDearCallStaysReady(t *testing.T) {
 	f := newFleet(t, 1)
 	f.rules.TenantUntil, f.costs = "", map[string]int64{"dear": 100}

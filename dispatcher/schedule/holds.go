@@ -17,7 +17,7 @@ type holds struct {
 	held     bucket.Micros // no call of the api before then
 	why      string
 	pushes   int16                // pushbacks of the api in a row
-	keys     map[*KeyQueue]string // those with a hold that may still last, and why
+	keys     map[*KeyQueue]string // the queues with a hold that may still last, and its reason
 	paused   pauses
 	breaker  breaker
 	tried    bucket.Micros // when the breaker's probe was last brought forward
@@ -60,7 +60,8 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
 }
 
-// end ends the holds of the api whose time is over, and returns how many these are. A slow start begins.
+// end ends the holds of the api whose time is over, and returns how many it ended. A slow start begins, unless the hold
+// was only a spent budget.
 func (h *holds) end(now bucket.Micros) (ended int) {
 	if h.held != 0 && h.held <= now {
 		h.held = 0
@@ -88,7 +89,7 @@ func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
 	return true
 }
 
-// forget drops a queue.
+// forget drops the hold of a queue.
 func (h *holds) forget(q *KeyQueue) { delete(h.keys, q) }
 
 // next returns when a hold of the api ends, Never if none lasts.
@@ -121,8 +122,8 @@ func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 	return notBefore
 }
 
-// onBudget notes whether a round of asks met a spent budget, which holds the api until the budget begins again. The
-// store enforces that hold, and is still asked; the schedule keeps it only to report it.
+// onBudget notes whether an answer refused a job because a budget is spent. The store enforces that hold until the
+// budget begins again, and is still asked. The schedule keeps it only to report it.
 func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && h.spent != 0:
@@ -215,8 +216,8 @@ type HoldState struct {
 	Budget string `json:"budget,omitempty"`
 }
 
-// mostHolds bounds the held keys that are sorted, since calls wait meanwhile. If more are held, any of them are
-// listed.
+// mostHolds bounds the held keys that list sorts, since calls wait meanwhile. If more keys are held, list lists any of
+// them.
 const mostHolds = 1000
 
 // list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, by when they end.
@@ -252,7 +253,7 @@ func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	return HoldState{}, false
 }
 
-// atOnce returns how many calls a queue may have ready or granted together: one at a time while it is slowed.
+// atOnce returns how many calls a queue may have ready or granted at the same time: one while its governor slows it.
 func (q *KeyQueue) atOnce() int64 {
 	if g := q.brake.governor; g != nil && g.slows() {
 		return 1

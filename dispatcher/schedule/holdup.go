@@ -12,9 +12,9 @@ import (
 // costs 48 bytes for each queue and nothing for a job. No decision depends on it.
 
 // Holdup is the cause that kept a job from its call for longest, other than the rate of its key and the jobs before it.
-// The zero value means that there is none worth reporting. A queue remembers the three longest causes, as long as a job
-// waits that came before they ended. If a cause began and ended while other causes held the queue, its time is an
-// estimate, and never more than the job's wait.
+// The zero value means that there is none worth reporting. A queue remembers the three longest causes, each as long as
+// a job waits that came before the cause ended. If a cause began and ended while other causes held the queue, its time
+// is an estimate, and never more than the job's wait.
 type Holdup struct {
 	For   WaitFor       // WaitReading also for the time before this process had the queue
 	Limit string        // its name, for WaitLimit
@@ -59,9 +59,9 @@ func (h Holdup) String() string {
 	return ""
 }
 
-// HoldupOf returns what kept a job from its call for longest between since, when it could have been called first, and
-// now. It allocates nothing. The schedule takes the first calls of a queue in order, so HoldupOf forgets causes that
-// ended before such a job began to wait.
+// HoldupOf returns what kept a job from its call for longest between since and now. since is when the job could have
+// been called first. HoldupOf allocates nothing. If the job is being called, HoldupOf forgets causes that ended before
+// since: the first calls of a queue start in order, so no later job needs them.
 func (v View) HoldupOf(j *Job, since bucket.Micros) Holdup {
 	if since <= 0 || v.now <= since {
 		return Holdup{}
@@ -110,8 +110,8 @@ func (c *causes) of(k keeping) cause {
 	return cause(max(i, 0)) //nolint:gosec // below mostCauses
 }
 
-// tick is a time in steps of 16.384 ms. It wraps around after two years. A queue that has not been empty for
-// that long reports wrong times.
+// tick is a time in steps of 16.384 ms. It wraps around after two years. A queue that exists for longer reports wrong
+// times.
 type tick uint32
 
 const tickBits = 14
@@ -168,7 +168,7 @@ func (h *holdups) add(c cause, from, until tick) {
 	h.spans[i].until = until
 }
 
-// forget drops the causes that were over at a time.
+// forget drops the causes that ended before a time.
 func (h *holdups) forget(at tick) {
 	for i := range h.spans {
 		if at.until(h.spans[i].until) == 0 {

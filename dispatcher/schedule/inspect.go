@@ -74,7 +74,7 @@ type JobState struct {
 	Awaits string `json:"awaits,omitempty"`
 }
 
-// PriorityName returns what a report says of a priority: "" for Normal.
+// PriorityName returns the name of a priority in reports: "" for Normal.
 func PriorityName(p bucket.Priority) string {
 	if p == bucket.Normal {
 		return ""
@@ -152,8 +152,7 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// FirstJobs lists a queue's first jobs, in order. Jobs that must not be called yet come last, ordered by when
-// they are due.
+// FirstJobs lists at most limit of a queue's first jobs, in order. Early jobs come last, ordered by when they are due.
 func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
 	without := 0 // jobs so far that have no slot
@@ -244,12 +243,14 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	return "", 0
 }
 
-// ofQueue forecasts the queue's n-th call without a slot, counted from 1, of a job of a priority.
+// ofQueue forecasts the queue's n-th call without a slot, counted from 1. The job of that call has the priority of, and
+// the appointment own if it is early.
 func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) bucket.Micros {
 	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
 }
 
-// inOrder yields the queue's jobs that are called or may be called, in order. The Job is nil for one that waits.
+// inOrder yields the jobs of the queue that are being called or may be called, in order. The Job is nil for a job in
+// the backlog.
 func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
 	waiting, jobs := q.waits.callable(), q.near()
 	for {
@@ -323,7 +324,7 @@ func (v View) IsPaused(key string) bool { return v.s.holds.paused.of(key) != nil
 // keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
 
-// LimiterDown reports whether the store of the limits did not answer the last round of asks: calls hold.
+// LimiterDown reports whether the store of the limits did not answer the last round of asks. Calls then wait.
 func (v View) LimiterDown() bool { return v.s.store.isDown() }
 
 // near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
@@ -332,7 +333,8 @@ func (v View) near() (n float64, known bool, by string) {
 	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
 }
 
-// running returns how many calls limits of calls in flight count here.
+// running returns how many calls of this process limits of calls in flight count: running calls, and operations that
+// hold their slots.
 func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
@@ -347,9 +349,9 @@ func (v View) width() int {
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }
 
-// inviteAt returns when the queues in turn must make jobs ready: before the shared limit is asked again, by as
-// long as that takes. While the store does not answer, one queue at a time makes one ready, when the store is
-// asked again.
+// inviteAt returns when the queues in line must make jobs ready: before the shared limits are asked again, by the time
+// that it takes to make a job ready. While the store does not answer, one queue at a time makes one job ready, when the
+// store may be asked again.
 func (v View) inviteAt() bucket.Micros {
 	switch {
 	case !v.s.store.isDown():

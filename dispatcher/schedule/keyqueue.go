@@ -65,12 +65,12 @@ type Job struct {
 	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // offset.base when at and last were computed
 	Costs     []int64
-	reserved  *grants       // among which it is counted; nil: none
+	reserved  *grants       // the grants that count it; nil: none
 	began     bucket.Micros // when its last call started
 	Deadline  bucket.Micros // 0: none
 	NotBefore bucket.Micros // time of a retry, or as its producer asked
-	Failed    string        // how the last call failed, if it will be made again
-	Refused   string        // the limit that it can never pass, or the spent budget, if that ends it
+	Failed    string        // how the last call failed, if another one follows
+	Refused   string        // the limit that it can never pass, or the spent budget, which ends it
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: an operator may end its wait
 	yielded   int           // breaker.opened when it last let other jobs go first
@@ -88,11 +88,11 @@ type Job struct {
 	ended     bool   // its call has ended, and its outcome is being stored
 	cancelled bool   // an operator cancelled it
 	holds     bool   // its operation holds its slot
-	looked    bool   // an earlier answer was looked for, or is
-	answered  bool   // an earlier answer was found before its turn: it is looked at again then
-	ahead     bool   // it was looked at before its slot and waits for it: it counts in looks.ahead
-	members   []*Job // that go in one call with it: it leads their pack
-	carries   bool   // one of them was never called
+	looked    bool   // an earlier answer was looked up, or is being looked up
+	answered  bool   // an earlier answer was found before its turn; it is looked up again in its turn
+	ahead     bool   // it was looked at, and waits for its slot: it counts in looks.ahead
+	members   []*Job // the other jobs of the pack that it leads
+	carries   bool   // one of the members was never called
 	Bond      *Bond  // of a pack that must be called again as it was; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
 	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
@@ -109,7 +109,7 @@ func (j *Job) unload() {
 	}
 }
 
-// dequeue takes the waiting job of a priority whose turn it is. There must be one.
+// dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be one.
 func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
 	j := q.drop(p)
 	if q.waits.classes != nil {
@@ -118,8 +118,8 @@ func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
 	return j
 }
 
-// takeAhead takes the waiting job of a priority whose turn it is, before its slot is near. The job counts as a call
-// when it is made ready.
+// takeAhead takes the first waiting job of a priority that may be called, before its slot is near. The job counts as a
+// call only when it is made ready.
 func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
 	j := q.drop(p)
 	if q.waits.classes != nil {
@@ -128,7 +128,8 @@ func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
 	return j
 }
 
-// drop takes the waiting job of a priority whose turn it is, but does not count that as a call. There must be one.
+// drop takes the first waiting job of a priority that may be called, and does not count it as a call. There must be
+// one.
 func (q *KeyQueue) drop(p bucket.Priority) *Job {
 	b := q.waits.of(p)
 	at, _ := b.next()
@@ -136,7 +137,8 @@ func (q *KeyQueue) drop(p bucket.Priority) *Job {
 	return q.begin(q.waits.spotOf(p, at, 0))
 }
 
-// Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. The sequence must wait.
+// Extract removes a sequence from any place among the waiting ones, and makes a Job of it. It panics if the sequence
+// does not wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	for _, of := range q.waits.priorities() {
 		b := q.waits.of(of)
@@ -163,7 +165,7 @@ func (q *KeyQueue) begin(s spot) *Job {
 	return j
 }
 
-// jobOf makes a Job of a sequence, which is not among the queue's jobs yet.
+// jobOf makes a Job of a sequence, and does not add it to the queue's jobs.
 func (q *KeyQueue) jobOf(s spot) *Job {
 	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
 }
@@ -181,7 +183,7 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 	return q.polled[seq]
 }
 
-// seat returns the job's queue's place in the turns of the job's priority.
+// seat returns the seat of the job's queue in the order whose turn the job takes.
 func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
 
 // turnOf returns the priority whose turn at shared limits a job takes, or would take. This is the job's own priority.
@@ -203,7 +205,7 @@ func (q *KeyQueue) remove(j *Job) {
 // count returns the number of jobs in any of these phases.
 func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
 
-// countOf is count for the jobs that take the turns of some priorities.
+// countOf is count for the jobs that take the turns of these priorities.
 func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	var wanted uint // a bit for each
 	for _, p := range phases {
@@ -273,10 +275,11 @@ func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
 }
 
 // precedes reports whether a job comes before all jobs of its key that have no slot, whatever their priorities: it has
-// its slot, or is past it. In a key with normal jobs only the order of the jobs says that already.
+// its slot, or is past it. In a key with only normal jobs it reports false, since the order of q.Jobs says that
+// already.
 func (q *KeyQueue) precedes(j *Job) bool { return q.waits.classes != nil && j.Phase >= granted }
 
-// near returns the queue's Jobs in the order that is reported: first those that precede all others.
+// near returns the queue's Jobs in the order of reports: first those that precede all others.
 func (q *KeyQueue) near() []*Job {
 	if q.waits.classes == nil {
 		return q.Jobs
@@ -352,8 +355,8 @@ func (j *Job) First() bool { return j.Calls == 0 || j.Unseen || j.carries }
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 
-// crowded returns until when a queue must not be called because the previous owner's calls may use all of the
-// key's calls in flight; 0 if there are fewer of them.
+// crowded returns until when a queue must not be called because calls of the previous owner may use all of the key's
+// calls in flight; 0 if they cannot.
 func (q *KeyQueue) crowded() bucket.Micros {
 	if q.Orphaned == 0 || int64(q.Orphaned) < q.Limits.InFlight {
 		return 0
@@ -361,7 +364,8 @@ func (q *KeyQueue) crowded() bucket.Micros {
 	return q.Partition.Leftover
 }
 
-// free returns how many more calls the queue may ask for or have under way, and when that may change by itself.
+// free returns how many more calls the queue may ask for or have under way. again is when the number grows without an
+// event, Never if it does not.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
@@ -382,7 +386,8 @@ func (j *Job) IsStaged() bool { return j.Phase == staging }
 // UnderWay reports whether the job's call runs, or its outcome is not stored yet.
 func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling }
 
-// UnderWay returns the job of a sequence if its call runs, or its pack's, or its outcome is not stored yet; otherwise nil.
+// UnderWay returns the job of a sequence if its call or the call of its pack runs, or if its outcome is not stored yet;
+// otherwise nil.
 func (q *KeyQueue) UnderWay(seq uint64) *Job {
 	j, leads := q.Job(seq), q.Job(seq)
 	if leader, _ := q.leaderOf(seq); leader != nil {

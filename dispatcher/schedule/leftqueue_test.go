@@ -33,8 +33,9 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 	}
 }
 
-// TestLostQueueWaitsForNoTurn loses a partition while a slot is asked for a job of it, and then hears that the slot is
-// refused, or nothing. What waits here for a turn, as other processes are told, is nothing.
+// TestLostQueueWaitsForNoTurn checks that a queue waits for no turn if its partition is lost while a slot is asked for,
+// and the slot is then refused or the store does not answer. The schedule must not tell other processes that the
+// queue's key waits.
 func TestLostQueueWaitsForNoTurn(t *testing.T) {
 	rules := bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10},
@@ -73,7 +74,8 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 	}
 }
 
-// TestLostQueueIsPutBack puts the queues in line back, as an answer does, between the steps in which a partition is lost.
+// TestLostQueueIsPutBack checks that a queue waits for no turn if an answer puts it back in line between the steps in
+// which its partition is lost.
 func TestLostQueueIsPutBack(t *testing.T) {
 	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
 	q := s.Queue("k", p)

@@ -14,8 +14,8 @@ type LimitUse struct {
 	Per   time.Duration // 0 for in_flight
 }
 
-// use returns how much of the limit is used here. calls run now. The store counts quotas and budgets: counted is
-// false for these.
+// use returns how much of the limit this process uses. calls is how many calls run now. The store counts quotas and
+// budgets: counted is false for these.
 func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
 	u.Limit = l.Name
 	switch l.Kind() {
@@ -38,7 +38,8 @@ func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u Limi
 // count is off by at most one part.
 const usedSlots = 10
 
-// leastUsedPer is the shortest period reported: the use of ten milliseconds informs no reader.
+// leastUsedPer is the shortest period for which a rate's use is reported, since its use in ten milliseconds would say
+// little.
 const leastUsedPer = time.Second
 
 // rateUse counts the units of calls that started, by parts of the last period.
@@ -49,8 +50,8 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
-// correct adds units, which may be negative, for a call that began at a time. Negative units of a time that no longer
-// counts are dropped, and positive ones count now.
+// correct adds units, which may be negative, for a call that began at began. If that time does not count any more,
+// correct drops negative units, and counts positive ones now.
 func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
 	place := u.at(r, now)
 	part := began / partOf(r)

@@ -10,7 +10,7 @@ const (
 	prepareLine             // of queues without one: they will make one ready
 )
 
-// notWaiting is the place of a tenant without waiting queues.
+// notWaiting is the place in a line of a tenant without waiting queues.
 const notWaiting = 0
 
 // tenantHeap is a line: the tenants with queues that wait in it, ordered by what they have taken and are lent, then by
@@ -57,8 +57,8 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-// turn is a waiting queue with the virtual time that it had when it came. Of equal virtual times, the queue that came
-// first is first.
+// turn is a waiting queue with the virtual time that it had when it came. The queue with the least virtual time is
+// first; of equals, the one that came first.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64

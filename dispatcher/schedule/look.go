@@ -2,20 +2,21 @@ package schedule
 
 import "weir/bucket"
 
-// An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal and which answers
-// there are. This file decides when the dispatcher looks for a job's answer: on the way when the job is made ready, and
-// earlier if a queue's next job has to wait for its slot, since it may end without one. The job keeps its place: of a
-// queue's jobs of one priority only the first that was never called is looked at, and no other one overtakes it.
+// An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal, and which answers
+// there are. This file decides when the dispatcher looks up an answer for a job: when the job is made ready, and
+// earlier if a queue's next job has to wait for its slot, because the job may end without one. The job keeps its place:
+// of a queue's jobs of one priority, only the first that was never called is looked at, and no other one overtakes it.
 //
-// A job whose equal is being called waits for that answer. It keeps its place, too, and takes no slot and no room.
+// A job waits if an equal job is being called, to get that answer. It keeps its place too, and takes no slot and no
+// room.
 
 // Bounds of looks.
 const (
-	maxLooking = 64     // at once: the dispatcher loads each job
+	maxLooking = 64     // jobs at the same time: the dispatcher loads each
 	maxAhead   = 16_384 // jobs that were looked at before their slot and wait for it: a kilobyte each
 )
 
-// looks says which queues' next jobs are being looked at, and which queues wait for that. Each is listed once.
+// looks counts the jobs that are being looked at, and lists the queues that wait for a look, each once.
 type looks struct {
 	waiting []*KeyQueue
 	running int
@@ -65,7 +66,7 @@ func (l *looks) end(j *Job) bool {
 	return true
 }
 
-// leave counts out a job that waits no more.
+// leave stops counting a job that was looked at and does not wait for its slot any more.
 func (l *looks) leave(j *Job) {
 	if j.ahead {
 		j.ahead = false
@@ -104,8 +105,9 @@ func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 	s.fx.Look = append(s.fx.Look, j)
 }
 
-// nextFirst returns the first of the queue's jobs of a priority near their calls whose first call has not begun, nil if
-// it is among those that wait, or if there is none. A call that has started and not left may still be taken back.
+// nextFirst returns the first of the queue's Jobs of a priority whose first call has not begun. It returns nil if that
+// job is still in the backlog, or if there is none. A call that has started and not left counts as not begun, because
+// it may be taken back; so does a lost call of which it is not known yet whether it was made.
 func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
 	for _, j := range q.Jobs {
 		if j.Priority != of {
@@ -164,9 +166,9 @@ func (s *Schedule) Waken(j *Job, again bool) {
 	s.Touch(j.Queue)
 }
 
-// Forgo reports whether a job that was looked at, or was being made ready, may end with an earlier answer. If so, its
-// end is being stored from now on. If not, an operator has cancelled it or paused its key, or a job of its priority
-// before it has not begun its first call: it must await its turn.
+// Forgo ends a job that was looked at, or was being made ready, with an earlier answer: from now on its end is being
+// stored. It reports false and changes nothing if an operator has cancelled the job or paused its key, or if a job of
+// its priority before it has not begun its first call. The job must then await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
 	if j.cancelled || s.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
 		return false
@@ -179,5 +181,6 @@ func (s *Schedule) Forgo(j *Job) bool {
 	return true
 }
 
-// LooksAhead reports whether a job is looked at before its slot is near, not on its way to a call.
+// LooksAhead reports whether an answer is looked up for the job before its slot is near, and not while it is made
+// ready.
 func (j *Job) LooksAhead() bool { return j.Phase == looking }

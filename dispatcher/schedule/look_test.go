@@ -151,14 +151,14 @@ func TestSimulationOfReuse(t *testing.T) {
 	}
 }
 
-// looker is a desk whose dispatcher compares nothing by itself.
+// looker returns a desk whose policy shares answers; the test plays the dispatcher that looks them up.
 func looker(limits bucket.KeyLimits) *desk {
 	d := newDesk(limits)
 	d.policy.Reuse = true
 	return d
 }
 
-// goOn is a turn in which every ask gets a slot and every call leaves, and a millisecond.
+// goOn lets a millisecond pass after a turn in which every ask gets a slot and every call leaves.
 func (d *desk) goOn() Effects {
 	fx := d.turn()
 	for _, j := range fx.Start {
@@ -179,8 +179,8 @@ func onceAnHour() bucket.KeyLimits {
 	return bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, Capacity: 1000, InFlight: 4}
 }
 
-// TestAnswersNeedNoSlot: the jobs of a key that waits an hour for its next slot are looked at one after the other, and
-// end if there is an answer. The first without one stops the row.
+// TestAnswersNeedNoSlot checks that the jobs of a key that waits an hour for its next slot are looked at one after the
+// other, and end if there is an answer. The first job without an answer ends the row.
 func TestAnswersNeedNoSlot(t *testing.T) {
 	for name, stop := range map[string]func(d *desk){
 		"own rate": func(d *desk) { d.byKey["a"].TAT = d.now.Add(time.Hour) },
@@ -220,7 +220,7 @@ func TestAnswersNeedNoSlot(t *testing.T) {
 	}
 }
 
-// TestPausedKeysEndNoJob: while a key or the api is paused, no job of it ends with an answer.
+// TestPausedKeysEndNoJob checks that no job ends with an answer while its key or the api is paused.
 func TestPausedKeysEndNoJob(t *testing.T) {
 	for _, key := range []string{"", "a"} {
 		d := looker(onceAnHour())
@@ -250,8 +250,8 @@ func TestPausedKeysEndNoJob(t *testing.T) {
 	}
 }
 
-// TestAwaitingKeepsItsPlace: a job that waits for an equal one is not overtaken by jobs of its key, keeps no other key
-// waiting, and is called when the wait is over.
+// TestAwaitingKeepsItsPlace checks that a job that waits for an equal one is not overtaken by jobs of its key, keeps no
+// other key waiting, and is called when the wait is over.
 func TestAwaitingKeepsItsPlace(t *testing.T) {
 	d := looker(fast(4))
 	d.add("a", "a", "b")
@@ -302,9 +302,9 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestAwaitedRetryPasses: jobs whose first calls were taken back may stand before a job of their key that was called
-// meanwhile and failed, and the first may wait for that job. It is called again, since both would wait for ever
-// otherwise; none of the others is.
+// TestAwaitedRetryPasses checks a job that waits for the answer of a later job of its own key, which was called and
+// failed while the first calls of the jobs before it were taken back. The later job is called again, since both would
+// wait for ever otherwise. The other jobs are not called.
 func TestAwaitedRetryPasses(t *testing.T) {
 	d := looker(fast(4))
 	d.add("a", "a", "a")
@@ -356,8 +356,9 @@ func TestAwaitedRetryPasses(t *testing.T) {
 	}
 }
 
-// TestWithdrawnJobsAreLookedAtAgain: a job that was looked at in vain before its slot, was made ready for it and did not
-// get it, is looked at again: it is to end when there is an answer, and not only at its next slot.
+// TestWithdrawnJobsAreLookedAtAgain checks a job for which no answer was found before its slot, and which was then made
+// ready and got no slot. It is looked at again, so that it ends as soon as there is an answer, and not only at its next
+// slot.
 func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a")
@@ -381,8 +382,8 @@ func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestWakingLooksAgain: a job that waited for an equal one, and one that was looked at in vain, are looked at when
-// there is an answer.
+// TestWakingLooksAgain checks that an answer makes the schedule look again at a job that waited for an equal one, and
+// at a job for which no answer was found before.
 func TestWakingLooksAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
@@ -406,8 +407,8 @@ func TestWakingLooksAgain(t *testing.T) {
 	}
 }
 
-// TestCancelledWhileItWaits: an operator's word ends a job that waits for an equal one, and one that is looked at does
-// not end with an answer any more.
+// TestCancelledWhileItWaits checks that a cancelled job ends if it waits for an equal one, and that a cancelled job
+// does not end with an answer if it is being looked at.
 func TestCancelledWhileItWaits(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
@@ -433,8 +434,8 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestAnswersWaitForTheirTurn: a job for which there is an answer does not end before a job before it that is being made
-// ready. It is not made ready again either, and it is looked at when the other one is called.
+// TestAnswersWaitForTheirTurn checks that a job with an answer does not end before an earlier job that is being made
+// ready. It is not made ready itself meanwhile, and it is looked at again when the earlier job is called.
 func TestAnswersWaitForTheirTurn(t *testing.T) {
 	d := looker(bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4})
 	d.add("a", "a")
@@ -469,7 +470,8 @@ func TestAnswersWaitForTheirTurn(t *testing.T) {
 	t.Error("the second job is never looked at")
 }
 
-// TestLooksAreBounded: only so many jobs are looked at at once, and none while too many outcomes wait to be stored.
+// TestLooksAreBounded checks that only so many jobs are looked at at the same time, and none while too many outcomes
+// wait to be stored.
 func TestLooksAreBounded(t *testing.T) {
 	d := looker(onceAnHour())
 	keys := names("k", 3*maxLooking)
@@ -507,7 +509,7 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoReuseNoLook: without a policy that shares answers, no job is looked at.
+// TestNoReuseNoLook checks that no job is looked at if the policy shares no answers.
 func TestNoReuseNoLook(t *testing.T) {
 	d := newDesk(onceAnHour())
 	d.add("a")

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestMissedBurstIsCalled grants a key's burst slot by slot, as under a shared limit, to a machine that is too busy to
-// send the first call in its slot. The key's slow rate gets all of these slots back, and all calls are made at once.
+// TestMissedBurstIsCalled checks that a key's slow rate gets back all slots of a burst, granted one by one as under a
+// shared limit, if a busy machine misses the first of them. All calls are then made at once.
 func TestMissedBurstIsCalled(t *testing.T) {
 	const burst = 10
 	start := bucket.Micros(1_700_000_000_000_000)

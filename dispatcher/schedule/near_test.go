@@ -7,9 +7,9 @@ import (
 	"weir/bucket"
 )
 
-// TestNobodyWaitsForWhoWaitsForRoom checks that a job that waits for memory gets it in the end, although jobs
-// behind it hold the memory. Behind a retry, these jobs are called before it. Behind a job that was never called
-// they must not be: they give their memory back.
+// TestNobodyWaitsForWhoWaitsForRoom checks that a job that waits for memory gets it in the end, although jobs behind it
+// hold memory. If it is a retry, the jobs behind it are called before it. If it was never called, they must not be
+// called before it, and give their memory back.
 func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 	for _, calls := range []int{0, 1} {
 		limits := fast(8)
@@ -67,8 +67,9 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 	}
 }
 
-// TestQueueThatCannotAskYetTakesNoTurn checks that a queue takes no turn at a shared limit before it may ask. If it took
-// one and passed it on, the turn to make its low job ready would let it wait for the next one, and so on without end.
+// TestQueueThatCannotAskYetTakesNoTurn checks that a queue takes no turn at a shared limit before it may ask. Otherwise
+// it would pass the turn on, get the turn to make its low job ready, wait for the next turn because of that, and so on
+// without end.
 func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
 	const start = bucket.Micros(1_700_000_000_000_000)
 	s := New(&Policy{Rules: bucket.Rules{

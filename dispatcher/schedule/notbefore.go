@@ -12,7 +12,8 @@ import (
 // ahead of jobs that came after. So it neither gains nor loses a place by coming early. The order is the same after a
 // restart, because the stream says when each job came.
 
-// early holds a key's waiting jobs that asked not to be called before a time, in their order. Few keys have any.
+// early holds a key's waiting jobs that asked not to be called before a time, whether they are due or not. Few keys
+// have any.
 type early struct {
 	runs [][]appointment // not due yet, by time and sequence; each run is sorted and not empty
 	size int
@@ -29,7 +30,7 @@ func (l appointment) compare(other appointment) int {
 	return cmp.Or(cmp.Compare(l.at, other.at), cmp.Compare(l.seq, other.seq))
 }
 
-// mostInRun bounds what is moved for one job that comes or goes: producers choose the times, in any order.
+// mostInRun bounds how many elements are moved when a job comes or goes, since producers choose the times in any order.
 const mostInRun = 512
 
 // place orders the jobs of a key: first by the sequence behind which a job is placed, which for most jobs is their own,
@@ -70,8 +71,8 @@ func (e *early) next() bucket.Micros {
 	return e.runs[0][0].at
 }
 
-// release gives the jobs that are due at now their places behind the sequence after. It returns how many they
-// are.
+// release moves the jobs that are due at now to due, with places behind the sequence after. It returns how many it
+// moved.
 func (e *early) release(now bucket.Micros, after uint64) (n int) {
 	for e.next() <= now {
 		l := e.runs[0][0]
@@ -116,7 +117,7 @@ const (
 	wasEarly
 )
 
-// before counts the jobs not due yet that will be due before one.
+// before counts the jobs that are not due yet and come due before the appointment one.
 func (e *early) before(one appointment) (n int) {
 	if e == nil {
 		return 0
@@ -131,7 +132,7 @@ func (e *early) before(one appointment) (n int) {
 	return n
 }
 
-// all yields the jobs not due yet, by when they are due.
+// all yields the jobs that are not due yet, in the order in which they come due.
 func (e *early) all(yield func(appointment) bool) {
 	if e == nil {
 		return
@@ -152,7 +153,7 @@ func (q *KeyQueue) Early(now bucket.Micros) int {
 
 const maxSeq = ^uint64(0)
 
-// PushEarly adds a job of a priority that came at came and must not be called before notBefore; 0 for one that may be
+// PushEarly adds a job of a priority that came at came and must not be called before notBefore, which is 0 if it may be
 // called at once.
 func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Priority, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
@@ -174,7 +175,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Pri
 	return q
 }
 
-// release gives the queue's jobs that are due at now their places behind the sequence after.
+// release lets the queue's early jobs that are due at now be called, with places behind the sequence after.
 func (s *Schedule) release(q *KeyQueue, now bucket.Micros, after uint64) {
 	for _, p := range q.waits.priorities() {
 		if b := q.waits.of(p); b.early.next() <= now {
@@ -198,9 +199,9 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	return q.waits.firstDue()
 }
 
-// afterEarlier returns when a queue's job that is not due yet should be called. Without the jobs due before it, that
-// would be at eta. Those are called one after the other at the key's own pace. The latest of them decide, so
-// afterEarlier looks only at these, at most mostAppointments.
+// afterEarlier returns when a queue's early job should be called. Without the jobs that come due before it, it would be
+// called at eta. These are called one after the other at the key's own rate. The latest of them decide, so afterEarlier
+// begins with them, and looks at about mostAppointments at most.
 func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) bucket.Micros {
 	most, ahead := q.waits.earlyBefore(own), 1
 	for l := range q.waits.earlyBackward(own) {
@@ -216,7 +217,7 @@ func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) buck
 // mostAppointments bounds the jobs that a forecast looks at.
 const mostAppointments = 1024
 
-// backward yields the jobs that are due before one, the last of them first.
+// backward yields the jobs that come due before the appointment one, the latest first.
 func (e *early) backward(one appointment) func(yield func(appointment) bool) {
 	return func(yield func(appointment) bool) {
 		for r := len(e.runs) - 1; r >= 0; r-- {

@@ -11,8 +11,8 @@ import (
 	"weir/bucket"
 )
 
-// appointments are the times before which a simulation's jobs must not be called. They are drawn apart from all
-// else in it.
+// appointments draws the times before which a simulation's jobs must not be called, independently of the simulation's
+// other draws.
 type appointments struct {
 	rnd  *rand.Rand // nil: no job has one
 	came map[uint64]bucket.Micros
@@ -155,8 +155,8 @@ func TestOrderOfJobsThatAreDue(t *testing.T) {
 	}
 }
 
-// TestEarlyJobsAreRead checks that while a partition is read only the jobs read say what came before which, and
-// that due jobs go once all is read.
+// TestEarlyJobsAreRead checks that while a partition is read, only the jobs that were read decide which early jobs are
+// due, and that the other due jobs go once all is read.
 func TestEarlyJobsAreRead(t *testing.T) {
 	d := newDesk(fast(1))
 	d.part.Reading = true
@@ -354,7 +354,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestEarlyList compares the list of early jobs with one that is sorted again for every question.
+// TestEarlyList compares the list of early jobs with one that is sorted anew for every question.
 func TestEarlyList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 4))
 	e := &early{}

@@ -15,14 +15,15 @@ const MaxPolled = 1 << 16
 // polling counts the operations of a schedule.
 type polling struct {
 	jobs      int
-	held      int    // of them, those that hold their slot, and jobs whose end is being stored
+	held      int    // operations that hold their slots, those whose end is being stored too
 	cancelled []*Job // by an operator since the last step
 }
 
 // isFull reports whether no more operations may begin.
 func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
 
-// Submit lets a settling or a found job be polled. holds says that its operation holds its slot.
+// Submit lets a settling job, or one that was found in the stream, be polled. holds says that its operation holds its
+// slot.
 func (s *Schedule) Submit(j *Job, holds bool) {
 	q := j.Queue
 	s.holds.breaker.letGo(j)
@@ -44,7 +45,7 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 	s.Touch(q)
 }
 
-// KeepSlot lets the operation of a settling or a found job hold its slot, until the job has ended or rests again.
+// KeepSlot makes the operation of a settling or a found job hold its slot, until the job has ended or rests again.
 func (s *Schedule) KeepSlot(j *Job) {
 	if !j.holds {
 		j.holds = true
@@ -53,8 +54,8 @@ func (s *Schedule) KeepSlot(j *Job) {
 	}
 }
 
-// EndPolled marks a polled job as settling, because its operation ends. It reports false if the job is not polled any
-// more: it ends already, or its partition was lost.
+// EndPolled marks a polled job as settling, because its operation has ended or is given up. It reports false if the job
+// is not polled any more: its end is being stored already, or its partition was lost.
 func (s *Schedule) EndPolled(j *Job) bool {
 	q := j.Queue
 	if !j.IsPolled() {
@@ -68,7 +69,7 @@ func (s *Schedule) EndPolled(j *Job) bool {
 	return true
 }
 
-// letGo takes a job's operation out of those that hold their slots.
+// letGo stops counting a job's operation among those that hold their slots.
 func (p *polling) letGo(j *Job) {
 	if j.holds {
 		j.holds = false

@@ -13,15 +13,15 @@ import (
 //
 // Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
 // SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
-// next; one that was away gets no credit for it. Unlike a deficit round robin, it does not make a costly call wait for
-// its quantum to add up. A turn costs O(log n) in the queues that wait.
+// next. A tenant or queue that was away gets no credit for that. Unlike in a deficit round robin, a costly call need
+// not wait until its quantum has added up. A turn costs O(log n) in the queues that wait.
 type order struct {
 	priority bucket.Priority
 	tenants  map[string]*tenant // those that have queues
 	coming   map[*tenant]bool   // of these, those with queues that wait for their next slot
 	lines    [2]tenantHeap
 	clock    serviceTime // virtual time of the tenant that was granted a slot last
-	came     uint64      // order of coming of the queue that came last
+	came     uint64      // numbers the queues in the order in which they came
 	room     roundRobin  // queues that wait for room to make a job ready
 
 	shares *shares // of all orders
@@ -37,7 +37,7 @@ func newOrder(p bucket.Priority, all *shares) order {
 // seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
 type seat struct {
 	tenant                   *tenant
-	virtualTime, lastService serviceTime    // what its calls have taken, and what one took last
+	virtualTime, lastService serviceTime    // what its calls have taken together, and what the last one took
 	lent                     [2]serviceTime // what each line has lent it for the next call
 	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
 	asks                     int16          // calls that it has the turn to ask for, or asks for
@@ -67,8 +67,8 @@ type tenant struct {
 	elsewhere int // its keys that wait at other processes, as the store said last
 }
 
-// counts returns how far a call advances a tenant's virtual time that takes d. The tenant's keys that wait elsewhere
-// have their part of its turns there.
+// counts returns how far a call that takes d advances the tenant's virtual time. The more of the tenant's keys wait at
+// other processes, the further: those keys have their part of the tenant's turns there.
 func (t *tenant) counts(d serviceTime) serviceTime {
 	if t.elsewhere <= 0 {
 		return d
@@ -194,7 +194,7 @@ func (o *order) comes(q *KeyQueue, came uint64) {
 	own.came = came
 }
 
-// twice counts a place of a queue that waits for its next slot in another order too, or such a place less.
+// twice adds n to shares.twice if the queue also waits for its next slot in another order.
 func (o *order) twice(q *KeyQueue, n int) {
 	if q.waits.classes == nil {
 		return
@@ -210,7 +210,8 @@ func (o *order) twice(q *KeyQueue, n int) {
 	}
 }
 
-// catchUp puts a queue that was away no further ahead than the queues that are being called, and so its tenant.
+// catchUp raises the virtual time of a queue that was away to that of the queue that was granted a slot last, and the
+// virtual time of its tenant likewise. So being away gives no credit.
 func (o *order) catchUp(q *KeyQueue) {
 	own := o.seat(q)
 	of := own.tenant
@@ -220,7 +221,7 @@ func (o *order) catchUp(q *KeyQueue) {
 	}
 }
 
-// toAsk gives the turn at the shared limits to the queue that has waited longest, nil if none waits.
+// toAsk gives the turn at the shared limits to the queue that is next, nil if none waits.
 func (o *order) toAsk() *KeyQueue {
 	q := o.pop(askLine)
 	if q != nil {
@@ -239,8 +240,8 @@ func (o *order) toPrepare() *KeyQueue {
 	return q
 }
 
-// pop takes the queue from a line that has waited longest, measured in service times, nil if none waits. It lends the
-// queue what the queue's last call took, so that the next turn is another tenant's.
+// pop takes the queue that is next in a line, nil if none waits. It lends the queue what the queue's last call took, so
+// that the next turn is another tenant's.
 func (o *order) pop(l line) *KeyQueue {
 	w := &o.lines[l]
 	if w.Len() == 0 {
@@ -258,7 +259,8 @@ func (o *order) pop(l line) *KeyQueue {
 	return q
 }
 
-// next takes the queue that has taken least. It counts now what a queue was granted while it waited.
+// next takes the queue that has taken least. A queue that was granted slots while it waited is first put back behind
+// those that have taken less.
 func (in *standing) next(p bucket.Priority) *KeyQueue {
 	for {
 		first := in.blocked.pop()
@@ -270,7 +272,8 @@ func (in *standing) next(p bucket.Priority) *KeyQueue {
 	}
 }
 
-// lend sets for how many calls a line has lent a queue its tenant's turn, each of which takes what its last one took.
+// lend sets for how many calls a line has lent a queue its tenant's turn. Each counts as much as the queue's last call
+// took.
 func (o *order) lend(q *KeyQueue, l line, calls int) {
 	own := o.seat(q)
 	of, d := own.tenant, serviceTime(0)
@@ -286,7 +289,7 @@ func (o *order) lend(q *KeyQueue, l line, calls int) {
 	o.lines[l].reorder(of)
 }
 
-// take lends a queue what n calls take, each of the same service time, for which it is about to ask.
+// take lends a queue the turn for the n calls that it is about to ask for. Each of them takes the service time each.
 func (o *order) take(q *KeyQueue, each serviceTime, n int) {
 	own := o.seat(q)
 	if !own.hasTurn {
@@ -315,7 +318,8 @@ func (o *order) book(q *KeyQueue, grants int) {
 	}
 }
 
-// refuse notes the cost of the call that a shared limit refused a queue: a costly one asks last in its round.
+// refuse notes that a shared limit refused a call of this cost, 0 if none did. A queue with a costly call asks last in
+// its round.
 func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 
 // pass ends the turns that a queue has and cannot use now.
@@ -370,8 +374,8 @@ func (o *order) forget(p *Partition) {
 	}
 }
 
-// ahead estimates how many of a tenant's waiting queues have their turn before a queue, in the lines or for room. For a
-// queue that comes now, q and its seat are nil.
+// ahead estimates how many of the tenant's waiting queues have their turn before q, in the lines or for room. s is q's
+// seat. Both are nil for a queue that comes now.
 func (t *tenant) ahead(q *KeyQueue, s *seat) int {
 	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
 	if s != nil {

@@ -12,11 +12,12 @@ import (
 // its call has ended: no step looks at them. Then each job is settled by itself. If the leader leaves its way without
 // a call, its members rest in their places, and are packed anew.
 //
-// A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry may
-// go in any pack. A job that may have killed its owners goes alone, and so does the probe of the breaker.
+// A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
+// may go in any pack. A job that may have killed its owners goes alone (suspects.go), and so does the breaker's probe.
 //
-// A bond holds a pack together whose call the api may have processed under the pack's idempotency key: it is only called
-// again as it was. If one of its jobs has ended otherwise, the bond is broken: the others are loaded to be parked.
+// If the api may have processed the call of a pack, under the pack's idempotency key, a bond holds the pack together:
+// it is called again only with the same jobs. If one of them has ended otherwise, the bond is broken, and the others
+// are loaded to be parked.
 
 // Packing says how an api's jobs are packed.
 type Packing struct {
@@ -31,7 +32,7 @@ type Bond struct {
 	Of    int    // jobs of the pack
 }
 
-// packs is what a schedule knows of the packs that are being gathered. It is empty for an api without packs.
+// packs holds the packs that are being gathered. It is empty for an api without packs.
 type packs struct {
 	since map[*KeyQueue]gathering // of queues with jobs that wait for others
 	freed []*Job                  // members whose leader left its way; they are about to rest in their queues
@@ -63,14 +64,14 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 	p.since[q] = g
 }
 
-// Members returns the jobs that go in one call with the job, in their order. They are those behind it.
+// Members returns the other jobs of the pack that the job leads, in their order, which is behind it.
 func (j *Job) Members() []*Job { return j.members }
 
 // IsBroken reports whether a job's pack must be called as it was, and cannot be.
 func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bond.Of }
 
-// gathers returns until when a queue waits for more jobs for its next pack of a priority, which j leads, or the oldest
-// waiting job if j is nil; 0 if the pack is called now.
+// gathers returns until when a queue waits for more jobs for its next pack of a priority, 0 if the pack is called now.
+// j leads the pack; if j is nil, the first waiting job does.
 func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 	p := s.policy.Packs
 	if j != nil && (j.Bond != nil || j.Deaths >= suspectFrom) {
@@ -108,10 +109,11 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 	return until
 }
 
-// hurry is how long before the first deadline of its jobs a pack is called at the latest, if it can be.
+// hurry is how long before the earliest deadline of its jobs a pack stops waiting for more jobs.
 const hurry = LongWait
 
-// hurries returns when a job with a deadline must be called although its pack is not full; Never without one.
+// hurries returns when a pack with this job stops waiting for more jobs because of the job's deadline; Never without
+// one.
 func (j *Job) hurries() bucket.Micros {
 	if j.Deadline == 0 {
 		return Never
@@ -126,8 +128,8 @@ func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool 
 		j.NotBefore <= by && !j.Past(s.now)
 }
 
-// pack attaches jobs to a job that is made ready, and is called at by at the earliest: those of its bond, or as many as
-// there are and one call may have.
+// pack attaches members to a job that is made ready and is called at by at the earliest: the jobs of its bond, or else
+// as many jobs as may go in one call.
 func (s *step) pack(j *Job, by bucket.Micros) {
 	q := j.Queue
 	switch {
@@ -176,8 +178,9 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 	}
 }
 
-// overtakes reports whether the pack that a job leads has jobs that were never called, and a job that comes before one of
-// them is called later: it has left another pack since this one was made. A bonded pack stays as it was.
+// overtakes reports whether the pack that a job leads would overtake another job: a member was never called, and a job
+// that comes before that member left another pack after this one was made, and is called later. A pack with a bond
+// stays as it was.
 func (q *KeyQueue) overtakes(j *Job) bool {
 	if !j.carries || j.Bond != nil {
 		return false
@@ -197,7 +200,8 @@ func (q *KeyQueue) overtakes(j *Job) bool {
 	})
 }
 
-// firsts yields those of a job and of its pack, in their order, whose next call may be the first that the api sees of them.
+// firsts yields, in order, the jobs of a pack whose next calls may be the first that the api sees of them. j leads the
+// pack.
 func (j *Job) firsts(yield func(*Job) bool) {
 	if (j.Calls == 0 || j.Unseen) && !yield(j) {
 		return
@@ -223,8 +227,8 @@ func (q *KeyQueue) add(j, m *Job) {
 	j.members = append(j.members, m)
 }
 
-// bondDue returns when the pack of a bonded job that rests may be called again, or parked if the bond is broken. It is
-// Never while outcomes of some of its jobs are being stored: they may rest, too.
+// bondDue returns when the pack of a resting job with a bond may be called again, or parked if the bond is broken. It
+// returns Never while outcomes of some of its jobs are being stored, since these jobs may come to rest too.
 func (j *Job) bondDue() (due bucket.Micros) {
 	n, stored := 0, true
 	for _, m := range j.Queue.Jobs {
@@ -268,8 +272,8 @@ func (s *Schedule) loosen() {
 	s.packs.freed = nil
 }
 
-// Shed puts the members of a staging job from the n-th on back: the dispatcher found that they do not go in one call
-// with the jobs before them.
+// Shed takes the members from the n-th on out of the pack of a staging job, because they do not go in one call with the
+// jobs before them. They rest.
 func (s *Schedule) Shed(j *Job, n int) {
 	s.free(j.members[n:])
 	j.members = j.members[:n:n]
@@ -298,7 +302,7 @@ func (j *Job) isSplit() bool {
 	return slices.ContainsFunc(j.members, func(m *Job) bool { return m.cancelled })
 }
 
-// split dissolves the pack of a job that has no call yet.
+// split withdraws a granted or a ready job, and so dissolves its pack. It leaves a job in another phase alone.
 func (s *step) split(q *KeyQueue, j *Job) {
 	switch j.Phase {
 	case granted:
@@ -326,10 +330,10 @@ func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
 	return nil, nil
 }
 
-// packed returns how many of the queue's jobs go in one call with one of its Jobs.
+// packed returns how many of the queue's jobs are members of packs.
 func (q *KeyQueue) packed() int { return q.Partition.members[q] }
 
-// inPacks counts n more of such jobs.
+// inPacks adds n to the number of the queue's jobs that are members of packs.
 func (q *KeyQueue) inPacks(n int) {
 	p := q.Partition
 	if n += p.members[q]; n == 0 {
@@ -384,7 +388,7 @@ func (q *KeyQueue) Near(yield func(*Job) bool) {
 	}
 }
 
-// calls returns how many calls n jobs of a key take at least, the last of which is that of the n-th job.
+// calls returns the least number of calls that a key's first n jobs take, the call of the n-th job included.
 func (p *Policy) calls(n int) int {
 	if p.Packs == nil || n <= 0 {
 		return n

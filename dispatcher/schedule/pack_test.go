@@ -12,7 +12,7 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// packing is what a simulation with packs remembers. Its draws are apart from all else in the simulation.
+// packing is what a simulation with packs remembers. Its draws are independent of the simulation's other draws.
 type packing struct {
 	rnd    *rand.Rand // nil: each call has one job
 	bonds  map[string][]uint64
@@ -178,7 +178,7 @@ func TestPacksAreFull(t *testing.T) {
 	}
 }
 
-// zero draws nothing but the largest numbers: no job is put back, and none fails.
+// zero draws only the largest numbers, so that no job is put back and none fails.
 type zero struct{}
 
 func (zero) Uint64() uint64 { return 1<<64 - 1 }
@@ -218,9 +218,9 @@ func TestPackGathers(t *testing.T) {
 	}
 }
 
-// TestPackGathersBesideOthers checks that a full pack of a priority does not wait for one of another priority of its key
-// that is gathered, and that the latter is called when its first job has waited. It does so for keys in which a turn
-// makes ready what comes first (slow), and for others.
+// TestPackGathersBesideOthers checks that a full pack of one priority does not wait for a pack of another priority of
+// its key that is still being gathered, and that the other pack is called when its first job has waited long enough. It
+// checks a slow key, in which each turn makes the key's first job ready, and a key that is not slow.
 func TestPackGathersBesideOthers(t *testing.T) {
 	for _, inFlight := range []int64{1, 2} {
 		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
@@ -387,7 +387,8 @@ func TestCancelOfMember(t *testing.T) {
 	}
 }
 
-// TestUnderWayInPack checks which jobs count as under way: those of a pack from when it is called until each is settled.
+// TestUnderWayInPack checks that the jobs of a pack count as under way from when it is called until each of them is
+// settled.
 func TestUnderWayInPack(t *testing.T) {
 	s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
 	for seq := range uint64(4) {
@@ -454,8 +455,8 @@ func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
 	}
 }
 
-// TestPackDoesNotOvertake checks that a pack is withdrawn if it would be called before a job that came before one of its
-// own: that job was in an earlier pack, which was withdrawn after this one had been made.
+// TestPackDoesNotOvertake checks that a pack is withdrawn if it would be called before a job that came before one of
+// the pack's own: that job left an earlier pack, which was withdrawn after this pack had been made.
 func TestPackDoesNotOvertake(t *testing.T) {
 	s, p, now, _ := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
 	for seq := range uint64(5) {

@@ -6,24 +6,25 @@ import "weir/bucket"
 // another Partition.
 type Partition struct {
 	Of       any           // the dispatcher's data; the schedule does not look at it
-	Open     bool          // calls may start of queues that have been read far enough
+	Open     bool          // calls may start, of queues that have been read far enough
 	Stalled  bool          // too many finished jobs are not deleted yet
 	Reading  bool          // the jobs that stood in it at the takeover are not all read yet
 	Leftover bucket.Micros // until when calls of an owner that did not release it may still run; 0 if none do
 
 	newest uint64 // the last job that was pushed
 
-	// members counts, by key, the jobs that go in one call with one of their queue's Jobs.
+	// members counts, by queue, the jobs that are members of packs.
 	members map[*KeyQueue]int
 
-	// deadlines holds those of its waiting jobs that have one: some 40 bytes each.
+	// deadlines holds the deadlines of the waiting jobs that have one, by sequence. Each takes some 40 bytes.
 	deadlines map[uint64]bucket.Micros
 }
 
 // Has reports whether the schedule has received the partition's jobs up to a sequence.
 func (p *Partition) Has(seq uint64) bool { return seq <= p.newest }
 
-// Expect notes the deadline of a waiting job. It may pass while the job cannot be called, and so is not loaded.
+// Expect notes the deadline of a waiting job. The deadline may pass while the job cannot be called, and so is not
+// loaded.
 func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	if p.deadlines == nil {
 		p.deadlines = map[uint64]bucket.Micros{}

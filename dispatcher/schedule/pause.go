@@ -33,7 +33,7 @@ func (p Pause) String() string {
 	return s
 }
 
-// pauses are those in force for an api.
+// pauses holds the pauses in force for an api.
 type pauses struct {
 	api  *Pause
 	keys map[string]Pause
@@ -78,8 +78,8 @@ func (s *Schedule) Pause(key string, p Pause) {
 // IsPaused reports whether an operator keeps a queue from being called.
 func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds.paused.api != nil }
 
-// Callable returns the time before which no call of a queue starts, as far as its own holds, rate and calls in flight
-// tell: Never if operations hold all its slots. What holds every key of the api is left out, and so are pauses.
+// Callable returns the time before which no call of a queue starts because of its own holds, rate and calls in flight;
+// Never if operations hold all its slots. It ignores pauses, and holds of the whole api.
 func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	if int64(q.held) >= q.Limits.InFlight {
 		return Never

@@ -55,7 +55,7 @@ func (p *Pipeline) stage(j *Job, turn bucket.Priority) {
 	p.without(j, 1)
 }
 
-// unstage takes a job without a slot back to a phase outside these.
+// unstage takes a job without a slot out of the pipeline, into another phase.
 func (p *Pipeline) unstage(j *Job, to Phase) {
 	p.exit.leave(j)
 	j.Phase = to
@@ -63,7 +63,7 @@ func (p *Pipeline) unstage(j *Job, to Phase) {
 	p.without(j, -1)
 }
 
-// without counts a job among those that have no slot, or no longer.
+// without adds n to the number of jobs without a slot that take the same turn as j.
 func (p *Pipeline) without(j *Job, n int) { p.onWay[j.turn-bucket.High] += n }
 
 // start starts the call of a granted job.
@@ -96,10 +96,10 @@ func (p *Pipeline) forgo(j *Job) {
 	p.settling++
 }
 
-// settlesMany reports whether as many jobs wait for their outcomes to be stored as may.
+// settlesMany reports whether the bound of jobs whose outcomes are not stored yet is reached.
 func (p *Pipeline) settlesMany() bool { return p.settling >= min(maxSettling, p.pace.MaxCalls) }
 
-// settled counts out a call whose outcome is stored.
+// settled stops counting a job whose outcome is stored.
 func (p *Pipeline) settled(j *Job) {
 	if j.ended {
 		j.ended = false
@@ -135,7 +135,7 @@ func (p *Pipeline) grantedLately(now bucket.Micros) float64 {
 	return p.lately.n * math.Exp(-float64(max(0, p.lately.at.Until(now)))/float64(max(LongWait, 2*p.took)))
 }
 
-// granted notes that a job was granted a slot.
+// granted counts a job that was granted a slot, or that ended for want of one.
 func (p *Pipeline) granted(now bucket.Micros) {
 	p.lately = lately{p.grantedLately(now) + 1, max(p.lately.at, now)}
 }

@@ -89,8 +89,8 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.turns.reset(next.Rules.Weights)
 }
 
-// Rebind gives a queue the present rules. The queue knows its bucket's state in intervals of the former rate;
-// that can mean at most a full bucket of the present rate. The store knows the exact state.
+// Rebind gives a queue the present rules. The queue's TAT was computed with the former rate, so Rebind limits it to
+// that of a full bucket of the present rate. The store knows the exact state.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been dropped since
@@ -121,6 +121,6 @@ const (
 	mostLead   = 60 * time.Millisecond
 	LeastAhead = 4 * time.Millisecond
 
-	// MostAhead bounds how far ahead slots are asked for, for a store that is a slow round trip away.
+	// MostAhead bounds how far ahead slots are asked for if the round trip to the store is slow.
 	MostAhead = 100 * time.Millisecond
 )

@@ -81,8 +81,8 @@ func playChanges(t testing.TB, seed uint64) {
 	m.checkEpochs(epochs)
 }
 
-// TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and
-// are called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
+// TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and are
+// called. One seed alone: go test ./dispatcher/schedule -run OfChanges/seed=7.
 func TestSimulationOfChanges(t *testing.T) {
 	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

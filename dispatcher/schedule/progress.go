@@ -34,8 +34,8 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	return more
 }
 
-// Unstage removes a staging job from the pipeline, so that it is settled without a call. So it does with a job that is
-// looked at.
+// Unstage removes a staging job from the pipeline, or ends the look at a job, so that the job is settled without a
+// call.
 func (s *Schedule) Unstage(j *Job) {
 	s.unstage(j)
 	s.loosen()

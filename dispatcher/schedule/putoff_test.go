@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestUnitsThatComeBackAreAskedFor checks that a job that a quota has put off until midnight asks again when
-// units come back that were granted while it asked, before its answer came or after. It asks once, and not for
+// TestUnitsThatComeBackAreAskedFor checks that a job that a quota has put off until midnight asks again if units come
+// back that were granted while it asked, whether they come back before its answer or after. It asks once, and not for
 // units that had come back before it asked.
 func TestUnitsThatComeBackAreAskedFor(t *testing.T) {
 	const start = bucket.Micros(1_700_000_000_000_000)

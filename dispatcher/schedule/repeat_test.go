@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// digest sums up all that happens in a simulation, in its order. A nil digest sums up nothing.
+// digest is a running sum over all that happens in a simulation, in order. A nil digest sums up nothing.
 type digest struct{ hash.Hash64 }
 
 func (d *digest) add(what ...any) {
@@ -18,7 +18,7 @@ func (d *digest) add(what ...any) {
 	}
 }
 
-// effects adds what a step at a time lets the dispatcher do, and the holds and the next time that it leaves.
+// effects adds the effects of a step, and the holds and the next time after it.
 func (d *digest) effects(s *Schedule, now bucket.Micros, fx *Effects) {
 	if d == nil {
 		return
@@ -51,7 +51,7 @@ type recording struct {
 	digest digest
 }
 
-// digestOf returns what sums up the simulations of a test, nil if nothing does.
+// digestOf returns the digest of a test's simulations, nil if there is none.
 func digestOf(t testing.TB) *digest {
 	if r, ok := t.(*recording); ok {
 		return &r.digest

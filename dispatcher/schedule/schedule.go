@@ -21,27 +21,27 @@ type Pace struct {
 }
 
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done comes
-// out as Effects. Its owner locks it. Each of its parts answers for one subject (doc.go), for the api and its queues.
+// out as Effects. Its owner locks it. Each of its parts holds the state of one subject (doc.go).
 type Schedule struct {
 	policy *Policy       // the policy that makes jobs ready
 	drain  bool          // nothing new may start
 	barred bool          // this process may not call now
-	ahead  bucket.Micros // how far the wall clock is ahead of now, as far as it was followed
+	ahead  bucket.Micros // how far the wall clock is ahead of now: see FollowWall
 	byKey  map[string]*KeyQueue
 
-	agenda   agenda       // which queue is looked at when
+	agenda   agenda       // which queue is looked at, and when
 	looks    looks        // which jobs are looked at for an earlier answer
-	turns    turns        // which queue is next at what keys share
-	gate     gate         // when the store may be asked for it again
+	turns    turns        // which queue is next at shared limits and room
+	gate     gate         // when the store may be asked again for shared limits
 	Shared   SharedLimits // the state of the limits that keys share
-	grants   *grants      // the calls that they count
+	grants   *grants      // the granted calls that Shared counts
 	store    storeLink    // the way to the store of slots
 	Pipe     Pipeline     // the jobs on their way through a call
 	holds    holds        // holds, pauses, breaker and slow starts
 	polling  polling      // the operations that go on at the api
 	suspects suspects     // jobs that may have killed their owners
 	packs    packs        // the jobs that wait to go in one call
-	causes   causes       // for which queues have waited
+	causes   causes       // what queues have waited for
 
 	census    census // jobs and queues
 	Forfeited int64  // slots that were given back
@@ -67,13 +67,13 @@ func (s *Schedule) sharesStore() bool { return s.Pipe.pace.Replica != "" || s.po
 // Effects are what the dispatcher must do after a step.
 type Effects struct {
 	Load    []*Job      // load their messages, store their intents, then call Loaded
-	Look    []*Job      // look whether an earlier answer does: then call Looked, Await, AwaitTurn or Forgo, or Unstage if they end
+	Look    []*Job      // look up an answer, then call Looked, Await, AwaitTurn or Forgo, or Unstage if they end
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
 	Cancel  []*Job      // an operator cancelled them
 	Recall  []*Job      // an operator cancelled them while they were polled
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
-	Stale   []*Job      // made ready in vain: they rest, and become ready again later
+	Stale   []*Job      // withdrawn: they rest, and are made ready again later
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
 	asked   [][]*Job // the jobs each ask is for
@@ -101,13 +101,14 @@ func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	return s.pushAs(key, seq, p, bucket.Normal)
 }
 
-// comes counts jobs of a priority that may be called from now on.
+// comes counts n more jobs of a priority that may be called.
 func (s *Schedule) comes(of bucket.Priority, n int) {
 	s.wake(of)
 	s.census.callable[of-bucket.High] += n
 }
 
-// wake must be called before a job of a priority becomes the first that waits.
+// wake tells the turns that a priority without callable jobs is about to get one. The caller must call it before the
+// job is counted.
 func (s *Schedule) wake(of bucket.Priority) {
 	if s.census.callable[of-bucket.High]+s.Pipe.onWay[of-bucket.High] == 0 {
 		s.turns.wake(of)
@@ -128,8 +129,8 @@ func (s *Schedule) pushAs(key string, seq uint64, p *Partition, of bucket.Priori
 	return q
 }
 
-// Allow says whether calls may start. While they may not, granted slots are given back when they come due, and
-// nothing is made ready or asked for.
+// Allow sets whether calls may start. While they may not, granted slots are given back when they come due, no job is
+// made ready, and no slot is asked for.
 func (s *Schedule) Allow(may bool) {
 	if s.barred == !may {
 		return
@@ -165,13 +166,13 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 func (s *Schedule) isFull() bool { return s.Pipe.isFull() || s.polling.isFull() }
 
 // Queues yields the queues of all keys that have jobs or whose state must be remembered. If the caller releases the
-// lock between two of them, a queue that came or went meanwhile may be yielded or not.
+// lock during the iteration, a queue that is added or dropped meanwhile may be yielded or not.
 func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
 // Find returns the queue of a key, nil if there is none.
 func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 
-// Stop lets nothing new start, and returns the unused slots.
+// Stop makes the schedule start nothing new. It returns the granted slots, which are now unused.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	back := step{Schedule: s}

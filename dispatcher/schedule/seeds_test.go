@@ -9,7 +9,8 @@ import (
 	"weir/dispatcher/internal/seeds"
 )
 
-// TestSimulation runs seeds through the pure core. One seed alone: go test ./dispatcher -run Simulation/seed=7.
+// TestSimulation runs seeds through the pure core. One seed alone: go test ./dispatcher/schedule -run
+// Simulation/seed=7.
 func TestSimulation(t *testing.T) {
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -25,8 +26,8 @@ func (m *simulation) play() {
 	m.check()
 }
 
-// TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and
-// does not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
+// TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and does
+// not always answer. One seed alone: go test ./dispatcher/schedule -run Elsewhere/seed=7.
 func TestSimulationOfAStoreElsewhere(t *testing.T) {
 	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -28,8 +28,8 @@ func foreseeTokens(t *testing.T, call time.Duration, estimate, actual int64) *fo
 	return f
 }
 
-// TestForecastBySettledCalls checks that forecasts reckon with what calls took, be it a tenth of their estimates, all
-// of them or five times as much, and however long the calls hold their estimates.
+// TestForecastBySettledCalls checks that forecasts count what calls took: a tenth of their estimates, all of them or
+// five times as much, however long the calls hold their estimates.
 func TestForecastBySettledCalls(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -100,8 +100,8 @@ func TestShareBySettledCalls(t *testing.T) {
 	}
 }
 
-// TestSoonest checks that no call starts before the time by which deadlines are judged, whatever calls take, that calls
-// which are not settled do not count there, and that what calls have taken does.
+// TestSoonest checks that no call starts before the time by which deadlines are judged, whatever calls take. That time
+// does not count calls that are not settled yet, and counts what settled calls took.
 func TestSoonest(t *testing.T) {
 	for _, actual := range []int64{0, 300, 3000, 9000} {
 		f := foreseeTokens(t, time.Second, 3000, actual)
@@ -141,8 +141,8 @@ func TestSoonest(t *testing.T) {
 	}
 }
 
-// TestSoonestIsTheSoonest checks that units which calls hold that these limits have not counted may come back: calls of
-// other processes, and calls granted before a reload.
+// TestSoonestIsTheSoonest checks that Soonest counts on units to come back that these limits have not counted: units of
+// other processes' calls, and of calls that were granted before a reload.
 func TestSoonestIsTheSoonest(t *testing.T) {
 	rules := tokenRules()
 	budget := bucket.Quota{Count: 20_000, Per: time.Hour, Window: bucket.Fixed}

@@ -82,7 +82,8 @@ func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 	return false
 }
 
-// outlasts reports whether a key would be called more often than turns until then.
+// outlasts reports whether the wait until a time is longer than a second, and so long that the key's share allows more
+// than turns calls in it.
 func (s *Share) outlasts(until time.Time, now bucket.Micros, turns float64) bool {
 	wait := now.Until(bucket.MicrosOf(until))
 	return wait > time.Second && wait.Seconds()*s.PerSecond > turns
@@ -125,8 +126,8 @@ type wanted struct {
 	n    int
 }
 
-// divide returns the most that each gets of all if those that want less get what they want. It returns all if
-// everything wanted fits.
+// divide returns the most that each of the demands may get of all, if those that want less get only what they want. If
+// everything wanted fits, it returns the largest demand plus what is left over.
 func divide(all float64, of []wanted) float64 {
 	slices.SortFunc(of, func(a, b wanted) int { return cmp.Compare(a.each, b.each) })
 	left := 0

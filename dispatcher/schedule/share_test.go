@@ -9,8 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// TestShareIsWhatAKeyGets checks that a key gets the share reported for it, beside keys that want more than
-// there is, less, or take turns as tenants.
+// TestShareIsWhatAKeyGets checks that a key gets the share that is reported for it, beside keys that want more than
+// there is, beside keys that want less, and beside other tenants.
 func TestShareIsWhatAKeyGets(t *testing.T) {
 	perSecond := func(count int64) bucket.Rate { return bucket.Rate{Count: count, Per: time.Second, Burst: 1} }
 	shared := func(count int64) []bucket.Limit {

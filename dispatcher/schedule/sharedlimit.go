@@ -21,11 +21,11 @@ type sharedLimit struct {
 	part     float64         // the part that this api gets while other apis of the account wait; 1 if none waits
 	firstly  float64         // what a call takes as configured, until one has started
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
-	took     float64         // what calls took lately, as they were settled; 0 until one was
+	took     float64         // what calls took lately, once settled; 0 until one was
 	open     int64           // reserved by calls that are granted and not settled
-	grants   *grants         // those calls, and those whose units open does not count
+	grants   *grants         // the calls that open counts, and earlier ones that it does not count
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
-	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed: nothing taken before comes back
+	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed; earlier units do not come back
 	started  rateUse         // of a rate: units of the calls that started
 	level    *bucket.Level   // as the store last reported it; nil for none
 	excess   int64           // units that only the vendor counts, as the store last said
@@ -45,7 +45,7 @@ const (
 	bestCase                // calls that are not settled yet take nothing, wherever they run
 )
 
-// SharedLimits are those of a policy, in the order of its rules.
+// SharedLimits holds the shared limits of a policy, in the order of its rules.
 type SharedLimits []sharedLimit
 
 func newSharedLimits(p *Policy, g *grants) SharedLimits {
@@ -83,7 +83,7 @@ func (limits SharedLimits) named(name string) *sharedLimit {
 	return &limits[i]
 }
 
-// areInFlight reports whether the limit of a name is one of calls running at once.
+// areInFlight reports whether the limit of this name limits calls in flight.
 func (limits SharedLimits) areInFlight(name string) bool {
 	l := limits.named(name)
 	return l != nil && l.InFlight > 0
@@ -202,8 +202,8 @@ func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 	}
 }
 
-// rebook corrects what a rate counts by units more, or fewer, for a call whose slot was at. Units that were owed no
-// more at a later slot do not come back.
+// rebook adds units, which may be negative, to what a rate counts, for a call whose slot was at. Negative units come
+// back only if answers tell what calls took, and if something has been owed ever since that slot.
 func (l *sharedLimit) rebook(at, now bucket.Micros, units float64) {
 	switch {
 	case units > 0:
@@ -226,8 +226,9 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	}
 }
 
-// Learn stores how much of the limits is used; a level is valid until the next one. eased says that an answer, perhaps to
-// a call of another process, has left more of a limit than before. The caller must not change levels afterwards.
+// Learn stores how much of the limits is used; a level is valid until the next one. eased reports whether the vendor
+// now leaves more of a limit than before, perhaps by an answer to another process. The caller must not change levels
+// afterwards.
 func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
 	for i := range limits {
 		l, excess := &limits[i], int64(0)
@@ -309,7 +310,8 @@ func (l *sharedLimit) comingBack(o outlook) float64 {
 }
 
 // reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
-// back what they did not take. took is how long a call takes. At best the next answer says that enough is left.
+// back what they did not take. took is how long a call takes. In the best case the next answer says that enough is
+// left.
 func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
 	if l.mayAllComeBack(o) || o == bestCase && l.excess > 0 {
 		return min(shut, from)
@@ -317,12 +319,13 @@ func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o ou
 	return l.givenBack(shut, from, took, o)
 }
 
-// mayAllComeBack reports whether all that the store counts may come back, for all that is known here.
+// mayAllComeBack reports whether in the best case all units that the store counts come back. This process does not know
+// what other processes, or calls under former policies, have reserved.
 func (l *sharedLimit) mayAllComeBack(o outlook) bool {
 	return o == bestCase && l.settles && l.grants.hidden()
 }
 
-// givenBack returns what reopens does if no calls give back but those whose reservations are known.
+// givenBack is reopens if only the calls whose reservations this process knows give units back.
 func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
 	back := l.comingBack(o)
 	if back <= 0 || shut <= from {
@@ -338,8 +341,8 @@ func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o 
 	return max(settled, later(shut, -back, l.unit))
 }
 
-// near returns how many calls the limit lets start within LongWait, less one, and whether that is known. calls run
-// now, and last callTime, and held operations hold their slots.
+// near returns how many calls the limit lets start within LongWait, less one, and whether that is known. calls is how
+// many calls run now, held how many operations hold their slots, and callTime how long a call usually takes.
 func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool) {
 	unit, cost, soon := max(1, l.unit), max(1, l.reserve()), now.Add(LongWait)
 	switch l.Kind() {
@@ -367,8 +370,8 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 	return MaxStaged, true
 }
 
-// near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them,
-// and which lets the fewest start, "" if none binds.
+// near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them, and
+// which limit lets the fewest start, "" if none binds. The arguments are those of sharedLimit.near.
 func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
 	n, known = MaxStaged, true
 	for i := range limits {
@@ -385,8 +388,8 @@ func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime tim
 	return max(0, n), known, by
 }
 
-// perSecond returns how many usual calls per second the limit lets pass if each takes that long; 0 for a limit that
-// does not count by the second.
+// perSecond returns how many usual calls per second the limit lets pass if each lasts took; 0 for a limit that does not
+// count by the second.
 func (l *sharedLimit) perSecond(took time.Duration) float64 {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -400,9 +403,9 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 	return 0
 }
 
-// after returns when the limit lets a call pass behind ahead others that come from a time on; 0 if it does not bind.
-// shut is until when the store has refused it, 0 if it has not. calls run now, each takes took; 0 if no call has
-// ended yet.
+// after returns when the limit lets a call pass behind ahead others that start at from or later; 0 if it does not bind.
+// The store refuses it until shut, 0 if it does not. calls is how many calls run now, and took how long each lasts, 0
+// if no call has ended yet.
 func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o outlook) (at bucket.Micros) {
 	each, usual, last, part := l.each(took), l.usual(), l.reserve(), l.part
 	if o == bestCase { // the other apis stop waiting
@@ -436,8 +439,9 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 	return at
 }
 
-// afterPeriod returns when a quota or budget has room for that many units, by its last level; 0 if it has room now, or
-// if that is not known. What only the vendor counts is used until the vendor's count begins anew, and at best not at all.
+// afterPeriod returns when a quota or budget has room for need units, by its last level; 0 if it has room now, or if
+// that is not known. Units that only the vendor counts are used until the vendor's count begins anew; in the best case
+// they are free at once.
 func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {

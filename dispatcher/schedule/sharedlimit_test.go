@@ -111,8 +111,8 @@ func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
 	}
 }
 
-// TestDearCallWaitsAloneForTheVendor checks that cheaper calls may have what the vendor has left while a call waits that
-// costs more.
+// TestDearCallWaitsAloneForTheVendor checks that while a dear call waits for the vendor's count, cheaper calls may use
+// what the vendor has left.
 func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
 	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 100}}
 	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
@@ -126,8 +126,8 @@ func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
 	}
 }
 
-// TestForecastOfWhatIsLeft checks that units which only the vendor counts are used until the vendor's count begins anew,
-// and at best not at all, since the next answer may say that enough is left.
+// TestForecastOfWhatIsLeft checks that units that only the vendor counts are taken as used until the vendor's count
+// begins anew, and in the best case as free, since the next answer may say that enough is left.
 func TestForecastOfWhatIsLeft(t *testing.T) {
 	quota := bucket.Quota{Count: 100, Per: time.Hour, Window: bucket.Fixed}
 	limit := bucket.Limit{Name: "hourly", Quota: &quota}

@@ -238,8 +238,8 @@ func (m *simulation) drain(jobs int) {
 	}
 }
 
-// rest lets an hour pass, in which empty queues go. A queue may still wait for a turn of each priority, and while the
-// store is down a step invites one.
+// rest lets an hour pass, in which queues without jobs are dropped. A queue may still wait for a turn of each priority,
+// and while the store is down each step invites only one queue.
 func (m *simulation) rest() {
 	m.now = m.now.Add(time.Hour)
 	for range 1 + len(bucket.Priorities)*len(m.s.byKey) {
@@ -371,8 +371,8 @@ func (m *simulation) mayCall(j *Job) {
 	m.firsts[own] = j.Seq
 }
 
-// leave is the moment when a call's first byte can leave, late on a busy machine. A call that has missed its slot by
-// then is taken back. The last of the request leaves later.
+// leave is the moment when a call's first byte can leave, which is late on a busy machine. A call that has missed its
+// slot by then is taken back. The rest of the request leaves later.
 func (m *simulation) leave(j *Job, started bucket.Micros) {
 	key := j.Queue.Key
 	if m.now > m.s.Latest(j) {

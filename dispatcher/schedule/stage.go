@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// stage makes jobs ready whose priorities may go and whose slots are near. It returns when to look again. Jobs of other
-// priorities, which wait for their turns, or for more jobs of their packs, take no slot of the key from these jobs. In a
+// stage makes jobs ready whose slots are near, of the priorities in may. It returns when to look again. Jobs of
+// priorities that wait for their turns, or for more jobs of their packs, take no slot of the key from these jobs. In a
 // slow key each turn makes the job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
@@ -16,7 +16,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	again = Never
-	some := allClasses // but those whose packs are gathered
+	some := allClasses // without those whose packs are being gathered
 	for may != 0 {
 		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
@@ -79,9 +79,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	return again
 }
 
-// candidate returns the next job to make ready of the priorities that may go: a resting job, or nil for the oldest
-// waiting job of the priority of. at is the earliest time of its call, as far as the job itself goes; Never if there is
-// no job.
+// candidate returns the next job to make ready of the priorities in may: a resting job, or nil for the first waiting
+// job of the priority of. at is the earliest time of its call as far as the job itself is concerned; Never if there is
+// no job. by is the time until which a job counts as due.
 func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, of bucket.Priority, at bucket.Micros) {
 	if q.waits.classes == nil {
 		j, at = s.candidateOf(q, bucket.Normal, by)
@@ -189,10 +189,10 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.waiting()))
 }
 
-// unready withdraws ready jobs that cannot be called next: those that a former policy made ready, and those behind a
-// job of their priority that was never called and rests or waits for memory, since they would take the room that this
-// job needs; and those that were never called behind a job that awaits an answer. Retries behind both stay ready. It also
-// withdraws packs that would overtake a job.
+// unready withdraws ready jobs that cannot be called next. These are jobs that a former policy made ready; jobs behind
+// one of their priority that was never called and rests or waits for memory, since they would take the room that it
+// needs; and jobs that were never called behind one that awaits an answer. Retries behind jobs that await answers stay
+// ready. unready also withdraws packs that would overtake a job.
 func (s *step) unready(q *KeyQueue) {
 	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
 	for _, j := range q.Jobs {
@@ -212,8 +212,8 @@ func (s *step) unready(q *KeyQueue) {
 	}
 }
 
-// unstick withdraws a queue's ready jobs behind calls that take longer than expected: they would take room from other
-// queues.
+// unstick withdraws a queue's ready jobs if its calls take longer than LongWait and leave it no free call: the jobs
+// would take room from other queues.
 func (s *step) unstick(q *KeyQueue) {
 	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > s.now {
 		return

@@ -98,8 +98,9 @@ func (q *KeyQueue) nextStart() bucket.Micros {
 	return next
 }
 
-// inSlots returns the queue's jobs in the order of their slots, those that have one. Priorities are granted slots in
-// any order; the jobs of one are granted them in theirs.
+// inSlots returns the queue's jobs; those with slots are in the order of their slots. The order of q.Jobs says that
+// already if all are normal. Otherwise priorities are granted slots in any order, and only the jobs of one priority in
+// theirs.
 func (q *KeyQueue) inSlots() []*Job {
 	if q.waits.classes == nil {
 		return q.Jobs

@@ -46,7 +46,7 @@ func (s *step) run() {
 	}
 }
 
-// standInLine lets the asks say what waits here, so that the store can give each process its turn.
+// standInLine adds to each ask how many keys wait here, so that the store can give each process its turn.
 func (s *step) standInLine() {
 	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
 	if in := s.policy.Rules.In; in != nil {
@@ -88,10 +88,10 @@ func (s *step) standInLine() {
 	}
 }
 
-// unblock lets the queues whose turn it is ask in this round, in the order of their turns. It comes after queues that
-// were granted a slot just now have taken their places in the line. The cost of one freed slot must not grow with the
-// number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper calls
-// asked for behind it would forever take the units for which it waits.
+// unblock lets the queues whose turn it is ask in this round, in the order of their turns. It runs after the queues
+// that were just granted a slot have taken their new places in the line. The cost of one freed slot must not grow with
+// the number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper
+// calls asked for behind it would forever take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
 	if s.store.isDown() || s.holds.governor.slows() {
@@ -109,9 +109,9 @@ func (s *step) unblock() {
 	}
 }
 
-// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It comes
-// last: a queue that was just granted a slot has taken its place in the line by then, and not the room of those before
-// it.
+// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It runs
+// last, so that a queue that was just granted a slot has taken its new place in the line, and does not take the room of
+// the queues before it.
 func (s *step) invite() {
 	if s.now < s.At(s.now).inviteAt() {
 		return
@@ -188,7 +188,8 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	return min(due, s.lapse(q)) // another job may be the first now
 }
 
-// mayGo returns of which priorities a queue may make jobs ready and ask for slots: those that wait for no turn.
+// mayGo returns the priorities of which a queue may make jobs ready and ask for slots: those that need not wait for a
+// turn.
 func (s *step) mayGo(q *KeyQueue) (may classSet) {
 	for _, p := range q.waits.priorities() {
 		own, only := q.seatOf(p), classSet(0).with(p)
@@ -244,7 +245,8 @@ func (s *step) recall(q *KeyQueue, some classSet) {
 }
 
 // memory returns until when a queue without jobs must be kept: because the store does not know its pace yet, because of
-// its hold, or because pushback has lowered its rate. It returns Never if nothing must be remembered.
+// its hold, because calls of the former owner may still run, or because pushback has lowered its rate. It returns Never
+// if nothing must be remembered.
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
 	s.holds.relax(q, a, s.now)
@@ -270,9 +272,9 @@ func (s *step) ripen(q *KeyQueue) {
 }
 
 // lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready without a
-// slot, and the waiting jobs of each priority from the first on, up to one that has time left. It takes no slot, no
-// intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused, held or
-// waits for a limit that is far off at that time only.
+// slot, and the waiting jobs of each priority from the first on, up to one that has time left. Ending them takes no
+// slot, no intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused,
+// held or waits for a limit that is far off at that time only.
 func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {

@@ -9,9 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// TestOneKeyAsksAStoreThatIsAway checks that while the store of slots does not answer, one key at a time asks, and the
-// rounds come less and less often. After LongWait no job is kept ready but the one that asks. At the first answer all
-// may ask.
+// TestOneKeyAsksAStoreThatIsAway checks that while the store of slots does not answer, one key at a time asks, at
+// growing intervals. After LongWait only the job that asks is kept ready. At the first answer all keys may ask.
 func TestOneKeyAsksAStoreThatIsAway(t *testing.T) {
 	const keys = 20
 	for _, late := range []bool{false, true} { // whether the keys have their jobs only when the store is away

@@ -23,12 +23,12 @@ type storeLink struct {
 	// tatOf returns the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
 
-	offset   offset        // of our clock to the store's, if that is another
+	offset   offset        // between our clock and the store's, if they differ
 	trip     time.Duration // recent round trip time to that store
 	rounds   int           // of asks under way
 	failures int           // rounds in a row without an answer
 	downAt   bucket.Micros // when the first of them failed
-	why      string        // the last of them was refused for this; "" if it was not answered
+	why      string        // why the store refused the last of them; "" if it was not answered
 }
 
 // failed notes that a round of asks was not answered, or refused, and returns how long to wait before the next.
@@ -62,8 +62,8 @@ func (l *storeLink) answered() (again bool) {
 	return again
 }
 
-// shift returns the difference to add to the store's times to get ours, and by how much it may be too large. The round
-// trip time that it keeps follows increases at once and decreases slowly.
+// shift returns the difference to add to the store's times to get ours, and by how much it may be too large. It also
+// updates trip, which follows increases at once and decreases slowly.
 func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	if l.clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
 		return 0, 0
@@ -99,10 +99,10 @@ func (s *Schedule) IsRough(r *Reply) bool {
 }
 
 // offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
-// clock after the asks were sent and before the answer came. A slot converted by its own answer alone is never early,
-// but late by the way back. Ways back differ: a call that is late by a slow one, and the next that is not, come too
-// close to each other. So the least bound of the last seconds is used. The remaining uncertainty, beyond the best round
-// trip, counts as lateness.
+// clock after the asks were sent and before the answer came. A slot that is converted by its own answer alone is never
+// too early, but it is too late by the time that the answer took to come back. That time varies: if one call is late by
+// much and the next is not, the two come too close to each other. So the least bound of the last seconds is used. The
+// remaining uncertainty, beyond the best round trip, counts as lateness.
 type offset struct {
 	hi, lo   bucket.Micros // of the present second
 	oldHi    bucket.Micros // of the second before

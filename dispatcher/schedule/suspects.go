@@ -1,9 +1,10 @@
 package schedule
 
-// MostDeaths is how many owners in a row may die with a call of one job under way before the job is parked.
-// Intents count the deaths. If an api is not idempotent, such a job is parked the first time. Elsewhere the job
-// may be innocent, since anything may have killed its owner. So one death makes no job a suspect. Parking takes
-// several deaths, the last ones with no other suspect's call under way.
+// MostDeaths is how many owners in a row may die with a call of one job under way before the job is parked. Intents
+// count the deaths. If the api is not idempotent, the first death parks the job, because its call cannot be repeated.
+// If the api is idempotent, the job may be innocent, since anything may have killed its owner. So one death makes no
+// job a suspect, and a job is parked only after several deaths, in the last ones of which no other suspect's call was
+// under way.
 const (
 	suspectFrom = 2
 	aloneFrom   = 3

@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
-// nothing. So a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
-// hundred. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
+// nothing. So a call that takes 20 tokens, of a thousand a second, weighs as much as two calls that take one unit each,
+// of a hundred a second. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
@@ -29,9 +29,9 @@ type turns struct {
 //
 // The first holds because the least v becomes the clock. The second holds after the priority's own call, which began at
 // the clock, and until its next one, since v stays and the clock never goes back. So while two priorities wait, what
-// they take divided by their weights differs by at most one call of each, in any span. And a job waits for at most as
-// many turns of its priority as jobs of that priority come before it, and one: between two of them every other priority
-// has at most its part, and one call.
+// they take divided by their weights differs by at most one call of each, in any span. A job waits for at most one turn
+// of its priority more than jobs of that priority come before it. Between two such turns every other priority has at
+// most its part of the calls, and one call.
 //
 // A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
 // rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
@@ -49,12 +49,12 @@ type shares struct {
 type merit struct {
 	virtualTime serviceTime // what its calls have taken, divided by its weight
 	lastService serviceTime // what one took last
-	asked       int         // its calls that have the turn and no slot yet
-	whole       int         // what all processes have of it, in thousandths of what this one has, as the store said last
+	asked       int         // how many of its calls have the turn and no slot yet
+	whole       int         // what all processes have of it, in thousandths of this one's part, as the store said last
 }
 
-// counts returns how far a call advances a priority's virtual time, if it would by d without other processes: they have
-// their part of its turns.
+// counts returns how far a call advances a priority's virtual time, if it would advance it by d without other
+// processes. Those have their part of the priority's turns.
 func (m *merit) counts(d serviceTime) serviceTime {
 	if m.whole <= 1000 {
 		return d
@@ -63,8 +63,8 @@ func (m *merit) counts(d serviceTime) serviceTime {
 }
 
 // Service times are multiplied by meritUnit before they are divided by a weight. A priority's virtual time then lasts
-// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes more than mostMerit counts
-// as 12 days.
+// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes longer than mostMerit
+// counts as mostMerit, which is 12 days.
 const (
 	meritUnit = 1 << 14
 	mostMerit = serviceTime(1) << 40
@@ -89,7 +89,7 @@ func (s *shares) begins(o *order) serviceTime {
 	return max(o.merit.virtualTime, s.clock-o.cost(max(o.merit.lastService, 1), least))
 }
 
-// charge counts what calls of an order took together, and each of them.
+// charge counts calls of an order that took d together. Each of them took each.
 func (s *shares) charge(o *order, d, each serviceTime) {
 	if s.several {
 		o.merit.lastService = each
@@ -246,8 +246,7 @@ func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
 	return max(1, int(min(n, maxAsks))/(1+o.lines[askLine].queues))
 }
 
-// toAsk gives the turn at the shared limits to the queue that has waited longest, and returns it with its seat; nil if
-// none waits.
+// toAsk gives the turn at the shared limits to the queue that is next, and returns it with its seat; nil if none waits.
 func (t *turns) toAsk() (*KeyQueue, *seat) {
 	o := t.first(askLine, (*order).asks)
 	if o == nil {

@@ -263,9 +263,9 @@ func TestTurn(t *testing.T) {
 	expect("no shared limit", 4, 1, 1, 2, 1)
 }
 
-// TestTurnsLendAndTakeBack drives random turns of queues with and without ready jobs, and checks what must hold: a
-// queue waits in one line at most, what a line has lent a tenant is what it has lent the tenant's queues, and when
-// every queue has passed and left, nothing is lent and no tenant is left.
+// TestTurnsLendAndTakeBack drives random turns of queues with and without ready jobs. A queue must wait in one line at
+// most, a line must have lent each tenant what it has lent the tenant's queues, and when every queue has passed and
+// left, nothing may be lent and no tenant left.
 func TestTurnsLendAndTakeBack(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -333,8 +333,8 @@ func TestTurnsLendAndTakeBack(t *testing.T) {
 	}
 }
 
-// TestEveryRoundSaysWhatWaits checks what a round of asks says of the keys that wait: how many of each tenant, with the
-// keys that ask, or only how many tenants if there are too many to name.
+// TestEveryRoundSaysWhatWaits checks what a round of asks says of the keys that wait: how many each tenant has, the
+// keys that ask included, or only the number of tenants if there are too many to name.
 func TestEveryRoundSaysWhatWaits(t *testing.T) {
 	said := func(keys ...string) *bucket.Line {
 		rules := hourly()

@@ -64,7 +64,8 @@ type keeping struct {
 	byBreaker bool // the breaker says why
 }
 
-// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because every advance calls it.
+// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because each advance of a queue
+// calls it.
 func (v View) keeps(q *KeyQueue) keeping {
 	running := q.under(calling, settling) + len(q.polled)
 	switch {

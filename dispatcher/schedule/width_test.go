@@ -19,7 +19,7 @@ type owner struct {
 	clock StoreClock
 }
 
-// crowd is a number of owners at one store, in virtual time.
+// crowd is several owners at one store, in virtual time.
 type crowd struct {
 	t      testing.TB
 	rnd    *rand.Rand
@@ -150,7 +150,7 @@ func (c *crowd) settle(o *owner, uses []bucket.Use) {
 	}
 }
 
-// ready returns how many jobs have an intent, or are about to have one, and have not started.
+// ready returns how many jobs have an intent, or are about to get one, and whose calls have not started.
 func (c *crowd) ready() (n int) {
 	for _, o := range c.owners {
 		for q := range o.s.Queues() {
@@ -303,8 +303,8 @@ func (c *crowd) upTo(most time.Duration) time.Duration {
 	return time.Duration(c.rnd.Int64N(int64(most)))
 }
 
-// TestReplicasShareTheWidth checks that replicas at one limit together have hardly more intents than the limit
-// lets start within LongWait, since each counts on what it was granted, and one more. No replica waits for
+// TestReplicasShareTheWidth checks that the replicas at one limit together have hardly more intents than the limit lets
+// start within LongWait, since each allows itself as many as it was granted lately, and one more. No replica waits for
 // another's share, and the limit is used up.
 func TestReplicasShareTheWidth(t *testing.T) {
 	for _, perSecond := range []int64{2, 10, 40, 200} {

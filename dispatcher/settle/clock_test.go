@@ -20,8 +20,9 @@ import (
 	"weir/ingest/await"
 )
 
-// TestTimesAreStoredByTheWallClock checks that the end of a hold, of a denial and of a retry's wait are stored by the wall
-// clock, which a later process reads them by, when it was set since the start. The job itself waits by elapsed time.
+// TestTimesAreStoredByTheWallClock checks that the ends of a hold, of a denial and of a retry's wait are stored in the
+// wall clock's time even if that clock was set since the start, because a later process reads them by its wall clock.
+// The job itself waits by elapsed time.
 func TestTimesAreStoredByTheWallClock(t *testing.T) {
 	const ahead = time.Hour
 	d := newEnvOnServer(t)

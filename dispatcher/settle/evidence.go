@@ -21,9 +21,9 @@ import (
 // answer; ok is false only if the worker stops first, and then the next start finds the job again. It is safe for
 // concurrent use.
 //
-// Recent data has been read with the ledger's end. But a partition may have been out of service for longer than that
-// reaches back: its stream had no leader, or no replica had its api, while other partitions were called. Then evidence
-// looks up its last calls by their keys.
+// Recent data has been read with the ledger's end. But a partition may have been out of service for longer than the
+// part that was read: its stream had no leader, or no replica had its api, while other partitions were called. Then
+// evidence looks up the partition's last calls by their keys.
 type evidence struct {
 	api    string
 	js     jetstream.JetStream
@@ -36,7 +36,7 @@ func evidenceOf(e *lane.Env, api string, log *slog.Logger) evidence {
 	return evidence{api: api, js: e.JS, tail: e.Tail, leeway: e.Leeway, log: log}
 }
 
-// Of names a job for the ledger. The job's message must be loaded.
+// Of returns how the ledger names a job. The job's message must be loaded.
 func (e *evidence) Of(j *lane.Job) ledger.Job {
 	return ledger.Job{API: e.api, Key: j.Queue.Key, ID: j.Message.ID, Stream: j.Part.Bucket.Name(), Seq: j.Seq, Accepted: j.Accepted}
 }
@@ -55,11 +55,11 @@ func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask fun
 	}
 }
 
-// IsRead reports whether everything that a call may have left, if it was intended at a time, has been read with the
-// ledger's end.
+// IsRead reports whether what was read with the ledger's end includes everything that a call may have left that was
+// intended at a time.
 func (e *evidence) IsRead(intended time.Time) bool { return e.tail.Knows(e.api, e.since(intended)) }
 
-// since returns the earliest time stamp of anything that may belong to an intent stored at a time.
+// since returns the earliest time stamp that records and results may have of a call whose intent was stored at a time.
 func (e *evidence) since(stored time.Time) time.Time { return stored.Add(-e.leeway) }
 
 // Traces returns a job's newest record and its result, if a call that was intended at a time may have left them.
@@ -86,8 +86,8 @@ func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *led
 	return c, ok
 }
 
-// Result returns the message at a sequence of the results, as their leader has it. It returns nil if that is another
-// job's. A bar against a late result (resultbar.go) takes the result's place, and result returns it, too.
+// Result asks the leader of the results for the message at a sequence. It returns nil if there is none, or if it is
+// another job's. If a bar against a late result (resultbar.go) has the result's place, Result returns the bar.
 func (e *evidence) Result(ctx context.Context, of ledger.Job, at uint64) (msg *nats.Msg, ok bool) {
 	var stored *stream.LeaderMessage
 	ok = e.read(ctx, "a result", of, func() (err error) {

@@ -6,8 +6,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestAnswerOfAnotherJob checks that a letter never gets the answer to another job whose record has taken the place of
-// the job's own.
+// TestAnswerOfAnotherJob checks that a letter never gets an answer from another job's record that has the sequence of
+// the job's own record.
 func TestAnswerOfAnotherJob(t *testing.T) {
 	w, p := newOwned(t)
 	of := ledger.Job{API: "pay", Key: "k", ID: "j", Stream: p.Bucket.Name(), Seq: 1}

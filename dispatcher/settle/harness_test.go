@@ -21,14 +21,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// settling is a lane with what brings its jobs to their ends.
+// settling is a lane with everything that brings its jobs to their ends.
 type settling struct {
 	*lane.Lane
 	settler *Settler
 	notes   *HoldNotes
 }
 
-// newEnvOnServer returns what lanes share on a server of its own, as if other replicas may own partitions.
+// newEnvOnServer returns an Env on a server of its own, as if other replicas may own partitions.
 func newEnvOnServer(t *testing.T) *lane.Env {
 	t.Helper()
 	js := natstest.JetStream(t)

@@ -10,7 +10,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// HoldNotes reports holds that begin and end, and keeps the stored marks of those that last.
+// HoldNotes reports holds that begin and end, and stores marks of those that last.
 type HoldNotes struct {
 	*lane.Lane
 	Marks map[string]lane.HoldMark // by key, "" for the api; the lane's lock guards it
@@ -22,8 +22,8 @@ func NewHoldNotes(l *lane.Lane) *HoldNotes { return &HoldNotes{l, map[string]lan
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
-// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block. If a
-// crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
+// keepHold stores a hold in the partition, unless it is short, so that a restart or another owner finds it. It does not
+// block. If a crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
 func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	if !p.MayCall() {
 		return // the next owner finds out by itself
@@ -56,8 +56,8 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	})
 }
 
-// ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue, nil if the mark
-// holds the api or no longer anything.
+// ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the queue that it holds; nil
+// if the mark holds the api, or if the hold is over or no longer than one that is known.
 func (w *HoldNotes) ReplayHoldLocked(p *lane.Owned, mark queue.RetryMark, seq uint64) *schedule.KeyQueue {
 	m := lane.HoldMark{Part: p, Seq: seq, Until: w.HeldAtMostLocked(mark.NotBefore)}
 	former := w.Marks[mark.Key]
@@ -87,8 +87,8 @@ func (w *HoldNotes) ForgetHold(q *schedule.KeyQueue) {
 }
 
 // keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
-// with one call and not with one of each key. It does not block. If a crash comes before the mark is stored, the denial
-// is lost, which costs calls that are denied.
+// with one call, and not with one call of each key. It does not block. If a crash comes before the mark is stored, the
+// denial is lost, which costs calls that are denied.
 func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -133,7 +133,7 @@ func (w *HoldNotes) ReplayDenialLocked(p *lane.Owned, mark queue.RetryMark, e qu
 	w.markDenialLocked(lane.HoldMark{Part: p, Seq: e.Seq, Until: until})
 }
 
-// dropDenialsLocked deletes the marks of denials when the api accepts weir again.
+// dropDenialsLocked deletes the marks of denials if the api accepts weir again.
 func (w *HoldNotes) dropDenialsLocked() {
 	if w.Sched.At(w.Now()).Denied() {
 		return

@@ -21,7 +21,7 @@ import (
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 
-// reusedMsgID returns the message id of a job's result that is the answer of another one.
+// reusedMsgID returns the message id of a job's result that is another job's answer.
 func reusedMsgID(j *lane.Job) string { return ledger.ReusedPrefix + j.Origin() }
 
 // result builds the message of a successful job's result.
@@ -88,7 +88,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
 		Instance: w.Env.Instance,
 	}
-	// Otherwise no answer says what the call took.
+	// For a submitted, unbilled or unsettled call, no answer says what it took.
 	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 {
 		c.Estimated = j.Low()
 	}
@@ -133,7 +133,7 @@ func (w *Settler) Expire(ctx context.Context, j *lane.Job) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}
-	// A restored job may come here before its deadline: the api took no keys when the job was read, and takes keys now.
+	// A restored job may expire before its deadline: the api took no keys when the job was read, and takes keys now.
 	if j.Part.IsRestored(j.Seq) && (j.Message.Deadline.IsZero() || time.Now().Before(j.Message.Deadline)) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return

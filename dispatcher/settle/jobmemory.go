@@ -15,9 +15,9 @@ import (
 
 // A job near its call has its message in memory, and later as much of the answer as is kept. The room for both is taken
 // at once, before the message is loaded, so that no two jobs wait for each other. If there is no room, the job waits,
-// so that only a few jobs with large bodies are called at a time. No job with room ever waits for a job without: jobs
-// behind a retry are called before it, and jobs behind one that was never called give their room back
-// (dispatcher/schedule/policy.go).
+// so that only a few jobs with large bodies are called at a time. A job with room never waits for a job without room:
+// jobs behind a retry are called before it, and jobs behind one that was never called give their room back (unready in
+// dispatcher/schedule/stage.go).
 
 // ErrNoRoom says that a job was not loaded because its worker stopped before there was room.
 var ErrNoRoom = errors.New("there was no room in memory before the stop")
@@ -34,7 +34,8 @@ func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 	return w.load(ctx, j, w.spaceOf)
 }
 
-// TryLoad is Load for a job of a pack, which has room already: it fails with ErrNoRoom instead of waiting for more.
+// TryLoad is Load for a member of a pack. The pack's other jobs have room already, so TryLoad does not wait for more:
+// it fails with ErrNoRoom.
 func (w *Memory) TryLoad(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 	return w.load(ctx, j, func(_ context.Context, _ *lane.Job, size int64) (*queue.Space, error) {
 		if space := w.Queue.Holdings().TryNear(size); space != nil {
@@ -174,7 +175,8 @@ func (w *Settler) Reload(ctx context.Context, j *lane.Job) bool {
 	return true
 }
 
-// restore gives a job its loaded message. A message that weir crashes over is read again, and parked, before a call.
+// restore gives a job its loaded message. It ignores a panic while the message is read: before a call the message is
+// read again, and then the job is parked.
 func (w *Settler) restore(j *lane.Job, e queue.Entry) {
 	w.Mu.Lock()
 	if j.Terms == nil {

@@ -13,9 +13,9 @@ import (
 	"weir/ingest"
 )
 
-// A job whose message is found missing while weir runs ends as a letter with everything known about it, whatever the
-// cause, because it was accepted. The stream's leader knows which messages were deleted (queue.Absence). This
-// distinguishes a message that was deleted by hand from one that the store lost.
+// If weir finds while it runs that a job's message is missing, the job ends as a letter with everything known about it,
+// whatever the cause, because it was accepted. The stream's leader knows which messages were deleted (queue.Absence),
+// so a message that was deleted by hand can be told from one that the store lost.
 
 // missingDetail returns what a letter says about the job's missing message.
 func missingDetail(j *lane.Job, a queue.Absence) string {
@@ -73,8 +73,8 @@ func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence)
 	w.Finish(j, outcome)
 }
 
-// noteLost stores that a job's loss was reported, since its stream still counts the message. It reports false if persist
-// gave the job up.
+// noteLost stores that a job's loss was reported, because its stream still counts the message and a later owner would
+// report it again. It reports false if persist gave the job up.
 func (w *Settler) noteLost(ctx context.Context, j *lane.Job) bool {
 	return w.persist(ctx, "note of a lost job", j, func() error {
 		return j.Part.Told.NoteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 })

@@ -17,7 +17,7 @@ import (
 	"weir/ingest/await"
 )
 
-// mending is a log that calls mend when something could not be stored.
+// mending is a log handler that calls mend when something could not be stored.
 type mending struct {
 	slog.Handler
 	mend func()
@@ -34,8 +34,8 @@ func (m mending) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestMissingJobEndsAfterAFailedWrite checks that a lost job ends, so that its key goes on, even if the note that the
-// loss was reported cannot be stored at first.
+// TestMissingJobEndsAfterAFailedWrite checks that a lost job ends, so that its key goes on, even if at first the note
+// that the loss was reported cannot be stored.
 func TestMissingJobEndsAfterAFailedWrite(t *testing.T) {
 	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}

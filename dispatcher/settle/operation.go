@@ -16,18 +16,19 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. What
-// is stored, each when the one before is durable:
+// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. These
+// are stored, each when the one before it is durable:
 //
 //	the call was accepted      the ledger's record, with the operation's address; the mark of the operation; the call's
 //	                           intent is deleted
 //	the operation has ended    an intent, which says that its end may be stored from now on; then as for a call: result,
 //	                           reply, record and deletion, or record, letter and deletion
 //
-// Record and mark hold the same, so either suffices to go on polling. The intent of the end has the number of the call.
-// It tells a later owner from when on it must look for an end that is older than what it has read. The stream refuses
-// it if another owner has the partition. Before a letter is stored, the result is barred, as for a lost call: an
-// earlier owner may have seen the operation succeed.
+// The record and the mark hold the same data, so either is enough to go on polling. The intent of the end has the
+// number of the call. It tells a later owner from when on the end may have been stored: if that is earlier than what
+// this owner has read, it must look the end up. The stream refuses the intent if another owner has the partition.
+// Before a letter is stored, the result is barred, as for a lost call: an earlier owner may have seen the operation
+// succeed.
 
 // Operations keeps the jobs that an api has accepted, and ends them when their operations have ended.
 type Operations struct {
@@ -37,7 +38,7 @@ type Operations struct {
 	over  func(j *lane.Job, r httpcall.Response) Beyond // returns what an operation took beyond what its call was charged
 }
 
-// Beyond is what an operation took, by its final answer, beyond what its call was charged.
+// Beyond is what an operation took, by its final answer, in addition to what its call was charged.
 type Beyond struct {
 	Price int64
 	Units []int64 // of the limits that all keys share; nil: nothing but money
@@ -104,8 +105,8 @@ func MarkOf(j *lane.Job) queue.RetryMark {
 	}
 }
 
-// PollLocked lets a job be polled whose mark is stored. Intents that an earlier owner stored stay until the job has
-// ended: that owner may have sent the end of the operation, and it may still arrive.
+// PollLocked lets a job be polled whose mark is stored. Intents of earlier owners stay until the job has ended: such an
+// owner may have sent the end of the operation, which may still arrive.
 func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
@@ -127,7 +128,7 @@ func (w *Operations) HoldLocked(j *lane.Job) {
 }
 
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if the configuration asked for that. It
-// ends the call's own grant. If the process dies before, the lease of that grant ends it.
+// ends the call's own grant. If the process dies before that, the grant's lease ends it.
 func (w *Operations) HoldSlot(j *lane.Job) {
 	if !w.holdsSlot(j) {
 		return
@@ -141,7 +142,8 @@ func (w *Operations) HoldSlot(j *lane.Job) {
 	w.slots(context.Background(), uses)
 }
 
-// Forget drops the operation of an earlier call of a found job that is called again.
+// Forget drops the operation that an earlier call of a found job began, and gives back its slot: the job is called
+// again.
 func (w *Operations) Forget(j *lane.Job) {
 	w.letSlotGo(j)
 	j.Operation = nil

@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// operating returns a worker whose api accepts calls and goes on working, with a job whose call was made. polled gets the
-// jobs that are to be polled, and uses what is reported to the store of slots.
+// operating returns a worker whose api accepts calls and goes on working on them, with a job whose call was made.
+// polled gets the jobs that must be polled, and uses gets what is reported to the store of slots.
 func operating(t *testing.T) (w *settling, j *lane.Job, polled *[]*lane.Job, uses *[]bucket.Use) {
 	t.Helper()
 	w, p := newOwned(t)
@@ -79,8 +79,8 @@ func recordsOf(t *testing.T, w *settling) (records []ledger.Record) {
 	return records
 }
 
-// TestAcceptedCall checks what is stored of a call that the api has accepted, and of the end of its operation: one record
-// each, which together tell the price once.
+// TestAcceptedCall checks what is stored of a call that the api has accepted, and of the end of its operation: one
+// record each. The two together charge the price once.
 func TestAcceptedCall(t *testing.T) {
 	w, j, polled, uses := operating(t)
 	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })
@@ -181,8 +181,8 @@ func TestReplacedOwnerEndsNothing(t *testing.T) {
 	}
 }
 
-// TestIntentOfAnEnd checks that the intent of an operation's end names the call, and the key under which that was made: if
-// the operation's mark is lost, the job must not be called again under a key that the api has forgotten.
+// TestIntentOfAnEnd checks that the intent of an operation's end names the call and the call's key: if the operation's
+// mark is lost, the job must not be called again under a key that the api has forgotten.
 func TestIntentOfAnEnd(t *testing.T) {
 	w, j, _, _ := operating(t)
 	await.Return(t, "the outcome", func() { w.settler.Settle(t.Context(), j, accepted()) })

@@ -13,8 +13,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// unstored returns a worker with one job whose outcome is to be stored, and a write that fails with each of writes in
-// turn.
+// unstored returns a worker with one job whose outcome must be stored, and a write that returns each of the errors in
+// writes in turn.
 func unstored(writes ...error) (w *Settler, j *lane.Job, write func() error) {
 	l := &lane.Lane{Env: &lane.Env{}, Log: slog.New(slog.DiscardHandler), Now: func() bucket.Micros { return 1 }, Wake: make(chan struct{}, 1)}
 	w = &Settler{Lane: l}

@@ -55,7 +55,8 @@ func TestReloadEnds(t *testing.T) {
 }
 
 // TestReloadTakesRoomOnce checks that a job that is being settled takes room in memory only once, though several steps
-// load its message. It would never give a second piece of room back. If no room were left, it would wait for its own.
+// load its message. It would never give a second piece of room back, and if no room were left, it would wait for its
+// own.
 func TestReloadTakesRoomOnce(t *testing.T) {
 	d := newEnvOnServer(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
@@ -86,8 +87,8 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	await.Return(t, "what the worker runs", w.Running.Wait)
 }
 
-// TestReloadContainsACrash checks that a message that weir crashes over ends no process: its job keeps its id and body for
-// its letter.
+// TestReloadContainsACrash checks that a message over which weir crashes does not end the process, and that its job
+// keeps its id and body for its letter.
 func TestReloadContainsACrash(t *testing.T) {
 	l := &lane.Lane{Env: &lane.Env{}, Log: slog.New(slog.DiscardHandler), Now: func() bucket.Micros { return 1 }, Wake: make(chan struct{}, 1)}
 	api := &httpcall.API{Name: "pay", Rule: &ingest.Rule{API: "pay"}} // reading fails without a method

@@ -36,9 +36,9 @@ func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
 	return resultBar{w, j, resultMsgID(j)}.set(ctx)
 }
 
-// EndsLate keeps a late result of a job out whose pack cannot be called again, and reports whether the job ends otherwise
-// than by a letter: its result was stored after its call was taken for lost, or the job was given up. The record of such an
-// end is of no call: the lost call has one.
+// EndsLate bars the result of a job whose pack cannot be called again. If a result was stored after the call was taken
+// for lost, EndsLate ends the job with it. It reports false if the caller must end the job by a letter. It reports true
+// if the job has ended or was given up. The record of this end is of no call, because the lost call has its own.
 func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	at, ok := w.Bar(ctx, j)
 	if !ok || at == 0 {
@@ -66,7 +66,8 @@ func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	return true
 }
 
-// StoredResponse returns what a stored result says of the answer that it is of.
+// StoredResponse returns the answer that a stored result holds, as far as its headers tell, and the outcome of its
+// call.
 func StoredResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
@@ -97,8 +98,8 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	return b.holder(ctx, at)
 }
 
-// holder looks up the message that holds the id of a job's result. It returns the message's sequence if it is the
-// result, else 0.
+// holder looks up the message at a sequence, which holds the id of the job's result. It returns the sequence if the
+// message is the result, else 0.
 func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok bool) {
 	e := &b.w.Evidence
 	msg, ok := e.Result(ctx, e.Of(b.j), at)
@@ -118,9 +119,9 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	return at, true
 }
 
-// isOpen reports whether the message at a sequence is the job's result, and not a bar, if the stream knew the result's
-// id already. An owner in between may have barred the result, and died or lost the partition before it stored the job's
-// unknown outcome. The job's intent may be gone by then, so that it was called again.
+// isOpen reports whether the message at a sequence is the job's result, and not a bar. It is asked if the stream knew
+// the result's id already. An owner in between may have barred the result, and died or lost the partition before it
+// stored the job's unknown outcome. The job's intent may have been gone by then, so that the job was called again.
 func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
 	if b.j.Part.Lease == nil {
 		return true, true

@@ -19,13 +19,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A job may end with the answer of an equal one (dispatcher/comparison.go). It then gets a mark of its end, a result of
+// A job may end with the answer of an equal job (dispatcher/comparison.go). It then gets a mark of its end, a result of
 // its own, a reply and a record. After a crash the mark says that the result may be stored, or may still arrive.
 // Recovery ends the job with the result, or bars the result and lets the job wait (dispatcher/takeover/loneresult.go).
 
-// Answer reads a result whose answer may be given again. It returns nil if the result is gone, or is not the one that a
-// names: the stream may have been created anew. It blocks until the stream's leader answers, at most for
-// lane.LoadTimeout.
+// Answer reads the result that a names, whose answer may be given again. It returns nil if that result is gone, or if
+// another message has its sequence because the stream was made anew. It blocks until the stream's leader answers, at
+// most for lane.LoadTimeout.
 func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*ledger.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
@@ -92,8 +92,8 @@ func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *na
 
 func reusedDetail(job string) string { return "the answer of job " + job }
 
-// ReusedRecord builds the ledger's record of a job that ended with the answer of another one, from its result. It takes
-// nothing from any limit, but carries the key's pace: it may be the key's newest record.
+// ReusedRecord builds the ledger's record of a job that ended with another job's answer, from the job's result. The
+// record takes nothing from any limit, but carries the key's pace, because it may be the key's newest record.
 func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))

@@ -13,8 +13,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestAnswersEndWaitsForOtherJobs: jobs of other keys wait for a job's retry no longer if the answer to another call of
-// its key holds the key for long, or begins an operation that has the key's last call in flight.
+// TestAnswersEndWaitsForOtherJobs checks that jobs of other keys no longer wait for a job's retry if the answer to
+// another call of its key holds that key for long, or begins an operation that takes the key's last call in flight.
 func TestAnswersEndWaitsForOtherJobs(t *testing.T) {
 	now := time.Now()
 	plain := httpcall.Response{Sent: true, Status: http.StatusOK, Header: http.Header{}, Started: now, Ended: now}

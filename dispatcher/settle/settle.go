@@ -54,8 +54,8 @@ func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) 
 	w.Conclude(ctx, j, r, j.Judge(r))
 }
 
-// SettlePack settles each job of a pack that has been called, by its part of the answer. For later calls the call
-// counts once.
+// SettlePack settles each job of a pack that has been called, by the job's part of the answer. For later calls, the
+// pack's call counts once.
 func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Response) {
 	p, whole := j.Leads, j.Judge(r)
 	f := w.heed(j, r, whole)
@@ -108,7 +108,7 @@ func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) s
 	return f
 }
 
-// conclude settles a called job, whose call means f for later ones.
+// conclude settles a called job. f is what the end of its call means for later calls.
 func (w *Settler) conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome, f schedule.Feedback) {
 	api := j.Terms.API
 	w.Mu.Lock()
@@ -224,7 +224,7 @@ func (w *Settler) storeResult(ctx context.Context, j *lane.Job, msg *nats.Msg) (
 }
 
 // Bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
-// is nil and bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
+// is nil and Bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
 // be written again from it and the job: after a crash between the two it is known whether the call was made. If the
 // ledger has a record of the call already, Bury stores the mark as well: the record may be an earlier owner's that came
 // late, and may say that another call follows.
@@ -251,9 +251,9 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	w.BuryLetter(ctx, j, letter)
 }
 
-// keepEnd stores the mark that a job becomes a letter without a call, and reports whether the mark is stored. Without
-// it, a crash before the job's deletion could undo the decision: the reason may not apply any more, and the ledger has
-// no record of it.
+// keepEnd stores the mark that a job ends as a letter, and reports whether the mark is stored. Without it, a crash
+// before the job's deletion could undo the decision: the reason may not apply any more, and the ledger may have no
+// record of it.
 func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, Billed: string(j.Doubt.Billed), Ends: string(letter.Reason), Reason: letter.Detail,

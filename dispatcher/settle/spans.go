@@ -11,8 +11,8 @@ import (
 	"weir/dispatcher/trace"
 )
 
-// A job's spans are written from data that is stored anyway: the span of a call from the ledger's record, and that of
-// the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted. Without a
+// A job's spans are written from data that is stored anyway: the span of a call from the ledger's record, and the span
+// of the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted. Without a
 // Tracer this costs no more than a comparison.
 
 // Trace returns the trace of a job whose message is loaded. It returns nil if no spans are written.

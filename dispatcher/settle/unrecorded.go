@@ -6,15 +6,15 @@ import (
 	"weir/dispatcher/lane"
 )
 
-// After a process has died, the ledger is complete once its partitions have been read and every call found without a
-// record has got one. Limits that are counted in the process depend on this: until then, they know what former
-// processes used only as a bound.
+// After a process has died, the ledger is complete only when its partitions have been read, and every call that was
+// found without a record has got one. Limits that are counted in the process depend on this: until then, they only have
+// a bound of what former processes used.
 
 // unrecordedCalls tracks the calls of former processes that are not in the ledger yet. It is safe for concurrent use,
 // also under the lane's lock.
 type unrecordedCalls struct {
 	mu   sync.Mutex             // guards what follows
-	jobs map[*lane.Job]struct{} // whose last call is unrecorded; bounded, as the calls under way at a death were
+	jobs map[*lane.Job]struct{} // jobs whose last call is unrecorded: no more than calls were under way at a death
 	// unlogged counts calls that may have been made and will never have a record.
 	unlogged int
 }
@@ -67,8 +67,8 @@ func (u *unrecordedCalls) settlingLocked() bool {
 	return false
 }
 
-// FindingLocked reports whether calls of former processes may still be found, or may still lack the record that they
-// get when they are judged.
+// FindingLocked reports whether calls of former processes may still be found, or whether found ones still lack their
+// records.
 func (w *Settler) FindingLocked() bool {
 	for _, p := range w.Partitions {
 		if p == nil && !w.Env.Shared || p != nil && p.Reading {

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// newSettling returns a worker whose partition other replicas may own, with everything that stores the ends of jobs.
+// newSettling returns a worker with everything that stores the ends of jobs, whose partition other replicas may own.
 func newSettling(t *testing.T) (*rig, *Takeover) {
 	t.Helper()
 	d, right := owning(t)

@@ -26,12 +26,12 @@ import (
 // another metric. It never reports a job that has ended: for every missing sequence it reads the ledger, the results
 // and the letters. It notes in the partition what it has reported, because the stream continues to count what it lost.
 
-// lostJob is one job that is lost.
+// lostJob is a job whose message the stream has lost.
 type lostJob struct {
 	key   string
 	seq   uint64         // 0 if it may be any of several
 	last  *ledger.Record // of its last call, nil for none
-	begun bool           // it had an intent, so that a call may have started
+	begun bool           // it had an intent: a call may have started
 }
 
 // traces holds what is known about missing sequences.
@@ -45,7 +45,7 @@ type traces struct {
 type losses struct{ *lane.Owned }
 
 // damaged looks in the background for messages that a partition's stream has lost, until they are reported or the
-// worker stops. begun holds the jobs with an intent. The next start finds the losses again that were not reported before
+// worker stops. begun holds the jobs with an intent. The next start finds losses again that were not reported before
 // the stop.
 func (p *losses) damaged(ctx context.Context, begun map[uint64]bool) {
 	p.W.Running.Go(func() {
@@ -130,7 +130,7 @@ func lostJobs(d *queue.Damage, found traces) map[string][]lostJob {
 	return lost
 }
 
-// untold returns 0 for a job that a letter reports as lost, else 1.
+// untold returns 0 for a job that a letter already reports as lost, else 1.
 func untold(found traces, j lostJob) int {
 	if found.told[j.seq] {
 		return 0
@@ -227,8 +227,8 @@ func sequences(all []uint64) string {
 }
 
 // tracesOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
-// results and the letters of the api have stored since that time, or all of it if since is zero. Without sequences it
-// nothing.
+// results and the letters of the api have stored since the time since, or all of it if since is zero. Without sequences
+// it reads nothing.
 func tracesOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) (traces, error) {
 	name, found := p.Bucket.Name(), traces{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
@@ -277,14 +277,14 @@ func tracesOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time
 	return found, err
 }
 
-// storedIn names what a stream has stored of a subject since a time; zero: since it began.
+// storedIn selects the messages of a subject that a stream has stored since a time, or all of them if since is zero.
 type storedIn struct {
 	stream, subject string
 	since           time.Time
 }
 
-// readFrom reads all messages that a stream's leader holds of a subject: with bodies from the ledger, else headers
-// only. It blocks until it has read them.
+// readFrom reads the selected messages from the stream's leader: with bodies if the stream is the ledger, else headers
+// only. It blocks until it has passed all of them to take.
 func readFrom(ctx context.Context, e *lane.Env, of storedIn, take func(jetstream.Msg)) error {
 	source, err := e.JS.Stream(ctx, of.stream)
 	if err != nil {

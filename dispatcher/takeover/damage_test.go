@@ -2,8 +2,8 @@ package takeover
 
 import "testing"
 
-// TestLostJobThatMayHaveBegun checks that a lost job is reported as not billed only if no job that it may be has an
-// intent.
+// TestLostJobThatMayHaveBegun checks when a lost job is reported as not billed: only if it has no intent, or if its
+// sequence is unknown and no missing job has one.
 func TestLostJobThatMayHaveBegun(t *testing.T) {
 	begun := map[uint64]bool{3: true, 4: false}
 	for seq, want := range map[uint64]bool{3: true, 4: false, 5: false, 0: true} {

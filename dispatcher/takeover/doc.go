@@ -1,7 +1,8 @@
 // Package takeover reads the stream of a partition that this process has taken over, and resumes the jobs that it finds
-// there. A Takeover is one tenure. The package dispatcher says what becomes of which job.
+// there. A Takeover belongs to one tenure of the partition. The documentation of package dispatcher has the table of
+// what becomes of which job.
 //
-//	takeover.go               what a tenancy needs of a takeover
+//	takeover.go               a Takeover: its parts, its beginning and its end
 //	reader.go, replay.go      read the stream, and let calls of a key start as soon as its jobs have been read
 //	pace.go, orphanedcalls.go say when a found key may be called again
 //	found.go                  resumes a job with a history (history.go), by the fate that recovery.Judge gives it

@@ -16,8 +16,9 @@ import (
 // after its record is stored and the owner knows of it. So when the owner reads a copy, it always knows the first job
 // already.
 
-// A copy is judged by the dedupe setting that was in force when the copy came: how long ids are known may have changed
-// since (queue.Dedupe). If that is unknown, the job is neither dropped nor called, but becomes a letter.
+// The owner judges a copy by the dedupe setting that was in force when the copy came, because the time for which ids
+// are known may have changed since (queue.Dedupe). If it cannot tell which setting was in force, it neither drops nor
+// calls the job, but makes it a letter.
 
 // meetDuplicateLocked ends a job that was just read, if it is or may be a copy of a job that has ended. It reports
 // whether it did.
@@ -37,8 +38,8 @@ func (p *reader) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	return true
 }
 
-// resumeDuplicateLocked ends a found job that was never called, if it is or may be a copy of an ended job. It reports
-// whether it did.
+// resumeDuplicateLocked ends a found job that was never called, if it is or may be a copy of an ended job. Otherwise it
+// does nothing.
 func (p *reader) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.Bucket.Duplicate(e) {
 	case queue.Same:
@@ -52,7 +53,7 @@ func (p *reader) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue
 	}
 }
 
-// parkDuplicateLocked makes a letter of a job that may or may not be a copy of an ended job.
+// parkDuplicateLocked makes a letter of a job that may be a copy of an ended job, or may not.
 func (p *reader) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := lane.JobLocked(p.W.Sched.Extract(q, seq))
 	j.Bind(p.W.Terms)

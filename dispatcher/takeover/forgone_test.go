@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAnotherJobsLateAnswer: an owner finds the mark of a job that was to end with another job's answer. If the result
-// is stored, the job ends with it, as uncalled. If not, a late one is kept out, and the job waits and is called; the
-// result of that call is stored.
+// TestAnotherJobsLateAnswer checks an owner that finds the mark of a job that was to end with another job's answer. If
+// the result is stored, the job ends with it, as uncalled. If not, the owner bars a late one, and the job waits and is
+// called; the result of that call is stored.
 func TestAnotherJobsLateAnswer(t *testing.T) {
 	w, p := newSettling(t)
 	js := w.Env.JS
@@ -77,8 +77,8 @@ func TestAnotherJobsLateAnswer(t *testing.T) {
 	await.Return(t, "what the worker runs", w.Running.Wait)
 }
 
-// TestAnotherJobsAnswerBesideACall: a job has another job's answer as its result, and a later owner's call of it may
-// have begun. The job ends with the result, and the call has a record that charges it.
+// TestAnotherJobsAnswerBesideACall checks a job whose result is another job's answer, and of which a later owner may
+// have begun a call. The job ends with the result, and the call has a record that charges it.
 func TestAnotherJobsAnswerBesideACall(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

@@ -163,8 +163,8 @@ func (f *foundJob) recallOperation(op *queue.Operation) {
 	f.LastCall = &deadletter.LastCall{Started: op.Started, Bytes: -1, Target: op.Target}
 }
 
-// followLocked updates the job and its queue by the job's fate. It reports whether more is to be done; if not, the job
-// waits.
+// followLocked updates the job and its queue by the job's fate. It reports whether settle must do the rest; if not, the
+// job waits or is polled.
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Polls:
@@ -240,8 +240,8 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	return true
 }
 
-// passUnrecorded counts a call without a record that was made before an earlier call's final record came late: another
-// owner had taken the earlier call for lost, begun this one and died.
+// passUnrecorded counts the job's newest call as one that never gets a record, if it has none. This happens if an owner
+// took the call before it for lost, began this one and died, and the final record of the call before came late.
 func (f *foundJob) passUnrecorded() {
 	if f.found.Unrecorded() {
 		f.w.Unrecorded.Never(f.Job)
@@ -278,7 +278,7 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	}
 }
 
-// noteOf returns what the process that stored an intent noted of the intent's call. An answer that it cannot understand
+// noteOf returns what the process that stored an intent noted of the intent's call. An answer with an unknown verdict
 // counts as none.
 func (f *foundJob) noteOf(i *lane.FoundIntent) recorder.Found {
 	if f.Part.IsRestored(f.Seq) { // a restored job may have been called since, by another intent
@@ -291,8 +291,8 @@ func (f *foundJob) noteOf(i *lane.FoundIntent) recorder.Found {
 	return n
 }
 
-// lookUp looks up what is stored of a job whose intent is older than what was read of the ledger, and reports whether
-// it found anything. It blocks until the servers have answered; ok is false if the worker stops first.
+// lookUp looks up what is stored of a job, if the job's intent is older than what was read of the ledger. It reports
+// whether it found anything. It blocks until the servers have answered; ok is false if the worker stops first.
 func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	e := &f.w.Evidence
 	if f.IntendedAt.IsZero() || e.IsRead(f.IntendedAt) {
@@ -323,8 +323,8 @@ func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
 	return fate == recovery.EndsByLast && f.found.Complete
 }
 
-// isUnmarked reports whether only the ledger says that another call follows the job's last one: its process died before
-// it stored the retry mark.
+// isUnmarked reports whether the ledger says more of the job's last call than its mark: that another call follows, or
+// that an operation goes on. The process died after it stored the record, and before it stored the mark.
 func (f *foundJob) isUnmarked() bool {
 	if f.found.Submitted && (f.mark == nil || f.mark.Operation == nil) {
 		return true
@@ -332,9 +332,9 @@ func (f *foundJob) isUnmarked() bool {
 	return f.mark == nil && f.last.Call > 0 || f.mark != nil && f.last.Call > f.mark.Calls
 }
 
-// wait lets the job be called in its turn: its intended call had not begun, or its record says that another call is to
-// follow. It stores a missing retry mark before it drops the intent: a later owner may not read the ledger as far back
-// as the record, and would take the job for one that was never called.
+// wait lets the job be called in its turn, because its intended call had not begun, or its record says that another
+// call follows. It stores a missing retry mark before it drops the intent: a later owner may not read the ledger as far
+// back as the record, and would then take the job for one that was never called.
 func (f *foundJob) wait(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
 	f.w.Operations.Forget(f.Job)
@@ -404,9 +404,9 @@ func (f *foundJob) endAgain(ctx context.Context) {
 	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Charged()))
 }
 
-// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It settles the
-// call as that process would have, from what the process noted. Everything has the ids that it would have had then, so
-// that the streams store nothing twice.
+// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It uses what
+// that process noted, and stores what that process would have stored, with the same ids, so that the streams store
+// nothing twice.
 func (f *foundJob) endAnswered(ctx context.Context) {
 	f.w.Env.Metrics.Recovered.WithLabelValues(f.w.Name, "answered").Inc()
 	a := f.Flown.Answer

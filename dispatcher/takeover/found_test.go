@@ -13,9 +13,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestEndedByAnEarlierCall checks a job whose first call one owner takes for lost, calls again and dies; then the first
-// call's final record arrives. The job has ended. The second call has no record, unless it had not begun: its key waits
-// as after any call of unknown pace, and limits count it.
+// TestEndedByAnEarlierCall checks a job whose first call an owner takes for lost; the owner calls the job again and
+// dies, and then the first call's final record arrives. The job has ended. The second call has no record, unless it had
+// not begun: its key waits as after any call of unknown pace, and limits count it.
 func TestEndedByAnEarlierCall(t *testing.T) {
 	d := newEnv(t)
 	q := payQueue(t, d)
@@ -71,7 +71,7 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 }
 
 // TestFoundJobKeepsItsCallsNumbers checks that an intent of a third call proves two earlier calls, even if no record of
-// them was read. The next call does not get the number, and the record's message id, of an earlier one.
+// them was read. So the next call does not get the number of an earlier one, nor the message id of its record.
 func TestFoundJobKeepsItsCallsNumbers(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

@@ -67,8 +67,8 @@ func TestLateFailureThatIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestLateResultBehindAFailure checks a job whose second call failed, and whose first call's result came late. It ends
-// as done without another record: both calls have theirs, and a third one would be charged a second time.
+// TestLateResultBehindAFailure checks a job whose second call failed, and whose first call's result came late. The job
+// ends as done without another record: both calls have theirs, and a third record would be charged as well.
 func TestLateResultBehindAFailure(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

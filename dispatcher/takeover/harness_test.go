@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// rig is a lane with what brings its jobs to their ends.
+// rig is a lane with everything that brings its jobs to their ends.
 type rig struct {
 	*lane.Lane
 	settler *settle.Settler
@@ -30,7 +30,7 @@ type rig struct {
 	pace    *Pace
 }
 
-// newEnv returns what lanes share on a server of its own, as if other replicas may own partitions.
+// newEnv returns an Env on a server of its own, as if other replicas may own partitions.
 func newEnv(t *testing.T) *lane.Env {
 	t.Helper()
 	return newEnvOn(t, natstest.JetStream(t))
@@ -83,7 +83,7 @@ func (w *rig) opened(t ownership.Tenure) *Takeover {
 	return p
 }
 
-// owning returns what lanes share, with a writer of results, and the lease of a partition that other replicas may own.
+// owning returns an Env with a writer of results, and the lease of a partition that other replicas may own.
 func owning(t *testing.T) (*lane.Env, *lease.Membership) {
 	t.Helper()
 	d := newEnv(t)

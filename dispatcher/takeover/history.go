@@ -16,9 +16,9 @@ type found struct {
 	marks   []foundMark
 }
 
-// overrules reports whether a call may have been made after the decision in an end's mark: the intent comes after the
-// mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send it, and lost the
-// right while its connection stalled. The next owner then did not know the mark.
+// overrules reports whether a call may have been made after the decision that an end's mark records: the call's intent
+// comes after the mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send
+// it, and lost the right while its connection stalled. The next owner then did not know the mark.
 func overrules(i *lane.FoundIntent, end *foundMark) bool {
 	return i.Mark.Seq > end.seq || i.Epoch > end.Epoch
 }
@@ -29,8 +29,9 @@ type foundMark struct {
 	stored time.Time
 }
 
-// outdatedBy reports whether a mark before m in the stream says more. No call follows the mark of an end; but an end
-// with another job's answer was announced before every call, however late the mark comes.
+// outdatedBy reports whether the mark before, which comes before m in the stream, says more than m. No call follows the
+// mark of an end. A mark of an end with another job's answer is an exception: its owner sent it before any call,
+// however late it arrives.
 func (m *foundMark) outdatedBy(before *foundMark) bool {
 	switch m.Ends {
 	case "":
@@ -41,8 +42,8 @@ func (m *foundMark) outdatedBy(before *foundMark) bool {
 	return before.Ends == queue.EndsReused && before.Epoch > m.Epoch
 }
 
-// jobHistory is what is known of a found job before anything is looked up. A job that was never near a call has the
-// zero value.
+// jobHistory is what is known of a found job before anything is looked up. The zero value is that of a job that was
+// never near a call.
 type jobHistory struct {
 	intent *lane.FoundIntent
 	mark   *foundMark

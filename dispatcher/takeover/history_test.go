@@ -13,8 +13,9 @@ import (
 	"weir/ingest"
 )
 
-// TestEndIsLookedForSinceTheFirstIntent: several owners may have intended the end of an operation, and the first of
-// them may have stored it. Of a call that was not accepted only the newest intent counts.
+// TestEndIsLookedForSinceTheFirstIntent checks that an end of an operation is looked up from the first intent of an end
+// on, since several owners may have intended it and the first may have stored it. For a call that was not accepted only
+// the newest intent counts.
 func TestEndIsLookedForSinceTheFirstIntent(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	e := queue.Entry{Kind: queue.JobEntry, Seq: 7, Key: "k", Time: at, Header: map[string][]string{ingest.HeaderMsgID: {ingest.StoredID("k", "j")}}}
@@ -37,7 +38,7 @@ func TestEndIsLookedForSinceTheFirstIntent(t *testing.T) {
 	}
 }
 
-// TestHistory checks which markers and records count of those that the stream and the ledger have for a sequence: only
+// TestHistory checks which of the markers and records count that the stream and the ledger have for a sequence: only
 // the newest ones of the present job. The other markers are discarded, each once.
 func TestHistory(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

@@ -76,8 +76,8 @@ func readInventory(ctx context.Context, kv jetstream.KeyValue, stream string) (*
 	return inv, nil
 }
 
-// FirstSeqs returns where the streams of an api's queue must begin if they were deleted while weir was stopped, by
-// name: behind every sequence that was known.
+// FirstSeqs returns, by name, the first sequences of those streams of an api's queue that must be made again if they
+// were deleted while weir was stopped. Each is behind every sequence that was known of its stream.
 func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partitions int) (map[string]uint64, error) {
 	first := map[string]uint64{}
 	for p := range partitions {
@@ -97,14 +97,14 @@ func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partition
 type former struct {
 	*inventory // nil: there is none
 	jobs       map[uint64]string
-	found      int // jobs up to Read that the stream gave
+	found      int // how many jobs up to Read the stream still had
 }
 
 // stocktaking finds the jobs that were deleted before a tenure began, and notes for the next owner which jobs wait.
 type stocktaking struct {
 	*lane.Owned
 	former  former      // it belongs to the reader, and then to takeStock
-	taken   atomic.Bool // the jobs deleted before are reported: this owner may write notes
+	taken   atomic.Bool // the jobs that were deleted before are reported, so that this owner may write notes
 	noting  sync.Mutex  // guards what follows
 	noted   inventory   // what this owner noted last
 	unnoted bool        // the last note could not be stored, which is logged
@@ -139,7 +139,7 @@ func (p *stocktaking) beginStocktaking(ctx context.Context) error {
 	return nil
 }
 
-// met notes that the stream still has a job.
+// met notes that the stream still has the job at seq.
 func (s *former) met(seq uint64) {
 	if s.inventory != nil && seq <= s.Read {
 		delete(s.jobs, seq)
@@ -230,7 +230,7 @@ func (p *stocktaking) letterOfStock(key string, seq uint64, found traces) *deadl
 	return l
 }
 
-// buryAll stores letters side by side, and blocks until they are stored.
+// buryAll stores letters concurrently, and blocks until they are stored.
 func (p *stocktaking) buryAll(ctx context.Context, letters []*deadletter.Letter) error {
 	var storing sync.WaitGroup
 	errs := make([]error, len(letters))
@@ -273,7 +273,7 @@ type Inventories struct {
 	owned func() []*Takeover // called under the lock
 }
 
-// NewInventories returns what notes the jobs that wait in the owned partitions. It calls owned under the lock.
+// NewInventories returns the Inventories of a lane. They call owned under the lane's lock.
 func NewInventories(l *lane.Lane, owned func() []*Takeover) *Inventories {
 	return &Inventories{l, owned}
 }
@@ -312,12 +312,14 @@ func (w *Inventories) noteInventories(ctx context.Context) {
 	}
 }
 
-// mayNoteInventory reports whether the former note is no longer needed, and this owner knows all jobs that wait.
+// mayNoteInventory reports whether the former note is no longer needed, and this owner still has the right to the
+// partition.
 func (p *stocktaking) mayNoteInventory() bool {
 	return p.taken.Load() && p.MayCall()
 }
 
-// newInventory begins a note. The note lists the jobs if they may fit into that many bytes.
+// newInventory begins a note. The note will list the jobs if they may fit into that many bytes; otherwise it only
+// counts them.
 func (p *stocktaking) newInventory(bytes int) *inventory {
 	inv := &inventory{Count: p.Bucket.Waiting()}
 	if inv.Born, inv.Read = p.Bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
@@ -326,7 +328,7 @@ func (p *stocktaking) newInventory(bytes int) *inventory {
 	return inv
 }
 
-// takeInventories fills in which jobs wait in partitions.
+// takeInventories fills the notes of partitions with the jobs that wait.
 func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 	l.EachLocked(l.Sched.Queues(), func(q *schedule.KeyQueue) {
 		inv := of[q.Partition]
@@ -347,7 +349,7 @@ func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 	}
 }
 
-// asDistances replaces rising numbers by their distances from each other.
+// asDistances replaces each of the rising numbers, but the first, by its distance from the one before it.
 func asDistances(seqs []uint64) {
 	for i := len(seqs) - 1; i > 0; i-- {
 		seqs[i] -= seqs[i-1]
@@ -421,8 +423,8 @@ func (inv *inventory) same(other *inventory) bool {
 		maps.EqualFunc(inv.Jobs, other.Jobs, slices.Equal)
 }
 
-// closeInventory notes the jobs that wait in a partition that is given up, after its reader has ended and before it is
-// forgotten.
+// closeInventory stores the last note of a partition that this owner gives up. Call it after the reader has ended, and
+// before the schedule forgets the partition's queues.
 func (p *stocktaking) closeInventory(ctx context.Context) {
 	if !p.mayNoteInventory() {
 		return

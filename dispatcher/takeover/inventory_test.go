@@ -53,8 +53,8 @@ func (p *Takeover) note(t *testing.T, inv inventory) {
 
 func (p *Takeover) bucketBorn() time.Time { born, _ := p.Bucket.ReadFrom(); return born }
 
-// TestStockKnowsWhatHasEnded checks that a job noted by the former owner is not reported as missing if the stream still
-// has it or it has ended since.
+// TestStockKnowsWhatHasEnded checks that a job that the former owner noted is not reported as missing if the stream
+// still has it, or if it has ended since.
 func TestStockKnowsWhatHasEnded(t *testing.T) {
 	p, told := stockRig(t)
 	p.note(t, inventory{Count: 6, Jobs: map[string][]uint64{"k": {10, 1, 1, 1}, "l": {14, 1}}})
@@ -119,7 +119,8 @@ func TestStockThatCannotBeNamed(t *testing.T) {
 	}
 }
 
-// TestInventoryFits checks that a note that is too long leaves out first keys and then sequences, but never the number.
+// TestInventoryFits checks that a note that is too long leaves out first the keys and then the sequences, but never the
+// number of jobs.
 func TestInventoryFits(t *testing.T) {
 	for bytes, want := range map[int]string{1000: `"jobs":{"a":[5,4],"b":[7]}`, 150: `"jobs":{"":[5,2,2]}`, 10: `"count":3}`} {
 		inv := inventory{Count: 3, Jobs: map[string][]uint64{"a": {5, 4}, "b": {7}}}

@@ -63,7 +63,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	}
 }
 
-// recordOf builds the record that a result lacks: of the call, or of the end of its operation.
+// recordOf builds the record that is missing beside a result: that of the call, or that of the end of its operation.
 func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 	if f.Operation == nil || f.Lost != nil {
 		return f.resultRecord(result.Header)
@@ -96,8 +96,8 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	}
 }
 
-// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Else it
-// keeps that owner's result out, and lets the job wait: it was never called.
+// endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Otherwise
+// it bars that owner's result and lets the job wait, since the job was never called.
 func (f *foundJob) endForgone(ctx context.Context) {
 	at, ok := f.w.BarReused(ctx, f.Job)
 	if !ok {

@@ -119,8 +119,8 @@ func TestLostCallUnderAForgottenKey(t *testing.T) {
 	}
 }
 
-// TestForgottenJobIsParked checks that a job whose key may be forgotten since it was made ready becomes a letter unknown,
-// whatever is configured by then.
+// TestForgottenJobIsParked checks that a job becomes a letter unknown if the api may have forgotten its key since it
+// was made ready, whatever is configured by then.
 func TestForgottenJobIsParked(t *testing.T) {
 	w, p := newSettling(t)
 	w.Terms.API.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
@@ -134,7 +134,8 @@ func TestForgottenJobIsParked(t *testing.T) {
 }
 
 // TestLostCallBehindALateRecord checks a lost call whose own process's record came late, so that the stream drops the
-// one that ends the job. The late record says that another call follows: a mark says that the job ends.
+// record that ends the job as a duplicate. The late record says that another call follows, and a mark says that the job
+// ends.
 func TestLostCallBehindALateRecord(t *testing.T) {
 	w, p := newSettling(t)
 	f := foundOf(w, p, 1, "k")

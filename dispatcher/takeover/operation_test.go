@@ -107,8 +107,8 @@ func TestFoundOperation(t *testing.T) {
 	}
 }
 
-// TestResultOfAnOperationWithoutItsRecord checks that a result of an operation without a record gets the record of the
-// operation's end: it costs what the result costs beyond the call, and the record of the call stays as it is.
+// TestResultOfAnOperationWithoutItsRecord checks that the result of an operation whose end has no record gets that
+// record: it charges what the result costs beyond the call, and the record of the call stays as it is.
 func TestResultOfAnOperationWithoutItsRecord(t *testing.T) {
 	w, p := newSettling(t)
 	polledBy(w)

@@ -30,7 +30,7 @@ func (p *reader) leftUntilLocked() bucket.Micros {
 	return p.W.Now().Add(timeout)
 }
 
-// leaveLocked drops the calls that resumeLocked counted by their intents, if the former owner left none under way.
+// leaveLocked drops the calls that followLocked counted as possibly running, if the former owner left none under way.
 func (p *reader) leaveLocked(q *schedule.KeyQueue) {
 	if p.Leftover == 0 {
 		q.Orphaned = 0

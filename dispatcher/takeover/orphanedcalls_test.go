@@ -13,7 +13,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestLeftUnderWay checks that calls that a former owner may have left running count, unless it gave the partition up.
+// TestLeftUnderWay checks that calls count that a former owner may have left running, unless that owner gave the
+// partition up.
 func TestLeftUnderWay(t *testing.T) {
 	for leftover, want := range map[bucket.Micros]int32{1: 2, 0: 0} {
 		p, q := &reader{Owned: &lane.Owned{Partition: schedule.Partition{Leftover: leftover}}}, &schedule.KeyQueue{}

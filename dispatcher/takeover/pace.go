@@ -22,8 +22,8 @@ import (
 // was stored after the slot. So the debt ends at the latest that long after the ledger was read. It also ends that long
 // after the record was stored, by the servers' clock, which may differ a little between leaders.
 
-// Pace collects what is known of earlier calls of an api's keys: by former processes, by other replicas, before a
-// backup. It decides when a key may be called again.
+// Pace collects what is known of earlier calls of an api's keys: calls of former processes, calls of other replicas,
+// and calls from before a backup was restored. It decides when a key may be called again.
 type Pace struct {
 	*lane.Lane
 	// Stored returns the theoretical arrival time that the store knows of a key, 0 if none.
@@ -51,9 +51,9 @@ func (p *Pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 	q.GoOnFrom(p.floorLocked(q, unsure))
 }
 
-// floorLocked returns the earliest theoretical arrival time of a key that was found with jobs. A time from the ledger
-// is certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used
-// now, and its next call waits one interval.
+// floorLocked returns the least theoretical arrival time with which a found key may continue. What the ledger has is
+// certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used now,
+// and its next call waits one interval.
 func (p *Pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	now := p.Now()
 	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.Sched.Policy().DrainTime(q.Limits))))
@@ -63,10 +63,10 @@ func (p *Pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
 }
 
-// Recall returns the earliest time at which the key may be called, as far as calls from before the start say. For most
-// keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the tail reaches back is
-// looked up before its first call. This process's own knowledge is not enough if other replicas may have owned the
-// key's partition meanwhile. A store on another machine remembers everything itself.
+// Recall returns the earliest time at which the key may be called because of calls from before the start, 0 if they do
+// not matter. For most keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the
+// tail reaches back is looked up before its first call. This process's own knowledge is not enough if other replicas
+// may have owned the key's partition meanwhile. A store on another machine remembers everything itself.
 func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
 	p.Mu.Lock()
 	known := max(q.TAT, p.KnownLocked(q.Key))
@@ -164,7 +164,7 @@ func (p *Pace) tellUnreadable(key string) {
 }
 
 // Inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
-// than the record meant. began is the server's time, just before now.
+// than the record meant. stored is when the server stored the record, and began the server's time just before now.
 func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
 	if p.Clock == schedule.OtherClock {
 		return c.TAT

@@ -17,9 +17,9 @@ import (
 	"weir/ingest"
 )
 
-// TestPaceOfAPartitionThatComesBack checks that a key that this replica and then another one have called continues from
-// the other replica's calls, even if this replica's store still knows the key. This replica's own calls cost the key
-// nothing more.
+// TestPaceOfAPartitionThatComesBack checks a key that this replica called, then another replica, and then this one
+// again. The key continues from the other replica's calls, even if this replica's store still knows the key. This
+// replica's own calls cost the key nothing more.
 func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	d := newEnv(t)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}

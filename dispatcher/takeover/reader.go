@@ -61,8 +61,8 @@ func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, ingest.PriorityOf(e.Header), own(bucket.MicrosOf(e.Time)), notBefore)
 }
 
-// keepAhead is how far ahead a job's due time may be for its message to be kept. The room belongs to jobs that may be
-// called.
+// keepAhead is how far in the future a job's due time may be if its message is to be kept in memory. The room belongs
+// to jobs that may be called.
 const keepAhead = time.Minute
 
 // expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
@@ -76,7 +76,8 @@ func (p *reader) expectLocked(e queue.Entry) {
 	}
 }
 
-// begun returns the jobs with an intent that have not been read yet. It may be called during the replay.
+// begun returns, by sequence, whether the jobs with markers that have not been read yet have an intent. It may be
+// called only during the replay.
 func (p *reader) begun() map[uint64]bool {
 	begun := map[uint64]bool{}
 	for seq, f := range p.replay.found {

@@ -77,10 +77,11 @@ type modelJob struct {
 	operated  string      // how its operation has ended: done or failed; "": it runs
 	unlogged  int         // calls that the code gives up on recording
 	// repeated says that a lost call was repeated under its key. The result of the lost call may then come late, and
-	// nothing keeps it out: there may be a letter for another reason too, and the ledger may lack its last record.
+	// nothing bars it: there may also be a letter for another reason, and the ledger may lack its last record.
 	repeated bool
-	// untraced says that an earlier owner's deletion of an intent came late, when a later owner had taken the intent's
-	// call for lost. If the later owner then dies before it has deleted the job, and minutes pass, the job is called again.
+	// untraced says that an earlier owner's deletion of an intent came late, after a later owner had taken the intent's
+	// call for lost. If the later owner then dies before it has deleted the job, and minutes pass, the job is called
+	// again.
 	untraced bool
 }
 
@@ -110,7 +111,7 @@ type modelWrite struct {
 	way    *jobsWay // that waits for the acknowledgement; nil: none does
 	arrive func()
 	intent *queue.Intent // of a write of an intent
-	// intents are those of a pack, one for each of ways.
+	// intents are the intents of a pack, one for each of ways.
 	intents []queue.Intent
 	ways    []*jobsWay
 }
@@ -295,7 +296,8 @@ func (m *recoveryModel) storeLetter(o *modelOwner, j *modelJob, reason deadlette
 	})
 }
 
-// process is the api's part of a call. It knows a key of a job that it has processed, and answers as it did then.
+// process does what the api does at a call. The api knows the key of a job that it has processed, and then answers as
+// it did before.
 func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 	j.called[call]++
 	keyed := m.api.Idempotency != nil
@@ -333,8 +335,8 @@ func (m *recoveryModel) process(j *modelJob, call int) httpcall.Outcome {
 // submitted is the outcome of a call that the api has accepted.
 var submitted = httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes, Operation: &queue.Operation{Address: "https://api/1"}}
 
-// poll is the api's part of a poll: it returns how the operation has ended, "" while it runs and if the api does not
-// answer.
+// poll does what the api does at a poll. It returns how the operation has ended, "" while it runs or if the api does
+// not answer.
 func (m *recoveryModel) poll(j *modelJob) string {
 	switch {
 	case m.one(4):

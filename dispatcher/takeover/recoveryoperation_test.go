@@ -54,7 +54,7 @@ func (w *jobsWay) polls() {
 	}
 }
 
-// endOperation ends the job as its operation has ended.
+// endOperation ends the job in the way in which its operation has ended.
 func (w *jobsWay) endOperation(end string) {
 	m := w.o.m
 	if m.bug != endsWithoutIntent {

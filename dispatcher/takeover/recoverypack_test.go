@@ -23,7 +23,8 @@ const (
 
 var packMistakes = []plantedMistake{callsBrokenPack, callsMatesAlone, forgetsPack}
 
-// packModel is what a recoveryModel with packs knows besides. Each call has some jobs; nil: each has one.
+// packModel is the additional state of a recoveryModel with packs. Each call has several jobs; if packModel is nil,
+// each has one.
 type packModel struct {
 	ids      int
 	of       map[string][]uint64           // the jobs of each pack, by the key of its calls
@@ -37,7 +38,7 @@ func newPackModel(seed uint64, bug plantedMistake) *recoveryModel {
 	return m
 }
 
-// identity is that of the key of the job's present call.
+// identity returns the identity of the key of the job's present call.
 func (w *jobsWay) identity() string { return w.o.m.api.KeyIdentityIn(packID(w.in)) }
 
 func packID(p *queue.Pack) string {
@@ -93,8 +94,8 @@ func (m *recoveryModel) gather(o *modelOwner) bool {
 	return false
 }
 
-// repeat calls a job's pack again, or parks the job if others of its pack have ended. It does neither while outcomes of
-// others are being stored.
+// repeat calls a job's pack again, or parks the job if other jobs of its pack have ended. It does neither while
+// outcomes of other jobs are being stored.
 func (m *recoveryModel) repeat(o *modelOwner, w *jobsWay) bool {
 	var mates []*jobsWay
 	for _, other := range o.rests {
@@ -182,7 +183,7 @@ func (m *recoveryModel) leadPack(lead *jobsWay, jobs []*jobsWay, id string) {
 	}
 }
 
-// processPack is the api's part of a pack's call. It knows the key of a pack that it has processed.
+// processPack does what the api does at a pack's call. The api knows the key of a pack that it has processed.
 func (m *recoveryModel) processPack(jobs []*jobsWay, id string) []httpcall.Outcome {
 	var seqs []uint64
 	for _, w := range jobs {

@@ -145,7 +145,7 @@ func (m *recoveryModel) run() {
 	m.fail("it does not come to an end")
 }
 
-// goesOn reports whether anything can still happen when nothing is under way: another takeover.
+// goesOn reports whether a takeover can still happen when nothing is under way.
 func (m *recoveryModel) goesOn(owner *modelOwner) bool {
 	left := false
 	for _, msg := range m.stream {
@@ -219,10 +219,10 @@ func (m *recoveryModel) kill(o *modelOwner) {
 // lose takes an owner's right away. Its process continues until it notices.
 func (m *recoveryModel) lose(o *modelOwner) { o.right = false }
 
-// rest leaves the partition without an owner for minutes. All writes that are on their way arrive. Then the streams
+// rest leaves the partition without an owner for minutes. All writes that are on their way arrive. By then the streams
 // have forgotten the ids of records, and perhaps those of results: they know an id for two minutes. A takeover reads
-// records of the last ten minutes, so a record that it does not read has an id that its stream has forgotten. Letters'
-// ids are known for an hour.
+// records of the last ten minutes, so the stream has forgotten the id of each record that the takeover does not read.
+// Ids of letters are known for an hour.
 func (m *recoveryModel) rest() {
 	for _, o := range m.owners {
 		m.kill(o)

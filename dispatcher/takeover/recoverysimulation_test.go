@@ -506,7 +506,7 @@ func (w *jobsWay) endLost() {
 	w.bury(out.Reason, w.record(out))
 }
 
-// bar keeps a late result of a job out.
+// bar bars a late result of a job.
 func (m *recoveryModel) bar(j *modelJob) {
 	m.storeOnce(resultID(j), func() {})
 }

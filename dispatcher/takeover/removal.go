@@ -47,7 +47,7 @@ type removals struct {
 	examining bool            // examineFence runs; the lane's lock guards it
 }
 
-// waitingJob is a job whose message is gone.
+// waitingJob names a job that is not being called and whose message is gone.
 type waitingJob struct {
 	key string
 	seq uint64
@@ -56,7 +56,7 @@ type waitingJob struct {
 // buriedAtOnce bounds how many letters of removed jobs are stored at a time.
 const buriedAtOnce = 64
 
-// removed handles a removal in the background. It does not block.
+// removed handles a removal in a goroutine of its own. It does not block.
 func (p *removals) removed(ctx context.Context, r queue.Removal) {
 	p.W.Mu.Lock()
 	if p.Removed == nil {
@@ -137,8 +137,8 @@ func (p *removals) tellRemoved(r *queue.Removal, letters, flying int) {
 	p.TellChange(strings.Join(what, "; "))
 }
 
-// renewEpoch stores this owner's epoch again, while the right to the partition is certain. It blocks until the epoch is
-// stored, the stream holds another owner's epoch, or the worker stops.
+// renewEpoch stores this owner's epoch again, as soon as the right to the partition is certain. It blocks until the
+// epoch is stored, the stream holds another owner's epoch, or the worker stops.
 func (p *removals) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.Lost.Load() {
 		if !p.MayCall() {
@@ -219,7 +219,7 @@ func letterOfRemoved(p *lane.Owned, key string, seq uint64) *deadletter.Letter {
 	}
 }
 
-// buryTakenOut makes letters of some jobs that were deleted by hand. It blocks until the letters are stored.
+// buryTakenOut makes letters of jobs that were deleted by hand. It blocks until the letters are stored.
 func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	w := p.W
 	var storing sync.WaitGroup

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// removalRig is a worker with a partition, whose letters are stored until the test ends.
+// removalRig is a worker with a partition. Its letters are stored until the test ends.
 func removalRig(t *testing.T) (w *rig, p *Takeover, told *[]lane.StreamChange) {
 	t.Helper()
 	d := newEnv(t)

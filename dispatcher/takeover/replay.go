@@ -31,14 +31,14 @@ type replay struct {
 	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until
 }
 
-// awaited is a job that must be read before its key is called.
+// awaited is a job that must be read before its key is called. sum is the key's sum.
 type awaited struct{ seq, sum uint64 }
 
 func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
-// await notes that a job has a history. holdsAll says that this may hold every key.
+// await notes that a job has a history. holdsAll says that the history may hold every key of the api.
 func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	r.until[sum] = max(r.until[sum], seq)
 	if holdsAll {
@@ -188,8 +188,8 @@ func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e qu
 	return p.passedLocked(e.Seq)
 }
 
-// passedLocked resumes the keys that waited for jobs up to a sequence. It reports whether that was the last job that
-// may hold every key.
+// passedLocked resumes the keys that waited until the job at seq was read. It reports whether that was the last job
+// that may hold every key.
 func (p *reader) passedLocked(seq uint64) (all bool) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {

@@ -60,7 +60,7 @@ func storeMarkers(t *testing.T, p *Takeover) (stop func()) {
 	return func() { cancel(); _ = await.Result(t, "the end of the markers", running.Wait) }
 }
 
-// noMore returns a context that has ended, so that nothing comes of jobs that are read with it.
+// noMore returns a context that has ended, so that jobs that are read with it go no further.
 func noMore(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -211,7 +211,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 	}
 }
 
-// TestWaitingJobsOfOneKeyCostBytes checks that only the sequence is kept of a job that waits behind others, also during
+// TestWaitingJobsOfOneKeyCostBytes checks that of a job that waits behind others only the sequence is kept, also during
 // a takeover.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newEnv(t)

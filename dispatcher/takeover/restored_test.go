@@ -11,8 +11,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestRestoredJobs checks that every job of a backup may have been called since, the last one too. It is called again
-// only under an idempotency key; if the api takes none, it ends at once. Jobs behind the backup are like any other.
+// TestRestoredJobs checks that every job of a backup, the last one included, counts as perhaps called since the backup.
+// It is called again only under an idempotency key; if the api takes none, it ends at once. Jobs that came after the
+// backup are like any other.
 func TestRestoredJobs(t *testing.T) {
 	w, p := newSettling(t)
 	w.Env.Restored = &lane.Restoration{At: time.Now()}

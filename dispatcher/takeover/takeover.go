@@ -38,7 +38,7 @@ func New(p *lane.Owned, o Options) *Takeover {
 	return t
 }
 
-// Begin fences the partition's earlier owner, and reads what that owner noted.
+// Begin fences the partition's earlier owner, so that the stream refuses its intents, and reads what that owner noted.
 func (t *Takeover) Begin(ctx context.Context) (err error) {
 	if t.Markers, err = t.Bucket.Own(ctx, t.W.Env.Instance); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t *Takeover) Begin(ctx context.Context) (err error) {
 }
 
 // Read reads the partition's stream, which it follows until reading ends. It calls caughtUp when everything that was
-// there at the takeover has been read. What it stores of jobs continues until hard ends.
+// there at the takeover has been read. Writes about jobs go on until hard ends.
 func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled func(err error)) error {
 	return t.Bucket.Read(reading, queue.ReadOptions{
 		Mark: func(e queue.Entry) { t.reader.takeMarker(e) }, MarkersLoaded: func() { t.reader.markersLoaded() }, Take: func(e queue.Entry) { t.reader.add(hard, e) },
