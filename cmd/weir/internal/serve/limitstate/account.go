@@ -36,7 +36,7 @@ type accountNote struct {
 	Born    time.Time       `json:"born"`           // when the ledger was created
 	Read    uint64          `json:"read"`           // the account counts the ledger's records up to this sequence
 	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it covers
-	Boot    string          `json:"boot,omitempty"` // id of the machine's boot; empty if the server syncs every write
+	Boot    string          `json:"boot,omitempty"` // id of the machine's boot; empty if no acknowledged write can be lost with the machine
 	Account *bucket.Account `json:"account"`
 }
 

@@ -131,8 +131,8 @@ func (w *link) maxStore() int64 {
 	return w.room / 8
 }
 
-// share registers this replica among those on an external server, and waits until it may dispatch beside them. On the
-// embedded server no other replica dispatches, and the registry stays empty.
+// share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
+// others. On the embedded server no other replica dispatches, and the registry stays empty.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(config.RoleDispatch) {
 		return nil
