@@ -10,9 +10,10 @@
 //
 // Invariants:
 //
-//   - A topic is a file NAME.md. It begins with "# NAME: " and a line that says what the topic is about. There is no other
-//     list of the topics.
-//   - A topic uses only the Markdown that Render supports, which a test checks: headings, paragraphs, lists of one level,
-//     tables, blocks of code (indented or fenced), `code`, **bold** and [links](limits.md).
-//   - Render writes no line that is wider than requested, except blocks of code, which are never broken, and single words.
+//   - A topic is a file NAME.md. It begins with "# NAME: " and a line that says what the topic is about. There is no
+//     other list of the topics.
+//   - A topic uses only the Markdown that Render supports, which a test checks: headings, paragraphs, lists of one
+//     level, tables, blocks of code (indented or fenced), `code`, **bold** and [links](limits.md).
+//   - Render writes no line that is wider than requested, except blocks of code, which are never broken, and single
+//     words.
 package help

@@ -6,11 +6,11 @@
 // rights. The server gives each imported request a reply subject that the server makes. So no answer arrives in the
 // account of the streams, whatever subject the client named. Three cases remain, for which requests go through a Gate:
 //
-//   - A client that creates a consumer names in the body of the request the subject to which messages are pushed. The gate
-//     puts that subject below ReplyPrefix, which the readers import and no stream takes.
+//   - A client that creates a consumer names in the body of the request the subject to which messages are pushed. The
+//     gate puts that subject below ReplyPrefix, which the readers import and no stream takes.
 //   - A client that deletes, changes or acknowledges to a consumer of weir or of an operator would make the owner miss
-//     messages. Readers may create, see, acknowledge to and delete only consumers that readers have created. The gate does
-//     not tell readers apart.
+//     messages. Readers may create, see, acknowledge to and delete only consumers that readers have created. The gate
+//     does not tell readers apart.
 //   - Consumers take memory, so the gate bounds their number and the size of the requests for them.
 //
 // Pulling does not go through the gate, because a client may not name the reply subject that the server made. So a

@@ -3,14 +3,14 @@
 // A restored store is complete and consistent: nothing in it says that time has passed since the backup, and that jobs
 // waiting in it were called. So the evidence must be outside the store, or must be something that a copy does not keep.
 //
-//   - The data directory of the embedded server has a file that holds its own inode and time of birth (directory.go). A copy
-//     of the file, by cp, tar or rsync, has others. The same directory under another name, or mounted elsewhere, has the
-//     same. Every start writes the file anew, so a copy over it is another file too.
+//   - The data directory of the embedded server has a file that holds its own inode and time of birth (directory.go). A
+//     copy of the file, by cp, tar or rsync, has others. The same directory under another name, or mounted elsewhere,
+//     has the same. Every start writes the file anew, so a copy over it is another file too.
 //   - Every start counts up a generation in NATS (lineage.go), and notes it outside the store: in WEIR_STATE_DIR and in
 //     Redis. A store whose generation is lower than a note's is older than the note.
 //   - The notes also hold the last sequences of the streams (marks.go). A backup of the present generation ends before
-//     these. A note is written only when the server has synced what the note is about, so a power cut does not look like
-//     a restored backup.
+//     these. A note is written only when the server has synced what the note is about, so a power cut does not look
+//     like a restored backup.
 //
 // A start that finds a restored store follows an Order in NATS (order.go). The order says which jobs were in the
 // backup, and from when on it is unknown which calls were made. It is written before anything else, so every later
