@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Takes makes a command refuse more or fewer arguments than names. A name in brackets is optional.
+// Takes returns a check that a command has one argument for each name. Arguments whose names are in brackets are
+// optional.
 func Takes(names ...string) cobra.PositionalArgs {
 	least, what := 0, "no arguments"
 	for i, name := range names {

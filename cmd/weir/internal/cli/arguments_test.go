@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestWrongNumberOfArguments is told with what the command takes.
+// TestWrongNumberOfArguments checks that the error about a wrong number of arguments says which arguments the command
+// takes.
 func TestWrongNumberOfArguments(t *testing.T) {
 	for _, c := range []struct {
 		names []string

@@ -5,13 +5,13 @@ import (
 	"runtime/debug"
 )
 
-// Build is this binary, as version --json prints it.
+// Build describes this binary, as version --json prints it.
 type Build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Commit   string `json:"commit,omitempty"`
-	Time     string `json:"time,omitempty"` // of the commit
+	Time     string `json:"time,omitempty"` // time of the commit
 	Modified bool   `json:"modified,omitempty"`
 }
 

@@ -10,13 +10,13 @@ const (
 	ExitConfig      = 78 // EX_CONFIG of sysexits.h
 )
 
-// Exit is an error with the exit code of the process. Err is nil if the command has already printed everything.
+// Exit is an error with the exit code of the process. Err is nil if the command has already printed its error.
 type Exit struct {
 	Code int
 	Err  error
 }
 
-// Error implements error. It is empty if the command has already printed everything.
+// Error implements error. It returns "" if the command has already printed its error.
 func (e *Exit) Error() string {
 	if e.Err == nil {
 		return ""
@@ -30,14 +30,15 @@ func (e *Exit) Unwrap() error { return e.Err }
 // Usage marks an error of the command line or of the settings.
 func Usage(err error) error { return &Exit{ExitUsage, err} }
 
-// Misconfigured marks an error of a server's configuration or environment, which a restart does not fix.
+// Misconfigured marks an error of a server's configuration or environment, which a restart does not fix. A supervisor
+// should not restart the process.
 func Misconfigured(err error) error { return &Exit{ExitConfig, err} }
 
-// NotFound marks an error as meaning that the named thing does not exist, or that there is nothing to print.
+// NotFound marks an error that says that the named thing does not exist, or that there is nothing to print.
 func NotFound(err error) error { return &Exit{ExitNotFound, err} }
 
-// Refused marks an error as meaning that the present state does not allow the operation, or that the user answered no.
+// Refused marks an error that says that the present state does not allow the operation, or that the user answered no.
 func Refused(err error) error { return &Exit{ExitRefused, err} }
 
-// Unreachable marks an error as meaning that the server, or a replica that must answer, cannot be reached.
+// Unreachable marks an error that says that the server, or a replica that must answer, cannot be reached.
 func Unreachable(err error) error { return &Exit{ExitUnreachable, err} }

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Bounds of the input of commands. A longer job cannot be submitted: NATS carries messages of at most 64 MiB.
+// Bounds of the input of commands. A larger job cannot be submitted, because NATS carries messages of at most 64 MiB.
 const (
 	MostConfig = 4 << 20  // bytes of a configuration
-	MostBody   = 64 << 20 // of a job
+	MostBody   = 64 << 20 // bytes of a job's body
 )
 
-// ReadFile reads a file of at most most bytes, so that it also ends for an endless one such as /dev/zero.
+// ReadFile reads a file of at most most bytes. It fails for a longer file, even an endless one such as /dev/zero.
 func ReadFile(path string, most int64) (data []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	data, err = ReadAll(file, most)
-	_ = file.Close() // it was only read
+	_ = file.Close() // closing cannot fail: the file was only read
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -36,7 +36,8 @@ func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadData returns the body that a flag --data gives: a text, @FILE, or - for stdin.
+// ReadData returns the body that the flag --data gives: the text itself, the content of FILE for @FILE, or stdin for -
+// or @-.
 func ReadData(data string, stdin io.Reader) ([]byte, error) {
 	switch {
 	case data == "-", data == "@-":

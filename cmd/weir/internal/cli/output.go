@@ -26,7 +26,7 @@ const (
 	AsJSON    Format = "json" // one object a line
 )
 
-// Empty ends an empty list: it prints [] in JSON, and otherwise returns why with the exit code for "not found".
+// Empty prints an empty list: [] in JSON. Otherwise it returns why as an error with the exit code for "not found".
 func (f Format) Empty(w io.Writer, why error) error {
 	if f != AsJSON {
 		return NotFound(why)
@@ -55,10 +55,10 @@ func (f *Format) Set(text string) error {
 // String implements pflag.Value.
 func (f *Format) String() string { return strconv.FormatBool(*f == AsJSON) }
 
-// Type implements pflag.Value: help prints it as a flag without a value.
+// Type implements pflag.Value. The type "bool" makes help print the flag without a value.
 func (f *Format) Type() string { return "bool" }
 
-// PrintJSON writes one value as one line.
+// PrintJSON writes v as one line of JSON. If w is a terminal, it escapes control characters.
 func PrintJSON(w io.Writer, v any) error {
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -87,7 +87,7 @@ func WriteBytes(w io.Writer, data []byte) error {
 	return nil
 }
 
-// inert escapes control and invisible characters like JSON, except line feeds and tabs.
+// inert escapes control and invisible characters as JSON does, except line feeds and tabs.
 func inert(data []byte) []byte {
 	shown := make([]byte, 0, len(data))
 	for len(data) > 0 {
@@ -115,10 +115,10 @@ type Table struct {
 // Size returns the number of rows that are not yet printed.
 func (t *Table) Size() int { return len(t.rows) }
 
-// rowsAtOnce is how many rows of a long list are laid out together.
+// rowsAtOnce is how many rows of a long list are aligned and printed together.
 const rowsAtOnce = 1000
 
-// Full reports whether the table has as many rows as are printed together.
+// Full reports whether the table has enough rows for one Print of a long list.
 func (t *Table) Full() bool { return t.Size() >= rowsAtOnce }
 
 // Row adds a row.
@@ -135,7 +135,7 @@ func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w
 // PrintWhole is Print without cutting lines, for data that no other command prints.
 func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
-// printCut cuts lines to most columns; 0 is no bound.
+// printCut writes the rows, with lines cut to most columns; 0 means no cutting.
 func (t *Table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -162,7 +162,8 @@ func (t *Table) printCut(w io.Writer, most int) error {
 	return nil
 }
 
-// Visible quotes control and invisible characters in keys, details and other texts from outside.
+// Visible returns text, quoted if it contains control or invisible characters. It is for keys, details and other texts
+// from outside.
 func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return text
@@ -170,7 +171,7 @@ func Visible(text string) string {
 	return strconv.Quote(text)
 }
 
-// Brief writes a duration with about two digits: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
+// Brief formats a duration with about two digits: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
 func Brief(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -189,7 +190,7 @@ func Brief(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }
 
-// withoutZeroSeconds writes 5m for 5m0s, and leaves 5m20s alone.
+// withoutZeroSeconds formats a duration, without seconds if these are zero: 5m, 5m20s.
 func withoutZeroSeconds(d time.Duration) string {
 	if d%time.Minute != 0 {
 		return d.String()
@@ -197,7 +198,7 @@ func withoutZeroSeconds(d time.Duration) string {
 	return strings.TrimSuffix(d.String(), "0s")
 }
 
-// Count writes a number of things: 1 key, 2 keys.
+// Count formats a number of things: 1 key, 2 keys.
 func Count[N int | int64 | uint64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -205,7 +206,7 @@ func Count[N int | int64 | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// ClockTime writes a time in UTC, to the millisecond.
+// ClockTime formats a time in UTC, to the millisecond.
 func ClockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Verb returns the form of a verb for n things.

@@ -21,7 +21,7 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// TestTableAligns: columns stand below each other whatever is written in them.
+// TestTableAligns checks that the columns of a table are aligned, whatever the cells contain.
 func TestTableAligns(t *testing.T) {
 	var out strings.Builder
 	table := &Table{}
@@ -40,7 +40,8 @@ func TestTableAligns(t *testing.T) {
 	}
 }
 
-// TestInert: nothing that an api answers moves a terminal's cursor, sets its title or hides a part of the text. JSON stays what it was.
+// TestInert checks that an api's answer cannot move a terminal's cursor, set its title or hide text. JSON stays valid
+// and means the same.
 func TestInert(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain é 世\n\ttext\n":           "plain é 世\n\ttext\n",

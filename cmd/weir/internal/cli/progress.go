@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/cli/terminal"
 )
 
-// The width of a progress bar, and how often it is drawn.
+// The width of a progress bar in characters, and the shortest time between two drawings.
 const (
 	barWidth    = 30
 	redrawAfter = 100 * time.Millisecond
@@ -18,16 +18,16 @@ const (
 
 // ProgressBar shows the progress of long work on a terminal. It is safe for concurrent use.
 type ProgressBar struct {
-	out  io.Writer // nil: no terminal
+	out  io.Writer // nil: draw nothing
 	what string
 
-	mu    sync.Mutex // of of and drawn
-	of    int        // 0: unknown
+	mu    sync.Mutex // guards of and drawn
+	of    int        // the total; 0: unknown
 	drawn time.Time
 }
 
-// NewProgressBar returns a bar for a number of things. If of is 0, the number is unknown and the bar only counts, until
-// SetTotal is called. The bar draws nothing if out is not a terminal.
+// NewProgressBar returns a bar for a total of things. If of is 0, the total is unknown, and the bar only shows a count
+// until SetTotal is called. The bar draws nothing if out is not a terminal.
 func NewProgressBar(out io.Writer, what string, of int) *ProgressBar {
 	if !terminal.Watched(out) {
 		out = nil
@@ -35,14 +35,14 @@ func NewProgressBar(out io.Writer, what string, of int) *ProgressBar {
 	return &ProgressBar{out: out, what: what, of: max(0, of)}
 }
 
-// SetTotal sets the number of things.
+// SetTotal sets the total.
 func (p *ProgressBar) SetTotal(of int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.of = max(0, of)
 }
 
-// Show draws the bar, but not too often.
+// Show draws the bar, at most ten times a second.
 func (p *ProgressBar) Show(done int) { p.ShowWith(done, "") }
 
 // ShowWith is Show with a text behind the bar.

@@ -7,7 +7,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// waitingAPI is one whose jobs wait: each key is called once a day.
+// waitingAPI is an API whose jobs wait, because each key is called once a day.
 const waitingAPI = `apis:
   waiting:
     url: URL
@@ -15,7 +15,8 @@ const waitingAPI = `apis:
     bucket: {rate: 1/24h, capacity: 10000000}
 `
 
-// accept is how many jobs a second are taken: published asynchronously, 4,000 under way, until the last is acknowledged.
+// accept measures how many jobs a second weir accepts: published asynchronously, 4,000 at once, until the last is
+// acknowledged.
 func accept(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", waitingAPI)
 	if err != nil {
@@ -55,12 +56,12 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 // reference is a server that a bare contestant uses.
 type reference struct {
 	name, url string
-	pids      []int // of its process, if the measurement started it
+	pids      []int // ids of its process, if the measurement started it
 }
 
-// references makes bare contestants: on servers of their own, one that syncs every write, one that does not, and with
-// floor one that sends and stores the same messages as weir; or, beside a server that the bench did not start, on that
-// one.
+// references makes the bare contestants, each on a server of its own: one whose server syncs every write, one whose
+// server does not, and if floor is true one that sends and stores the same messages as weir. If the bench uses a server
+// that it did not start, references makes a single contestant on that server.
 func (s *stage) references(
 	ctx context.Context, floor bool, on func(ctx context.Context, ref reference) (contestant, error),
 ) (all []contestant, err error) {

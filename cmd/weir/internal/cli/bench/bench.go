@@ -14,24 +14,24 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Options of a measurement. All are required but Dir and Redis.
+// Options of a measurement. All are required except Dir and Redis.
 type Options struct {
-	Rounds     int    // of each contender, in turns
-	Jobs       int    // of a round; for latency, samples of a round
-	Keys       int    // that the jobs are of; for keys, how many wait
-	Body       int    // bytes
-	Seconds    int    // of a round, for pace
-	Durability string // always or interval: of weir's server
-	Server     string // Inside, Beside, or the URL of one
-	Redis      string // its URL: dispatch measures limits in it, too; empty: not
-	Dir        string // where the stores are made; empty: the system's directory for such
+	Rounds     int    // rounds of each contender, in turns
+	Jobs       int    // jobs of a round; for latency, samples of a round
+	Keys       int    // how many keys the jobs have; for the measurement keys, how many keys wait
+	Body       int    // bytes of a job's body
+	Seconds    int    // length of a round, for pace
+	Durability string // durability of weir's server: always or interval
+	Server     string // Inside, Beside, or the URL of a server
+	Redis      string // URL of a Redis, for dispatch to measure limits in it too; empty: none
+	Dir        string // directory for the stores; empty: the system's directory for temporary files
 
 	As   cli.Format
-	Out  io.Writer // gets the report
-	Talk io.Writer // gets the progress
+	Out  io.Writer // receives the report
+	Talk io.Writer // receives the progress
 }
 
-// Bounds of what one may ask for.
+// Bounds of the options.
 const (
 	mostRounds  = 100
 	mostJobs    = 1_000_000
@@ -65,10 +65,10 @@ func (o *Options) check() error {
 	return nil
 }
 
-// measurement is one of the benches: it fills in the report's contenders and ratios.
+// measurement is one of the benches. It fills in the report's contenders and ratios.
 type measurement func(ctx context.Context, s *stage, r *Report) error
 
-// Names are the measurements that Run knows.
+// Names are the names of the measurements.
 var Names = []string{"accept", "dispatch", "pace", "keys", "latency"}
 
 var measurements = map[string]measurement{"accept": accept, "dispatch": dispatch, "pace": pace, "keys": keys, "latency": latency}
@@ -76,7 +76,8 @@ var measurements = map[string]measurement{"accept": accept, "dispatch": dispatch
 // longest bounds a whole measurement.
 const longest = 2 * time.Hour
 
-// Run measures and prints the report. It blocks until that is done, ctx ends, or a signal comes; what it started is gone then.
+// Run makes a measurement and prints the report. It blocks until that is done, ctx ends, or SIGINT or SIGTERM comes. It
+// stops what it has started before it returns.
 func Run(ctx context.Context, name string, o Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
@@ -88,7 +89,7 @@ func Run(ctx context.Context, name string, o Options) (err error) {
 	alive, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
-	// The roles are played by the command whose code calls Play.
+	// The command that calls Play plays the roles: `weir bench role`.
 	base, err := contest.NewStage(o.Dir, "weir-bench-", "bench", "role")
 	defer func() { err = errors.Join(err, base.Close()) }()
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// contestant does a round's jobs.
+// contestant is one program that is measured. run does the jobs of a round and returns the figure.
 type contestant struct {
 	name string
-	pids []int // of the processes whose CPU counts; none: it is not known
+	pids []int // ids of the processes whose CPU time counts; empty: unknown
 	run  func(ctx context.Context, jobs int) (figure float64, err error)
 }
 
-// contest runs the contenders' rounds in turn, after a short round that does not count.
+// contest runs the rounds of the contestants in turn, after one short round of each that does not count.
 func (s *stage) contest(ctx context.Context, unit string, all []contestant) ([]Contender, error) {
 	turn := func(i, jobs int) (float64, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, within, errTooLong)
@@ -65,12 +65,13 @@ const within = 10 * time.Minute
 
 var errTooLong = fmt.Errorf("a round did not end within %v", within)
 
-// load returns the order to publish a round's jobs into a queue.
+// load returns the order to a producer to publish a round's jobs into a queue.
 func (s *stage) load(queue string, jobs, keys int) contest.Order {
 	return contest.Order{Do: "publish", Queue: queue, Jobs: jobs, Keys: keys, Body: s.o.Body}
 }
 
-// taken measures the jobs a second that a queue takes, from the producer's first publish to its last receipt.
+// taken returns a function that measures how many jobs a second a queue accepts, from the producer's first publish to
+// its last receipt.
 func (s *stage) taken(producer *contest.Role, queue string) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, jobs int) (float64, error) {
 		published, err := producer.Order(ctx, s.load(queue, jobs, s.o.Keys))
@@ -78,10 +79,11 @@ func (s *stage) taken(producer *contest.Role, queue string) func(context.Context
 	}
 }
 
-// busyKeys are the keys of the jobs that are called, at most.
+// busyKeys is the most keys of jobs that are called.
 const busyKeys = 1000
 
-// reached measures the jobs a second that go from a producer to the API, from its first publish to the last job's call.
+// reached returns a function that measures how many jobs a second reach the API, from the producer's first publish to
+// the call of the last job.
 func (s *stage) reached(producer *contest.Role, queue, path string) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, jobs int) (float64, error) {
 		calls, err := s.calls(ctx, producer, path, s.load(queue, jobs, min(s.o.Keys, busyKeys)))
@@ -93,7 +95,7 @@ func (s *stage) reached(producer *contest.Role, queue, path string) func(context
 	}
 }
 
-// calls has a producer publish jobs, and returns when each of them was called.
+// calls makes a producer publish jobs, and returns when the API received each call.
 func (s *stage) calls(ctx context.Context, producer *contest.Role, path string, o contest.Order) (contest.Calls, error) {
 	return s.api.Round(ctx, path, o.Jobs, within, func(ctx context.Context) (int64, error) {
 		published, err := producer.Order(ctx, o)

@@ -6,7 +6,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// busyAPIs are called as fast as weir can: one with an idempotency key, one without.
+// busyAPIs are called as fast as weir can: one has an idempotency key, one has none.
 const busyAPIs = `apis:
   idempotent:
     url: URL/idempotent
@@ -17,13 +17,13 @@ const busyAPIs = `apis:
     bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
 `
 
-// callsAtOnce is how many calls run at once, of weir and of the reference.
+// callsAtOnce is how many calls weir and the reference make at once.
 const callsAtOnce = 64
 
-// barePath is the path of the calls of the bare loops.
+// barePath is the path that the bare loops call.
 const barePath = "/bare"
 
-// dispatch is how many jobs a second go from a producer to the API, which answers at once.
+// dispatch measures how many jobs a second reach an API that answers at once.
 func dispatch(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", busyAPIs)
 	if err != nil {

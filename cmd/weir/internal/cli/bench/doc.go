@@ -1,15 +1,15 @@
-// Package bench measures weir beside a bare reference, as a producer and an API see both: `weir bench`.
+// Package bench measures weir beside a bare reference, as a producer and an API see both, for `weir bench`.
 //
 //	this process ──orders──▶ a producer of each ──▶ weir serve, with its server inside
 //	                                            ──▶ nats-server ◀── the bare loop
 //	             ──asks────▶ the api ◀──calls── weir and the bare loops
 //
-// Each of them is a process of its own (package contest). So the figures are those of a producer outside: from its
-// first publish to its last receipt, or to the call of the last job. Only the samples of latency are taken by this
-// process, which does nothing else then. A measurement runs its contenders in alternating rounds of one run, because
-// the speed of a busy machine changes by a factor of three from one minute to the next: compare figures of one round,
-// never of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each round.
-// CPU is user and system time of the storing process, divided by jobs.
+// Each of these is a process of its own (package contest). So the figures are those of a producer outside weir: from
+// its first publish to its last receipt, or to the call of the last job. Only the samples of latency are taken by this
+// process, which does nothing else meanwhile. A measurement runs its contenders in alternating rounds of one run,
+// because the speed of a busy machine changes by a factor of three from one minute to the next: compare figures of one
+// round, never of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each
+// round. CPU is the user and system time of the storing process, divided by the number of jobs.
 //
 // # What must hold
 //

@@ -17,9 +17,9 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// What a bare reference leaves out is most of what weir's messages cost. So there is a second reference, which sends and stores the same
-// messages as weir does, and does nothing else: it judges no job, keeps no limit, no order and no count, and waits for no disk. The ratio of
-// weir to this reference shows what weir's own work costs.
+// Most of the cost of weir's messages is missing in a bare reference. So there is a second reference, which sends and
+// stores the same messages as weir and does nothing else: it checks no job, keeps no limit, no order and no count, and
+// waits for no disk. The ratio of weir to this reference shows the cost of weir's own work.
 
 const (
 	floorName    = "same messages, without fsync"
@@ -28,18 +28,18 @@ const (
 	keptSubject  = "bench.kept"
 )
 
-// Roles of `weir bench` besides those of every contest.
+// Roles of `weir bench` in addition to those of package contest.
 const (
 	relayRole  = "relay"
 	keeperRole = "keeper"
 )
 
-// Play plays one of the bench's roles, in a process that Run started, until its input ends.
+// Play plays one of the bench's roles, in a process that Run has started, until its input ends.
 func Play(ctx context.Context, in io.Reader, out io.Writer, name, settings string) error {
 	return contest.Play(ctx, in, out, map[string]contest.Make{relayRole: relay, keeperRole: keepingWorker}, name, settings)
 }
 
-// keepingWorker is the bare worker that also stores what came of a call.
+// keepingWorker is the bare worker that also stores a result and a record of each call.
 func keepingWorker(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	_, js, err := contest.Connect(set.Store)
 	if err != nil {
@@ -52,14 +52,15 @@ func keepingWorker(ctx context.Context, set contest.Settings) (contest.Do, error
 	return contest.BareWorker(ctx, js, set, keep)
 }
 
-// What weir stores of a call, about: a result's fields, and a ledger's record.
+// The approximate size of what weir stores of a call: the fields of a result, and the record of the ledger.
 const (
 	resultFields = 12
 	fieldBytes   = 24
 	recordBytes  = 640
 )
 
-// relay takes messages from producers, stores each in the reference's stream under an id, and answers once it is stored, as an intake does.
+// relay takes messages from producers, stores each in the reference's stream under an id, and answers when it is
+// stored, as an intake does.
 func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	nc, js, err := contest.Connect(set.Store)
 	if err != nil {
@@ -83,19 +84,19 @@ func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 			Subject: contest.BareSubject + strings.TrimPrefix(m.Subject, relaySubject), Data: m.Data, Header: nats.Header{jetstream.MsgIDHeader: {id()}},
 		}
 		if ack, err := storing.PublishMsgAsync(stored, jetstream.WithStallWait(time.Minute)); err == nil {
-			answers <- taken{ack, m.Reply} // else the producer is not answered, and the round fails
+			answers <- taken{ack, m.Reply} // otherwise the producer gets no answer, and the round fails
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the relay of the reference: %w", err)
 	}
-	go func() { // ends with the process
+	go func() { // runs until the process ends
 		for t := range answers {
 			select {
 			case ack := <-t.stored.Ok():
-				answer, _ := json.Marshal(ack) // of plain fields
+				answer, _ := json.Marshal(ack) // a PubAck always encodes
 				_ = nc.Publish(t.reply, answer)
-			case err := <-t.stored.Err(): // the producer takes it for a refusal, and the round fails
+			case err := <-t.stored.Err(): // the producer reads a refusal, and the round fails
 				_ = nc.Publish(t.reply, []byte(err.Error()))
 			}
 		}
@@ -106,7 +107,8 @@ func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	return func(context.Context, contest.Order) error { return errors.New("the relay takes no orders") }, nil
 }
 
-// keeper stores as much of a call as weir does, and waits until both are stored.
+// keeper returns a function that stores as much of a call as weir does, a result and a record, and blocks until both
+// are stored.
 func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.Context) error, _ error) {
 	for _, what := range []string{"RESULTS", "CALLS"} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
@@ -147,7 +149,7 @@ func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.
 	}, nil
 }
 
-// newIDs are message ids as long as weir's.
+// newIDs returns a function that makes message ids as long as weir's.
 func newIDs(of string) func() string {
 	began, n := strconv.FormatInt(time.Now().UnixMicro(), 10), atomic.Int64{}
 	return func() string { return of + ".WEIR_bench_0." + began + "." + strconv.FormatInt(n.Add(1), 10) }

@@ -12,11 +12,11 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// fewKeys wait in the measurement that many waiting keys are held against.
+// fewKeys is how many keys wait in the round with which the round of many waiting keys is compared.
 const fewKeys = 1000
 
-// keys is what a call costs while many keys wait, beside the same while a thousand do, and what a waiting key takes of weir's memory. The
-// server is in a process of its own, so that the memory is weir's.
+// keys measures the cost of a call while many keys wait and while a thousand keys wait, and the memory of a waiting
+// key. The server runs in a process of its own, so the memory of weir's process is weir's alone.
 func keys(ctx context.Context, s *stage, r *Report) error {
 	if s.o.Server == Inside {
 		s.o.Server = Beside
@@ -32,7 +32,7 @@ func keys(ctx context.Context, s *stage, r *Report) error {
 	if err != nil {
 		return err
 	}
-	fill := func(keys int) error { // they wait, each with one job more
+	fill := func(keys int) error { // adds one waiting job to each key
 		ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%d jobs were not taken within %v", keys, within))
 		defer cancel()
 		_, err := w.producer.Order(ctx, s.load("waiting", keys, keys))
@@ -75,7 +75,7 @@ func keys(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// pause has weir call nothing of an api.
+// pause makes weir pause an api.
 func pause(ctx context.Context, url, api string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -89,7 +89,7 @@ func pause(ctx context.Context, url, api string) error {
 	return nil
 }
 
-// residentOf is how many bytes of a process are in memory; false if the system does not tell.
+// residentOf returns the resident bytes of a process, false if the system does not tell.
 func residentOf(pid int) (size int64, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer:
-// one every 10 ms, in turns: by then what came of the one before is stored, and the bucket is empty.
+// latency measures the time from a job's publish to its call in an empty bucket, beside a message's time to a consumer.
+// It takes one sample every 10 ms, in turns. By then the result of the last call is stored and the bucket is empty.
 func latency(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", busyAPIs)
 	if err != nil {
@@ -66,7 +66,7 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// toConsumer measures a message's way to a consumer of a bare stream.
+// toConsumer returns a sample of a message's time to a consumer of a bare stream.
 func (s *stage) toConsumer(ctx context.Context, url string) (sample, error) {
 	js, err := s.connect(url)
 	if err != nil {
@@ -105,20 +105,20 @@ func (s *stage) toConsumer(ctx context.Context, url string) (sample, error) {
 	}, nil
 }
 
-// sample is one measured time.
+// sample measures one time.
 type sample func(ctx context.Context) (time.Duration, error)
 
-// series is one contestant's samples.
+// series holds the samples of one contestant.
 type series struct {
 	name   string
 	sample sample
 	late   []float64 // the p99 of each round, in ms; the first is of the round that does not count
 }
 
-// apart is from one sample to the next.
+// apart is the time between the beginnings of two samples.
 const apart = 10 * time.Millisecond
 
-// round takes samples one after the other and returns their median, in ms.
+// round takes samples one after the other, appends their p99 to late, and returns their median in ms.
 func (x *series) round(ctx context.Context, samples int) (float64, error) {
 	took := make([]time.Duration, samples)
 	next := time.NewTicker(apart)

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// pacedAPIs have the rates that pace measures.
+// pacedAPIs are the APIs with the rates that pace measures.
 const pacedAPIs = `apis:
   slow:
     url: URL/slow
@@ -28,10 +28,10 @@ const pacedAPIs = `apis:
     bucket: {rate: 1/s, capacity: 1000000, in_flight: 64}
 `
 
-// course is a rate that is kept for a while, on one key or on many.
+// course is a rate that is called for one round, on one key or on many.
 type course struct {
 	api  string
-	rate int // a second and key
+	rate int // calls a second for each key
 	keys int
 }
 
@@ -42,8 +42,8 @@ func (c course) name() string {
 	return fmt.Sprintf("%d/s on each of %d keys", c.rate, c.keys)
 }
 
-// pace is how much of a rate is used while a backlog waits, and the fullest second of any key, as the API sees both: weir's, and that of a
-// loop with golang.org/x/time/rate that has the jobs in memory.
+// pace measures how much of a rate is used while a backlog waits, and the fullest second of any key, as the API sees
+// both. It measures weir, and a loop with golang.org/x/time/rate that has the jobs in memory.
 func pace(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", pacedAPIs)
 	if err != nil {
@@ -85,10 +85,11 @@ func pace(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// jobs is how many make a round.
+// jobs returns how many jobs a round has.
 func (s *stage) jobs(c course) int { return c.rate * s.o.Seconds * c.keys }
 
-// limited has a limiter of each key call at the rate. Job n is of key n modulo the keys, as a producer's is.
+// limited calls the API at the rate with one limiter for each key. Job n has key n modulo the number of keys, as with a
+// producer.
 func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 	caller := contest.NewCaller(s.api.URL+"/"+c.api, callsAtOnce)
 	slots := make(chan struct{}, callsAtOnce)
@@ -105,7 +106,7 @@ func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 					slots <- struct{}{}
 					running.Go(func() {
 						defer func() { <-slots }()
-						_ = caller.Call(ctx, contest.Body(job, s.o.Body)) // the API misses one that fails
+						_ = caller.Call(ctx, contest.Body(job, s.o.Body)) // if a call fails, the API misses it and the round fails
 					})
 				}
 			})
@@ -115,8 +116,8 @@ func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 	})
 }
 
-// judge returns how much of the rate was used, over all keys, and the most calls of a key in any second, both by the
-// rate's count.
+// judge returns how much of the rate was used over all keys, and the most calls of any key within a second, both as a
+// fraction of the rate.
 func judge(times []int64, c course) (use, fullest float64) {
 	for key := range c.keys {
 		var at []int64

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestJudge finds the fullest second of any key wherever it begins, and the use of the rate. Jobs are of the keys in
-// turns.
+// TestJudge checks that judge finds the fullest second of any key, wherever that second begins, and the use of the
+// rate. The jobs have the keys in turn.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name         string

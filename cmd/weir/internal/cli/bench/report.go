@@ -10,29 +10,29 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Report is what one measurement found.
+// Report is the result of one measurement.
 type Report struct {
 	Bench      string          `json:"bench"`
 	Machine    contest.Machine `json:"machine"`
 	Durability string          `json:"durability"`
 	Rounds     int             `json:"rounds"`
-	Jobs       int             `json:"jobs,omitempty"`    // of a round; for latency, samples
-	Seconds    int             `json:"seconds,omitempty"` // of a round that keeps a rate
+	Jobs       int             `json:"jobs,omitempty"`    // jobs of a round; for latency, samples of a round
+	Seconds    int             `json:"seconds,omitempty"` // length of a round, for pace
 	Keys       int             `json:"keys"`
 	Body       int             `json:"body_bytes"`
 	Contenders []Contender     `json:"contenders"`
 	Ratios     []Ratio         `json:"ratios"`
-	HeldUp     float64         `json:"machine_held_up_ms"` // the longest that the machine let a process wait
+	HeldUp     float64         `json:"machine_held_up_ms"` // the longest time that the machine kept a process waiting
 	Took       float64         `json:"took_s"`
 }
 
-// Contender is one that was measured.
+// Contender is one measured program.
 type Contender struct {
 	Name   string          `json:"name"`
 	Unit   string          `json:"unit"`
 	Figure contest.Spread  `json:"figure"`
 	Each   []float64       `json:"each_round"`
-	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores
+	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores messages
 	Also   []Also          `json:"also,omitempty"`
 }
 
@@ -43,13 +43,13 @@ type Also struct {
 	Figure float64 `json:"figure"`
 }
 
-// Ratio is one contender's figure by another's, of the same round.
+// Ratio is the ratio of two contenders' figures, computed for each round.
 type Ratio struct {
 	Name   string         `json:"name"`
 	Figure contest.Spread `json:"figure"`
 }
 
-// ratio divides round by round.
+// ratio computes the ratio of two contenders round by round.
 func ratio(over, under Contender) Ratio {
 	return Ratio{Name: over.Name + " / " + under.Name, Figure: contest.SpreadOf(contest.Ratios(over.Each, under.Each))}
 }
@@ -94,7 +94,7 @@ func (r *Report) Print(w io.Writer, as cli.Format) error {
 	return nil
 }
 
-// describe writes the machine in one line.
+// describe describes the machine in one line.
 func describe(m contest.Machine) string {
 	text := fmt.Sprintf("%s, %d cores", m.OS, m.Cores)
 	if m.CPU != "" {
@@ -107,7 +107,7 @@ func describe(m contest.Machine) string {
 	return text
 }
 
-// short writes a figure to three digits or so.
+// short formats a figure with about three digits.
 func short(f float64) string {
 	switch {
 	case f >= 100:

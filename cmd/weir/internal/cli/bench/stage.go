@@ -13,7 +13,8 @@ import (
 	"weir/cmd/internal/serving"
 )
 
-// stage is what a measurement runs on: weir, servers, producers, bare loops and an API, each in a process of its own.
+// stage is the environment of a measurement: weir, servers, producers, bare loops and an API, each in a process of its
+// own.
 type stage struct {
 	*contest.Stage
 	o    Options
@@ -21,23 +22,23 @@ type stage struct {
 	fail context.CancelCauseFunc
 }
 
-// Where weir's server runs, besides the URL of one that runs already.
+// Values of Options.Server besides the URL of a running server.
 const (
-	Inside = "inside" // weir
+	Inside = "inside" // inside weir
 	Beside = "beside" // in a process of its own
 )
 
-// borrowed reports whether weir's server is one that the measurement did not start.
+// borrowed reports whether weir uses a server that the measurement did not start.
 func (s *stage) borrowed() bool { return s.o.Server != Inside && s.o.Server != Beside }
 
-// weir is a `weir serve` that takes jobs.
+// weir is a running `weir serve` that accepts jobs.
 type weir struct {
-	url      string // of its server
-	pids     []int  // of the processes that store for it, and its own; the first is its own
+	url      string // URL of its server
+	pids     []int  // ids of weir's process, which is first, and of the process that stores for it
 	producer *contest.Role
 }
 
-// serve starts weir with these apis beside the server of the options, and a producer of it.
+// serve starts weir with these apis and the server of the options, and a producer for it.
 func (s *stage) serve(ctx context.Context, name, apis string, env ...string) (w weir, err error) {
 	var storing []int
 	switch {
@@ -88,7 +89,8 @@ func (s *stage) connect(url string) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// borrow refuses a server on which weir has streams, and takes away at the end what the measurement made there.
+// borrow fails if weir has streams on the server, and otherwise arranges that the measurement's streams are removed at
+// the end.
 func (s *stage) borrow(ctx context.Context, url string) error {
 	js, err := s.connect(url)
 	if err != nil {

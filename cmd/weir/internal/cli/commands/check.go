@@ -24,7 +24,7 @@ const (
 	asPrometheus checkFormat = "prometheus"
 )
 
-// unknown ends a check that could not be made.
+// unknown returns the error of a check that could not be made; its exit code is UNKNOWN.
 func unknown(err error) error { return &cli.Exit{Code: int(status.Unknown), Err: err} }
 
 func monitoringCommand() *cobra.Command {
@@ -77,7 +77,7 @@ func (l *checkLimits) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&l.usedCrit, "used-crit", 0, "CRITICAL if this percentage of a quota or budget is used")
 }
 
-// thresholds returns the thresholds that were given.
+// thresholds returns the thresholds whose flags were given. It fails if one is not above 0.
 func (l *checkLimits) thresholds(flags *pflag.FlagSet) (t status.Thresholds, err error) {
 	given := func(name string, value *float64) *float64 {
 		if !flags.Changed(name) {
@@ -147,7 +147,7 @@ func printChecks(out io.Writer, checks []status.Check, format checkFormat, as cl
 	return nil
 }
 
-// nagiosText returns one line in the format of Nagios plugins: the state, what is wrong, and all values after a bar.
+// nagiosText returns one line in the format of Nagios plugins: the state, the problems, and all values behind a bar.
 func nagiosText(checks []status.Check) string {
 	var wrong, values []string
 	for _, c := range checks {
@@ -180,7 +180,7 @@ func thresholdText(t *float64) string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// prometheusText returns the checks as series of the text format.
+// prometheusText returns the checks as series in the text format of Prometheus.
 func prometheusText(checks []status.Check) string {
 	var levels, values strings.Builder
 	for _, c := range checks {

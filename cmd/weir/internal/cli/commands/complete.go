@@ -16,14 +16,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completedKeys bounds the keys that a shell is offered: those of the deepest buckets.
+// completedKeys is how many keys completion offers: those of the deepest buckets.
 const completedKeys = 100
 
-// completion returns the possible arguments of one place.
+// completion returns the possible values of one argument or flag.
 type completion func(cmd *cobra.Command, args []string) []cobra.Completion
 
 // addCompletion adds completion for the arguments of every command, by their names in the command's usage, and for the
-// flags that choose apis, keys and reasons. It must be called last: it leaves a command alone that completes by itself.
+// flags that choose apis, keys and reasons. It must be called last, because it skips commands that have their own
+// completion.
 func addCompletion(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		addCompletion(child)
@@ -58,7 +59,7 @@ func addCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completionOf returns the completion of a place with this name, nil if there is none.
+// completionOf returns the completion of the argument with this name, nil if there is none.
 func completionOf(cmd *cobra.Command, place string) completion {
 	switch place {
 	case "BY":
@@ -90,7 +91,7 @@ func completionOf(cmd *cobra.Command, place string) completion {
 	return nil
 }
 
-// listed completes from a closed set of words.
+// listed returns the completion of a fixed set of words.
 func listed[W ~string](words []W) completion {
 	return func(*cobra.Command, []string) (names []cobra.Completion) {
 		for _, w := range words {
@@ -100,7 +101,7 @@ func listed[W ~string](words []W) completion {
 	}
 }
 
-// offered returns the completions that begin with what was typed. It offers no file names instead.
+// offered returns the completions that begin with the typed text. It never offers file names.
 func offered(complete completion, cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if complete == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -109,7 +110,7 @@ func offered(complete completion, cmd *cobra.Command, args []string, begun strin
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// apiNames returns the configured apis. If no server answers there are none: a shell cannot show an error.
+// apiNames returns the configured apis, none if no server answers, because completion cannot show an error.
 func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
@@ -120,7 +121,7 @@ func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	return names
 }
 
-// deepKeys returns keys with jobs of the api in the argument before, the deepest bucket first.
+// deepKeys returns the keys with the deepest buckets of the api in the first argument.
 func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
 	if len(args) == 0 || args[0] == "" {
 		return nil
@@ -140,7 +141,7 @@ func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
 	return keys
 }
 
-// keptVersions returns the versions of the configuration to which a rollback is possible, the newest first.
+// keptVersions returns the stored versions of the configuration, the newest first.
 func keptVersions(cmd *cobra.Command, _ []string) (versions []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		entries, err := admin.ConfigHistory(cmd.Context(), c)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultHTTP is where weir serves its console by default.
+// defaultHTTP is the address at which weir serves its console by default.
 const defaultHTTP = "127.0.0.1:8480"
 
 func demoCommand() *cobra.Command {

@@ -37,7 +37,7 @@ cannot be reached; the other findings are printed all the same.`,
 			if unreachable == nil {
 				defer c.Close()
 				o.Connection = c
-				ctx, done := c.Denied.Tolerate(cmd.Context()) // a viewer need not be allowed to read it
+				ctx, done := c.Denied.Tolerate(cmd.Context()) // a viewer may lack the right to read the configuration
 				if v, err := admin.CurrentVersion(ctx, c); err == nil {
 					o.Config, o.Confirmed = v.Config, v.Vendors
 				}
@@ -61,7 +61,7 @@ cannot be reached; the other findings are printed all the same.`,
 	return cmd
 }
 
-// printFindings prints the findings, and fails if something must be mended.
+// printFindings prints the findings, and fails if one of them is bad.
 func printFindings(cmd *cobra.Command, findings []doctor.Finding, as cli.Format) error {
 	out, bad := cmd.OutOrStdout(), 0
 	t := &cli.Table{}

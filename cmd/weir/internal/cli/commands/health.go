@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthBody bounds how much of an answer is read.
+// healthBody is how many bytes of an answer are read.
 const healthBody = 4 << 10
 
 func healthCommand() *cobra.Command {
@@ -65,13 +65,13 @@ func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writ
 		return cli.Usage(fmt.Errorf("WEIR_HTTP_LISTEN: %w", err))
 	}
 	if s.HTTPToken.IsSet() {
-		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal()) // with it, the answer also says why weir is not ready
+		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal()) // with the token, the answer also says why weir is not ready
 	}
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return cli.Unreachable(fmt.Errorf("no answer from %s: does weir serve have the same WEIR_HTTP_LISTEN? %w", at, err))
 	}
-	defer func() { _ = answer.Body.Close() }() // it was read
+	defer func() { _ = answer.Body.Close() }() // the body was read
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthBody))
 	if err != nil {
 		return cli.Unreachable(fmt.Errorf("the answer of %s broke off: %w", at, err))

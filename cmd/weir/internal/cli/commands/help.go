@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// widestHelp is the largest width of a displayed topic, in characters: longer lines are hard to read.
+// widestHelp is the largest width of a displayed topic, in characters, because longer lines are hard to read.
 const widestHelp = 100
 
-// addHelp gives the root its help: cobra's for commands, and weir's own for topics.
+// addHelp adds the help command to the root. It shows cobra's help of commands, and weir's topics.
 func addHelp(root *cobra.Command) {
 	var word string
 	about := &cobra.Command{
@@ -50,11 +50,11 @@ contains the word, and each command whose help contains it.`,
 		if !cmd.HasParent() {
 			listTopics(&text)
 		}
-		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // as cobra does: a reader that has gone misses nothing
+		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // cobra ignores this error too: the reader has gone
 	})
 }
 
-// showHelp shows the topic or the command that args name, and the list of all if they name none.
+// showHelp shows the topic or command that args name. If args is empty, it lists all topics and commands.
 func showHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		if topic, ok := help.Lookup(args[0]); ok {
@@ -72,8 +72,8 @@ func showHelp(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// showTopicAndCommand writes a topic, and then the help of a command with the same name, if there is one: results and
-// events are both.
+// showTopicAndCommand writes a topic, and then the help of the command with the same name, if there is one. For
+// example, results and events are both topics and commands.
 func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
 	if err := showTopic(cmd.OutOrStdout(), topic); err != nil {
 		return err
@@ -104,7 +104,7 @@ func showTopic(out io.Writer, topic help.Topic) error {
 	return nil
 }
 
-// noHelp reports that there is no such help, and what there is.
+// noHelp returns the error that there is no such topic or command. It lists the existing ones.
 func noHelp(root *cobra.Command, args []string) error {
 	var commands, topics []string
 	for _, c := range root.Commands() {
@@ -129,10 +129,10 @@ func listTopics(out io.Writer) {
 	for _, t := range help.Topics() {
 		text += fmt.Sprintf("  %-*s   %s\n", longest, t.Name, t.Short)
 	}
-	_, _ = io.WriteString(out, text+"\nUse \"weir help TOPIC\" to read one.\n") // a buffer takes everything
+	_, _ = io.WriteString(out, text+"\nUse \"weir help TOPIC\" to read one.\n") // writing to a buffer cannot fail
 }
 
-// completeHelp returns the topics and commands that may follow.
+// completeHelp returns the topics and commands that can follow args.
 func completeHelp(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var found []cobra.Completion
 	offer := func(name, short string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// wrongFlag says what is wrong with a flag, and which one was probably meant.
+// wrongFlag rephrases cobra's error about a flag, and suggests the flag that was probably meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var none *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -27,7 +27,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return cli.Usage(err)
 }
 
-// wants says why a value does not suit a flag of this type.
+// wants says why a value is not valid for a flag of this type.
 func wants(kind string) string {
 	switch kind {
 	case "int", "int64", "uint", "uint64", "int32", "uint32":
@@ -51,7 +51,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// meantOf returns the nearest of some names, or where to read them.
+// meantOf suggests the name that is nearest to the given one, or else the command's help.
 func meantOf(name string, names []string, before string, cmd *cobra.Command) string {
 	if near := config.Closest(name, names); near != "" {
 		return ": did you mean " + before + near + "?"
@@ -59,7 +59,7 @@ func meantOf(name string, names []string, before string, cmd *cobra.Command) str
 	return "; see " + cmd.CommandPath() + " --help"
 }
 
-// group is the action of a command that only has subcommands.
+// group is the action of a command that only has subcommands: it shows help.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return wrongCommand(cmd, args[0])
@@ -67,7 +67,7 @@ func group(cmd *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// wrongCommand returns the error that a command has no subcommand of that name, and which one was probably meant.
+// wrongCommand returns the error that a command has no such subcommand, and suggests the one that was probably meant.
 func wrongCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, child := range cmd.Commands() {
@@ -78,7 +78,7 @@ func wrongCommand(cmd *cobra.Command, name string) error {
 	return cli.Usage(fmt.Errorf("%s has no command %q%s", cmd.CommandPath(), name, meantOf(name, names, cmd.CommandPath()+" ", cmd)))
 }
 
-// unknownCommand rephrases cobra's error of an unknown command of the root, and returns any other error unchanged.
+// unknownCommand rephrases cobra's error about an unknown command of the root. It returns any other error unchanged.
 func unknownCommand(root *cobra.Command, err error) error {
 	_, rest, is := strings.Cut(err.Error(), "unknown command \"")
 	if name, _, whole := strings.Cut(rest, "\""); is && whole {

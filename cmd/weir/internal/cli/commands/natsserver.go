@@ -43,7 +43,7 @@ func natsServerCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:4222", "address to listen on")
 	f.StringVar(&o.Dir, "dir", "nats-data", "directory of its store")
-	// weir's streams reserve 27 GiB, which four fifths of a small disk do not have.
+	// weir's streams reserve 27 GiB, which is more than four fifths of a small disk.
 	f.Int64Var(&o.MaxStore, "max-store", 100<<30, "most bytes of its store; 0: four fifths of the disk")
 	f.StringVar(&o.Cluster.Name, "name", "", "name of this server in a cluster (default: no cluster)")
 	f.StringVar(&o.Cluster.Listen, "cluster-listen", "127.0.0.1:0", "address for the other servers of the cluster")

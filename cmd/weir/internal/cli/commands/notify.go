@@ -85,7 +85,7 @@ func printNotified(cmd *cobra.Command, all []admin.Notified, as cli.Format) erro
 	return nil
 }
 
-// receivers returns the names of the configured destinations of events and callbacks.
+// receivers returns the names of the configured destinations and callbacks.
 func receivers(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {

@@ -63,7 +63,7 @@ Retry-After, or a limit. Keys that were paused one by one stay paused when their
 	return cmd
 }
 
-// sayToAll sends a command about an api, or one of its keys, to every dispatching replica, and prints the outcome.
+// sayToAll runs say with a command about an api or one of its keys, and prints the outcome.
 func sayToAll(cmd *cobra.Command, args []string, as cli.Format, say func(c *connect.Connection, o *admin.OperatorCommand) error) error {
 	key := ""
 	if len(args) > 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// planFlags are the flags of a plan.
+// planFlags are the flags of the command plan.
 type planFlags struct {
 	trace, file, api string
 	rates            []string
@@ -31,7 +31,7 @@ type planFlags struct {
 	as               cli.Format
 }
 
-// mostCandidates bounds the runs of one plan.
+// mostCandidates is how many candidates one plan may have.
 const mostCandidates = 1000
 
 func planCommand() *cobra.Command {
@@ -154,7 +154,8 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	return bound, nil
 }
 
-// candidates returns all combinations of the given values, on the limits of the file or on the defaults of a file.
+// candidates returns every combination of the values in the flags, based on the limits in the configuration file, or on
+// defaults if there is no file.
 func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 	base, err := f.base()
 	if err != nil {
@@ -201,7 +202,7 @@ func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 	return all, nil
 }
 
-// check reports what is wrong with a candidate, in terms of the flags.
+// check returns what is wrong with a candidate, in terms of the flags. It also applies --counts.
 func (f *planFlags) check(c *whatif.Candidate) error {
 	r := &c.Rules.Key.Rate
 	if f.counts != "" {
@@ -209,7 +210,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	}
 	switch {
 	case r.Count == 0 && f.suggest && f.bound != "":
-		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts} // its count is to be found
+		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts} // --suggest searches for the count
 		if r.Burst > 1 {
 			return errors.New("--burst needs a --rate: it is a part of its count, or what is beside it")
 		}
@@ -225,7 +226,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	return c.Rules.Validate()
 }
 
-// base returns what every candidate begins with.
+// base returns the candidate that the flags change: the limits of the api in the file, or defaults.
 func (f *planFlags) base() (whatif.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {

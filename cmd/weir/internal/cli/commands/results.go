@@ -200,8 +200,8 @@ func addTailLimit(flags *pflag.FlagSet, limit *int) {
 	flags.IntVar(limit, "limit", 0, "end after this many; 0 for never")
 }
 
-// tailing runs a command that follows a stream, until a signal or the limit ends it. It passes each message to one,
-// which prints it.
+// tailing runs a command that follows a stream, until a signal or the limit ends it. follow must pass each message to
+// one, which prints it.
 func tailing(cmd *cobra.Command, limit int, follow func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error, as cli.Format) error {
 	if limit < 0 {
 		return cli.Usage(errors.New("--limit is 0 for no end, or after how many to end"))

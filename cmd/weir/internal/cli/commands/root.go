@@ -1,4 +1,4 @@
-// Package commands is weir's command line: a file for each command, and Run, which is the program.
+// Package commands is weir's command line, with one file for each command. Run runs the program.
 package commands
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// classify gives a configuration's errors their exit code.
+// classify gives errors of a configuration the exit code of wrong usage.
 func classify(err error) error {
 	var wrong *config.Errors
 	if errors.As(err, &wrong) || errors.Is(err, admin.ErrNoConfig) {
@@ -26,7 +26,8 @@ func classify(err error) error {
 	return err
 }
 
-// Run runs one command of weir with the process's streams and returns its exit code. It blocks until the command has ended.
+// Run runs one command of weir with the standard streams of the process, and returns its exit code. It blocks until the
+// command has ended.
 func Run(ctx context.Context, args []string) int {
 	root := Root()
 	root.SetArgs(args)
@@ -47,12 +48,12 @@ func Run(ctx context.Context, args []string) int {
 		return e.Code
 	}
 	if !started {
-		return cli.ExitUsage // cobra found no such command, or did not like its arguments
+		return cli.ExitUsage // cobra found no such command, or its arguments are wrong
 	}
 	return cli.ExitFailed
 }
 
-// Root returns the whole tree of commands. Completion and the manual are made from it too.
+// Root returns the whole tree of commands. Shell completion and the manual are also made from it.
 func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",

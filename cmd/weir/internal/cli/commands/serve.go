@@ -79,8 +79,8 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	return w.Wait()
 }
 
-// misconfigured gives errors that another start would not cure their own exit code. A Go program that panics also exits
-// with 2, and must be started again.
+// misconfigured changes the exit code of wrong usage to ExitConfig, for errors that a restart does not fix. A Go
+// program that panics exits with 2 as well, and a supervisor must restart it.
 func misconfigured(err error) error {
 	var exit *cli.Exit
 	if errors.As(err, &exit) && exit.Code == cli.ExitUsage {

@@ -10,23 +10,23 @@ import (
 	"weir/cmd/weir/internal/serve/worker"
 )
 
-// signals handles the operating system's signals to a serving weir. SIGTERM and SIGINT stop it in order, a second one
-// at once. SIGHUP makes it read its file anew. SIGPIPE is ignored: Go ends a process that writes to a closed pipe on
-// stdout or stderr, and a reader of the log must not be able to end running calls.
+// signals handles the operating system's signals to a serving weir. SIGTERM or SIGINT stops it in order, a second one
+// at once. SIGHUP makes it read its configuration file again. SIGPIPE is ignored. Otherwise Go would end the process
+// when it writes to a closed pipe on stdout or stderr, and the end of a log's reader would end running calls.
 type signals struct {
 	log    *slog.Logger
 	to     supervisor
-	cancel func() // ends a start
+	cancel func() // ends a start that is under way
 	taken  chan os.Signal
 	pipes  chan os.Signal // never read
 
-	mu       sync.Mutex     // guards all below
-	worker   *worker.Worker // nil while it starts
+	mu       sync.Mutex     // guards the fields below
+	worker   *worker.Worker // nil until the start is complete
 	stopping bool
 	reload   bool // a SIGHUP came during the start
 }
 
-// listen receives the signals from now on. quit restores their default.
+// listen handles the signals from now on. quit restores their default handling.
 func (s *signals) listen() (quit func()) {
 	s.taken, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(s.taken, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -74,7 +74,7 @@ func (s *signals) take(sig os.Signal) {
 	}
 }
 
-// ready passes the signals to the worker, also those that came during the start.
+// ready passes signals to the worker from now on, including those that came during the start.
 func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,13 +61,13 @@ maybe with warnings, 1: not healthy, 5: the server cannot be reached.`,
 	return cmd
 }
 
-// spentWait bounds how long a replica may take to say what was spent today.
+// spentWait bounds how long the command waits for a replica's answer about today's spending.
 const spentWait = 5 * time.Second
 
 var errUnfinished = errors.New("the replica still reads the ledger; ask again in a moment")
 
-// gatherStatus returns the status with what was spent today, if a replica says so in time. It asks for that first: the
-// budgets count every call that is spent by then, and the calls under way.
+// gatherStatus returns the status, with what was spent today if a replica tells it in time. It asks about spending
+// first, so that the budgets count every call in that sum.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
 	asking, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()
@@ -85,8 +85,8 @@ func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, li
 	return s, nil
 }
 
-// spentToday returns what was spent today. It asks again while a replica that has just started reads the ledger, until
-// ctx ends.
+// spentToday returns what was spent today. While a replica that has just started reads the ledger, spentToday asks
+// again, until ctx ends.
 func spentToday(ctx context.Context, c *connect.Connection) (today *spend.Account, err error) {
 	for {
 		now, err := admin.Spent(ctx, c, admin.SpentQuestion{})
@@ -142,7 +142,7 @@ func apisPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// operationsPart adds what the apis go on working on.
+// operationsPart adds the operations that the apis are still working on.
 func operationsPart(t *cli.Table, s *status.Status) {
 	t.Row("OPERATIONS", "UNDER WAY", "OLDEST", "POLLS")
 	for _, a := range s.APIs {
@@ -162,7 +162,7 @@ func operationsPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// calledText says whether an api is called.
+// calledText says whether weir calls an api, and how many of its keys it does not call.
 func calledText(a *status.API) string {
 	var parts []string
 	switch {
@@ -216,7 +216,7 @@ func stopsPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// reusePart adds which answers are given again.
+// reusePart adds how many answers were given again.
 func reusePart(t *cli.Table, s *status.Status) {
 	t.Row("ANSWERS OF", "REUSED TODAY", "SAVED TODAY", "REMEMBERED", "JOBS THAT WAIT FOR ONE")
 	for _, a := range s.APIs {
@@ -233,7 +233,7 @@ func reusePart(t *cli.Table, s *status.Status) {
 
 func limitsPart(t *cli.Table, s *status.Status) {
 	t.Row("LIMIT", "USE")
-	shown := map[string]bool{} // limits of accounts, which several apis have
+	shown := map[string]bool{} // by name, because several apis have the limits of an account
 	for _, a := range s.APIs {
 		for i := range a.Limits {
 			l := &a.Limits[i]
@@ -288,7 +288,7 @@ func replicasPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// ownersPart adds which replicas own which partitions, if several share them or some have no owner.
+// ownersPart adds which replicas own which partitions, if there are several replicas or some partitions have no owner.
 func ownersPart(t *cli.Table, s *status.Status) {
 	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
 	for _, a := range s.APIs {

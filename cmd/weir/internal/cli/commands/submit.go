@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// submitFlags are the flags of a job.
+// submitFlags are the flags of the command submit for one job.
 type submitFlags struct {
 	api, key                    string
 	data                        string
@@ -35,7 +35,7 @@ type submitFlags struct {
 	dataGiven, costGiven, gotID bool
 }
 
-// submitTimeout is how long to wait for a receipt: the intake itself waits for the store.
+// submitTimeout is how long to wait for a receipt. The intake itself waits for the store.
 const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
@@ -118,7 +118,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 		api, found := current.API(f.api)
 		if !found {
-			return admin.ExplainNoAPI(cmd.Context(), c, f.api, current) // if sent, it would become a letter
+			return admin.ExplainNoAPI(cmd.Context(), c, f.api, current) // if it were sent, it would become a letter
 		}
 		if err := bulksubmit.Fit(&s, api, f.dataGiven); err != nil {
 			return cli.Usage(err)
@@ -138,7 +138,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	return f.awaitResult(cmd, results, receipt)
 }
 
-// checkAPIName refuses a name that no api can have.
+// checkAPIName fails if no api can have this name.
 func checkAPIName(name string) error {
 	if err := ingest.CheckAPI(name); err != nil {
 		return cli.NotFound(fmt.Errorf("there is no api %.80q: %w", name, err))
@@ -146,7 +146,7 @@ func checkAPIName(name string) error {
 	return nil
 }
 
-// submission reads everything except what requires the api's configuration.
+// submission returns the job by the flags, without the parts that need the api's configuration.
 func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 	s := ingest.Submission{
 		API: f.api, Key: f.key, ID: f.id, Method: f.method, Path: f.path, Query: f.query, JobHeader: nats.Header{},
@@ -228,14 +228,14 @@ func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest
 	if f.as == cli.ForPeople {
 		out := cmd.OutOrStdout()
 		if f.wait {
-			out = cmd.ErrOrStderr() // stdout is for the result
+			out = cmd.ErrOrStderr() // stdout is for the result only
 		}
 		return &receipt, printReceipt(out, &receipt, time.Now())
 	}
 	return &receipt, nil
 }
 
-// explainRefusal gives a refusal its exit code.
+// explainRefusal returns a refusal as an error with an exit code.
 func explainRefusal(err error) error {
 	var r *ingest.Refusal
 	if !errors.As(err, &r) {

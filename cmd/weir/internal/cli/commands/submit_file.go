@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// manyFlags are the flags for the jobs of a file.
+// manyFlags are the flags of the command submit for a file of jobs.
 type manyFlags struct {
 	file       string
 	journal    string
@@ -33,7 +33,7 @@ type manyFlags struct {
 	failFast   bool
 }
 
-// defaultsOf returns what the arguments and --priority say for lines that do not.
+// defaultsOf returns the values for lines of the file that do not have their own: the api, key and priority.
 func defaultsOf(args []string, priority ingest.Priority) (d bulksubmit.Defaults) {
 	d.Priority = priority
 	if len(args) > 0 {
@@ -45,7 +45,7 @@ func defaultsOf(args []string, priority ingest.Priority) (d bulksubmit.Defaults)
 	return d
 }
 
-// mostTold bounds the lines that are reported one by one as text; --json reports all.
+// mostTold is how many lines are reported one by one as text; --json reports all.
 const mostTold = 20
 
 func (m *manyFlags) add(cmd *cobra.Command) {
@@ -57,10 +57,10 @@ func (m *manyFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&m.failFast, "fail-fast", false, "end --file at the first line that is not accepted")
 }
 
-// onlyOfOne are the flags of a single job.
+// onlyOfOne are the flags that apply to a single job only.
 var onlyOfOne = []string{"data", "path", "method", "query", "header", "id", "deadline", "cost", "wait", "timeout"}
 
-// check refuses flags of one job beside --file, and flags of a file without it.
+// check fails if flags for one job are given with --file, or flags for a file without it.
 func (m *manyFlags) check(cmd *cobra.Command) error {
 	if m.file == "" {
 		for _, name := range []string{"journal", "again", "report-full", "fail-fast"} {
@@ -84,14 +84,14 @@ func (m *manyFlags) check(cmd *cobra.Command) error {
 // manyJobs is one run of submit --file.
 type manyJobs struct {
 	manyFlags
-	name       string // of the file, for people
+	name       string // name of the file in messages
 	out        *bufio.Writer
 	talk       io.Writer
 	as         cli.Format
 	told       int
 	bar        *cli.ProgressBar
 	total      int
-	stop       context.CancelFunc // ends the run in order
+	stop       context.CancelFunc // stops the run in order
 	remembered time.Duration
 }
 
@@ -99,7 +99,7 @@ type manyJobs struct {
 func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.Format) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process
+	context.AfterFunc(ctx, stop) // after this, a second signal ends the process
 	run := &manyJobs{manyFlags: m, name: m.file, out: bufio.NewWriter(cmd.OutOrStdout()), talk: cmd.ErrOrStderr(), as: as, stop: stop}
 	in, closeFile, err := run.open(cmd.InOrStdin())
 	if err != nil {
@@ -131,7 +131,7 @@ func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.F
 	return run.conclude(c, tally, err)
 }
 
-// open opens the file, and counts its lines if it can be read twice.
+// open opens the file. It counts the lines of a regular file, for the progress bar.
 func (m *manyJobs) open(stdin io.Reader) (in io.Reader, closeFile func(), err error) {
 	if m.file == "-" {
 		m.name = "stdin"
@@ -143,7 +143,7 @@ func (m *manyJobs) open(stdin io.Reader) (in io.Reader, closeFile func(), err er
 	} else if err != nil {
 		return nil, nil, cli.Usage(fmt.Errorf("--file: %w", err))
 	}
-	closeFile = func() { _ = file.Close() } // it was only read
+	closeFile = func() { _ = file.Close() } // closing cannot fail: the file was only read
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		if m.total, err = countLines(file); err == nil {
 			_, err = file.Seek(0, io.SeekStart)
@@ -169,7 +169,8 @@ func countLines(in io.Reader) (int, error) {
 	}
 }
 
-// openJournal opens the run's journal. It returns nil if none is kept: for stdin only a named journal is.
+// openJournal opens the run's journal. It returns nil if there is none: for stdin there is one only if --journal names
+// it.
 func (m *manyJobs) openJournal() (*bulksubmit.Journal, error) {
 	if m.journal == "" {
 		if m.file == "-" {
@@ -184,7 +185,7 @@ func (m *manyJobs) openJournal() (*bulksubmit.Journal, error) {
 	return j, nil
 }
 
-// fitTo makes a job ready for its api, as the running configuration requires.
+// fitTo makes a job ready for its api, by the running configuration.
 func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	api, found := current.API(job.API)
 	if !found {
@@ -193,8 +194,8 @@ func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	return bulksubmit.Fit(job, api, hasBody)
 }
 
-// roomOf returns how many jobs to put into a bucket: a tenth less than its capacity, to leave room for other producers
-// and for errors of the estimate. A nearly full bucket drains as fast as a full one.
+// roomOf returns how many jobs to put into a bucket: nine tenths of its capacity. The rest is for other producers and
+// for errors of the estimate. A nearly full bucket drains as fast as a full one.
 func roomOf(current *config.Config, name, key string) bulksubmit.Room {
 	api, found := current.API(name)
 	if !found {
@@ -208,7 +209,7 @@ func roomOf(current *config.Config, name, key string) bulksubmit.Room {
 	return room
 }
 
-// tell prints the outcome of one line.
+// tell prints the outcome of one line: every line with --json, otherwise only failed lines.
 func (m *manyJobs) tell(o bulksubmit.Outcome) error {
 	failed := o.Verdict != bulksubmit.Taken && o.Verdict != bulksubmit.Known && o.Verdict != bulksubmit.Before
 	if failed && m.failFast {
@@ -242,20 +243,20 @@ func explainLine(o bulksubmit.Outcome) string {
 	return explainRefusal(o.Err).Error()
 }
 
-// lineJSON begins what --json prints of a line: weir's own answer follows, or what stands in for it.
+// lineJSON is the beginning of a line's output with --json. weir's own answer follows.
 type lineJSON struct {
 	Line int    `json:"line"`
 	API  string `json:"api,omitempty"`
 }
 
-// ownAnswer stands in for weir's answer if a line was not sent.
+// ownAnswer is the output with --json for a line that has no answer of weir, because it was not sent by this run.
 type ownAnswer struct {
 	Line      int        `json:"line"`
 	API       string     `json:"api,omitempty"`
 	Job       string     `json:"job,omitempty"`
 	Key       string     `json:"key,omitempty"`
 	Duplicate bool       `json:"duplicate,omitempty"`
-	SentAt    *time.Time `json:"sent_at,omitempty"` // by an earlier run
+	SentAt    *time.Time `json:"sent_at,omitempty"` // when an earlier run sent the job
 	Error     *ownError  `json:"error,omitempty"`
 }
 
@@ -291,7 +292,7 @@ func (m *manyJobs) tellJSON(o bulksubmit.Outcome) error {
 	return cli.PrintJSON(m.out, own)
 }
 
-// show draws the progress bar, and flushes the answers for their readers.
+// show draws the progress bar, and flushes the answers to the output.
 func (m *manyJobs) show(ended, waiting int) error {
 	tail := ""
 	if waiting > 0 {
@@ -304,7 +305,8 @@ func (m *manyJobs) show(ended, waiting int) error {
 	return nil
 }
 
-// conclude reports the outcome of the file, how to continue if it is not done, and the exit code.
+// conclude prints the summary, and returns the error with the exit code and with how to continue, if the file is not
+// done.
 func (m *manyJobs) conclude(c *connect.Connection, t bulksubmit.Tally, err error) error {
 	m.summary(t)
 	goOn := "go on with the same command: what was taken is not sent again"
@@ -333,7 +335,7 @@ func (m *manyJobs) conclude(c *connect.Connection, t bulksubmit.Tally, err error
 	return nil
 }
 
-// summary counts the outcomes of the lines.
+// summary prints how many lines had each outcome.
 func (m *manyJobs) summary(t bulksubmit.Tally) {
 	lines := 0
 	for _, n := range t.Ended {

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// awaitResult waits for the job's end and prints it.
+// awaitResult blocks until the end of the job arrives, and prints it.
 func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription, receipt *ingest.Receipt) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
@@ -51,7 +51,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	return nil
 }
 
-// tookText says how long the job waited for its last call and how long the call took.
+// tookText formats how long the job waited for its last call and how long that call took, or whose answer it got.
 func tookText(h nats.Header) string {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))

@@ -19,19 +19,19 @@ import (
 	"weir/cmd/internal/serving"
 )
 
-// The figures of the demo: with these it takes about twenty seconds.
+// The figures of the demo. With these values it takes about twenty seconds.
 const (
 	apiName   = "demo"
 	busyKey   = "acme" // the customer whose jobs arrive all at once
 	calmKey   = "bea"  // the customer that must notice nothing
 	burstJobs = 100
 	capacity  = 60
-	rate      = 5      // a second, for each customer: the vendor's limit and weir's rule
+	rate      = 5      // calls a second for each customer: the vendor's limit and weir's rate
 	callPrice = 10_000 // millionths of a dollar for a call
 	idHeader  = "Idempotency-Key"
 
-	// jitter is how late a call may arrive: much, since a newcomer's machine may be busy, and the api stamps a call
-	// only when the machine lets it. It costs a twentieth of the rate.
+	// jitter is how late a call may arrive. It is large, because a newcomer's machine may be busy, and the api records
+	// a call's time only when the machine runs it. It costs a twentieth of the rate.
 	jitter = 50 * time.Millisecond
 )
 
@@ -48,15 +48,15 @@ const configuration = `apis:
 // Options configure the demo.
 type Options struct {
 	Exit bool      // end after the verdict; otherwise weir keeps serving
-	Out  io.Writer // gets the progress and the verdict
-	JSON io.Writer // gets the figures; nil: they are not written
+	Out  io.Writer // receives the progress and the verdict
+	JSON io.Writer // receives the figures; nil: they are not written
 
 	NATS, HTTP string // addresses to listen on, if they are free
-	// Attributes are those of a child process: it should die with this one.
+	// Attributes returns the attributes of the child process, which should die with this process.
 	Attributes func() *syscall.SysProcAttr
 }
 
-// demo is the stage: a fake paid api, a weir in a process of its own, and a connection to it as any program has one.
+// demo is one run: a fake paid api, a weir in a process of its own, and a connection to weir as any program has.
 type demo struct {
 	Options
 	screen   *screen
@@ -70,13 +70,14 @@ type demo struct {
 	cleanups []cleanup
 }
 
-// cleanup stops or removes one part of the stage.
+// cleanup is a function that stops or removes one part of the demo.
 type cleanup struct {
 	name string
 	do   func() error
 }
 
-// Run runs the demo, prints the verdict, and keeps serving until ctx ends or a signal comes.
+// Run runs the demo and prints the verdict. Then it keeps serving until ctx ends or a signal comes, unless o.Exit is
+// set.
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -87,7 +88,7 @@ func Run(ctx context.Context, o Options) (err error) {
 
 	d := &demo{Options: o, screen: newScreen(o.Out, o.NATS)}
 	defer func() {
-		fail(nil) // whatever still waits, waits no more
+		fail(nil) // ends everything that still waits
 		err = errors.Join(err, d.cleanUp())
 	}()
 	r, err := d.story(alive, fail)
@@ -124,8 +125,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// unwatched ends the context when the terminal or the pipe that shows the demo has closed. It keeps catching the
-// signals of that, which come more than once: none of them may end the demo before it has cleaned up.
+// unwatched returns a context that ends when the terminal or pipe that shows the demo has closed. It keeps catching
+// SIGHUP and SIGPIPE, which may come several times, because none of them may end the demo before it has cleaned up.
 func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	ended, cancel := context.WithCancel(ctx)
 	gone := make(chan os.Signal, 1)
@@ -140,7 +141,7 @@ func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	return ended, func() { signal.Stop(gone); cancel() }
 }
 
-// story is the whole demo. If weir ends early, story ends too and passes the reason to fail.
+// story runs the demo up to the verdict. If weir ends early, story fails with the reason that weir has passed to fail.
 func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report, error) {
 	d.screen.title()
 	if err := d.build(ctx, fail); err != nil {
@@ -181,7 +182,7 @@ func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report
 	return d.judge(ctx, burst, aside, crash)
 }
 
-// build starts the stage.
+// build starts the api and weir, and connects.
 func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err error) {
 	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
 		return err
@@ -223,7 +224,7 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 	return err
 }
 
-// killAndRestart kills weir as a power cut would and starts it again, at the same addresses and on the same data.
+// killAndRestart kills weir as a power cut would. It starts weir again at the same addresses with the same data.
 func (d *demo) killAndRestart(ctx context.Context, fail context.CancelCauseFunc, burst *burst) (crash, error) {
 	pid := d.weir.PID()
 	c := crash{at: d.now(), called: d.progress(burst).called}
@@ -240,7 +241,7 @@ func (d *demo) killAndRestart(ctx context.Context, fail context.CancelCauseFunc,
 	return c, err
 }
 
-// now returns the time on the ledger's clock.
+// now returns the time on the clock of the api's ledger.
 func (d *demo) now() int64 { return int64(time.Since(d.api.Started())) }
 
 func (d *demo) ledger() string { return filepath.Join(d.dir, "ledger.jsonl") }

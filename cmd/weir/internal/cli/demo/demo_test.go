@@ -22,13 +22,13 @@ import (
 	"weir/ingest/await"
 )
 
-// TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
+// TestDemo runs the demo with the real binary, to its end and to each way of ending it early.
 func TestDemo(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "weir")
 	if out, err := exec.CommandContext(await.Build(t), "go", "build", "-o", bin, "weir/cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:8480"} { // so that no two demos want the same port
+	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:8480"} { // occupied, so that no two demos compete for a port
 		if l, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { _ = l.Close() })
 		}
@@ -37,7 +37,7 @@ func TestDemo(t *testing.T) {
 		t.Parallel()
 		s := startShow(t, bin, "--exit", "--json")
 		verdict, code := bucket.Pass, 0
-		if strings.HasPrefix(s.readTo("PASS", "INCONCLUSIVE"), "INCONCLUSIVE") { // a busy machine judges no rate; it judges the rest
+		if strings.HasPrefix(s.readTo("PASS", "INCONCLUSIVE"), "INCONCLUSIVE") { // on a busy machine only the rate is not judged
 			verdict, code = bucket.Inconclusive, 1
 		}
 		s.ended(code)
@@ -106,7 +106,7 @@ func checkFigures(t *testing.T, figures []byte, verdict bucket.Outcome) {
 type show struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	tmp    string // where it may keep its directory
+	tmp    string // the directory for its temporary directory
 	stdout bytes.Buffer
 	lines  *bufio.Scanner
 	story  []string
@@ -139,7 +139,7 @@ func startShow(t *testing.T, bin string, args ...string) *show {
 	return s
 }
 
-// readTo returns the next line with one of these texts.
+// readTo reads up to a line with one of these texts, and returns it.
 func (s *show) readTo(texts ...string) string {
 	s.t.Helper()
 	for s.lines.Scan() {
@@ -175,7 +175,7 @@ func (s *show) signal(signal os.Signal) {
 	}
 }
 
-// ended waits for the end and checks that nothing stays behind.
+// ended waits for the end of the demo, and checks its exit code and that nothing stays behind.
 func (s *show) ended(code int) {
 	s.t.Helper()
 	for s.lines.Scan() {
@@ -199,7 +199,7 @@ func (s *show) ended(code int) {
 	}
 }
 
-// childrenGone waits until every weir that the demo spoke of is gone.
+// childrenGone waits until every weir that the demo has named is gone.
 func (s *show) childrenGone() {
 	s.t.Helper()
 	pids := regexp.MustCompile(`\(pid (\d+)\)`).FindAllStringSubmatch(strings.Join(s.story, "\n"), -1)

@@ -4,7 +4,8 @@
 //	      │ receipts                                                               │
 //	      └───────────────────────────▶ report: the verdict ◀──────────────────────┘
 //
-// The stage is real: weir runs as a process of its own on its embedded server, is killed and started again, and calls an
-// HTTP server. The verdict is read from that server's ledger and the receipts; weir is asked only what it still holds. A
-// machine that lets programs wait for longer than the jitter proves nothing, and the verdict says that instead.
+// Nothing is simulated: weir runs as a process of its own on its embedded server, is killed and started again, and
+// calls an HTTP server. The verdict comes from the ledger of that server and from the receipts. weir is asked only for
+// the jobs that it still holds. If the machine makes programs wait for longer than the jitter, the demo proves nothing,
+// and the verdict says so.
 package demo

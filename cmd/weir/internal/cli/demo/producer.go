@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	answersWithin = 20 * time.Second       // all answers to the burst
-	trickleEvery  = 900 * time.Millisecond // a job of the calm customer
-	askAgain      = 100 * time.Millisecond // after no answer
-	answerWithin  = 300 * time.Millisecond // one answer, before asking again
+	answersWithin = 20 * time.Second       // for all answers to the burst
+	trickleEvery  = 900 * time.Millisecond // between two jobs of the calm customer
+	askAgain      = 100 * time.Millisecond // wait after a missing answer
+	answerWithin  = 300 * time.Millisecond // for one answer
 )
 
 // receipt is weir's answer to a job that was submitted.
@@ -33,15 +33,15 @@ type receipt struct {
 	} `json:"error"`
 }
 
-// burst is what became of many jobs sent at once.
+// burst is the outcome of many jobs sent at once.
 type burst struct {
 	key       string
-	sent      []time.Duration // when each was sent, since the first
+	sent      []time.Duration // when each job was sent, since the beginning
 	accepted  []receipt       // in the order of the answers
 	throttled int
 }
 
-// jobOf returns a job as a program without any weir library writes it.
+// jobOf returns a job as a program without a library of weir writes it.
 func jobOf(key string, n int) *nats.Msg {
 	msg := nats.NewMsg("weir.jobs." + apiName + "." + key)
 	msg.Header.Set("Weir-Path", "/customers/"+key)
@@ -49,7 +49,7 @@ func jobOf(key string, n int) *nats.Msg {
 	return msg
 }
 
-// burst sends jobs of one key all at once, as a program does that knows nothing of weir's rate, and reads the answers.
+// burst sends jobs of one key all at once, as a program does that does not know weir's rate, and reads the answers.
 func (d *demo) burst(ctx context.Context, key string, jobs int) (*burst, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("not every job was answered within %v", answersWithin))
 	defer cancel()
@@ -58,7 +58,7 @@ func (d *demo) burst(ctx context.Context, key string, jobs int) (*burst, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // fails only with the connection
+	defer func() { _ = answers.Unsubscribe() }() // fails only if the connection has failed
 	b := &burst{key: key}
 	start := time.Now()
 	for n := range jobs {
@@ -104,10 +104,10 @@ func readReceipt(msg *nats.Msg) (receipt, error) {
 // submission is one job of the trickle.
 type submission struct {
 	receipt
-	at int64 // first sent, on the ledger's clock
+	at int64 // when it was first sent, on the clock of the api's ledger
 }
 
-// trickle is a program that submits a job now and then until it is stopped.
+// trickle is a program that submits a job every 0.9 s until it is stopped.
 type trickle struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -115,7 +115,7 @@ type trickle struct {
 	err    error
 }
 
-// trickle starts to submit jobs of one key. Each has an id, so that a job whose answer is lost can be sent again.
+// trickle starts to submit jobs of one key. Each job has an id, so that it can be sent again if its answer is lost.
 func (d *demo) trickle(ctx context.Context, key string) *trickle {
 	ending, cancel := context.WithCancel(ctx)
 	t := &trickle{cancel: cancel}
@@ -140,7 +140,7 @@ func (d *demo) trickle(ctx context.Context, key string) *trickle {
 	return t
 }
 
-// submit sends one job until it is answered.
+// submit sends one job, again and again until it is answered.
 func (d *demo) submit(ctx context.Context, key string, n int) (submission, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("a job of %s was not answered within %v", key, answersWithin))
 	defer cancel()
@@ -155,7 +155,7 @@ func (d *demo) submit(ctx context.Context, key string, n int) (submission, error
 			}
 			return s, err
 		}
-		select { // weir is being killed and restarted: the same job, the same id, once more
+		select { // weir is being killed and restarted: send the same job with the same id again
 		case <-time.After(askAgain):
 		case <-ctx.Done():
 			return s, context.Cause(ctx)
@@ -169,7 +169,7 @@ func (d *demo) ask(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	return d.nc.RequestMsgWithContext(ctx, msg)
 }
 
-// stop ends the trickle after its running job and returns what it submitted.
+// stop ends the trickle after the job that is being submitted, and returns all submitted jobs.
 func (t *trickle) stop() ([]submission, error) {
 	t.cancel()
 	t.done.Wait()

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	drainWithin = 90 * time.Second // the queue, or half of it
-	toldWithin  = 10 * time.Second // letters and events of jobs that were refused
+	drainWithin = 90 * time.Second // for the queue, or half of it, to drain
+	toldWithin  = 10 * time.Second // for the letters and events of refused jobs
 	lookEvery   = 10 * time.Millisecond
 )
 
-// progress is how far a burst's queue has drained, as the api sees it.
+// progress is how far the queue of a burst has drained, as the api sees it.
 type progress struct {
-	called     int // different jobs
-	running    int // calls
+	called     int // different jobs called
+	running    int // running calls
 	inLast     int // calls in the last second
 	most       int // calls in any second
 	limited    int // calls answered 429
 	charged    int64
-	last       int64 // when the last call arrived, on the ledger's clock
+	last       int64 // when the last call arrived, on the clock of the api's ledger
 	ofAccepted int
 }
 
@@ -60,7 +60,7 @@ func jobsOf(arrivals []fakeapi.Arrival) map[string]struct{} {
 	return jobs
 }
 
-// watch shows how the queue drains until the API has received enough calls.
+// watch shows how the queue drains until enough returns true.
 func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainWithin, fmt.Errorf("the queue of %s was not called within %v", b.key, drainWithin))
 	defer cancel()
@@ -82,7 +82,7 @@ func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) 
 	}
 }
 
-// awaitNotices waits until there are as many letters and events as refused jobs, and counts both.
+// awaitNotices blocks until there are at least as many letters and events as refused jobs, and returns both numbers.
 func (d *demo) awaitNotices(ctx context.Context, refused int) (letters, events int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, toldWithin,
 		fmt.Errorf("%d jobs were refused, but not as many letters and events came within %v", refused, toldWithin))
@@ -123,7 +123,7 @@ func (d *demo) waiting(ctx context.Context) (int, error) {
 	return sum, queues.Err()
 }
 
-// stored counts the messages of a stream by their subject.
+// stored counts the messages of a stream whose subjects match.
 func (d *demo) stored(ctx context.Context, stream, subject string) (int, error) {
 	s, err := d.js.Stream(ctx, stream)
 	if err != nil {
@@ -140,16 +140,16 @@ func (d *demo) stored(ctx context.Context, stream, subject string) (int, error) 
 	return n, nil
 }
 
-// directly is the outcome of the same burst without weir.
+// directly is the computed outcome of the same burst without weir.
 type directly struct {
 	jobs      int
-	served    int           // at the first try
-	refusals  int           // 429s until all were served
-	allServed time.Duration // since the first
+	served    int           // calls served at the first try
+	refusals  int           // 429 answers until all calls were served
+	allServed time.Duration // from the first call until all were served
 }
 
-// direct computes what an API with that limit answers to calls made at these times by a program that retries after the
-// number of seconds in Retry-After.
+// direct computes how an API with that limit would answer calls made at these times by a program that retries after the
+// seconds in Retry-After.
 func direct(sent []time.Duration, limit fakeapi.VendorLimit) directly {
 	type try struct {
 		at    time.Duration

@@ -13,34 +13,34 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// leastUse is the share of the rate that must be used while jobs wait: without calls no limit is exceeded, which proves
-// nothing.
+// leastUse is the share of the rate that must be used while jobs wait. Without it, a weir that makes no calls would
+// pass.
 const leastUse = 0.75
 
-// crash is a kill -9 in the middle of the story, on the ledger's clock.
+// crash is the kill -9 in the middle of the demo. Times are on the clock of the api's ledger.
 type crash struct {
 	at, gone, ready int64
-	called          int // different jobs of the burst called before it
+	called          int // different jobs of the burst called before the kill
 }
 
-// report is what the demo shows in figures.
+// report is the figures of the demo.
 type report struct {
 	Verdict bucket.Outcome `json:"verdict"`
-	HeldUp  time.Duration  `json:"held_up_ns"` // how long the machine let this process wait, at worst: the stamps' error
+	HeldUp  time.Duration  `json:"held_up_ns"` // the longest time that the machine kept this process waiting: the error of the recorded times
 
-	Sent      int `json:"sent"` // of the burst
+	Sent      int `json:"sent"` // jobs of the burst
 	Accepted  int `json:"accepted"`
 	Throttled int `json:"throttled"`
 	Letters   int `json:"letters"`
 	Events    int `json:"events"`
-	Aside     int `json:"aside"` // jobs of the customer that came now and then, all accepted
+	Aside     int `json:"aside"` // jobs of the calm customer, all accepted
 
-	Calls       int    `json:"calls"`  // that reached the api, of both customers
-	Called      int    `json:"called"` // different accepted jobs
+	Calls       int    `json:"calls"`  // calls of both customers that reached the api
+	Called      int    `json:"called"` // different accepted jobs that were called
 	Waiting     int    `json:"waiting"`
 	Results     int    `json:"results"`
 	Lost        int    `json:"lost"`
-	Unasked     int    `json:"unasked"`  // calls for no accepted job
+	Unasked     int    `json:"unasked"`  // calls of jobs that were not accepted
 	Repeated    int    `json:"repeated"` // jobs called again after the kill
 	BilledTwice int    `json:"billed_twice"`
 	OutOfOrder  int    `json:"out_of_order"`
@@ -50,14 +50,14 @@ type report struct {
 	Rate         bucket.Outcome `json:"rate"`
 	WorstSecond  int64          `json:"worst_second"`
 	AllowedThere int64          `json:"allowed_in_a_second"`
-	Utilisation  float64        `json:"utilisation"` // of the burst's rate, while weir ran
+	Utilisation  float64        `json:"utilisation"` // used share of the burst's rate while weir ran
 	RecoveryMS   int64          `json:"recovery_ms"` // from the kill to the next call
 	AsideMS      float64        `json:"aside_median_ms"`
-	AsideWorstMS float64        `json:"aside_worst_ms"` // without those that the kill delayed
-	AsideKillMS  float64        `json:"aside_kill_ms"`  // the worst of those
+	AsideWorstMS float64        `json:"aside_worst_ms"` // the longest wait, without jobs that the kill delayed
+	AsideKillMS  float64        `json:"aside_kill_ms"`  // the longest wait of jobs that the kill delayed
 }
 
-// judge reads the API's ledger file, asks weir only which jobs it still has, and compares both with the receipts.
+// judge compares the ledger file of the API with the receipts. It asks weir only for the jobs that weir still has.
 func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash) (*report, error) {
 	letters, events, err := d.awaitNotices(ctx, b.throttled)
 	if err != nil {
@@ -85,7 +85,8 @@ func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash)
 	return r, nil
 }
 
-// finished waits until every promised job has its result and none waits, or says how far it came.
+// finished blocks until every promised job has its result and none waits, or until toldWithin has passed. It stores
+// both numbers in the report.
 func (d *demo) finished(ctx context.Context, r *report, promised int) (err error) {
 	limit := time.After(toldWithin)
 	tick := time.NewTicker(lookEvery)
@@ -103,7 +104,7 @@ func (d *demo) finished(ctx context.Context, r *report, promised int) (err error
 		select {
 		case <-tick.C:
 		case <-limit:
-			return nil // the verdict says so
+			return nil // the verdict reports what is missing
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -114,7 +115,7 @@ func (d *demo) finished(ctx context.Context, r *report, promised int) (err error
 func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 	r.Calls = len(arrivals)
 	called := jobsOf(arrivals)
-	order := map[string]string{} // a job's place in its queue
+	order := map[string]string{} // by job: its sequence in its queue
 	for _, p := range promised {
 		order[p.Job] = strconv.FormatUint(p.Seq, 10)
 		if _, ok := called[p.Job]; ok {
@@ -135,7 +136,7 @@ func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 	r.Charged = dollars(fakeapi.Bills(arrivals).Charged)
 }
 
-// pace checks the arrivals of each customer against the rate.
+// pace checks the calls of each customer against the rate, and measures the recovery after the kill.
 func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
 	limit := bucket.Rate{Count: rate, Per: time.Second, Burst: 1}
 	r.Rate = bucket.Pass
@@ -199,7 +200,7 @@ type finding struct {
 	name, text string
 }
 
-// worst returns the verdict of findings.
+// worst returns the verdict: the worst outcome of the findings.
 func worst(findings []finding) bucket.Outcome {
 	verdict := bucket.Pass
 	for _, f := range findings {
@@ -210,8 +211,8 @@ func worst(findings []finding) bucket.Outcome {
 	return verdict
 }
 
-// findings returns what the check found. Calls that are too fast or too slow prove nothing on a machine that stamps
-// them late.
+// findings returns the findings of the check. On a machine that records times late, calls that are too fast or too slow
+// make the verdict inconclusive instead of failed.
 func (r *report) findings() []finding {
 	var all []finding
 	add := func(ok bool, name, format string, args ...any) {
@@ -221,7 +222,7 @@ func (r *report) findings() []finding {
 		}
 		all = append(all, finding{outcome, name, fmt.Sprintf(format, args...)})
 	}
-	unless := func(excused bool) { // takes back the last failure
+	unless := func(excused bool) { // turns a failure of the last finding into inconclusive
 		if last := &all[len(all)-1]; excused && last.outcome == bucket.Fail {
 			last.outcome = bucket.Inconclusive
 		}
@@ -266,5 +267,5 @@ func (r *report) writeJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// dollars writes millionths of a dollar.
+// dollars formats millionths of a dollar.
 func dollars(millionths int64) string { return fmt.Sprintf("$%.2f", float64(millionths)/1e6) }

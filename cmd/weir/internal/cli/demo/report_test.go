@@ -10,7 +10,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// TestDirect holds the sum of what weir saves against a count by hand.
+// TestDirect compares direct, the computed outcome without weir, with a count by hand.
 func TestDirect(t *testing.T) {
 	second := fakeapi.VendorLimit{Count: 5, Per: time.Second}
 	for _, c := range []struct {
@@ -29,12 +29,12 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestVerdictCatches plants a fault each in what a right weir does: the demo's verdict must see it.
+// TestVerdictCatches checks that the demo's verdict finds each of the faults that the test plants in correct data.
 func TestVerdictCatches(t *testing.T) {
 	const crashAt = 4
 	for _, c := range []struct {
 		name  string
-		finds string // "" for a pass
+		finds string // "": the verdict is pass
 		plant func(calls []fakeapi.Arrival) []fakeapi.Arrival
 	}{
 		{"nothing", "", func(a []fakeapi.Arrival) []fakeapi.Arrival { return a }},
@@ -80,7 +80,8 @@ func TestVerdictCatches(t *testing.T) {
 	}
 }
 
-// TestVerdictOnBusyMachine holds a call that came early, by its stamp, against what the machine's own delays explain.
+// TestVerdictOnBusyMachine checks that a call with an early recorded time fails only if the delays of the machine do
+// not explain the time.
 func TestVerdictOnBusyMachine(t *testing.T) {
 	for heldUp, want := range map[time.Duration]bucket.Outcome{
 		0: bucket.Fail, 10 * time.Millisecond: bucket.Fail, 100 * time.Millisecond: bucket.Inconclusive,
@@ -99,7 +100,7 @@ func TestVerdictOnBusyMachine(t *testing.T) {
 	}
 }
 
-// rightCalls are ten calls at their rate, and their receipts.
+// rightCalls returns ten calls at their rate, and their receipts.
 func rightCalls() (calls []fakeapi.Arrival, promised []receipt) {
 	for i := range 10 {
 		id := "job-" + strconv.Itoa(i)
@@ -112,7 +113,7 @@ func rightCalls() (calls []fakeapi.Arrival, promised []receipt) {
 	return calls, promised
 }
 
-// again is one more call, a whole interval after the last.
+// again returns one more call, a whole interval after the last one.
 func again(last fakeapi.Arrival, fields []fakeapi.Field) fakeapi.Arrival {
 	last.Number++
 	last.At += int64(201 * time.Millisecond)

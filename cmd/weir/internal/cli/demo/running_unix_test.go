@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// running reports whether a process lives; a dead one whose parent has not noticed does not.
+// running reports whether a process lives. A zombie does not.
 func running(pid string) bool {
 	n, err := strconv.Atoi(pid)
 	if err != nil || syscall.Kill(n, 0) != nil {

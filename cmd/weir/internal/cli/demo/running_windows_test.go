@@ -15,6 +15,6 @@ func running(pid string) bool {
 	if err != nil {
 		return false
 	}
-	_ = p.Release() // only its being there is asked for
+	_ = p.Release() // the test only asks whether the process exists
 	return true
 }

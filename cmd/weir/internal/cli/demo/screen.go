@@ -13,17 +13,17 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	repeatEvery = 2 * time.Second // if lines cannot be redrawn
+	repeatEvery = 2 * time.Second // used if lines cannot be redrawn
 )
 
-// screen is the output of the demo: a terminal, or plain lines for a file.
+// screen writes the output of the demo: to a terminal, or as plain lines to a file.
 type screen struct {
 	w      io.Writer
-	nats   string // weir's preferred address
+	nats   string // weir's preferred address for NATS
 	live   bool   // lines can be redrawn
 	colour bool
 	start  time.Time
-	drawn  time.Time // the progress line
+	drawn  time.Time // when the progress line was written last
 	dirty  bool      // the progress line is shown and must be overwritten
 }
 
@@ -34,7 +34,7 @@ func newScreen(w io.Writer, nats string) *screen {
 	return s
 }
 
-// say writes one line. It ignores errors: a terminal that closes sends a signal, which ends the demo.
+// say writes one line. It ignores errors: if the terminal closes, a signal ends the demo.
 func (s *screen) say(format string, args ...any) {
 	s.settle()
 	_, _ = fmt.Fprintf(s.w, format+"\n", args...)
@@ -45,7 +45,7 @@ func (s *screen) tell(format string, args ...any) {
 	s.say(s.elapsed()+format, args...)
 }
 
-// more continues the last line.
+// more writes one line that continues the last one, without a time.
 func (s *screen) more(format string, args ...any) {
 	s.say(strings.Repeat(" ", len(s.elapsed()))+format, args...)
 }

@@ -7,8 +7,9 @@ import (
 	"weir/cmd/weir/internal/cli/terminal"
 )
 
-// Fit wraps a command's help for a screen of that many columns; 0 is no bound. Paragraphs whose lines are too long are filled anew. A line
-// that is indented, of a list of flags or commands, goes on below its description; an example goes on as a shell reads it. No word is broken: one that is longer than a line stays.
+// Fit wraps a command's help for a screen of width columns; 0 means no wrapping. It refills a paragraph if one of its
+// lines is too long. A broken line of a list of flags or commands continues below its description. A broken example
+// continues as a shell reads it. Fit breaks no word, even one that is longer than a line.
 func Fit(text string, width int) string {
 	if width < 1 {
 		return text
@@ -41,7 +42,8 @@ func Fit(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// command wraps a line for a shell, which reads it as one, between words that no quotation marks hold together.
+// command wraps an example so that a shell reads it as one command. It breaks the line only between words outside
+// quotation marks.
 func command(l string, width int) []string {
 	if terminal.Columns(l) <= width {
 		return []string{l}
@@ -66,7 +68,7 @@ func command(l string, width int) []string {
 	return append(lines, strings.TrimRight(line+" "+word, " "))
 }
 
-// filled is a paragraph as it stands where it fits, and filled anew where a line does not.
+// filled returns a paragraph unchanged if all its lines fit, and refilled otherwise.
 func filled(lines []string, width int) []string {
 	for _, l := range lines {
 		if terminal.Columns(l) > width {
@@ -77,10 +79,11 @@ func filled(lines []string, width int) []string {
 	return lines
 }
 
-// toDescription is a flag or a name behind which, after blanks, its description stands.
+// toDescription matches a flag or a name, and the blanks between it and its description.
 var toDescription = regexp.MustCompile(`^ +\S.*?\S {2,}|^ +\S {2,}`)
 
-// description is the column at which a line goes on that is broken: that of its description, or two behind its first word.
+// description returns the column at which a broken line continues: that of its description, or two behind its first
+// word.
 func description(l string) int {
 	if before := toDescription.FindString(l); before != "" {
 		return terminal.Columns(before)
@@ -88,7 +91,7 @@ func description(l string) int {
 	return len(l) - len(strings.TrimLeft(l, " ")) + 2
 }
 
-// hung wraps a line. Its first indent columns stay as they are, and the lines below are indented by as many. If that
+// hung wraps a line. The first indent columns stay unchanged, and the following lines are indented by as many. If that
 // leaves too little room for a description, the description begins on a line of its own.
 func hung(l string, indent, width int) []string {
 	if terminal.Columns(l) <= width {

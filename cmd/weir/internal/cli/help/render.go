@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Style says how Render writes.
+// Style is how Render formats text.
 type Style struct {
-	Width int  // characters of a line, at least 20
-	Bold  bool // the terminal knows the sequences of ANSI for bold
+	Width int  // the most characters of a line, at least 20
+	Bold  bool // the terminal supports the ANSI sequences for bold
 }
 
-// Bold text is marked by these while lines are broken: they are no characters of any text, and take no room.
+// These characters mark bold text while lines are broken. They appear in no text, and have no width.
 const (
 	boldOn  = '\x01'
 	boldOff = '\x02'
@@ -22,12 +22,12 @@ const (
 const (
 	leastWidth = 20
 	tableGap   = 2  // blanks between two columns
-	leastLast  = 32 // characters that the last column of a table must have, or rows become paragraphs
-	mostMiddle = 22 // characters of the columns in the middle, where the last one has too few otherwise
+	leastLast  = 32 // the least width of a table's last column; with less, rows become paragraphs
+	mostMiddle = 22 // the most width of the middle columns if the last column has too little room otherwise
 )
 
-// Render writes Markdown for a terminal: headings bold, paragraphs, lists and tables wrapped, links as their texts, and links to
-// topics as the command that shows them.
+// Render formats Markdown for a terminal: headings bold, paragraphs, lists and tables wrapped, links as their texts. A
+// link to a topic becomes the command that shows the topic.
 func Render(markdown string, s Style) string {
 	s.Width = max(s.Width, leastWidth)
 	w := writer{style: s}
@@ -56,7 +56,7 @@ var (
 	topicRef = regexp.MustCompile(`^([a-z-]+)\.md$`)
 )
 
-// block writes what begins with the first line, and says how many lines that is.
+// block writes the block that begins with the first line, and returns its number of lines.
 func (w *writer) block(lines []string) int {
 	first := lines[0]
 	switch {
@@ -84,13 +84,13 @@ func (w *writer) block(lines []string) int {
 	return n
 }
 
-// goesOn reports whether a line belongs to the paragraph before it.
+// goesOn reports whether a line continues the paragraph before it.
 func goesOn(line string) bool {
 	return strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "|") &&
 		!strings.HasPrefix(line, "```") && !listItem.MatchString(line)
 }
 
-// count is how many lines from the first on are so.
+// count returns how many lines at the beginning satisfy so.
 func count(lines []string, so func(string) bool) int {
 	if n := slices.IndexFunc(lines, func(l string) bool { return !so(l) }); n >= 0 {
 		return n
@@ -98,7 +98,7 @@ func count(lines []string, so func(string) bool) int {
 	return len(lines)
 }
 
-// fenced writes a block of code without its fences, indented.
+// fenced writes a fenced block of code, indented and without its fences. It returns the block's number of lines.
 func (w *writer) fenced(lines []string) int {
 	n := 1 + count(lines[1:], func(l string) bool { return !strings.HasPrefix(l, "```") })
 	for _, l := range lines[1:n] {
@@ -107,7 +107,7 @@ func (w *writer) fenced(lines []string) int {
 	return min(n+1, len(lines))
 }
 
-// paragraph writes wrapped text, the first line behind first and the others behind rest.
+// paragraph writes wrapped text, with first before the first line and rest before each other line.
 func (w *writer) paragraph(first, rest, text string) {
 	for i, l := range wrap(inline(text), w.style.Width-len(rest)) {
 		if i == 0 {
@@ -118,12 +118,12 @@ func (w *writer) paragraph(first, rest, text string) {
 	}
 }
 
-// table writes columns, the last one as wide as there is room; or, where that would be too narrow, each row as a paragraph. Columns
-// between the first and the last are wrapped where that leaves the last one enough.
+// table writes a table. The last column gets all remaining width. If that is too little, the middle columns are
+// wrapped. If it is still too little, each row becomes a paragraph.
 func (w *writer) table(lines []string) {
 	var rows [][]string
 	for i, l := range lines {
-		if i != 1 { // the line below the header
+		if i != 1 { // skip the line below the header
 			rows = append(rows, cells(l))
 		}
 	}
@@ -162,8 +162,8 @@ func (w *writer) table(lines []string) {
 	}
 }
 
-// widths are those of a table's columns where those in the middle have at most middle; nil if the last one would have
-// too little, for a line or for its longest word, such as an address.
+// widths returns the widths of a table's columns, if the middle columns have at most middle characters. It returns nil
+// if the last column would be too narrow for a line or for its longest word, such as an address.
 func (w *writer) widths(rows [][]string, middle int) []int {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)
@@ -192,7 +192,8 @@ func (w *writer) widths(rows [][]string, middle int) []int {
 	return widths
 }
 
-// rows writes each row of a table as its first cell, and below it the others, with their names where they are several.
+// rows writes each row of a table as a paragraph: its first cell, and below it the other cells. If there are several
+// others, the names of their columns precede them.
 func (w *writer) rows(rows [][]string) {
 	const indent = "    "
 	for _, row := range rows[1:] {
@@ -213,7 +214,7 @@ func (w *writer) rows(rows [][]string) {
 	}
 }
 
-// cells are the texts of a row. A \| in one is a |.
+// cells returns the cells of a table's row, formatted. In a cell, \| stands for |.
 func cells(row string) []string {
 	const bar = "\x00"
 	row = strings.ReplaceAll(row, `\|`, bar)
@@ -224,7 +225,7 @@ func cells(row string) []string {
 	return parts
 }
 
-// inline turns links and bold text into what a terminal shows.
+// inline replaces the Markdown of links and bold text by what a terminal shows.
 func inline(text string) string {
 	text = link.ReplaceAllStringFunc(text, func(l string) string {
 		m := link.FindStringSubmatch(l)
@@ -240,7 +241,7 @@ func inline(text string) string {
 	return bold.ReplaceAllString(text, string(boldOn)+"$1"+string(boldOff))
 }
 
-// wrap breaks a text between words, and not within `code` that fits on a line.
+// wrap breaks a text between words into lines of at most most characters. It does not break `code` that fits on a line.
 func wrap(text string, most int) []string {
 	lines, line := []string{}, ""
 	for _, word := range words(text, most) {
@@ -256,7 +257,8 @@ func wrap(text string, most int) []string {
 	return boldByLine(append(lines, line))
 }
 
-// boldByLine ends bold text with each line and begins it again on the next: beside it other columns may stand.
+// boldByLine ends bold text at the end of each line and begins it again on the next line, because other columns may be
+// beside the text.
 func boldByLine(lines []string) []string {
 	open := ""
 	for i, l := range lines {
@@ -269,12 +271,12 @@ func boldByLine(lines []string) []string {
 	return lines
 }
 
-// words are what a text may be broken between: code that fits on a line is one.
+// words splits a text into the parts between which it may be broken. `code` that fits on a line is one part.
 func words(text string, most int) []string {
 	var all, code []string
 	for word := range strings.FieldsSeq(text) {
 		if code = append(code, word); strings.Count(strings.Join(code, " "), "`")%2 == 1 {
-			continue // it goes on
+			continue // the code continues
 		}
 		if whole := strings.Join(code, " "); width(whole) <= most {
 			code = []string{whole}
@@ -284,7 +286,7 @@ func words(text string, most int) []string {
 	return append(all, code...)
 }
 
-// width is how many characters of a line a text takes.
+// width returns how many characters of a line a text takes.
 func width(text string) int {
 	return utf8.RuneCountInString(text) - strings.Count(text, string(boldOn)) - strings.Count(text, string(boldOff))
 }

@@ -25,7 +25,8 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestRenderTables: columns where the last one has room, else paragraphs. Nothing is left out.
+// TestRenderTables checks that a table has columns if its last column has room, and paragraphs otherwise. Nothing is
+// left out.
 func TestRenderTables(t *testing.T) {
 	const markdown = "| field | default | meaning |\n|---|---|---|\n" +
 		"| `rate` | | calls in a period, which may be any duration |\n| `on` | `a \\| b` | see [more](https://example.com) |\n"
@@ -58,8 +59,8 @@ func TestRenderTables(t *testing.T) {
 	}
 }
 
-// TestTopicsRender: at every width a terminal may have, no line of a topic is wider, but for code and single words, and every
-// word is still there.
+// TestTopicsRender checks for every width of a terminal that no line of a topic is wider, except code and single words,
+// and that no word is lost.
 func TestTopicsRender(t *testing.T) {
 	for _, topic := range Topics() {
 		before := wordsIn(Render(header.ReplaceAllStringFunc(topic.Text(), unnamed), Style{Width: 1000}))
@@ -81,7 +82,7 @@ func TestTopicsRender(t *testing.T) {
 	}
 }
 
-// header is the names of a table's columns: the last one's is left out where rows are paragraphs.
+// header matches the header of a table: rendering rows as paragraphs omits the name of the last column.
 var header = regexp.MustCompile(`(?m)^\|.*\n\|-`)
 
 func unnamed(row string) string { return regexp.MustCompile(`[^|\n-]`).ReplaceAllString(row, " ") }

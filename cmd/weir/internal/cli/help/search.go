@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Passage is a piece of a topic that has a searched word: a paragraph, an item of a list, a row of a table, or a line
-// of code.
+// Passage is a part of a topic that contains a searched word: a paragraph, an item of a list, a row of a table, or a
+// line of code.
 type Passage struct {
 	Topic   string // the topic's name
 	Section string // the heading above it, without its marks
 	Text    string // the Markdown of the passage, on one line
 }
 
-// Search returns the passages that contain word, in the order of the topics, at most most of them, and how many there
-// are. Upper and lower case are the same. A heading that contains word stands for its section's first passage.
+// Search returns at most most passages that contain word, in the order of the topics. all is how many there are. It
+// ignores case. If a heading contains word, the first passage of its section counts.
 func Search(word string, most int) (found []Passage, all int) {
 	word = strings.ToLower(word)
 	for _, t := range Topics() {

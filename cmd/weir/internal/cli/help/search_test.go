@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSearchFindsEveryPassage compares Search with the lines of the topics: a word that a line has is in a passage of
-// its topic.
+// TestSearchFindsEveryPassage compares Search with the lines of the topics: a word of a line must be in a passage of
+// the line's topic.
 func TestSearchFindsEveryPassage(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"burst", "overflow", "WEIR_DATA_DIR", "redrive", "unknown"} {

@@ -10,17 +10,17 @@ import (
 //go:embed *.md
 var files embed.FS
 
-// Topic is one page of reference.
+// Topic is one page of the reference.
 type Topic struct {
-	Name  string // what it is asked for by: lower case, words joined by -
-	Short string // what it is about, in one line
+	Name  string // its name for `weir help`: lower case, words joined by -
+	Short string // what the topic is about, in one line
 	text  string
 }
 
-// Text is the topic's Markdown.
+// Text returns the topic's Markdown.
 func (t Topic) Text() string { return t.text }
 
-// Topics are all there are, by name.
+// Topics returns all topics, sorted by name.
 func Topics() []Topic {
 	names, err := fs.Glob(files, "*.md")
 	if err != nil {
@@ -37,7 +37,8 @@ func Topics() []Topic {
 	return topics
 }
 
-// read takes a topic from its text. A first line that is not as doc.go has it is a mistake of whoever built the binary.
+// read makes a topic from its text. It panics if the first line does not have the form that doc.go requires: that is a
+// mistake in the source.
 func read(name, text string) Topic {
 	title, _, _ := strings.Cut(text, "\n")
 	short, ok := strings.CutPrefix(title, "# "+name+": ")
@@ -47,7 +48,7 @@ func read(name, text string) Topic {
 	return Topic{Name: name, Short: short, text: text}
 }
 
-// Lookup finds a topic by its name.
+// Lookup returns the topic of that name.
 func Lookup(name string) (t Topic, ok bool) {
 	for _, t := range Topics() {
 		if t.Name == name {

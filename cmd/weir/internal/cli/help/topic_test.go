@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestTopics: each has a name that can be typed and a line that fits beside it, and leads only to topics that are there.
+// TestTopics checks that each topic has a name that can be typed and a line that fits beside it, and links only to
+// existing topics.
 func TestTopics(t *testing.T) {
 	topics := Topics()
 	if !slices.IsSortedFunc(topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) }) {
@@ -37,11 +38,11 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// mostWords is how many words a topic has at most: seven minutes of reading. Topics that are one long table stand apart.
+// mostWords is how many words a topic may have: seven minutes of reading. Topics that are one long table are exempt.
 const mostWords = 1500
 
-// TestTopicsAreShort checks the length of every topic but those of fields and variables, which are looked up and not
-// read.
+// TestTopicsAreShort checks the length of every topic except those of fields and variables, which users look things up
+// in.
 func TestTopicsAreShort(t *testing.T) {
 	t.Parallel()
 	for _, topic := range Topics() {
@@ -51,7 +52,8 @@ func TestTopicsAreShort(t *testing.T) {
 	}
 }
 
-// TestTopicsAreMarkdownThatRenderKnows: what it does not know it would show as it is, or lose.
+// TestTopicsAreMarkdownThatRenderKnows checks that topics use only the Markdown that Render supports. Render would show
+// anything else unchanged, or lose it.
 func TestTopicsAreMarkdownThatRenderKnows(t *testing.T) {
 	for _, topic := range Topics() {
 		columns, fenced := 0, false

@@ -14,8 +14,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// Configuration returns the JSON Schema of weir.yaml, with a line break at its end, in draft 07, which YAML editors
-// support best.
+// Configuration returns the JSON Schema of weir.yaml, with a line break at its end. It uses draft 07, which YAML
+// editors support best.
 func Configuration() []byte {
 	root := mapping(config.File())
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
@@ -35,7 +35,7 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// mapping returns the schema of a section: a mapping with these fields and no others, or null.
+// mapping returns the schema of a section: null, or a mapping that has only these fields.
 func mapping(of config.Section) object {
 	properties, required := object{}, []string{}
 	for _, f := range of.Fields {
@@ -51,7 +51,7 @@ func mapping(of config.Section) object {
 	return s
 }
 
-// field returns the schema of a field, with the default and the description that the reference gives.
+// field returns the schema of a field, with its default and its description in the reference.
 func field(f config.Field) object {
 	var inner object
 	if f.Inner != nil {
@@ -70,7 +70,8 @@ func field(f config.Field) object {
 	return s
 }
 
-// written describes the form of a value that the reference explains once for all fields.
+// written returns the description of a form of value, such as a duration, that the reference explains once for all
+// fields; "" if there is none.
 func written(values string) string {
 	for _, r := range rows("configuration", "value") {
 		kind := r.cells[0]
@@ -81,7 +82,7 @@ func written(values string) string {
 	return ""
 }
 
-// defaultValue returns a default as YAML reads it.
+// defaultValue returns the value that YAML reads from the text of a default.
 func defaultValue(text string) any {
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		list := []any{}

@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/cli/help"
 )
 
-// row is a row of a topic's table.
+// row is a row of a table in a topic.
 type row struct {
 	heading string   // the heading above the table
 	section string   // the name in backticks in the heading
@@ -34,7 +34,7 @@ func inBackticks(text string) (all []string) {
 	return all
 }
 
-// rows returns the rows of a topic's tables whose first column has the name first.
+// rows returns the rows of all tables of a topic whose first column is named first. It panics if there are none.
 func rows(topic, first string) (all []row) {
 	t, ok := help.Lookup(topic)
 	if !ok {
@@ -75,5 +75,5 @@ func cellsOf(line string) []string {
 
 var topicLink = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
 
-// plain returns a cell without links.
+// plain returns a text with links replaced by their texts.
 func plain(text string) string { return topicLink.ReplaceAllString(text, "$1") }

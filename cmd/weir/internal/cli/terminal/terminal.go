@@ -1,4 +1,4 @@
-// Package terminal finds out whether output goes to a terminal, and how wide that is.
+// Package terminal tells whether output goes to a terminal, and how wide the terminal is.
 package terminal
 
 import (
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Columns returns the width of a text in columns of a terminal: 0 for a combining accent, 2 for a Chinese character.
+// Columns returns how many columns of a terminal a text takes: 0 for a combining accent, 2 for a Chinese character.
 func Columns(text string) int { return uniseg.StringWidth(text) }
 
-// Cut shortens a text to at most most columns; 0 means no bound.
+// Cut shortens a text to at most most columns, with … at its end; 0 means no bound.
 func Cut(text string, most int) string {
 	if most < 1 || Columns(text) <= most {
 		return text
@@ -31,8 +31,8 @@ func Cut(text string, most int) string {
 	return kept.String() + "…"
 }
 
-// Wrap breaks a text between words into lines of at most most columns; 0 means no bound. A longer word gets its own
-// line.
+// Wrap breaks a text between words into lines of at most most columns; 0 means no bound. A word that is longer gets a
+// line of its own.
 func Wrap(text string, most int) []string {
 	if most < 1 || Columns(text) <= most {
 		return []string{text}
@@ -52,7 +52,7 @@ func Wrap(text string, most int) []string {
 	return append(lines, line)
 }
 
-// Styled reports whether to write colours and bold text: not if NO_COLOR is set, nor to a dumb terminal.
+// Styled reports whether colours and bold text may be written: NO_COLOR is not set, and TERM is not dumb.
 func Styled() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // Width returns the width of the terminal w, or 0 if w is not a terminal or its width is unknown.

@@ -6,7 +6,7 @@ import (
 	"weir/cmd/weir/internal/cli/terminal"
 )
 
-// TestColumns: what a text takes of a line is not how many characters it has.
+// TestColumns checks that Columns counts columns of a terminal and not characters.
 func TestColumns(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "vip-1": 5, "Zoë": 3, "Zoe\u0308": 3, "顧客": 4, "ｶﾅ": 2, "Ａ": 2, "🍕": 2, "👩‍🚀": 2, "🇯🇵": 2, "ลูกค้า": 4, "한국": 4,
@@ -17,7 +17,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestCut: a text is cut between what people take for letters, and takes no more columns than there are.
+// TestCut checks that Cut cuts between graphemes, and that the result takes no more columns than allowed.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text string

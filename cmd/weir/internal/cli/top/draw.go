@@ -12,13 +12,13 @@ import (
 	"weir/cmd/weir/internal/ops/status"
 )
 
-// The smallest size to draw for: a smaller terminal shows the upper left part.
+// The smallest size of a drawing, in characters. A smaller terminal shows only the upper left part.
 const (
 	leastWidth  = 40
 	leastHeight = 10
 )
 
-// Draw makes at most height lines of at most width characters from a frame, which is nil before the first answer.
+// Draw turns a frame into at most height lines of at most width characters. f is nil before the first answer.
 func (v *View) Draw(f *Frame, width, height int) []string {
 	width, height = max(width, leastWidth), max(height, leastHeight)
 	if f == nil {
@@ -27,7 +27,7 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if v.helping {
 		return v.finish(keyHelp(width), width, height)
 	}
-	most := 3 // lines for what is one line on a wide terminal
+	most := 3 // how many lines a line of a wide terminal may take
 	if height < 2*leastHeight {
 		most = 1
 	}
@@ -45,13 +45,13 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if most == 1 {
 		about = nil
 	}
-	room := max(0, height-len(lines)-len(about)-2) // without the header and the last line
+	room := max(0, height-len(lines)-len(about)-2) // lines left, without the table's header and the last line
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
 	lines = append(lines, v.buckets(chosen, first, room, width)...)
 	return v.finish(append(lines, about...), width, height)
 }
 
-// wrapped breaks a line between words into at most most lines, and cuts the last one.
+// wrapped breaks a line between words into at most most lines. The last of these may be too wide.
 func wrapped(l line, width, most int) []line {
 	texts := terminal.Wrap(l.text, width)
 	if len(texts) > most {
@@ -64,7 +64,7 @@ func wrapped(l line, width, most int) []line {
 	return lines
 }
 
-// All makes lines of a frame with all of its buckets, for output that is not a terminal.
+// All turns a frame with all of its buckets into lines, for output that is not a terminal.
 func (v *View) All(f *Frame) []string {
 	lines := append([]line{v.head(f)}, v.apis(f, len(f.APIs)+1, 0)...)
 	lines = append(lines, letters(f))
@@ -77,7 +77,7 @@ func (v *View) All(f *Frame) []string {
 	return text
 }
 
-// style says how a terminal with colours shows a line: it is the text between ESC[ and m.
+// style is how a terminal with colours shows a line: the text between ESC[ and m.
 type style string
 
 const (
@@ -93,10 +93,10 @@ type line struct {
 	style style
 }
 
-// mostFoot bounds the lines of a question or an answer at the foot.
+// mostFoot is how many lines a question or an answer at the bottom may take.
 const mostFoot = 3
 
-// finish adds the last line, and fits all lines to the terminal.
+// finish adds the last lines, and fits all lines to the terminal.
 func (v *View) finish(lines []line, width, height int) []string {
 	foot := wrapped(v.foot(width), width, mostFoot)
 	height -= len(foot)
@@ -134,7 +134,7 @@ func (v *View) head(f *Frame) line {
 	return line{text, look}
 }
 
-// foot returns the last line: the possible keys, the outcome of the last action, or a question.
+// foot returns the last line: a question, the outcome of the last action, or the keys that the user can press.
 func (v *View) foot(width int) line {
 	switch {
 	case v.asked != nil:
@@ -181,11 +181,11 @@ func keyHelp(width int) []line {
 	return lines
 }
 
-// apisGo are the columns of the table of APIs that are left out if there is no room for all, in this order.
+// apisGo are the columns that the table of APIs drops if there is no room, in this order.
 var apisGo = []string{"SPENT TODAY", "CALLING", "KEYS", "REFUSED/S", "IN/S", "CALLS/S"}
 
-// apis returns a table of at most most lines. If the reason why an API is not called does not fit into its line, it is
-// below.
+// apis returns the table of APIs, with at most most rows. If the reason why an API is not called does not fit into its
+// row, it follows below the table.
 func (v *View) apis(f *Frame, most, width int) []line {
 	rows := [][]string{{"API", "JOBS", "KEYS", "CALLING", "IN/S", "CALLS/S", "REFUSED/S", "SPENT TODAY", "CALLED"}}
 	styles, below := []style{bold}, []line(nil)
@@ -260,10 +260,10 @@ func letters(f *Frame) line {
 // barWidth is the width of a level's bar in characters.
 const barWidth = 12
 
-// bucketsGo lists the columns that the table of buckets drops, first one first, until the others fit.
+// bucketsGo are the columns that the table of buckets drops if there is no room, in this order.
 var bucketsGo = []string{"CALLING", "IN/S", "LEVEL", "WAITS FOR", "API", "EMPTY IN"}
 
-// detail shows everything about the selected bucket if its row has no room for it.
+// detail returns lines with everything about the selected bucket, if its row has no room for that.
 func (v *View) detail(chosen []*Bucket, width int) []line {
 	for _, b := range chosen {
 		if (place{b.API, b.Key}) != v.selected {
@@ -279,7 +279,7 @@ func (v *View) detail(chosen []*Bucket, width int) []line {
 	return nil
 }
 
-// row returns the cells of a bucket.
+// row returns the cells of a bucket's row.
 func (v *View) row(b *Bucket) []string {
 	come, empty := "-", "-"
 	if b.ComePerS != nil {
@@ -298,7 +298,7 @@ func (v *View) row(b *Bucket) []string {
 	}
 }
 
-// buckets returns the table of buckets from first on, with its header.
+// buckets returns the table of at most room buckets, beginning with the bucket first, and its header.
 func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	rows := [][]string{{"  KEY", "API", "DEPTH", "LEVEL", "IN/S", "EMPTY IN", "CALLING", "WAITS FOR"}}
 	styles := []style{bold}
@@ -322,7 +322,7 @@ func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	return table(rows, styles, bucketsGo, width)
 }
 
-// bar draws the level of a bucket in whole and half characters, always equally wide.
+// bar draws the level of a bucket in whole and half characters. All bars have the same width.
 func bar(level float64) string {
 	halves := min(2*barWidth, max(0, int(level*2*barWidth+0.5)))
 	if level > 0 {

@@ -14,25 +14,25 @@ import (
 
 // Bounds of a frame.
 const (
-	mostBuckets = 200 // of each api
-	mostStops   = 20  // paused and held keys of each api
+	mostBuckets = 200 // the most buckets of each api
+	mostStops   = 20  // the most paused and held keys of each api
 )
 
 // Frame is the state of weir at one time.
 type Frame struct {
 	*status.Status
-	Buckets []Bucket `json:"buckets"` // the deepest of each api, and paused ones without jobs
-	Rates   []Rates  `json:"rates"`   // of each api, in the order of APIs; empty in the first frame
+	Buckets []Bucket `json:"buckets"` // the deepest buckets of each api, and paused ones without jobs
+	Rates   []Rates  `json:"rates"`   // one for each api, in the order of APIs; empty in the first frame
 }
 
 // Bucket is a key's bucket, with the fields of `weir keys`.
 type Bucket struct {
 	API string `json:"api"`
 	schedule.KeyState
-	ComePerS *float64 `json:"come_per_s,omitempty"` // jobs, since the frame before
+	ComePerS *float64 `json:"come_per_s,omitempty"` // arriving jobs per second since the frame before
 }
 
-// Rates counts what happened per second since the frame before.
+// Rates are the events per second of an API since the frame before.
 type Rates struct {
 	API      string  `json:"api"`
 	Come     float64 `json:"come_per_s"`
@@ -40,22 +40,23 @@ type Rates struct {
 	Throttle float64 `json:"throttled_per_s"`
 }
 
-// Source asks for frames. It is used by one goroutine.
+// Source asks the replicas for frames. Only one goroutine may use it.
 type Source struct {
 	c    *connect.Connection
-	api  string // only this API; "": all
+	api  string // the only API to show; "": all APIs
 	last *Frame
 }
 
-// NewSource returns a source for one API, or with "" for all.
+// NewSource returns a source of frames for one API, or for all if api is "".
 func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
 
-// spentWait bounds how long a frame waits for what was spent.
+// spentWait bounds how long a frame waits for the answer about today's spending.
 const spentWait = 2 * time.Second
 
-// Next asks all replicas and blocks for a few seconds at most. It leaves out the spending if no replica knows it.
+// Next asks all replicas for a frame, and blocks for a few seconds at most. The frame has no spending if no replica
+// tells it in time.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
-	spent := s.spentToday(ctx) // before the limits, which then count all of it
+	spent := s.spentToday(ctx) // asked before the limits, so that the limits count every call in the sum
 	all, err := status.Gather(ctx, s.c, mostStops, nil)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (s *Source) spentToday(ctx context.Context) *spend.Account {
 	return today
 }
 
-// keepOnly removes the data of other APIs.
+// keepOnly removes the data of all APIs except api; "" keeps all.
 func (f *Frame) keepOnly(api string) {
 	if api == "" {
 		return
@@ -114,7 +115,7 @@ func (f *Frame) keepOnly(api string) {
 	f.APIs, f.Letters = apis, letters
 }
 
-// since computes the rates from the frame before.
+// since computes the rates from the growth of the counters since the frame before.
 func (f *Frame) since(before *Frame) {
 	if before == nil {
 		return

@@ -9,13 +9,13 @@ import (
 
 const (
 	columnGap  = 2
-	leastLast  = 12 // columns that the last field of a row needs, or it is not shown
-	wideEnough = 80 // columns of a terminal on which the selected bucket has no lines of its own
-	mostDetail = 3  // lines of the selected bucket where its row does not tell all
+	leastLast  = 12 // the least width of the last column; with less, other columns are dropped
+	wideEnough = 80 // width of a terminal from which on rows can show everything
+	mostDetail = 3  // the most lines about the selected bucket below the table
 )
 
-// table lays columns out. If the width has no room for all of them, it leaves out those that goes names, in that order.
-// It cuts only the last field of a row. A width of 0 is no bound.
+// table formats a table. If width has no room for all columns, it drops the columns that goes names, in that order. It
+// cuts only the last cell of a row. A width of 0 means no bound.
 func table(rows [][]string, styles []style, goes []string, width int) []line {
 	for _, row := range rows {
 		for i := range row {
@@ -47,7 +47,8 @@ func table(rows [][]string, styles []style, goes []string, width int) []line {
 	return lines
 }
 
-// leastWidthOf is how wide a table is at least: of its last column little must be shown, of all others everything.
+// leastWidthOf returns the least width of a table: the full width of all columns but the last one, and at least a part
+// of that.
 func leastWidthOf(rows [][]string) (width int) {
 	widths := widthsOf(rows)
 	for i, of := range widths {

@@ -8,33 +8,33 @@ import (
 	"unicode/utf8"
 )
 
-// Order is how buckets are sorted.
+// Order is the order of the buckets.
 type Order string
 
 // The orders.
 const (
 	ByDepth Order = "depth"
-	ByLevel Order = "level" // the fullest first
-	ByEmpty Order = "empty" // by the time until they are empty
-	ByCome  Order = "in"    // by arriving jobs
+	ByLevel Order = "level" // the fullest bucket first
+	ByEmpty Order = "empty" // the longest time until empty first
+	ByCome  Order = "in"    // the most arriving jobs first
 	ByKey   Order = "key"
 )
 
-// Orders returns all orders, as the key s cycles through them.
+// Orders returns all orders, in the sequence in which the key s selects them.
 func Orders() []Order { return []Order{ByDepth, ByLevel, ByEmpty, ByCome, ByKey} }
 
-// View is the user's choice of what to show. Its zero value sorts by depth and shows all.
+// View is the user's choice of what to show. The zero value sorts by depth and shows everything.
 type View struct {
 	Order    Order
-	Filter   string // shows only keys and APIs that contain it
+	Filter   string // show only keys and APIs that contain this text
 	Color    bool
 	selected place
 	typing   bool    // the user is typing the filter
 	helping  bool    // the help replaces the frame
-	asked    *Word   // waits for y or n
-	Said     string  // the outcome of the last action, for one line
-	Trouble  string  // why the frame is old; "" if it is not
-	shown    []place // the buckets as last drawn
+	asked    *Word   // the action that waits for y or n; nil: none
+	Said     string  // the outcome of the last action
+	Trouble  string  // why the frame is old; "": it is not
+	shown    []place // the buckets in the order in which they were last drawn
 }
 
 // place identifies a bucket.
@@ -51,13 +51,13 @@ const (
 	Resume  Deed = "resume"
 )
 
-// Word is an action and its API or key.
+// Word is an action, with the API or key that it applies to.
 type Word struct {
 	Deed     Deed
 	API, Key string // Key "": the whole api
 }
 
-// about names the API or key of a word.
+// about returns the name of the API or key.
 func (w *Word) about() string {
 	if w.Key == "" {
 		return "all of " + visible(w.API)
@@ -67,7 +67,7 @@ func (w *Word) about() string {
 
 // Keys without a letter, as readKey returns them.
 const (
-	keyUp = rune(0xe000 + iota) // from the private use area, which no keyboard sends
+	keyUp = rune(0xe000 + iota) // from Unicode's private use area, which no keyboard sends
 	keyDown
 	keyPageUp
 	keyPageDown
@@ -79,10 +79,10 @@ const (
 	keyBreak  = '\x03' // Ctrl-C
 )
 
-// mostFilter bounds what can be typed.
+// mostFilter bounds the bytes of the filter.
 const mostFilter = 128
 
-// Press handles a key and returns the action to carry out.
+// Press handles a key and returns the action to carry out. It changes the view itself.
 func (v *View) Press(key rune) Word {
 	v.Said = ""
 	switch {
@@ -189,8 +189,8 @@ func next[T comparable](all []T, of T, by int) T {
 	return all[(max(0, slices.Index(all, of))+by+len(all))%len(all)]
 }
 
-// choose returns the buckets of a frame that the view shows, in its order. If the selected bucket is gone, the first
-// one shown is selected.
+// choose returns the buckets of a frame that the view shows, in its order. If the selected bucket is gone, it selects
+// the first one shown.
 func (v *View) choose(f *Frame) []*Bucket {
 	var chosen []*Bucket
 	for i := range f.Buckets {
@@ -226,10 +226,10 @@ func (v *View) choose(f *Frame) []*Bucket {
 	return chosen
 }
 
-// level returns the filled share of a bucket. It is more than 1 if the capacity was lowered.
+// level returns how full a bucket is, 0 to 1. It is more than 1 if the capacity was lowered.
 func (b *Bucket) level() float64 { return float64(b.Depth) / float64(max(1, b.Capacity)) }
 
-// wait returns the time until the bucket is empty. An unknown time counts as the longest.
+// wait returns the time in ms until the bucket is empty. An unknown time counts as the longest.
 func (b *Bucket) wait() int64 {
 	if b.WaitMS < 0 {
 		return 1<<63 - 1

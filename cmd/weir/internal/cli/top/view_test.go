@@ -13,7 +13,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// frameOf is a frame of an api with some buckets.
+// frameOf returns a frame of an api with some buckets.
 func frameOf(at time.Time, accepted uint64, keys ...string) *Frame {
 	f := &Frame{Status: &status.Status{Healthy: true, At: at, Server: "nats://s:4222", APIs: []*status.API{{API: "pay", Jobs: 3, Accepted: accepted, Spent: "1.20"}}}}
 	for i, key := range keys {
@@ -24,7 +24,8 @@ func frameOf(at time.Time, accepted uint64, keys ...string) *Frame {
 	return f
 }
 
-// TestDrawFits: no line is wider than the terminal and there are as many as it has, whatever keys hold and however small it is.
+// TestDrawFits checks that Draw returns as many lines as the terminal has, and none wider than it, whatever the keys
+// contain and however small the terminal is.
 func TestDrawFits(t *testing.T) {
 	var keys []string
 	for i := range 500 {
@@ -59,8 +60,8 @@ func TestDrawFits(t *testing.T) {
 	}
 }
 
-// TestNarrowTerminal: at 40 columns columns are left out, and none is cut. What the row of the selected bucket lacks stands below the table,
-// and a question is shown whole.
+// TestNarrowTerminal checks that at 40 columns the tables drop columns and cut none. The missing cells of the selected
+// bucket are below the table, and a question is shown completely.
 func TestNarrowTerminal(t *testing.T) {
 	f := frameOf(time.Now(), 7, "a", "key-of-the-customer")
 	f.Server = "nats://weir.internal.shop.example:4222"
@@ -88,7 +89,7 @@ func TestNarrowTerminal(t *testing.T) {
 	}
 }
 
-// TestQuestionMark: it shows what the keys do, and any key leads back.
+// TestQuestionMark checks that ? shows what the keys do, and that any key leads back.
 func TestQuestionMark(t *testing.T) {
 	f, v := frameOf(time.Now(), 1, "a"), View{}
 	v.Press('?')
@@ -104,7 +105,8 @@ func TestQuestionMark(t *testing.T) {
 	}
 }
 
-// TestKeysSelectAndAsk: nothing is done without a y, and what is done is what is selected, also when the frame has changed meanwhile.
+// TestKeysSelectAndAsk checks that no action is carried out without a y, and that an action applies to the selected
+// bucket, even if the frame has changed meanwhile.
 func TestKeysSelectAndAsk(t *testing.T) {
 	f := frameOf(time.Now(), 1, "a", "b", "c") // c is the deepest
 	v := View{}
@@ -147,7 +149,7 @@ func TestKeysSelectAndAsk(t *testing.T) {
 	}
 }
 
-// TestOrders: s goes through all of them and comes back.
+// TestOrders checks that the key s selects all orders in turn and returns to the first.
 func TestOrders(t *testing.T) {
 	f, v, seen := frameOf(time.Now(), 1, "b", "a", "c"), View{}, map[string]bool{}
 	f.Buckets[0].Capacity, f.Buckets[1].WaitMS = 1, -1
@@ -156,12 +158,13 @@ func TestOrders(t *testing.T) {
 		seen[fmt.Sprint(v.shown)] = true
 		v.Press('s')
 	}
-	if v.order() != ByDepth || len(seen) != 5-1 { // come and key are alike here
+	if v.order() != ByDepth || len(seen) != 5-1 { // the orders by arrivals and by key are the same here
 		t.Errorf("%s after all, %v", v.order(), seen)
 	}
 }
 
-// TestRates: they are of what was counted between two frames; a counter that began anew counts as nothing.
+// TestRates checks that rates are computed from the counters of two frames. A counter that was reset counts as no
+// growth.
 func TestRates(t *testing.T) {
 	at := time.Now()
 	before, f, restarted := frameOf(at, 100, "k"), frameOf(at.Add(2*time.Second), 140, "k", "new"), frameOf(at.Add(4*time.Second), 3, "k")
@@ -173,7 +176,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestReadKey reads what terminals send.
+// TestReadKey checks the keys that readKey reads from the sequences that terminals send.
 func TestReadKey(t *testing.T) {
 	for sent, want := range map[string][]rune{
 		"q": {'q'}, "\x1b[A": {keyUp}, "\x1bOB": {keyDown}, "\x1b[5~j": {keyPageUp, 'j'}, "\x1b": {keyEscape}, "\x1b[1;5Zx": {0, 'x'}, "ü": {'ü'},
@@ -192,7 +195,7 @@ func TestReadKey(t *testing.T) {
 	}
 }
 
-// TestBar: a job shows, and a full bucket is full.
+// TestBar checks that the bar of a single job is not empty, and that the bar of a full bucket is full.
 func TestBar(t *testing.T) {
 	for level, want := range map[float64]string{0: "············", 0.001: "▌···········", 0.5: "██████······", 1: "████████████", 7: "████████████"} {
 		if got := bar(level); got != want {

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Options returns how to sign in to an external server.
+// Options returns the options of a connection to an external server: inbox, TLS and sign-in.
 func Options(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSInbox != "" {
@@ -21,15 +21,15 @@ func Options(s *config.Settings) []nats.Option {
 	return append(append(opts, Secured(s)...), signIn(s)...)
 }
 
-// Explain says why there is no connection, and what to do: start, if no server is there at all. at is the address
-// without credentials.
+// Explain returns an error that says why there is no connection, and what to do. at is the address without credentials.
+// start names what to start if no server answers at that address.
 func Explain(at, start string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		record    tls.RecordHeaderError
-		alert     *net.OpError // crypto/tls reports the other side's alerts so
+		alert     *net.OpError // crypto/tls reports alerts of the server in this type
 		own       *SignInError
 	)
 	switch {

@@ -15,31 +15,32 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// leastServer is the first nats-server with what weir requires: batches that are stored with one fsync, and replicas
-// that agree on a full key.
+// leastServer is the first version of nats-server that weir works with. It has batches that are stored with one fsync,
+// and replicas that agree on a full key.
 const leastServer = "2.14"
 
-// checkWait bounds one question to the server.
+// checkWait bounds one request to the server.
 const checkWait = 5 * time.Second
 
-// Check verifies what a worker needs before it accepts the first job. Otherwise a deficiency would show only later,
-// after a call was made and paid.
+// Check verifies, before a worker accepts the first job, that the worker can work with the server. Otherwise a
+// deficiency would show only later, after a call was made and paid for.
 type Check struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Denied    *Denials
 	Settings  *config.Settings
-	Config    *config.Config // nil if it is in NATS already, and checked when it is read
+	Config    *config.Config // nil if the configuration comes from NATS, where it is checked when it is read
 	Log       *slog.Logger
 
 	mayGate bool
 }
 
-// MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. If the
-// server does not report the user's rights, it is false.
+// MayGate reports, after Run, whether the user may answer readers in another account that imports from this one. It
+// returns false if the server does not report the user's rights.
 func (c *Check) MayGate() bool { return c.mayGate }
 
-// Run asks the server, and returns the bytes that the account may store, 0 if the server does not tell.
+// Run makes the checks. It returns the bytes that the account may store, 0 if the server does not tell or sets no
+// limit.
 func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if err := c.version(); err != nil {
 		return 0, err
@@ -70,7 +71,7 @@ func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	return max(0, limits.MaxStore), nil
 }
 
-// TakesCopies makes the checks of Run for a server that only receives copies of streams.
+// TakesCopies makes the checks for a server that only receives copies of streams.
 func (c *Check) TakesCopies(ctx context.Context) error {
 	if err := errors.Join(c.version(), c.payload()); err != nil {
 		return err
@@ -92,7 +93,7 @@ func (c *Check) version() error {
 	return nil
 }
 
-// account asks for the account's JetStream.
+// account asks the server for the account's JetStream limits and use.
 func (c *Check) account(ctx context.Context) (*jetstream.AccountInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
@@ -108,7 +109,8 @@ func (c *Check) account(ctx context.Context) (*jetstream.AccountInfo, error) {
 	return nil, fmt.Errorf("JetStream does not answer at %s (has its cluster a leader? nats server report jetstream): %w", c.at(), err)
 }
 
-// payload refuses a server on which an accepted job could not be buried: a letter is longer than its job.
+// payload fails if the server's messages are too small for a letter of the largest job. A letter is longer than its
+// job.
 func (c *Check) payload() error {
 	if c.Config == nil {
 		return nil
@@ -116,11 +118,10 @@ func (c *Check) payload() error {
 	return FitsPayload(c.Config, c.Conn)
 }
 
-// headerRoom is how many bytes of a message are reserved for headers, beside the job's body.
+// headerRoom is how many bytes of a message are for headers, in addition to the body of the job.
 const headerRoom = 64 << 10
 
-// FitsPayload returns an error if a configured body does not fit into the server's messages: headers are part of a
-// message.
+// FitsPayload returns an error if a configured body, with its headers, does not fit into a message of the server.
 func FitsPayload(c *config.Config, nc *nats.Conn) error {
 	most := max(0, nc.MaxPayload()-headerRoom)
 	for _, a := range c.APIs {
@@ -136,7 +137,7 @@ func FitsPayload(c *config.Config, nc *nats.Conn) error {
 	return nil
 }
 
-// streams refuses an account without room for the missing streams.
+// streams fails if the account has no room for the streams that are missing.
 func (c *Check) streams(ctx context.Context, most int) error {
 	if most <= 0 || c.Config == nil {
 		return nil
@@ -168,8 +169,8 @@ func (c *Check) streams(ctx context.Context, most int) error {
 	return nil
 }
 
-// rights compares what the user may do with what a worker must. If the server does not report rights, a refusal during
-// the start ends the start.
+// rights fails if the user lacks a right that a worker needs. If the server does not report rights, a refusal during
+// the start will end the start.
 func (c *Check) rights(ctx context.Context) error {
 	user, may, err := askRights(ctx, c.Conn, c.Denied)
 	if err != nil {
@@ -177,7 +178,7 @@ func (c *Check) rights(ctx context.Context) error {
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
 	}
 	if may == nil {
-		return nil // the server's words are unknown to this version
+		return nil // this version does not know the format of the answer
 	}
 	c.mayGate = len(may.missing(gateRights())) == 0
 	missing := may.missing(workerRights(c.Settings))
@@ -188,7 +189,7 @@ func (c *Check) rights(ctx context.Context) error {
 		strings.Join(missing, ", nor "))
 }
 
-// askRights asks the server what this user may do; nil: the answer is in words unknown to this version.
+// askRights asks the server for this user's rights. may is nil if this version does not know the format of the answer.
 func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string, may *permissions, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
@@ -208,20 +209,19 @@ func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string
 		return "", nil, nil
 	}
 	if may = answer.Data.Permissions; may == nil {
-		may = &permissions{} // there are no bounds
+		may = &permissions{} // the server reports no permissions if the rights are unlimited
 	}
 	return answer.Data.User, may, nil
 }
 
-// MayPublish reports whether this user may publish on all subjects that a pattern matches, as far as the server tells.
-// It blocks for a few seconds at most.
+// MayPublish reports whether this user may publish on all subjects that a pattern matches. It returns true if the
+// server does not tell. It blocks for five seconds at most.
 func MayPublish(ctx context.Context, nc *nats.Conn, denied *Denials, pattern string) bool {
 	_, may, err := askRights(ctx, nc, denied)
 	return err != nil || may == nil || may.Publish.allows(pattern)
 }
 
-// ExplainStreams adds what to do about an error of JetStream when streams are created. It returns any other error
-// unchanged.
+// ExplainStreams adds a remedy to an error of JetStream from creating a stream. It returns any other error unchanged.
 func ExplainStreams(err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -249,8 +249,8 @@ func ExplainStreams(err error) error {
 	return fmt.Errorf("%s: %w", fix, err)
 }
 
-// MaxPayload returns the size in bytes of the largest message that weir's own server accepts. Every configured body
-// fits, results too. A larger body fits far enough that weir can refuse it as too large.
+// MaxPayload returns the size in bytes of the largest message that weir's own server accepts. Every configured body and
+// result fits. A body that is somewhat larger fits too, so that weir, and not the server, refuses it.
 func MaxPayload(c *config.Config) int64 {
 	most := int64(8 << 20)
 	if c != nil {

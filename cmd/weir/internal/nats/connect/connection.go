@@ -16,23 +16,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of what is waited for. A machine that is busy may leave a server without a processor for some seconds.
+// Bounds of waiting. A server on a busy machine may get no processor time for some seconds.
 const (
-	dialTimeout    = 3 * time.Second  // for the server's machine to take a connection
-	Timeout        = 10 * time.Second // for the server to greet, to sign a client in, and to answer a question
-	RequestTimeout = 5 * time.Second  // for the replicas to answer one question
+	dialTimeout    = 3 * time.Second  // for the server's machine to accept a connection
+	Timeout        = 10 * time.Second // for the server to greet, to sign a client in, and to answer a request
+	RequestTimeout = 5 * time.Second  // for the replicas to answer one request
 )
 
-// Patience returns the options of a connection to a server that may be slow. An address at which no machine answers is
-// still given up after three seconds.
+// Patience returns the options of a connection to a server that may be slow. If no machine answers at the address,
+// connecting still fails after three seconds.
 func Patience() []nats.Option {
 	return []nats.Option{nats.Timeout(Timeout), nats.SetCustomDialer(&net.Dialer{Timeout: dialTimeout})}
 }
 
-// DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN says where it is.
+// DefaultURL is the address that commands use if neither WEIR_NATS_URL nor WEIR_NATS_LISTEN is set.
 const DefaultURL = "nats://127.0.0.1:4222"
 
-// Connection is a command's connection to the server. Close it. It is safe for concurrent use.
+// Connection is a command's connection to the server. The caller must close it. It is safe for concurrent use.
 type Connection struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -59,8 +59,8 @@ func With(do func(c *Connection) error) error {
 	return do(c)
 }
 
-// DialAs connects as the settings say. It connects up to three times: with its own credentials, without any, and as the
-// operator whose credentials the server names. The first server that does not answer in time ends it.
+// DialAs connects as the settings say. It tries up to three times: with the credentials of the data directory, without
+// found credentials, and as the operator whose credentials the server names. It gives up if the first try times out.
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
@@ -71,9 +71,9 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 	if own := ownCredentials(settings); own != nil {
 		c, err := Open(to.with(own))
 		if slow := net.Error(nil); err == nil || errors.As(err, &slow) && slow.Timeout() {
-			return c, err // a server that did not answer in time would not answer a second time either
+			return c, err // a server that did not answer in time will not answer a second time either
 		}
-	} // the server requires no credentials any more, or is another weir's
+	} // the server refused the credentials: it requires none any more, or belongs to another weir
 	c, err := Open(to)
 	if err != nil || !mayOperate(settings) {
 		return c, err
@@ -87,8 +87,8 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 	return c, nil
 }
 
-// listening returns the address of the embedded server on its own machine, whichever interface it listens on. It is
-// unknown if the server chose its port itself.
+// listening returns an address at which this machine reaches the embedded server, by the address that the server
+// listens on. If the server chose its own port, listening returns DefaultURL.
 func listening(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "" || port == "0" {
@@ -102,12 +102,12 @@ func listening(listen string) string {
 
 // Address says where and how a command connects.
 type Address struct {
-	URL     string        // with credentials, where they stand in it
-	At      string        // the same without credentials, for errors
+	URL     string        // the address, with any credentials in it
+	At      string        // the address without credentials, for errors
 	Start   string        // what to start if no server answers
-	Name    string        // of the connection, as the server's operators see it
-	Timeout time.Duration // of one question to JetStream
-	Options []nats.Option // further ones
+	Name    string        // the connection's name, which the server shows to its operators
+	Timeout time.Duration // for one request to JetStream
+	Options []nats.Option // further options of the connection
 }
 
 // with returns the address with one more option.
@@ -116,7 +116,7 @@ func (a Address) with(option nats.Option) Address {
 	return a
 }
 
-// Open connects to a server. It blocks until the server answers, for at most the constant Timeout.
+// Open connects to a server. It blocks for at most the constant Timeout.
 func Open(to Address) (*Connection, error) {
 	denied := &Denials{}
 	opts := append(Patience(), nats.Name(to.Name), nats.MaxReconnects(-1),
@@ -138,8 +138,8 @@ func Open(to Address) (*Connection, error) {
 // Close ends the connection.
 func (c *Connection) Close() { c.Conn.Close() }
 
-// hangUp ends a connection whose user may not do what the command needs. NATS does not answer a forbidden request: a
-// command that waits for the reply would wait in vain.
+// hangUp closes a connection whose user lacks a right that the command needs. NATS does not answer a forbidden request,
+// so the command would otherwise wait until its timeout.
 func (c *Connection) hangUp(error) { c.Conn.Close() }
 
 // Control opens the bucket of operators' commands. It fails with exit code 3 if there is none.

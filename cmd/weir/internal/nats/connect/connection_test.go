@@ -2,7 +2,7 @@ package connect
 
 import "testing"
 
-// TestOwnAddress: commands find the server inside on whatever interface it listens.
+// TestOwnAddress checks that commands find the server inside weir, whatever interface it listens on.
 func TestOwnAddress(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:4222": DefaultURL, "127.0.0.1:5222": "nats://127.0.0.1:5222", "0.0.0.0:4333": "nats://127.0.0.1:4333",

@@ -11,25 +11,25 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// maxDenials bounds how many refusals are kept for the message: the first few tell which role is missing.
+// maxDenials is how many refusals Denials keeps for a message. A few are enough to tell which role is missing.
 const maxDenials = 4
 
-// Denials records what the server has refused to this user. NATS does not answer a forbidden publish: without Denials,
-// code that waits for a reply would wait in vain. It is safe for concurrent use.
+// Denials records what the server has refused to this user. NATS does not answer a forbidden publish, so without
+// Denials code would wait for a reply until its timeout. It is safe for concurrent use.
 type Denials struct {
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the fields below
 	list      []string
 	onDenial  func(error)  // called for each refusal; may be nil
-	tolerated []*tolerance // those that have not ended, the newest last
+	tolerated []*tolerance // tolerances that have not ended, the newest last
 }
 
-// tolerance is what may be refused for a while.
+// tolerance is a set of subjects on which refusals are tolerated until it ends.
 type tolerance struct {
-	subjects []string // none: all
+	subjects []string // empty: all subjects
 	end      context.CancelCauseFunc
 }
 
-// covers reports whether a refusal is tolerated. The server's text has the subject in quotes.
+// covers reports whether the tolerance covers a refusal. The server's text has the refused subject in quotes.
 func (t *tolerance) covers(what string) bool {
 	return len(t.subjects) == 0 || slices.ContainsFunc(t.subjects, func(subject string) bool { return strings.Contains(what, `"`+subject+`"`) })
 }
@@ -45,7 +45,8 @@ func (d *Denials) Note(err error) {
 	}
 }
 
-// keep records a refusal and returns the function to call with it.
+// keep records a refusal and returns the function to call with it: the end of the tolerance that covers the refusal, or
+// onDenial.
 func (d *Denials) keep(what string) (onDenial func(error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,7 +61,7 @@ func (d *Denials) keep(what string) (onDenial func(error)) {
 	return d.onDenial
 }
 
-// Tell calls f with every later refusal that is not tolerated; nil ends that.
+// Tell makes Denials call f with every later refusal that is not tolerated; nil stops the calls.
 func (d *Denials) Tell(f func(error)) {
 	d.mu.Lock()
 	d.onDenial = f
@@ -74,9 +75,9 @@ func (d *Denials) Any() bool {
 	return len(d.list) > 0
 }
 
-// Tolerate returns a context that ends when a tolerated request is refused. It tolerates refusals of the given
-// subjects, or of all if none is given. If other requests run at the same time, the caller must name subjects, or their
-// refusals would be tolerated too. done ends the tolerance.
+// Tolerate returns a context that ends when a tolerated refusal comes. It tolerates refusals of the given subjects, or
+// of all subjects if none is given. If other requests run at the same time, the caller must name subjects; otherwise
+// their refusals would be tolerated too. The caller must call done to end the tolerance.
 func (d *Denials) Tolerate(ctx context.Context, subjects ...string) (tolerant context.Context, done func()) {
 	tolerant, cancel := context.WithCancelCause(ctx)
 	t := &tolerance{subjects: subjects, end: cancel}
@@ -91,7 +92,7 @@ func (d *Denials) Tolerate(ctx context.Context, subjects ...string) (tolerant co
 	}
 }
 
-// Explain puts the recorded refusals before an error that they explain; without a refusal it returns err.
+// Explain wraps err in an error that names the recorded refusals. It returns err unchanged if there are none.
 func (d *Denials) Explain(err error) error {
 	if err == nil || !d.Any() {
 		return err

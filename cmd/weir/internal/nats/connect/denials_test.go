@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestTolerate: a refusal of a tolerated subject ends only the request there. Other refusals meanwhile are reported.
+// TestTolerate checks that a refusal of a tolerated subject ends only the request on it. Other refusals are reported
+// meanwhile.
 func TestTolerate(t *testing.T) {
 	refusal := func(subject string) error {
 		return fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject)

@@ -14,25 +14,25 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Whereabouts is the subject on which the server embedded in a weir describes itself, if it distinguishes producers
-// from operators.
+// Whereabouts is the subject on which a server embedded in a weir describes itself, if it separates producers from
+// operators.
 const Whereabouts = "weir.gate.whereabouts"
 
-// Inside is that description. The zero value stands for any other server.
+// Inside is the description that an embedded server gives of itself. The zero value stands for any other server.
 type Inside struct {
-	OperatorCreds string `json:"operator_creds"` // path of the operators' credentials on its machine
+	OperatorCreds string `json:"operator_creds"` // path of the operators' credentials on the server's machine
 	ReplyPrefix   string `json:"reply_prefix"`   // prefix of the subjects on which its producers receive replies
 }
 
-// insideWait bounds the question. Other servers report at once that nothing answers it.
+// insideWait bounds the request to Whereabouts. Other servers answer at once that there are no responders.
 const insideWait = time.Second
 
-// AskInside asks a server what it is. If nothing answers, or the question is not allowed, the server is not embedded in
-// a weir.
+// AskInside asks a server for its description. It returns the zero value if nothing answers or the request is not
+// allowed: then the server is not embedded in a weir.
 func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 	ctx, cancel := context.WithTimeout(ctx, insideWait)
 	defer cancel()
-	ctx, _ = denied.Tolerate(ctx, Whereabouts) // for good: the refusal may come after the wait
+	ctx, _ = denied.Tolerate(ctx, Whereabouts) // tolerated for good, because the refusal may come after the wait
 	var inside Inside
 	if msg, err := nc.RequestWithContext(ctx, Whereabouts, nil); err != nil || json.Unmarshal(msg.Data, &inside) != nil {
 		return Inside{}
@@ -43,7 +43,8 @@ func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 // OperatorCreds is the file of the operators' credentials in the data directory of a weir with its own server.
 const OperatorCreds = "operator.creds"
 
-// mayOperate reports whether found credentials may be used: none are set, and the server is on this machine.
+// mayOperate reports whether weir may use credentials that it finds on this machine: the settings have no credentials,
+// and the server is on this machine.
 func mayOperate(s *config.Settings) bool {
 	if s.SignsIn() {
 		return false
@@ -63,8 +64,8 @@ func mayOperate(s *config.Settings) bool {
 	return true
 }
 
-// ownCredentials returns those of the data directory, for a command beside a weir with its own server; nil if there are
-// none, or this user may not read them.
+// ownCredentials returns the credentials of the data directory, for a command that runs beside a weir with its own
+// server. It returns nil if there are none, or if this user may not read them.
 func ownCredentials(s *config.Settings) nats.Option {
 	if !mayOperate(s) {
 		return nil
@@ -72,8 +73,9 @@ func ownCredentials(s *config.Settings) nats.Option {
 	return Found(s, Inside{OperatorCreds: filepath.Join(s.DataDir, OperatorCreds)})
 }
 
-// Found returns the credentials that an embedded server on this machine names; nil if the settings have some, or this
-// user may not read them. They are read for each connection, and never sent: they sign the server's challenge.
+// Found returns the credentials of the file that an embedded server on this machine names. It returns nil if the
+// settings have credentials, or if this user may not read the file. nats.go reads the file for each connection and does
+// not send the key: the key signs the server's challenge.
 func Found(s *config.Settings, inside Inside) nats.Option {
 	if inside.OperatorCreds == "" || !mayOperate(s) {
 		return nil

@@ -15,13 +15,13 @@ type permissions struct {
 	Subscribe *subjects `json:"subscribe"`
 }
 
-// subjects are the allowed and the denied subjects. Without an allow list, all that is not denied is allowed.
+// subjects are allowed and denied subjects. If the allow list is empty, every subject that is not denied is allowed.
 type subjects struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
 }
 
-// allows reports whether every subject that want matches is allowed.
+// allows reports whether every subject that want matches is allowed. want may have wildcards.
 func (s *subjects) allows(want string) bool {
 	if s == nil {
 		return true
@@ -32,7 +32,7 @@ func (s *subjects) allows(want string) bool {
 	return len(s.Allow) == 0 || slices.ContainsFunc(s.Allow, func(allowed string) bool { return covers(allowed, want) })
 }
 
-// rights are the subjects that a user must be able to publish and to subscribe to.
+// rights are the subjects on which a user must be able to publish and to subscribe.
 type rights struct{ publish, subscribe []string }
 
 // missing returns, in words, the rights that p does not give.
@@ -51,8 +51,8 @@ func (p *permissions) missing(r rights) []string {
 	return missing
 }
 
-// workerRights returns what a worker needs from its start on. The role of deploy/nats gives a little more, for
-// operators' commands with the same user.
+// workerRights returns the rights that a worker needs from its start on. The role of deploy/nats has a few more, for
+// operators' commands by the same user.
 func workerRights(s *config.Settings) rights {
 	inbox := s.NATSInbox
 	if inbox == "" {
@@ -71,7 +71,7 @@ func workerRights(s *config.Settings) rights {
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
 	}
-	streams := append(CommonStreams(), "*") // of apis that are added later
+	streams := append(CommonStreams(), "*") // for apis that are added later
 	for _, stream := range streams {
 		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.CREATE.%s", "STREAM.UPDATE.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>"} {
 			r.publish = append(r.publish, "$JS.API."+fmt.Sprintf(verb, stream))
@@ -84,8 +84,8 @@ func workerRights(s *config.Settings) rights {
 	return r
 }
 
-// gateRights returns what a worker needs in addition to answer readers of another account. Answers to their questions
-// go to subjects that the server makes.
+// gateRights returns the further rights that a worker needs to answer readers in another account. The answers go to
+// subjects that the server makes.
 func gateRights() rights {
 	return rights{publish: []string{"_R_.>"}, subscribe: []string{"weir.gate.>"}}
 }
@@ -97,7 +97,7 @@ const (
 	LeasesBucket  = lease.LeasesBucket
 )
 
-// CommonStreams returns the streams that every weir creates, whatever apis it has.
+// CommonStreams returns the streams that every weir creates, independent of its apis.
 func CommonStreams() []string {
 	return []string{
 		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + ConfigBucket, "KV_" + ControlBucket, "KV_" + LeasesBucket,
@@ -120,7 +120,7 @@ func covers(pattern, want string) bool {
 	return len(p) == len(w)
 }
 
-// Overlaps reports whether a subject exists that both match.
+// Overlaps reports whether a subject exists that both patterns match.
 func Overlaps(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(x) && i < len(y); i++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestRightsThatAreMissing: a right is given by what is allowed to all of it and denied to nothing of it.
+// TestRightsThatAreMissing checks that a user has a right only if all of its subjects are allowed and none is denied.
 func TestRightsThatAreMissing(t *testing.T) {
 	for _, c := range []struct {
 		allow, deny []string
@@ -37,7 +37,8 @@ func TestRightsThatAreMissing(t *testing.T) {
 	}
 }
 
-// TestRightsByRole: a replica that only accepts jobs needs no right to answer operators, and the other way round.
+// TestRightsByRole checks that a replica that only accepts jobs needs no right to answer operators, and that a replica
+// that only dispatches needs no right to accept jobs.
 func TestRightsByRole(t *testing.T) {
 	intake := workerRights(&config.Settings{Roles: []config.Role{config.RoleIngest}}).subscribe
 	dispatch := workerRights(&config.Settings{Roles: []config.Role{config.RoleDispatch}, NATSInbox: "_INBOX.w"}).subscribe
@@ -49,7 +50,8 @@ func TestRightsByRole(t *testing.T) {
 	}
 }
 
-// TestRoleHasTheRights checks that the role worker of deploy/nats gives what a worker asks for, its gate included.
+// TestRoleHasTheRights checks that the role worker of deploy/nats has every right that a worker needs, including those
+// of its gate.
 func TestRoleHasTheRights(t *testing.T) {
 	for _, role := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+role+"_PASSWORD", role)

@@ -12,18 +12,18 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// SignInError reports what is wrong with a file or a word that weir should sign in with.
+// SignInError reports that weir cannot sign in with a configured file or value.
 type SignInError struct {
-	SaidBy string // the variable, or the field of a context
+	SaidBy string // the variable, or the field of a NATS context
 	Err    error
 }
 
 func (e *SignInError) Error() string { return e.SaidBy + ": " + e.Err.Error() }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *SignInError) Unwrap() error { return e.Err }
 
-// said adds the variable or field that requested an option to the option's error.
+// said returns an option whose error names the variable or field that requested it.
 func said(by string, option nats.Option) nats.Option {
 	return func(o *nats.Options) error {
 		if err := option(o); err != nil {
@@ -33,7 +33,7 @@ func said(by string, option nats.Option) nats.Option {
 	}
 }
 
-// signIn returns the options that sign in: one of the ways, and a token beside it.
+// signIn returns the options that sign in: one of user, credentials file, nkey or JWT, and also a token if one is set.
 func signIn(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	in := s.NATSSignIn
@@ -59,7 +59,7 @@ func signIn(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// Secured returns how a connection is secured, and the certificate that weir presents.
+// Secured returns the options for TLS, with the certificate that weir presents.
 func Secured(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSCA != "" {
@@ -79,8 +79,8 @@ func Secured(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// credentials signs in with a file of credentials: a user's key alone, as a weir with its own server writes it, or with
-// a JWT of the account, as nsc writes it.
+// credentials signs in with a credentials file. The file has only a user's key, as a weir with its own server writes
+// it, or also a JWT of the account, as nsc writes it.
 func credentials(path string) nats.Option {
 	return func(o *nats.Options) error {
 		text, err := os.ReadFile(path)
@@ -97,7 +97,7 @@ func credentials(path string) nats.Option {
 	}
 }
 
-// nkeyOption signs in with a user's key. Its seed is in a file: alone, or between marker lines.
+// nkeyOption signs in with a user's key, whose seed is in a file: alone, or between marker lines.
 func nkeyOption(path string) nats.Option {
 	return func(o *nats.Options) error {
 		option, err := nats.NkeyOptionFromSeed(path)
@@ -108,8 +108,8 @@ func nkeyOption(path string) nats.Option {
 	}
 }
 
-// userOption signs in with a user and a password. If they are in files, they are read for each connection; while a file
-// cannot be read, the values read last are used.
+// userOption signs in with a user and a password. Values from files are read again for each connection. If a file
+// cannot be read then, the values that were read last are used.
 func userOption(user, password config.Secret) nats.Option {
 	return func(o *nats.Options) error {
 		name, err := word(user)()
@@ -120,7 +120,7 @@ func userOption(user, password config.Secret) nats.Option {
 		if err != nil {
 			return err
 		}
-		return nats.UserInfoHandler(func() (string, string) { // one connection asks at a time
+		return nats.UserInfoHandler(func() (string, string) { // one connection calls this at a time
 			if again, err := word(user)(); err == nil {
 				name = again
 			}
@@ -132,7 +132,7 @@ func userOption(user, password config.Secret) nats.Option {
 	}
 }
 
-// jwtOption signs in with a user's JWT and the seed of its key; a bearer JWT has no seed.
+// jwtOption signs in with a user's JWT and the seed of its key. A bearer JWT needs no seed.
 func jwtOption(jwt, seed config.Secret) nats.Option {
 	return func(o *nats.Options) error {
 		sign := func(nonce []byte) ([]byte, error) {
@@ -157,7 +157,8 @@ func jwtOption(jwt, seed config.Secret) nats.Option {
 	}
 }
 
-// word returns a function that resolves a template; an empty template resolves to "".
+// word returns a function that resolves a template that may refer to files or variables. An empty template resolves to
+// "".
 func word(of config.Secret) func() (string, error) {
 	return func() (string, error) {
 		template, err := config.ParseTemplate(of.Reveal())

@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// TestSignInByWord: an account's word for a user, as nsc writes it to a file and as a context may have it. A server of operator mode lets
-// in nobody else.
+// TestSignInByWord checks signing in with a user's JWT, from a file as nsc writes it and from a context. A server in
+// operator mode admits no other user.
 func TestSignInByWord(t *testing.T) {
 	dir := t.TempDir()
 	operator, account, user := newPair(t, nkeys.CreateOperator), newPair(t, nkeys.CreateAccount), newPair(t, nkeys.CreateUser)
@@ -83,7 +83,7 @@ func TestSignInByWord(t *testing.T) {
 	}
 }
 
-// TestSignInByToken: a token, which only a context says.
+// TestSignInByToken checks signing in with a token, which only a context can contain.
 func TestSignInByToken(t *testing.T) {
 	dir := t.TempDir()
 	address := start(t, &server.Options{Authorization: "hunter2-hunter2"}).ClientURL()
@@ -103,8 +103,8 @@ func TestSignInByToken(t *testing.T) {
 	}
 }
 
-// TestPasswordIsReadAgain: a password that was changed in its file is shown when the connection is made anew; while the file is away, the
-// last one is.
+// TestPasswordIsReadAgain checks that a new connection uses the password that is in its file then. While the file is
+// missing, it uses the password read last.
 func TestPasswordIsReadAgain(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "password"), "first\n")
 	opts := &server.Options{Username: "weir", Password: "first"}
@@ -154,7 +154,7 @@ func start(t *testing.T, opts *server.Options) *server.Server {
 	return ns
 }
 
-// saveContext writes a context of the nats command, which keeps them below dir.
+// saveContext writes a context of the nats command, which keeps its contexts below dir.
 func saveContext(t *testing.T, dir, name string, fields map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(fields)

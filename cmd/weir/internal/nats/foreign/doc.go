@@ -1,9 +1,9 @@
 // Package foreign finds streams of other software that take weir's subjects.
 //
-// A stream over the subjects of jobs acknowledges a job before weir answers: it hides weir's refusals, and while no
-// weir runs it promises jobs that will never be called. A start beside one is refused. A worker that finds one while it
-// runs is not ready, and reports it in the log, by a metric and by an event, until the stream has gone. It still
-// accepts and calls the jobs.
+// A stream over the subjects of jobs acknowledges a job before weir answers. So it hides weir's refusals, and while no
+// weir runs it acknowledges jobs that will never be called. weir does not start beside such a stream. A worker that
+// finds one while it runs is not ready, and reports the stream in the log, by a metric and by an event until it has
+// gone. The worker still accepts and calls jobs.
 //
-// If the server does not let this user look, that is logged once, and the last known state stays.
+// If the server does not let this user list streams, the package logs that once and keeps the last known state.
 package foreign

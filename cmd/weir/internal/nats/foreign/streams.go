@@ -14,25 +14,26 @@ import (
 	"weir/ingest"
 )
 
-// jobSubjects is what producers publish to. No stream may take it: a stream acknowledges a job before weir answers.
-// That hides weir's refusals, and while no weir runs it promises jobs that will never be called.
+// jobSubjects are the subjects to which producers publish. No stream may take them, because a stream acknowledges a job
+// before weir answers. That hides weir's refusals, and while no weir runs the stream acknowledges jobs that will never
+// be called.
 const jobSubjects = ingest.SubjectPrefix + ">"
 
-// Bounds of a look for streams.
+// Bounds of listing foreign streams.
 const (
 	foreignTimeout  = 10 * time.Second
-	describeTimeout = 2 * time.Second // for the subjects of one
-	mostForeign     = 8               // streams that are described; more are counted
+	describeTimeout = 2 * time.Second // for the description of one stream
+	mostForeign     = 8               // how many streams are described; more are only counted
 )
 
 // Stream is a foreign stream that takes weir's subjects.
 type Stream struct {
 	Name     string   `json:"name"`
-	Subjects []string `json:"subjects,omitempty"` // the conflicting ones; none if the server does not say
-	Messages uint64   `json:"messages"`           // in the stream: some may be jobs
+	Subjects []string `json:"subjects,omitempty"` // the conflicting subjects; empty if the server does not tell
+	Messages uint64   `json:"messages"`           // number of messages in the stream, some of which may be jobs
 }
 
-// String names the stream with what it takes and holds.
+// String returns the name of the stream, its conflicting subjects and its number of messages.
 func (s Stream) String() string {
 	text := s.Name
 	if len(s.Subjects) > 0 {
@@ -44,10 +45,10 @@ func (s Stream) String() string {
 	return text
 }
 
-// Streams are those found by one look, sorted by name.
+// Streams are the foreign streams found by one listing, sorted by name.
 type Streams []Stream
 
-// String names the first of them, and says how many more there are.
+// String describes the first eight streams, and counts the others.
 func (f Streams) String() string {
 	names := make([]string, 0, min(len(f), mostForeign)+1)
 	for _, s := range f[:min(len(f), mostForeign)] {
@@ -59,7 +60,7 @@ func (f Streams) String() string {
 	return strings.Join(names, ", ")
 }
 
-// err says what the streams do to producers, and how to cure that; nil for no stream.
+// err returns an error that says how the streams harm producers, and the remedy; nil if there is no stream.
 func (f Streams) err() error {
 	if len(f) == 0 {
 		return nil
@@ -68,8 +69,8 @@ func (f Streams) err() error {
 		cli.Verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
 }
 
-// streamsOver finds the streams that take subjects which overlap with one of the patterns and that are not among own. A
-// stream that copies another (a mirror, a source) and has no subjects of its own takes nothing.
+// streamsOver returns the streams that have a subject overlapping with one of the patterns, except those that own
+// reports. A mirror or source without subjects of its own does not count.
 func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name string) bool, patterns ...string) (Streams, error) {
 	listing, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()
@@ -100,7 +101,7 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 }
 
 // describeForeign asks a stream for its subjects. If the server does not tell them, only the name is known. listens is
-// false if the stream has gone, or its subjects have been changed, since it was listed.
+// false if the stream has gone since it was listed, or no longer has an overlapping subject.
 func describeForeign(ctx context.Context, js jetstream.JetStream, name string, patterns []string) (s Stream, listens bool) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
@@ -119,15 +120,16 @@ func describeForeign(ctx context.Context, js jetstream.JetStream, name string, p
 	return s, len(s.Subjects) > 0
 }
 
-// nobodysOwn is the own of streamsOver for subjects that no stream may take.
+// nobodysOwn is the argument own of streamsOver for subjects that no stream may take.
 func nobodysOwn(string) bool { return false }
 
-// weirsOwn reports whether a stream has a name that weir uses for its own.
+// weirsOwn reports whether the name of a stream is one that weir uses.
 func weirsOwn(name string) bool {
 	return strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")
 }
 
-// ExplainOverlap names the streams that conflict with weir's own. err is the server's error.
+// ExplainOverlap adds the names of the streams that conflict with weir's own to err, if err is JetStream's error about
+// overlapping subjects. It returns any other error unchanged.
 func ExplainOverlap(js jetstream.JetStream, err error) error {
 	var api *jetstream.APIError
 	if js == nil || !errors.As(err, &api) || api.ErrorCode != codeOverlap {
@@ -144,5 +146,5 @@ func ExplainOverlap(js jetstream.JetStream, err error) error {
 	return fmt.Errorf("%s in the way: change its subjects or remove it (nats stream edit, nats stream rm); %w", found, err)
 }
 
-// codeOverlap is JetStream's error for a stream whose subjects another one has.
+// codeOverlap is JetStream's error code for a stream with a subject that another stream already has.
 const codeOverlap = 10065

@@ -13,24 +13,25 @@ import (
 	"weir/deadletter"
 )
 
-// LookEvery is how often a running worker looks: it must know within a minute, and a look may fail while JetStream elects.
+// LookEvery is the time between two looks of a running worker. weir must notice a stream within a minute, and a look
+// may fail while JetStream elects a leader.
 const LookEvery = 20 * time.Second
 
-// Watch looks for foreign streams that take jobs. While there is one the worker is not ready. It still accepts and
-// calls the jobs: it gets each job besides the stream, and a job that it left would be lost although its producer got
-// an answer.
+// Watch looks for foreign streams that take jobs. While there is one, the worker is not ready. The worker still accepts
+// and calls jobs: it gets each job as the stream does, and if it ignored a job, the job would be lost although its
+// producer got an answer.
 type Watch struct {
 	js       jetstream.JetStream
 	instance string
 	log      *slog.Logger
 	count    prometheus.Gauge
 
-	found atomic.Pointer[Streams] // by the last look that was answered
-	blind bool                    // the last look was not answered
-	told  string                  // what the last event said; empty: that no stream is there
+	found atomic.Pointer[Streams] // the streams of the last look that succeeded
+	blind bool                    // the last look failed
+	told  string                  // the names in the last event; empty: no stream
 }
 
-// NewWatch returns the watch of one instance.
+// NewWatch returns the Watch of one replica, and registers its metric.
 func NewWatch(js jetstream.JetStream, instance string, registry prometheus.Registerer, log *slog.Logger) *Watch {
 	f := &Watch{
 		js: js, instance: instance, log: log.With("component", "streams"),
@@ -43,8 +44,8 @@ func NewWatch(js jetstream.JetStream, instance string, registry prometheus.Regis
 	return f
 }
 
-// Refuse looks once, before anything is changed, and returns why the worker must not start. If the server does not let
-// this user look, it logs that and returns nil.
+// Refuse looks once, before the start changes anything, and returns why the worker must not start. If the server does
+// not let this user list streams, Refuse logs that and returns nil.
 func (f *Watch) Refuse(ctx context.Context, denied *connect.Denials) error {
 	asking, done := denied.Tolerate(ctx)
 	defer done()
@@ -59,7 +60,7 @@ func (f *Watch) Refuse(ctx context.Context, denied *connect.Denials) error {
 	return found.err()
 }
 
-// Run looks until ctx ends.
+// Run looks every LookEvery until ctx ends.
 func (f *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(LookEvery)
 	defer tick.Stop()
@@ -73,7 +74,7 @@ func (f *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks once and reports changes in the log, by the metric, by readiness and by an event.
+// Look looks once and reports changes in the log, by the metric, by readiness and by an event.
 func (f *Watch) Look(ctx context.Context) {
 	found, err := streamsOver(ctx, f.js, nobodysOwn, jobSubjects)
 	switch {
@@ -98,7 +99,7 @@ func (f *Watch) Look(ctx context.Context) {
 	f.tell(ctx, found)
 }
 
-// cannotLook logs once that the look failed; the last known state stays.
+// cannotLook logs that a look failed, once until a look succeeds. The last known state stays.
 func (f *Watch) cannotLook(err error) {
 	if !f.blind {
 		f.log.Warn("cannot check whether a foreign stream takes jobs: let weir's user publish to $JS.API.STREAM.NAMES (the role worker of deploy/nats)",
@@ -114,8 +115,8 @@ type HealthData struct {
 	Streams  Streams `json:"streams,omitempty"`
 }
 
-// tell stores an event of the streams found, if the last event said something else. If it cannot store the event, the
-// next look tries again.
+// tell stores an event about the streams found, if they differ from those of the last event. If it cannot store the
+// event, the next look tries again.
 func (f *Watch) tell(ctx context.Context, found Streams) {
 	now := found.names()
 	if now == f.told {
@@ -135,10 +136,10 @@ func (f *Watch) tell(ctx context.Context, found Streams) {
 	f.told = now
 }
 
-// Err returns why the worker is not ready, or nil.
+// Err returns why the worker is not ready, nil if no foreign stream was found.
 func (f *Watch) Err() error { return f.found.Load().err() }
 
-// names lists the streams without their numbers of messages, which change all the time.
+// names returns the streams' names and subjects, without the numbers of messages, which change all the time.
 func (f Streams) names() string {
 	if len(f) == 0 {
 		return ""

@@ -15,46 +15,46 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Gate answers readers' questions until it is closed.
+// Gate answers requests of readers until it is closed.
 type Gate struct {
-	nc    *nats.Conn // in the account with the streams
-	creds string     // path of the operators' credentials; empty: clients are not told it
+	nc    *nats.Conn // a connection in the account with the streams
+	creds string     // path of the operators' credentials; empty: the gate does not tell clients
 	log   *slog.Logger
 	subs  []*nats.Subscription
 
 	mu   sync.Mutex
-	ours map[string]time.Time // readers' consumers, <stream>.<consumer>: when JetStream said so
+	ours map[string]time.Time // by <stream>.<consumer>: when JetStream last said that it is a reader's consumer
 }
 
 // Bounds of the gate.
 const (
 	answerWait    = 5 * time.Second  // for one answer of JetStream
-	mostWaiting   = 4096             // questions that may wait; further ones are not answered
-	mostBytes     = 16 << 20         // of them
-	mostRemembers = 10_000           // consumers of producers that are known without asking,
+	mostWaiting   = 4096             // the most requests that may wait; further ones are dropped
+	mostBytes     = 16 << 20         // the most bytes of these
+	mostRemembers = 10_000           // the most producers' consumers that are known without asking JetStream,
 	rememberedFor = 10 * time.Second // and for how long: another user may reuse a name
-	mostSubject   = 2 << 10          // bytes of a question's subject: a stream, a consumer, and subjects of messages
-	MostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
-	MostConsumers = 500              // of one stream, of all users, from which on producers may create none: the server has room for 1000
-	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
-	ofEachStream  = 4                // that weir may have
-	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
+	mostSubject   = 2 << 10          // the most bytes of a request's subject: a stream, a consumer, and subjects of messages
+	MostAsked     = 16 << 10         // the most bytes of a request for a consumer: the server compares filters with each other and keeps metadata in memory
+	MostConsumers = 500              // consumers of one stream, of all users, from which on producers may create no more: the server has room for 1000
+	mostTogether  = 1000             // consumers of all streams, besides weir's own, from which on producers may create no more: each takes about 70 KiB of memory
+	ofEachStream  = 4                // consumers of weir's own, for each stream
+	longestIdle   = 24 * time.Hour   // a producer's consumer that is idle for longer is deleted
 )
 
-// An acknowledgement's subject is ackPrefix and ackTokens tokens, of which the first two are the stream and the
-// consumer. The server also takes a longer form, which begins with the domain and the account. Messages of the embedded
-// server ask for the shorter form.
+// The subject of an acknowledgement is ackPrefix and ackTokens tokens. The first two tokens are the stream and the
+// consumer. The server also accepts a longer form, which begins with the domain and the account. The embedded server's
+// messages ask for the shorter form.
 const (
 	ackPrefix = "$JS.ACK."
 	ackTokens = 7
 )
 
-// theirs marks a producer's consumer, in its metadata.
+// theirs is the key in a consumer's metadata that marks it as a producer's.
 const theirs = "weir.producers"
 
-// Open begins to answer, and returns when the server knows. nc is in the account that has the streams, and stays the
-// caller's. If operatorCreds is not empty, clients that ask are told that the operators' credentials are there. Several
-// gates of one server share the questions.
+// Open starts a gate, and returns when the server knows its subscriptions. nc is a connection in the account with the
+// streams, and the caller must close it. If operatorCreds is not empty, the gate tells clients that ask where the
+// operators' credentials are. Several gates of one server share the requests.
 func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) {
 	g := &Gate{nc: nc, creds: operatorCreds, log: log, ours: map[string]time.Time{}}
 	handlers := map[string]nats.MsgHandler{
@@ -80,7 +80,7 @@ func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) 
 	return g, nil
 }
 
-// Close ends the answers. Questions in progress are still answered.
+// Close drains the subscriptions. Requests that have arrived are still answered.
 func (g *Gate) Close() error {
 	var errs []error
 	for _, sub := range g.subs {
@@ -91,12 +91,12 @@ func (g *Gate) Close() error {
 	return errors.Join(errs...)
 }
 
-// bounded passes to handle only messages that leave room for what the gate prepends: the server would close the gate's
-// connection for a control line over its bound.
+// bounded returns a handler that passes only messages with subjects short enough for the prefixes that the gate adds.
+// For a control line over its bound, the server would close the gate's connection.
 func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		switch {
-		case len(msg.Reply) > mostSubject: // it cannot be answered
+		case len(msg.Reply) > mostSubject: // the message cannot be answered
 		case len(msg.Subject) > mostSubject:
 			g.refuse(msg, 400, fmt.Sprintf("the question has a subject of %d bytes: name streams, consumers and subjects with less than %d together", len(msg.Subject), mostSubject))
 		default:
@@ -105,7 +105,8 @@ func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	}
 }
 
-// consumerRequest is a client's request to create a consumer. What the gate does not check is passed on unchanged.
+// consumerRequest is a client's request to create a consumer. The gate passes on members of Config unchanged if it does
+// not check them.
 type consumerRequest struct {
 	Stream   string                     `json:"stream_name"`
 	Config   map[string]json.RawMessage `json:"config"`
@@ -113,7 +114,7 @@ type consumerRequest struct {
 	Pedantic bool                       `json:"pedantic,omitempty"`
 }
 
-// makeConsumer creates a producer's consumer. It changes no existing consumer, which may be another user's.
+// makeConsumer creates a producer's consumer. It never changes an existing consumer, which may be another user's.
 func (g *Gate) makeConsumer(msg *nats.Msg) {
 	address, durable := strings.CutPrefix(msg.Subject, Durable)
 	verb := "DURABLE.CREATE."
@@ -156,7 +157,7 @@ func (g *Gate) makeConsumer(msg *nats.Msg) {
 	g.respond(msg, withPushedTo(answer.Data, pushedTo))
 }
 
-// mayRead refuses a stream that is not weir's, and a stream with too many consumers.
+// mayRead returns an error if the stream is not weir's, or if it or all streams together have too many consumers.
 func (g *Gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
 		return fmt.Errorf("stream %q is not weir's: read it with the operators' credentials", stream)
@@ -192,15 +193,17 @@ func (g *Gate) mayRead(stream string) error {
 	return nil
 }
 
-// restrict makes the consumer push to where its creator can hear it and no stream can, and end when it is unused. It
-// returns the subject that the client asked for.
+// restrict changes the request so that the consumer pushes below ReplyPrefix, which its creator can hear and no stream
+// takes, and so that the server deletes the consumer when it is unused. It returns the subject that the client asked
+// for.
 func (r *consumerRequest) restrict() (pushedTo string, err error) {
 	if r.Config == nil {
 		return "", errors.New("a consumer needs a config")
 	}
 	for name := range r.Config {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-			// The server would read it as the member of that name in lower case, whose value was not checked.
+			// The server ignores case: it would read this member as the one in lower case, whose value the gate has not
+			// checked.
 			return "", fmt.Errorf("config has the member %q: write names of members as JetStream does, in lower case", name)
 		}
 	}
@@ -221,7 +224,7 @@ func (r *consumerRequest) restrict() (pushedTo string, err error) {
 			}
 		}
 	}
-	if idle > longestIdle || idle <= 0 && isDurable != "" { // the server takes a negative threshold for 0
+	if idle > longestIdle || idle <= 0 && isDurable != "" { // the server treats a negative threshold as 0
 		r.set("inactive_threshold", longestIdle)
 	}
 	if pushedTo != "" {
@@ -238,7 +241,8 @@ func (r *consumerRequest) set(name string, v any) {
 	r.Config[name] = raw
 }
 
-// withPushedTo puts the subject that a client asked for back into the answer about its consumer.
+// withPushedTo replaces the subject below ReplyPrefix in the answer about a consumer by the subject that the client
+// asked for.
 func withPushedTo(answer []byte, pushedTo string) []byte {
 	if pushedTo == "" {
 		return answer
@@ -257,7 +261,7 @@ func withPushedTo(answer []byte, pushedTo string) []byte {
 // dropConsumer deletes a producer's consumer.
 func (g *Gate) dropConsumer(msg *nats.Msg) {
 	address := strings.TrimPrefix(msg.Subject, Drop)
-	// JetStream's own error says better that there is no such consumer.
+	// If the consumer does not exist, JetStream's own error is better than the gate's.
 	if err := g.isTheirs(address); err != nil && !errors.Is(err, errNoConsumer) {
 		g.refuse(msg, 403, err.Error())
 		return
@@ -271,13 +275,14 @@ func (g *Gate) dropConsumer(msg *nats.Msg) {
 	g.respond(msg, answer.Data)
 }
 
-// acknowledge passes an acknowledgement on to a producer's consumer. It drops subjects in the longer form.
+// acknowledge passes an acknowledgement on to a producer's consumer. It drops acknowledgements whose subject has the
+// longer form.
 func (g *Gate) acknowledge(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, Ack)
 	tokens := strings.Split(rest, ".")
 	if len(tokens) != ackTokens || bytes.HasPrefix(msg.Data, []byte("+NXT")) ||
 		g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
-		return // as JetStream passes over what acknowledges nothing
+		return // JetStream ignores such messages too
 	}
 	if msg.Reply == "" {
 		g.publish(&nats.Msg{Subject: ackPrefix + rest, Data: msg.Data})
@@ -291,7 +296,7 @@ func (g *Gate) acknowledge(msg *nats.Msg) {
 	g.respond(msg, answer.Data)
 }
 
-// consumerPage is a part of the list of a stream's consumers, or of their names.
+// consumerPage is one page of the list of a stream's consumers, or of their names.
 type consumerPage struct {
 	Type      string            `json:"type"`
 	Total     int               `json:"total"`
@@ -315,10 +320,10 @@ func (g *Gate) nameConsumers(msg *nats.Msg) {
 	})
 }
 
-// consumersAPage bounds how many consumers one answer lists.
+// consumersAPage is how many consumers one answer lists at most.
 const consumersAPage = 256
 
-// tellConsumers answers with a stream's consumers that producers have created, each as show returns it.
+// tellConsumers answers with the consumers of a stream that producers have created, each in the form that show returns.
 func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, show func(info json.RawMessage, name string) json.RawMessage) {
 	var ask struct {
 		Offset int `json:"offset"`
@@ -369,10 +374,10 @@ type consumerInfo struct {
 	Error *apiError `json:"error"`
 }
 
-// errNoConsumer is isTheirs' error if the consumer does not exist.
+// errNoConsumer reports that a consumer does not exist.
 var errNoConsumer = errors.New("there is no such consumer")
 
-// isTheirs refuses a consumer that no producer has created.
+// isTheirs returns nil if a producer has created the consumer, and an error otherwise.
 func (g *Gate) isTheirs(address string) error {
 	g.mu.Lock()
 	said, known := g.ours[address]
@@ -405,7 +410,7 @@ func (g *Gate) remember(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.ours) >= mostRemembers {
-		clear(g.ours) // they are asked for again
+		clear(g.ours) // JetStream is asked for them again
 	}
 	g.ours[address] = time.Now()
 }
@@ -416,7 +421,7 @@ func (g *Gate) forget(address string) {
 	delete(g.ours, address)
 }
 
-// tellWhereabouts answers where the operators' credentials are. Only users that may read the file can use them.
+// tellWhereabouts answers with the path of the operators' credentials. Only users that may read the file can use them.
 func (g *Gate) tellWhereabouts(msg *nats.Msg) {
 	data, err := json.Marshal(connect.Inside{OperatorCreds: g.creds, ReplyPrefix: ReplyPrefix})
 	if err != nil {
@@ -425,13 +430,13 @@ func (g *Gate) tellWhereabouts(msg *nats.Msg) {
 	g.respond(msg, data)
 }
 
-// apiError is an error in the format of JetStream.
+// apiError is an error in JetStream's format.
 type apiError struct {
 	Code        int    `json:"code"`
 	Description string `json:"description"`
 }
 
-// refuse answers in the format of JetStream.
+// refuse answers with an error in JetStream's format.
 func (g *Gate) refuse(msg *nats.Msg, code int, why string) {
 	data, err := json.Marshal(map[string]any{"error": apiError{code, why}})
 	if err != nil {
@@ -440,7 +445,7 @@ func (g *Gate) refuse(msg *nats.Msg, code int, why string) {
 	g.respond(msg, data)
 }
 
-// unanswered tells a client that nothing answers, as the server would.
+// unanswered tells a client that JetStream does not answer.
 func (g *Gate) unanswered(msg *nats.Msg, err error) {
 	g.refuse(msg, 503, "JetStream does not answer: "+err.Error())
 }

@@ -6,29 +6,30 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// Readers are the accounts besides weir's own whose clients may ask and read something there.
+// Readers is a set of accounts, besides weir's own, whose clients may send some requests to weir's account and read
+// some of its messages.
 type Readers int
 
 const (
 	// Inside are the clients of the embedded server that have no operator's credentials.
 	Inside Readers = 1 << iota
-	// Viewers are those of the account VIEWERS on an external server.
+	// Viewers are the clients of the account VIEWERS on an external server.
 	Viewers
 
 	both = Inside | Viewers
 )
 
-// Passage is a kind of question that readers may ask, or messages that they may hear.
+// Passage is a subject on which readers may send requests, or whose messages they may receive.
 type Passage struct {
 	of    Readers
-	Asked string // the subject that readers use
+	Asked string // the subject in the readers' account
 	Taken string // the subject in weir's account
-	// Several says that a question may have several answers. Heard says that the passage is no question: readers hear
-	// the messages of the subject.
+	// Several says that a request may have several answers. Heard says that the passage is not for requests: readers
+	// receive the messages of the subject.
 	Several, Heard bool
 }
 
-// Answers returns the server's word for how many answers a question has.
+// Answers returns the server's value of response_type for the passage.
 func (p Passage) Answers() string {
 	if p.Several {
 		return "stream"
@@ -36,11 +37,11 @@ func (p Passage) Answers() string {
 	return "singleton"
 }
 
-// read are the streams that viewers read.
+// read are the streams that viewers may read.
 var read = []string{"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + connect.ConfigBucket}
 
-// Passages returns everything that readers may publish or hear in weir's account. It is the one list from which the
-// accounts of the embedded server and the files of deploy/nats are made: make rights writes those.
+// Passages returns every subject on which readers may send to weir's account or hear it. The accounts of the embedded
+// server and the files of deploy/nats are both made from this list: make rights writes the files.
 func Passages(of Readers) []Passage {
 	all := []Passage{
 		{of: Inside, Asked: "weir.jobs.>"},
@@ -69,7 +70,7 @@ func Passages(of Readers) []Passage {
 		{of: Inside, Asked: "$JS.API.DIRECT.GET.*.>"},
 		{of: Inside, Asked: "$JS.API.CONSUMER.NAMES.*", Taken: Names + "*"},
 		{of: Inside, Asked: "$JS.API.CONSUMER.LIST.*", Taken: List + "*"},
-		{of: Inside, Asked: "$JS.API.CONSUMER.INFO.*.*"}, // of names that the client knows already
+		{of: Inside, Asked: "$JS.API.CONSUMER.INFO.*.*"}, // only for names that the client knows
 		{of: Inside, Asked: "$JS.API.CONSUMER.CREATE.>", Taken: Make + ">"},
 		{of: Inside, Asked: "$JS.API.CONSUMER.DURABLE.CREATE.>", Taken: Durable + ">"},
 		{of: Inside, Asked: "$JS.API.CONSUMER.DELETE.*.*", Taken: Drop + "*.*"},
@@ -104,7 +105,7 @@ func Passages(of Readers) []Passage {
 		}
 	}
 	all = append(all,
-		Passage{of: both, Asked: "$JS.FC.>"}, // answers to the flow control of their consumers; each names a number that the server chose
+		Passage{of: both, Asked: "$JS.FC.>"}, // answers to flow control of consumers; each subject contains a number that the server chose
 		Passage{of: both, Asked: "weir.events.>", Heard: true},
 		Passage{of: Inside, Asked: "weir.results.>", Heard: true},
 		Passage{of: Inside, Asked: "weir.dead.>", Heard: true},
@@ -121,7 +122,7 @@ func Passages(of Readers) []Passage {
 	return all
 }
 
-// role is a kind of user of weir's account on an external server.
+// role is a role of users of weir's account on an external server.
 type role struct {
 	name      string
 	why       string
@@ -129,13 +130,13 @@ type role struct {
 	subscribe []string
 }
 
-// right is what a role may publish to, for one purpose.
+// right is a set of subjects to which a role may publish, for one purpose.
 type right struct {
 	why      string
 	subjects []string
 }
 
-// roles returns the users of weir's account, with their rights there. The files of deploy/nats are made from them.
+// roles returns the roles of weir's account with their rights there. The files of deploy/nats are made from them.
 func roles() []role {
 	may := func(why string, subjects ...string) right { return right{why, subjects} }
 	consumers := may("", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*", "$JS.API.CONSUMER.DELETE.*.*")

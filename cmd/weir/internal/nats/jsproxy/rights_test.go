@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRightsOfDeploy holds the users and accounts of deploy/nats to the list of rights. UPDATE_GOLDEN=1 writes them
-// into the files.
+// TestRightsOfDeploy compares the users and accounts of deploy/nats with the list of rights. UPDATE_GOLDEN=1 writes
+// them into the files.
 func TestRightsOfDeploy(t *testing.T) {
 	t.Parallel()
 	holdToRights(t, "accounts.conf", "\naccounts {\n", "\n  SYS {\n", accountsOf(roles(), Passages(Viewers)))
@@ -17,7 +17,7 @@ func TestRightsOfDeploy(t *testing.T) {
 	holdToRights(t, "nsc.sh", "\ngive service ", "", giftsOf(Passages(Viewers)))
 }
 
-// holdToRights compares the part of a file from begin to before end with what the rights make of it.
+// holdToRights compares the part of a file from begin up to end with the text made from the rights.
 func holdToRights(t *testing.T, file, begin, end, want string) {
 	t.Helper()
 	path := filepath.Join("../../../../../deploy/nats", file)
@@ -49,7 +49,7 @@ func holdToRights(t *testing.T, file, begin, end, want string) {
 	}
 }
 
-// accountsOf returns the accounts of weir and of viewers, as a server's configuration.
+// accountsOf returns the accounts of weir and of viewers as part of a server's configuration.
 func accountsOf(roles []role, passages []Passage) string {
 	var b, imports strings.Builder
 	b.WriteString("accounts {\n  WEIR {\n    jetstream: enabled\n    exports: [\n")
@@ -98,7 +98,7 @@ func comment(why string, blanks int) string {
 	return strings.Repeat(" ", max(blanks, 2)) + "# " + why
 }
 
-// usersOf returns the commands that make the users of weir's account.
+// usersOf returns the commands that create the users of weir's account.
 func usersOf(roles []role) (text string) {
 	for _, r := range roles {
 		text += fmt.Sprintf("user \"$ACCOUNT\" %s", r.name)
@@ -117,7 +117,7 @@ func allowed(what string, subjects []string) (text string) {
 	return text
 }
 
-// giftsOf returns the commands that let viewers import the passages, and those that make the viewer.
+// giftsOf returns the commands that make the passages available to viewers, and those that create the viewer.
 func giftsOf(passages []Passage) (text string) {
 	publish, subscribe := "", ""
 	for _, p := range passages {

@@ -1,10 +1,11 @@
 package jsproxy
 
-// ReplyPrefix begins the subjects of messages to readers of another account: it is followed by the subject on which
-// they receive them.
+// ReplyPrefix begins the subjects of messages to readers in another account. The subject on which the readers receive
+// the message follows.
 const ReplyPrefix = "weir.reply."
 
-// The subjects of a gate, in the account that has the streams. Each is followed by the end of JetStream's own subject.
+// The subjects of a gate, in the account with the streams. Each is in place of the JetStream subject beside it, and is
+// followed by the same tokens.
 const (
 	Prefix  = "weir.gate."
 	Make    = Prefix + "make."    // $JS.API.CONSUMER.CREATE.
@@ -15,5 +16,5 @@ const (
 	Ack     = Prefix + "ack."     // $JS.ACK.
 )
 
-// queueGroup distributes questions among the gates of one server.
+// queueGroup distributes requests among the gates of one server.
 const queueGroup = "weir-gate"

@@ -12,27 +12,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Bounds of the wait for earlier commands to be put in force before a replica begins another lease, and how often it
-// checks.
+// Before a replica begins another lease, it waits for applyWait at most until earlier commands are in force, and checks
+// every applyPoll.
 const (
 	applyWait = 10 * time.Second
 	applyPoll = 5 * time.Millisecond
 )
 
-// AwaitApplied returns when the server's newest pause is in force in this process.
+// AwaitApplied blocks until the newest pause or resumption in NATS is in force in this process. It fails after
+// applyWait.
 func (p *Pauses) AwaitApplied(ctx context.Context) error {
 	return awaitApplied(ctx, p.nc, p.kv.Bucket(), pausePrefix+">", p.appliedRevision)
 }
 
-// AwaitConfigApplied returns when this process has considered the newest version, by the revision that applied returns.
+// AwaitConfigApplied blocks until this process has considered the newest version of the configuration in NATS. applied
+// returns the revision that the process has considered last. It fails after applyWait.
 func AwaitConfigApplied(ctx context.Context, nc *nats.Conn, applied func() uint64) error {
 	return awaitApplied(ctx, nc, connect.ConfigBucket, currentKey, applied)
 }
 
 var errNotApplied = errors.New("the newest version has not been put in force")
 
-// awaitApplied returns when the newest entry of a key-value bucket's keys has been put in force, by the revision that
-// applied returns. It fails if that takes longer than a few seconds.
+// awaitApplied blocks until applied returns at least the revision of the newest entry among keys of a key-value bucket.
+// It fails after applyWait.
 func awaitApplied(ctx context.Context, nc *nats.Conn, kv, keys string, applied func() uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, applyWait, errNotApplied)
 	defer cancel()

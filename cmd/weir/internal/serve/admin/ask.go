@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// operatorError is an error that a replica answered.
+// operatorError is an error that a replica sent as its answer.
 type operatorError struct{ code, text string }
 
 // Error implements error.
@@ -22,15 +22,15 @@ func (e *operatorError) Error() string { return e.text }
 // errNobody reports that no dispatching weir is connected to the server.
 var errNobody = errors.New("no dispatching weir answers")
 
-// errSilent reports that a dispatching weir is connected and did not answer. It may still call.
+// errSilent reports that a dispatching weir is connected and did not answer. It may still make calls.
 var errSilent = errors.New("a dispatching weir did not answer")
 
-// errUnreadable reports that this version does not know the form of a replica's answer.
+// errUnreadable reports that a replica's answer has a form that this version cannot read.
 var errUnreadable = errors.New("a dispatcher's answer cannot be read: is it another version?")
 
-// ask sends a question to every replica. It passes each answer, or the error in its place, to take, until take is
-// satisfied or no more come. It fails with errNobody if no replica is connected, and with errSilent if none has
-// answered.
+// ask sends a question to every replica. It passes each answer or error to take, until take returns true or no more
+// answers come. It fails with errNobody if no replica is connected, and with errSilent if none has answered within
+// firstAnswer.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
 	return askFor(c, subject, marshal(question{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
@@ -67,7 +67,7 @@ func askFor(c *connect.Connection, subject string, question []byte, waits answer
 	}
 }
 
-// CheckLimit refuses a number of lines outside the bounds of a question.
+// CheckLimit returns an error if limit is not within 1 to desk.MaxInspected.
 func CheckLimit(limit int) error {
 	if limit < 1 || limit > desk.MaxInspected {
 		return cli.Usage(errors.New("--limit is 1 to " + strconv.Itoa(desk.MaxInspected)))

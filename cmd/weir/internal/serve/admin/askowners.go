@@ -8,24 +8,24 @@ import (
 	"weir/ingest"
 )
 
-// ownersQuestion asks every replica about what it owns of an api.
+// ownersQuestion is a question to every replica about the partitions of an api that it owns.
 type ownersQuestion struct {
 	subject ingest.Subjects
 	api     string
 	body    any
 	waits   answerWaits
-	unknown error // what it means that a replica does not know the api; nil: skip it, another may know the api
+	unknown error // the error if a replica does not know the api; nil: ignore that replica, another may know the api
 }
 
-// ownersHeard says which owners have answered.
+// ownersHeard sums up which owners have answered.
 type ownersHeard struct {
-	owned, partitions int   // the owners of owned of the partitions answered; partitions is 1 until a replica tells it
-	failed            error // the last answer that was an error; nil if none was
+	owned, partitions int   // the answering replicas own owned of the partitions; partitions is 1 until a replica has told the number
+	failed            error // the last error among the answers; nil if there was none
 }
 
 // askOwners passes each answer to add, until the owners of all partitions have answered or no more answers come. add
-// returns the answer's state of the api, and an error that came with it. askOwners fails if it received no answer at
-// all.
+// returns the answer's state of the api, and the error that the answer contains. askOwners fails if it received no
+// answer at all.
 func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (desk.APIState, error)) (ownersHeard, error) {
 	heard := ownersHeard{partitions: 1}
 	err := askFor(c, q.subject.Of(q.api), marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {

@@ -14,32 +14,32 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// awaitedReplicas asks all dispatching replicas until each has answered or may not call any more. A replica that is
-// stopped or cut off does not answer and may continue later. So awaitedReplicas waits until its lease has run out, as
-// the other replicas do, and ends it for good. Before that replica calls under another lease, it puts in force what was
-// commanded meanwhile (AwaitApplied, AwaitConfigApplied).
+// awaitedReplicas asks all dispatching replicas until each one has answered or may no longer make calls. A stopped or
+// disconnected replica does not answer and may continue later. So awaitedReplicas waits until that replica's lease has
+// run out, by the rule that replicas use among themselves, and then ends the lease for good. Before that replica calls
+// under another lease, it puts in force what was commanded meanwhile (AwaitApplied, AwaitConfigApplied).
 type awaitedReplicas struct {
 	c        *connect.Connection
-	registry *lease.Registry   // nil if no replicas share a server
+	registry *lease.Registry   // nil if the server has no registry of replicas
 	silent   map[string]silent // by session
-	over     map[string]string // instances by session: silent replicas whose lease has ended
+	over     map[string]string // by session: instances of silent replicas whose lease has ended
 	waits    answerWaits
 }
 
-// silent is the lease of a replica that has not answered, as first seen at its present revision.
+// silent is the lease of a replica that has not answered. since is when this process first saw its present revision.
 type silent struct {
 	lease.Member
 	revision uint64
 	since    time.Time
 }
 
-// replica is one that has answered.
+// replica identifies a replica that has answered.
 type replica struct{ instance, session string }
 
-// againAnswer is how long each later question waits for its first answer, once a replica was silent.
+// againAnswer is how long each question after the first one waits for its first answer.
 const againAnswer = time.Second
 
-// awaitReplicas prepares the questions. What they are about must be stored before the call.
+// awaitReplicas reads which replicas have leases. The command that the questions are about must be stored before.
 func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
 	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
@@ -49,8 +49,8 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 	return m, m.look(ctx, nil)
 }
 
-// ask sends the question to all replicas once and passes each answer to take, which returns the replica it is from. It
-// fails with errSilent if no replica has answered and no leases say which replicas run.
+// ask sends the question to all replicas once and passes each answer to take, which returns the answering replica. It
+// fails with errSilent if no replica has answered and no registry says which replicas run.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
 	err := askFor(m.c, subject, marshal(question{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
@@ -66,8 +66,7 @@ func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(dat
 	return m.look(ctx, answered)
 }
 
-// look finds the replicas that have not answered, and ends the leases that were not renewed for their term and a
-// margin.
+// look finds the replicas that have not answered. It ends each lease that was not renewed for its term and a margin.
 func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
 	if m.registry == nil {
 		return nil
@@ -107,7 +106,7 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 	return nil
 }
 
-// noteEnded records silent replicas whose leases were ended by another process.
+// noteEnded records the silent replicas whose leases another process has ended.
 func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
 	if answered == nil {
 		return
@@ -124,10 +123,10 @@ func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[repli
 	}
 }
 
-// complete reports whether every replica that may call has answered.
+// complete reports whether every replica that may make calls has answered.
 func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
 
-// missing names the replicas that have not answered and may still call.
+// missing returns a message that names the replicas that have not answered and may still make calls.
 func (m *awaitedReplicas) missing() string {
 	var names []string
 	for _, s := range m.silent {
@@ -138,7 +137,8 @@ func (m *awaitedReplicas) missing() string {
 		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
-// nobody returns the message for a command that no replica has answered, if none may call: when it is in force.
+// nobody returns the message for a command that no replica has answered while no replica may make calls. It says from
+// when on the command is in force.
 func (m *awaitedReplicas) nobody() string {
 	if len(m.over) == 0 {
 		return "no dispatching weir runs, it is in force from its next start on"
@@ -146,7 +146,8 @@ func (m *awaitedReplicas) nobody() string {
 	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
 }
 
-// overdue names the replicas that did not answer and may not call any more; empty if all have answered.
+// overdue returns a message that names the replicas that did not answer and may make no calls any more, "" if all have
+// answered.
 func (m *awaitedReplicas) overdue() string {
 	if len(m.over) == 0 {
 		return ""

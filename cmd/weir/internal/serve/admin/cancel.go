@@ -17,12 +17,12 @@ type Cancellation struct {
 	Job string `json:"job"`
 	Key string `json:"key,omitempty"`
 	Why string `json:"why,omitempty"`
-	// Look only reports what would be cancelled.
+	// Look makes the owner only report what it would cancel.
 	Look bool `json:"look,omitempty"`
 }
 
-// Cancel ends a waiting job, and blocks until the owner of its key has done so. It looks first: an id found under
-// several keys names no single job.
+// Cancel ends a waiting job, and blocks until the owner of its key has done so. It looks for the job first, and fails
+// if it finds the id under several keys.
 func Cancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAnswer, error) {
 	q.Look = true
 	found, err := askCancel(c, api, q)
@@ -48,7 +48,8 @@ func Cancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAns
 	return askCancel(c, api, q)
 }
 
-// askCancel asks the owners. If the owners of some partitions did not answer, the job may be in those.
+// askCancel asks the owners. It fails if it finds no job and the owners of some partitions did not answer, because the
+// job may be in one of these partitions.
 func askCancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAnswer, error) {
 	found, missing, err := askJobs[desk.CancelAnswer](c, cancelSubject, api, q, cancelWaits)
 	if err == nil && missing != nil && len(found) == 0 {

@@ -16,17 +16,17 @@ import (
 // ConfigState is what one replica reports about the configuration.
 type ConfigState struct {
 	Instance string `json:"instance"`
-	Session  string `json:"session,omitempty"` // its lease
+	Session  string `json:"session,omitempty"` // the session of its lease
 	Seen     uint64 `json:"seen"`              // the newest version that it has considered
-	Version  uint64 `json:"version"`           // in force on it
+	Version  uint64 `json:"version"`           // the version in force on this replica
 	Why      string `json:"why,omitempty"`     // why the newest is not in force
 }
 
 // ErrCannotFollow reports that a replica has considered a version and cannot run by it.
 var ErrCannotFollow = errors.New("cannot be followed")
 
-// AwaitFollowed returns when every replica that may call follows this version or a later one. It fails if a replica
-// does not.
+// AwaitFollowed blocks until every replica that may make calls follows this version or a later one. It fails if a
+// replica cannot follow, or if that takes longer than commandTimeout.
 func AwaitFollowed(ctx context.Context, c *connect.Connection, talk io.Writer, version uint64) error {
 	command := ctx
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// pastOf asks for the past of an api, or of one of its keys.
+// pastOf asks for the recent flow of an api, or of one of its keys.
 type pastOf struct {
 	Key *string `json:"key,omitempty"`
 }
 
-// pastAnswer is one replica's part of that past.
+// pastAnswer is one replica's part of the flow.
 type pastAnswer struct {
 	desk.APIState
 	Parts []flowsamples.Part `json:"parts"`
 }
 
-// history answers with the past of what this replica dispatches.
+// history answers with the flow of the partitions that this replica dispatches.
 func (o operator) history(req micro.Request) {
 	api := apiAsked(historySubject, req.Subject())
 	var q pastOf
@@ -49,8 +49,8 @@ func (o operator) history(req micro.Request) {
 	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// History returns what recently flowed in and out of an api, or of one of its keys, added up over all replicas. It is
-// empty if no replica has kept it. It blocks as Keys does.
+// History returns the recent flow into and out of an api, or of one of its keys, added up over all replicas. It is
+// empty if no replica has kept any. It blocks as long as Keys does.
 func History(c *connect.Connection, api string, key *string) ([]flowsamples.Part, error) {
 	sum := []flowsamples.Part{}
 	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// UnfinishedJobs asks for jobs that wait or are being called.
+// UnfinishedJobs asks for jobs that wait or whose call is running.
 type UnfinishedJobs struct {
 	jobindex.Filter
 	Waiting bool `json:"waiting,omitempty"`
@@ -27,7 +27,7 @@ type UnfinishedJobs struct {
 	Limit   int  `json:"limit"`
 }
 
-// unfinishedReply is one replica's part of them.
+// unfinishedReply is one replica's part of the unfinished jobs.
 type unfinishedReply struct {
 	APIs []desk.APIState      `json:"apis"`
 	Jobs []desk.UnfinishedJob `json:"unfinished"`
@@ -43,18 +43,19 @@ func JobPlace(j *desk.UnfinishedJob) jobindex.Place {
 
 // Bounds of a list of jobs.
 const (
-	unfinishedTimeout = 4 * time.Second  // of the owner itself, reading headers; less than the asking process waits
-	listTimeout       = 10 * time.Second // of the replica itself, reading its index
-	mostHeaders       = 5000             // of waiting jobs that are read for one page, of each partition
+	unfinishedTimeout = 4 * time.Second  // within which an owner reads headers; shorter than the asking process waits
+	listTimeout       = 10 * time.Second // within which a replica reads its index
+	mostHeaders       = 5000             // the most headers of waiting jobs that are read for one page, in each partition
 )
 
-// unfinishedWaits suits owners that read headers for as long as they may, after another one has answered at once.
+// unfinishedWaits waits as long for each further answer as for the first one: one owner may answer at once and another
+// read headers until its time limit.
 var unfinishedWaits = answerWaits{firstAnswer, firstAnswer}
 
-// oneAnswers has one of the replicas answer.
+// oneAnswers is the queue group of endpoints that only one of the replicas answers.
 var oneAnswers = micro.WithEndpointQueueGroup("index")
 
-// unfinished answers with jobs in the queues that this replica owns.
+// unfinished answers with the unfinished jobs of the queues that this replica owns.
 func (o operator) unfinished(req micro.Request) {
 	q, err := readUnfinished(req.Data())
 	if err != nil {
@@ -69,18 +70,18 @@ func (o operator) unfinished(req micro.Request) {
 			}
 			state, err := o.Dispatcher.Desk.State(api)
 			if err != nil {
-				continue // it is gone since
+				continue // the api was removed meanwhile
 			}
 			reply.APIs = append(reply.APIs, state)
 			if state.Jobs == 0 || q.Status != (deadletter.StatusRange{}) {
-				continue // no answer is known of a job that has not ended
+				continue // an unfinished job has no status
 			}
 			found, err := o.Dispatcher.Desk.Unfinished(ctx, api, q.wanted())
 			if err != nil {
-				reply.Err = err.Error() // of some partitions; jobs of the others were found
+				reply.Err = err.Error() // some partitions failed; the jobs of the others were found
 			}
 			reply.Jobs = append(reply.Jobs, found.Jobs...)
-			reply = reply.newest(q.Limit + 1) // not only at the end: memory does not grow with the number of apis
+			reply = reply.newest(q.Limit + 1) // after each api, so that memory does not grow with the number of apis
 			if found.Reached.After(reply.Reached) {
 				reply.Reached = found.Reached
 			}
@@ -89,7 +90,7 @@ func (o operator) unfinished(req micro.Request) {
 	}))
 }
 
-// readUnfinished reads a question, and bounds what it asks for.
+// readUnfinished reads a question, and limits the number of jobs that it asks for.
 func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 	if err := json.Unmarshal(data, &q); err != nil {
 		return q, fmt.Errorf("the question cannot be read: %w", err)
@@ -100,7 +101,8 @@ func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 
 const busyListing = "too many questions about jobs and spending are being answered at once: try again"
 
-// wanted returns what a question asks of one api. One job more than a page has tells whether there is another page.
+// wanted returns the question as the desk of one api reads it. It asks for one job more than a page has: that job tells
+// whether there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
 		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
@@ -118,7 +120,7 @@ func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	return wanted
 }
 
-// newest leaves the newest jobs, the newest first.
+// newest keeps that many of the newest jobs, and sorts them, the newest first.
 func (r unfinishedReply) newest(jobs int) unfinishedReply {
 	slices.SortFunc(r.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
 	if len(r.Jobs) > jobs {
@@ -128,7 +130,7 @@ func (r unfinishedReply) newest(jobs int) unfinishedReply {
 	return r
 }
 
-// fit leaves as many of the newest jobs as one message carries.
+// fit drops the older half of the jobs until the reply fits into that many bytes.
 func (r unfinishedReply) fit(bytes int) unfinishedReply {
 	for len(marshal(r)) > bytes && len(r.Jobs) > 1 {
 		r.Jobs = r.Jobs[:len(r.Jobs)/2]
@@ -144,21 +146,21 @@ type Unfinished struct {
 	Jobs []desk.UnfinishedJob // the newest first
 	// Reached is how far back the list goes, if older jobs were not read; otherwise it is zero.
 	Reached time.Time
-	Silent  []string // whose jobs are missing, and why
+	Silent  []string // which jobs are missing, and why
 }
 
-// Unfinished returns jobs of all replicas that wait or are being called. It blocks for some seconds at most.
+// Unfinished returns the unfinished jobs of all replicas. It blocks for some seconds at most.
 func (q *UnfinishedJobs) Unfinished(c *connect.Connection) (Unfinished, error) {
 	g := gathering{api: q.API, owned: map[string]int{}, partitions: map[string]int{}}
 	err := askFor(c, jobsSubject, marshal(q), unfinishedWaits, g.take)
 	return g.found(), err
 }
 
-// gathering puts the answers of the replicas together.
+// gathering merges the answers of the replicas.
 type gathering struct {
-	api               string // that was asked for; "": all
+	api               string // the api asked for; "": all apis
 	all               Unfinished
-	owned, partitions map[string]int // of each api
+	owned, partitions map[string]int // by api
 }
 
 // take adds an answer. It reports whether the owners of all partitions have answered.
@@ -228,21 +230,22 @@ func EndedJobs(ctx context.Context, c *connect.Connection, q *jobindex.Question)
 	return page, err
 }
 
-// tracesOf asks for what is recorded of an id, or, if it has waits, for how many calls began during them.
+// tracesOf asks for everything that is recorded of a job id. If it has waits, it asks instead how many calls began
+// during each of them.
 type tracesOf struct {
 	Job   string          `json:"job"`
 	Waits []jobindex.Wait `json:"waits,omitempty"`
 }
 
-// aheadReply answers a question with waits. A replica of an earlier version answers as if there were none.
+// aheadReply answers a question with waits. A replica of an earlier version ignores the waits and sends traces.
 type aheadReply struct {
 	Ahead []int `json:"ahead"`
 }
 
-// mostWaits bounds the waits of one question.
+// mostWaits is the most waits that one question may have.
 const mostWaits = 100
 
-// traces answers with what is recorded of an id.
+// traces answers with everything that is recorded of a job id, or with an aheadReply.
 func (o operator) traces(req micro.Request) {
 	var q tracesOf
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
@@ -257,8 +260,8 @@ func (o operator) traces(req micro.Request) {
 	}))
 }
 
-// AheadOf returns for each of a job's waits how many calls of other jobs of its key began meanwhile, from the index of
-// one replica: jobindex.NotKnown if that does not know.
+// AheadOf returns for each of a job's waits how many calls of other jobs of its key began during the wait, by the index
+// of one replica. It returns jobindex.NotKnown for a wait that the index does not know.
 func AheadOf(ctx context.Context, c *connect.Connection, waits []jobindex.Wait) []int {
 	all := make([]int, 0, len(waits))
 	for some := range slices.Chunk(waits, mostWaits) {
@@ -271,13 +274,13 @@ func AheadOf(ctx context.Context, c *connect.Connection, waits []jobindex.Wait) 
 	return all
 }
 
-// TracesOf returns what is recorded of an id, from the index of one replica.
+// TracesOf returns everything that is recorded of a job id, from the index of one replica.
 func TracesOf(ctx context.Context, c *connect.Connection, job string) (t jobindex.Traces, err error) {
 	err = askIndex(ctx, c, tracesSubject, tracesOf{Job: job}, &t)
 	return t, err
 }
 
-// askIndex asks one of the replicas.
+// askIndex sends a question to one of the replicas and decodes its answer. It blocks for 11 seconds at most.
 func askIndex(ctx context.Context, c *connect.Connection, subject string, question, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout+time.Second)
 	defer cancel()

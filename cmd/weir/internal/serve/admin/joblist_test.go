@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher/desk"
 )
 
-// TestLimitOfListIsBounded: whatever number of jobs a question asks for, the answer has at least one job and at most
-// one more than a page.
+// TestLimitOfListIsBounded checks that the answer to a question has at least one job and at most one more than a page,
+// whatever number the question asks for.
 func TestLimitOfListIsBounded(t *testing.T) {
 	t.Parallel()
 	const waiting = desk.MaxInspected + 10
@@ -33,7 +33,7 @@ func TestLimitOfListIsBounded(t *testing.T) {
 	}
 }
 
-// TestListAwaitsOwners: a list is complete when the owners of all partitions have answered, not before.
+// TestListAwaitsOwners checks that a list is complete when the owners of all partitions have answered, and not before.
 func TestListAwaitsOwners(t *testing.T) {
 	t.Parallel()
 	const none, half, rest = `{"apis":[]}`, `{"apis":[{"api":"pay","owned":1,"partitions":2}]}`, `{"apis":[{"api":"sms","owned":1,"partitions":1}]}`
@@ -62,7 +62,8 @@ func TestListAwaitsOwners(t *testing.T) {
 	}
 }
 
-// TestCrashOverQuestion: a panic over a question that only reads is the question's error.
+// TestCrashOverQuestion checks that a panic while answering a question that only reads becomes an error of that
+// question.
 func TestCrashOverQuestion(t *testing.T) {
 	t.Parallel()
 	o := operator{ServiceOptions: ServiceOptions{Log: slog.New(slog.DiscardHandler)}}

@@ -18,8 +18,8 @@ import (
 type KeyList struct {
 	Buckets             []schedule.KeyState
 	Resting             []schedule.KeyState // paused keys without jobs, by name
-	RestingAll          int                 // how many of them there are
-	Pause               *schedule.Pause     // of the whole api; nil if there is none
+	RestingAll          int                 // the number of paused keys without jobs
+	Pause               *schedule.Pause     // the pause of the whole api; nil if there is none
 	Keys, Jobs          int
 	Missing, Partitions int // the owners of Missing of the Partitions did not answer
 }
@@ -27,16 +27,16 @@ type KeyList struct {
 // KeysQuery selects buckets.
 type KeysQuery struct {
 	Limit int            // at most desk.MaxInspected
-	After *desk.KeyPlace // only those behind it; nil: from the deepest on
-	Match string         // only keys that contain it
+	After *desk.KeyPlace // only buckets behind this place; nil: from the deepest on
+	Match string         // only keys that contain this text
 }
 
-// PlaceOf returns the position of a bucket among the others.
+// PlaceOf returns the place of a bucket in the order of a list.
 func PlaceOf(k *schedule.KeyState) desk.KeyPlace {
 	return desk.KeyPlace{Depth: k.Depth, Key: k.Key}
 }
 
-// ParsePlace reads the text of a place; nil for no text.
+// ParsePlace reads the text of a place. It returns nil for an empty text.
 func ParsePlace(text string) (*desk.KeyPlace, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // no place is the beginning
@@ -80,7 +80,7 @@ func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) 
 	return g, nil
 }
 
-// noSuchAPI reports that the replicas do not know an api.
+// noSuchAPI returns the error that the replicas do not know an api.
 func noSuchAPI(api string) error { return cli.NotFound(fmt.Errorf("there is no api %q", api)) }
 
 // Show asks the key's owner about the key.

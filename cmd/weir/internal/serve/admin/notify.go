@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// Notified is what became of a test message for one receiver: a destination of events, or a callback.
+// Notified is the result of a test message to one receiver: a destination of events, or a callback.
 type Notified struct {
 	Destination string `json:"destination"`     // a name, or API/callback
 	Error       string `json:"error,omitempty"` // why the receiver has not accepted it, "" if it has
@@ -25,13 +25,13 @@ type notifyQuestion struct {
 	Who  string `json:"who"`
 }
 
-// notifyTimeout bounds the posts to all receivers, of 15 seconds each, several at once.
+// notifyTimeout bounds a test of all receivers. Each post takes 15 seconds at most, and several run at once.
 const notifyTimeout = 5 * time.Minute
 
 var notifyWaits = answerWaits{notifyTimeout + 10*time.Second, 0}
 
-// Notify makes a replica post a test message to the destination of a name or to a callback, or to all if name is empty.
-// A replica has the secrets and the way to the receiver, a command may not.
+// Notify makes one replica post a test message to the destination or callback of that name, or to all if name is empty.
+// The replica posts because it has the secrets and can reach the receiver, which a command may not.
 func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
 	var all []Notified
 	var failed error
@@ -55,7 +55,7 @@ func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
 	return all, nil
 }
 
-// notify posts a test message.
+// notify posts a test message to the receivers that a question names.
 func (o operator) notify(req micro.Request) {
 	var q notifyQuestion
 	if err := json.Unmarshal(req.Data(), &q); err != nil {

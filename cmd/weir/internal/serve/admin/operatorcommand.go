@@ -18,22 +18,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// OperatorCommand is an operator's command about an api or a key, and its outcome, as --json prints it.
+// OperatorCommand is an operator's command to pause or resume an api or a key, and its outcome, as --json prints it.
 type OperatorCommand struct {
 	API      string    `json:"api"`
 	Key      string    `json:"key,omitempty"`
 	Paused   bool      `json:"paused"`
-	Changed  bool      `json:"changed"`           // it was not so before
-	Until    time.Time `json:"until,omitzero"`    // of a pause that ends by itself
-	Replicas int       `json:"replicas"`          // replicas that have put it in force
-	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may not call any more
+	Changed  bool      `json:"changed"`           // the command has changed the stored state
+	Until    time.Time `json:"until,omitzero"`    // end of a pause that ends by itself
+	Replicas int       `json:"replicas"`          // replicas that have put the command in force
+	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may make no calls any more
 	Trying   int       `json:"trying,omitempty"`  // replicas whose breaker was open, and that now make one call
 
 	who string // the operator
 	kv  jetstream.KeyValue
 }
 
-// NewOperatorCommand returns a command of the operator named by who, about an api or one of its keys.
+// NewOperatorCommand returns a command of the operator who, about an api, or about one of its keys if key is not "".
 func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
 	kv, err := c.Control(ctx)
 	if err != nil {
@@ -49,10 +49,10 @@ func (o *OperatorCommand) name() string {
 	return o.API + "/" + cli.Visible(o.Key)
 }
 
-// Pausing is what an operator gives with a pause.
+// Pausing holds an operator's choices for a pause.
 type Pausing struct {
 	Why string
-	For time.Duration // after which the pause ends by itself; 0: it does not
+	For time.Duration // the pause ends by itself after this time; 0: it does not
 }
 
 // Bounds of a pause that ends by itself.
@@ -61,7 +61,7 @@ const (
 	longestPause  = 366 * 24 * time.Hour
 )
 
-// ReadLasting reads the duration of a pause; 0 for no text.
+// ReadLasting parses the duration of a pause: 1 s to 366 days, or 0 for an empty text.
 func ReadLasting(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -76,8 +76,8 @@ func ReadLasting(text string) (time.Duration, error) {
 	return lasts, nil
 }
 
-// Pause stops the calls of the api or the key, and blocks until no replica may start one. An existing pause stays as it
-// is, unless one of the two ends by itself: then the new one replaces it. Pause writes progress to talk.
+// Pause stops the calls of the api or the key, and blocks until no replica may start one. An existing pause stays
+// unchanged, unless it or the new one ends by itself: then the new one replaces it. Pause writes progress to talk.
 func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
 	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: o.who, Why: say.Why, ForMS: say.For.Milliseconds()}
 	o.Paused = true
@@ -101,7 +101,7 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 		if errors.Is(err, jetstream.ErrKeyExists) {
 			there, gone := o.kv.Get(ctx, name)
 			if errors.Is(gone, jetstream.ErrKeyNotFound) {
-				continue // it was resumed just now
+				continue // another command resumed it just now
 			} else if gone != nil {
 				return p, gone
 			}
@@ -121,7 +121,7 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 			return p, nil
 		}
 		stored, err := o.kv.GetRevision(ctx, name, revision)
-		if err != nil { // another operator was quicker: that operator's command reports the event
+		if err != nil { // another command has replaced the pause already, and reports its own event
 			p.Until = p.At.Add(time.Duration(p.ForMS) * time.Millisecond)
 			return p, nil //nolint:nilerr // the pause was stored
 		}
@@ -130,11 +130,11 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 	return p, fmt.Errorf("%s: another command pauses or resumes it at the same time: try again", o.name())
 }
 
-// mostPauseRaces bounds how often other operators may pause or resume the same thing between two steps of a pause.
+// mostPauseRaces is how often a pause is tried again because another command changed the same entry at the same time.
 const mostPauseRaces = 5
 
-// Resume ends a pause, and makes each replica with an open breaker call the api once at once. It blocks until every
-// replica that may call follows.
+// Resume ends a pause, and makes each replica whose breaker is open call the api once, at once. It blocks until every
+// replica that may make calls follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	entry, err := o.kv.Get(ctx, PauseEntry(o.API, o.Key))
 	switch {
@@ -164,7 +164,7 @@ type tryAnswer struct {
 	Tries    bool   `json:"tries"`
 }
 
-// tryNow makes each replica whose breaker is open call the api at once: each replica has its own breaker.
+// tryNow makes each replica whose breaker is open call the api at once. Each replica has its own breaker.
 func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	if o.Key != "" {
 		return nil
@@ -181,7 +181,7 @@ func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 			o.name(), cli.Count(o.Trying, "replica"))
 	}
 	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
-		return nil // a replica that begins to call later has no open breaker
+		return nil // a replica that starts later has no open breaker
 	}
 	return err
 }
@@ -203,18 +203,20 @@ func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk 
 // pausedAnswer is one replica's answer about a pause.
 type pausedAnswer struct {
 	Instance string    `json:"instance"`
-	Session  string    `json:"session,omitempty"` // its lease
+	Session  string    `json:"session,omitempty"` // the session of its lease
 	Paused   bool      `json:"paused"`
 	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
 }
 
-// How long a command may take to be in force on every replica, and how often the command asks them.
+// A command fails if it is not in force on every replica within commandTimeout. It asks the replicas every
+// commandRetry.
 const (
 	commandTimeout = 20 * time.Second
 	commandRetry   = 100 * time.Millisecond
 )
 
-// awaitInForce returns when every replica that may call has put the command in force.
+// awaitInForce blocks until every replica that may make calls has put the command in force. It fails after
+// commandTimeout.
 func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	command := ctx
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

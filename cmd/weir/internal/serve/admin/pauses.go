@@ -21,8 +21,8 @@ import (
 	"weir/ingest"
 )
 
-// pausePrefix begins the entries of operators' pauses in the control bucket: pause.<api>, or pause.<api>.<key token>.
-// In the token, % is written as =, because keys of a key-value bucket cannot contain %.
+// pausePrefix begins the keys of pauses in the control bucket: pause.<api>, or pause.<api>.<key token>. The token has =
+// in place of %, because keys of a key-value bucket cannot contain %.
 const pausePrefix = "pause."
 
 // PauseEntry returns the key of a pause in the control bucket. key is empty for a pause of the whole api.
@@ -33,10 +33,10 @@ func PauseEntry(api, key string) string {
 	return pausePrefix + entryToken(api) + "." + entryToken(key)
 }
 
-// entryToken returns the token of a name in a key of a key-value bucket. The token of an api's name is the name itself.
+// entryToken returns a name's token for a key of a key-value bucket. An api's name is its own token.
 func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
 
-// IsPause reports whether a key of the control bucket is that of a pause.
+// IsPause reports whether a key of the control bucket names a pause.
 func IsPause(key string) bool { return strings.HasPrefix(key, pausePrefix) }
 
 // parsePauseEntry reads a key that PauseEntry returned.
@@ -53,10 +53,10 @@ func parseEntryToken(token string) (string, error) {
 	return ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
 }
 
-// watchRetry is the time between the end of a watch and the next watch.
+// watchRetry is how long Run waits before it starts a watch again.
 const watchRetry = 2 * time.Second
 
-// Pauses makes a dispatching worker follow the pauses in NATS.
+// Pauses puts the pauses stored in NATS in force in this process's dispatcher.
 type Pauses struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
@@ -64,19 +64,19 @@ type Pauses struct {
 	dispatch *dispatcher.Dispatcher
 	log      *slog.Logger
 	watcher  jetstream.KeyWatcher
-	applied  atomic.Uint64      // the revision of the newest entry that was taken
+	applied  atomic.Uint64      // the newest revision that take has put in force
 	inForce  map[string]inForce // by entry
 }
 
-// inForce is a pause as its entry says.
+// inForce is a pause that is in force in this process.
 type inForce struct {
 	revision uint64
 	until    time.Time // by the server's clock; zero: the pause does not end by itself
-	due      time.Time // by this clock: when to look whether it is over
+	due      time.Time // by this process's clock: when to check whether the pause is over
 }
 
-// OpenPauses puts the stored pauses in force. No call may start before it returns: a restart must not call what an
-// operator has paused. The watch ends with life.
+// OpenPauses puts the stored pauses in force. No call may start before it returns, because a restart must not call what
+// an operator has paused. The watch ends with life.
 func OpenPauses(ctx, life context.Context, js jetstream.JetStream, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
 	p := &Pauses{nc: js.Conn(), js: js, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]inForce{}}
 	if err := p.watch(life); err != nil {
@@ -97,7 +97,7 @@ func (p *Pauses) watch(ctx context.Context) error {
 	return nil
 }
 
-// catchUp takes all entries that exist when a watch begins. A pause in force without an entry was resumed meanwhile.
+// catchUp puts in force all entries that exist when a watch begins. It resumes every pause whose entry is gone.
 func (p *Pauses) catchUp(ctx context.Context) error {
 	there := map[string]struct{}{}
 	for {
@@ -143,8 +143,7 @@ func (p *Pauses) Run(ctx context.Context) error {
 	return nil
 }
 
-// appliedRevision returns the revision of the newest pause or resumption that is in force. It is safe for concurrent
-// use.
+// appliedRevision returns the newest revision of a pause or resumption that is in force. It is safe for concurrent use.
 func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
 
 func (p *Pauses) follow(ctx context.Context) error {
@@ -169,10 +168,10 @@ func (p *Pauses) follow(ctx context.Context) error {
 	}
 }
 
-// endRetry is how long to wait before storing the end of a pause is tried again.
+// endRetry is how long endOver waits before it tries again to store the end of a pause.
 const endRetry = time.Second
 
-// nextEnd returns a channel that fires when the next pause may be over; it never fires if no pause ends by itself.
+// nextEnd returns a channel that fires when the next pause may be over. The channel is nil if no pause ends by itself.
 func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	var first time.Time
 	for _, f := range p.inForce {
@@ -187,9 +186,9 @@ func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// endOver ends the pauses whose time is over by the server's clock. It does so in NATS, so that all replicas learn of
-// it as of an operator's resumption. Every replica tries; the event has an id, so that it is stored once. A replica
-// that was down meanwhile, or starts later, finds the entry gone or ends it.
+// endOver ends the pauses that are over by the server's clock. It deletes their entries in NATS, so all replicas follow
+// as they follow an operator's resumption. Every replica tries; the event has an id, so it is stored once. A replica
+// that was down meanwhile finds the entry gone, or ends the pause itself.
 func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	for entry, f := range p.inForce {
 		if f.due.IsZero() || f.due.After(now) {
@@ -210,8 +209,8 @@ func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	}
 }
 
-// end ends one pause, unless another has replaced it, or it is not over by the server's clock: a replica whose clock is
-// ahead would end it for all replicas.
+// end ends one pause, unless another pause has replaced it. It does nothing if the pause is not over by the server's
+// clock, because a replica whose clock is ahead must not end it for all replicas.
 func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time, e deadletter.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
@@ -226,7 +225,7 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time
 	}
 	err = p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
 	if isWrongSequence(err) {
-		p.inForce[entry] = inForce{revision: f.revision} // another was quicker: the watch reports it
+		p.inForce[entry] = inForce{revision: f.revision} // another process has changed the entry: the watch reports the change
 		return nil
 	}
 	if err != nil {
@@ -239,14 +238,14 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time
 // endWait bounds the time to store the end of one pause.
 const endWait = 5 * time.Second
 
-// readPause reads an entry. An unreadable entry pauses too.
+// readPause reads an entry. An entry that cannot be parsed is a pause without an end.
 func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
 	var word schedule.Pause
 	if json.Unmarshal(entry.Value(), &word) != nil {
 		word = schedule.Pause{At: entry.Created()}
 	}
 	word.Until = time.Time{}
-	if word.ForMS > 0 { // by the server's clock, which is the same for all
+	if word.ForMS > 0 { // by the server's clock, which is the same for all replicas
 		word.Until = entry.Created().UTC().Add(time.Duration(word.ForMS) * time.Millisecond).Truncate(time.Millisecond)
 	}
 	return word
@@ -265,7 +264,7 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 		return
 	}
 	if f, ok := p.inForce[entry.Key()]; ok && f.revision == entry.Revision() {
-		return // the watch has begun anew
+		return // the watch was started again and delivers the entry once more
 	}
 	word := readPause(entry)
 	if err := p.dispatch.Desk.Pause(api, key, word); err != nil {
@@ -287,7 +286,7 @@ func (p *Pauses) resume(entry string) {
 	}
 }
 
-// whatHolds returns the attributes of a log line about an api or one of its keys, without empty ones.
+// whatHolds returns the log attributes of an api or one of its keys, without empty ones.
 func whatHolds(api, key string, more ...string) []any {
 	attrs := []any{"api", api}
 	for pair := range slices.Chunk(append([]string{"key", key}, more...), 2) {

@@ -13,7 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestHoldsAreLoggedWithoutWhatIsNotSo: a pause of a whole api has no key, and not every pause a reason.
+// TestHoldsAreLoggedWithoutWhatIsNotSo checks that a log line has no empty attributes: a pause of a whole api has no
+// key, and some pauses have no reason.
 func TestHoldsAreLoggedWithoutWhatIsNotSo(t *testing.T) {
 	if got := whatHolds("sms", "", "by", "me", "reason", ""); !slices.Equal(got, []any{"api", "sms", "by", "me"}) {
 		t.Errorf("of an api: %v", got)

@@ -11,18 +11,18 @@ import (
 	"weir/ingest"
 )
 
-// Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is
-// no queue group. The asking process gathers the answers. Only questions to the index of ended jobs have one, because
-// each replica has all of it, and tests of receivers, which one replica makes.
+// Operators' questions to the running dispatchers. Every replica answers for the partitions that it owns, so most
+// endpoints have no queue group, and the asking process gathers the answers. Two kinds have a queue group: questions to
+// the index of ended jobs, because each replica has the whole index, and tests of receivers, because one replica posts.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"
 	statusSubject   = "weir.operator.status"
 	jobsSubject     = "weir.operator.jobs"   // unfinished jobs
-	endedSubject    = "weir.operator.ended"  // jobs that have ended
-	tracesSubject   = "weir.operator.traces" // what is recorded of an id
+	endedSubject    = "weir.operator.ended"  // ended jobs
+	tracesSubject   = "weir.operator.traces" // what is recorded of a job id
 	spentSubject    = "weir.operator.spent"  // what was spent
-	notifySubject   = "weir.operator.notify" // one replica answers, for all
+	notifySubject   = "weir.operator.notify" // tests of receivers; one replica answers
 
 	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
 	showSubject      ingest.Subjects = "weir.operator.show."      // of an api and a key
@@ -35,8 +35,8 @@ const (
 	reconcileSubject ingest.Subjects = "weir.operator.reconcile." // of an api
 )
 
-// apiAsked returns the api that a question's subject names, or "", which is the name of no api, if the subject is not
-// well formed.
+// apiAsked returns the api that a question's subject names. It returns "", which is no api's name, if the subject is
+// malformed.
 func apiAsked(of ingest.Subjects, subject string) string {
 	names, ok := of.Names(subject, 1)
 	if !ok {
@@ -45,7 +45,7 @@ func apiAsked(of ingest.Subjects, subject string) string {
 	return names[0]
 }
 
-// keyAsked returns the key that a question's subject names, with its api. The key is "" if the question is about the
+// keyAsked returns the api and the key that a question's subject names. The key is "" if the question is about the
 // whole api.
 func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
 	names, ok := of.Names(subject, 2)
@@ -55,40 +55,41 @@ func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
 	return names[0], names[1], nil
 }
 
-// How long to wait for answers: for the first, and for each further one.
+// The asking process waits this long for the first answer, and this long for each further one. The other values bound
+// the time in which a replica prepares its answer.
 const (
 	firstAnswer = 5 * time.Second
 	nextAnswer  = 500 * time.Millisecond
-	showTimeout = 4 * time.Second // of the owner itself, loading jobs
+	showTimeout = 4 * time.Second // the owner loads jobs
 
-	reconcileTimeout = 100 * time.Second // of the owner itself: the inquiry's rate, a slot, the right to end letters, the api
+	reconcileTimeout = 100 * time.Second // the owner waits for the inquiry's rate, a slot, the right to end letters, and the api
 
-	cancelTimeout = 50 * time.Second // of the owner itself, which may have to read its queue first
+	cancelTimeout = 50 * time.Second // the owner may have to read its queue first
 )
 
 // answerWaits is how long to wait for the first answer and for each next one.
 type answerWaits struct{ first, next time.Duration }
 
-// cancelWaits suits owners that read their queues first, which takes some longer than others.
+// cancelWaits allows for owners that read their queues before they answer, some longer than others.
 var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
-// question is what a question says besides its subject.
+// question is the body of a question about keys.
 type question struct {
 	Limit int            `json:"limit"`
-	After *desk.KeyPlace `json:"after,omitempty"` // of keys: only those behind it
-	Match string         `json:"match,omitempty"` // of keys: only those that contain it
+	After *desk.KeyPlace `json:"after,omitempty"` // only keys behind this place
+	Match string         `json:"match,omitempty"` // only keys that contain this text
 }
 
-// keysAnswer is one replica's answer about an api.
+// keysAnswer is one replica's answer about the keys of an api.
 type keysAnswer struct {
 	desk.APIState
 	Deepest []schedule.KeyState `json:"deepest"`
-	// Resting holds as many paused keys without jobs as were asked for, of RestingAll.
+	// Resting holds paused keys without jobs, as many as the question asked for. RestingAll is how many there are.
 	Resting    []schedule.KeyState `json:"resting,omitempty"`
 	RestingAll int                 `json:"resting_all,omitempty"`
 }
 
-// KeyShown is a key's bucket with the limits that all keys share, as far as they count anything.
+// KeyShown is a key's bucket with the levels of the api's shared limits.
 type KeyShown struct {
 	desk.KeyDetail
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
@@ -102,8 +103,8 @@ const (
 	codeFailed = "500"
 
 	codeNoLedger  = "424"
-	codeNoInquiry = "409" // the api cannot be asked
-	codeHeld      = "423" // another process redrives or purges
+	codeNoInquiry = "409" // the api has no inquiry
+	codeHeld      = "423" // another process is redriving or purging letters
 )
 
 func marshal(v any) []byte {

@@ -29,16 +29,17 @@ type jobsReply[J any] struct {
 	Err  string `json:"error,omitempty"`
 }
 
-// findWaits suits owners that read their queues first, as after a takeover, which takes some longer than others.
+// findWaits allows for owners that read their queues before they answer, as after a takeover, some longer than others.
 var findWaits = answerWaits{time.Minute, 5 * time.Second}
 
-// Find looks for the unfinished jobs of an api with an id. It blocks until all owners have answered, for about a minute
-// at most. If an owner did not answer, it returns an error beside the jobs found.
+// Find looks for the unfinished jobs of an api that have an id. It blocks until all owners have answered, for about a
+// minute at most. If an owner did not answer, it returns the jobs found and an error.
 func Find(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, findWaits)
 }
 
-// FindSoon is Find for callers that cannot wait until long queues are read: it blocks for a few seconds at most.
+// FindSoon is Find for callers that cannot wait until owners have read long queues: it blocks for a few seconds at
+// most.
 func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
 }
@@ -51,8 +52,8 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 	return found, err
 }
 
-// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing is
-// the error that some owners did not answer.
+// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing is an
+// error if the owners of some partitions did not answer.
 func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, question any, waits answerWaits) (found []J, missing, err error) {
 	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
 	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state desk.APIState, failed error) {
@@ -88,8 +89,8 @@ func (o operator) cancel(req micro.Request) {
 	})
 }
 
-// answerJobs reads a question about jobs of an api and answers it with the jobs that look finds. A long queue takes
-// a while to read after a takeover.
+// answerJobs reads a question about jobs of an api and answers with the jobs that look returns. look may block for
+// long, because a long queue takes a while to read after a takeover.
 func answerJobs[J any](o operator, req micro.Request, subject ingest.Subjects, question any, look func(ctx context.Context, api string) ([]J, error)) {
 	if err := json.Unmarshal(req.Data(), question); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))

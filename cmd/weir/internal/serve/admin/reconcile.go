@@ -15,23 +15,23 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// The owner of a job's partition makes the inquiry about its letter: it has the api's secrets, its limits and its pace.
-// A command only names a letter and receives the outcome.
+// The owner of a job's partition makes the inquiry about its letter, because the owner has the api's secrets, its
+// limits and its pace. A command only names a letter and receives the outcome.
 
 // reconcileQuestion names a letter.
 type reconcileQuestion struct {
 	Seq uint64 `json:"seq"`
 }
 
-// reconcileWaits suits an owner that asks the api first, while the other replicas answer at once that they are not the
-// owner.
+// reconcileWaits allows for an owner that asks the api before it answers. The other replicas answer at once that they
+// are not the owner.
 var reconcileWaits = answerWaits{2 * time.Minute, 2 * time.Minute}
 
-// ErrHeldByOther reports that another process redrives or purges letters now.
+// ErrHeldByOther reports that another process is redriving or purging letters.
 var ErrHeldByOther = errors.New("another redrive or purge of dead letters is running")
 
-// Reconcile makes the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two
-// minutes at most.
+// Reconcile makes the owner of a letter's partition ask the api about the letter's job. It blocks until the api has
+// answered, for two minutes at most.
 func Reconcile(c *connect.Connection, api string, seq uint64) (inquiry.Reconciled, error) {
 	var out inquiry.Reconciled
 	failed := cli.Unreachable(fmt.Errorf("no replica owns the partition of letter %d of %s yet: try again in a few seconds", seq, api))
@@ -54,7 +54,7 @@ func Reconcile(c *connect.Connection, api string, seq uint64) (inquiry.Reconcile
 	return out, err
 }
 
-// reconcile asks an api about a letter.
+// reconcile asks an api about a letter's job.
 func (o operator) reconcile(req micro.Request) {
 	api := apiAsked(reconcileSubject, req.Subject())
 	var q reconcileQuestion

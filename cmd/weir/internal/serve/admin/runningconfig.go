@@ -23,13 +23,13 @@ func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 	return store, c.Explain(err)
 }
 
-// errNeverApplied reports that there is no configuration in NATS.
+// errNeverApplied reports that NATS holds no configuration.
 var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
 
-// NeverApplied reports whether an error says that there is no configuration in NATS.
+// NeverApplied reports whether err says that NATS holds no configuration.
 func NeverApplied(err error) bool { return errors.Is(err, errNeverApplied) }
 
-// CurrentVersion reads the version in force: the newest that can be read.
+// CurrentVersion reads the version in force: the newest readable one.
 func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if err != nil {
@@ -72,10 +72,10 @@ func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyV
 	return entries, c.Explain(err)
 }
 
-// RunningConfig reads the running configuration. ok is false if none can be read: weir never ran on this server, or
-// these credentials may not read it.
+// RunningConfig reads the running configuration. ok is false if that fails: for example, weir never ran on this server,
+// or the credentials do not allow reading it.
 func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
-	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to read it
+	ctx, done := c.Denied.Tolerate(ctx) // a producer may lack the right to read the configuration
 	defer done()
 	v, err := CurrentVersion(ctx, c)
 	if err != nil {
@@ -84,7 +84,7 @@ func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.
 	return v.Config, true
 }
 
-// NoAPI returns an error that an api is not configured; it names the configured ones.
+// NoAPI returns the error that an api is not configured. The error names the configured apis.
 func NoAPI(name string, c *config.Config) error {
 	if len(c.APIs) == 0 {
 		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))

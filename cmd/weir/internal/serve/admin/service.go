@@ -26,32 +26,33 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// ServiceOptions supply the answers to operators.
+// ServiceOptions are the sources of the answers to operators.
 type ServiceOptions struct {
 	Conn       *nats.Conn
 	Dispatcher *dispatcher.Dispatcher
-	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
-	Ledger     func() string                            // which records of calls are missing, "" if none are
-	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" if they do not
+	Limits     func(api string) []limitstate.LimitShown // returns the levels of an api's shared limits
+	Ledger     func() string                            // returns which records of calls are missing, "" if none are
+	Clock      func(api string) string                  // returns which clock of the api's limits is behind, "" if none is
 	Refresh    func(context.Context)                    // reads the limits' levels anew
-	Throttled  func(api string) uint64                  // jobs that this process's intake has refused since it started
+	Throttled  func(api string) uint64                  // returns how many jobs this process's intake has refused since it started
 	History    *flowsamples.Keeper
 	Index      *jobindex.Index
-	Config     func() ConfigState               // of the configuration; the service adds the instance
-	InForce    func() *config.Config            // the configuration itself
-	Ready      func(ctx context.Context) error  // whether a job could be accepted and dispatched; it may write
-	Streams    func() []dispatcher.StreamChange // recent changes to streams by hand
+	Config     func() ConfigState               // returns which configuration is in force; the service adds the instance
+	InForce    func() *config.Config            // returns the configuration in force
+	Ready      func(ctx context.Context) error  // returns nil if a job could be accepted and dispatched; it may write to the store
+	Streams    func() []dispatcher.StreamChange // returns the streams that were recently changed by hand
 	Instance   string
 	Roles      []string
-	Callback   func(api string) *CallbackStatus                       // how far an api's callback is behind, nil if it has none
+	Callback   func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
 	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a receiver, "" for all
 	Log        *slog.Logger
 }
 
-// errServiceEnds cancels the answers that are still being prepared.
+// errServiceEnds is the cause with which stop cancels answers that are still being prepared.
 var errServiceEnds = errors.New("weir is stopping")
 
-// StartService answers operators for what this process dispatches, until stop is called.
+// StartService answers operators' questions about this process until stop is called. stop blocks until all answers have
+// ended.
 func StartService(s ServiceOptions) (stop func() error, err error) {
 	service, err := micro.AddService(s.Conn, micro.Config{
 		Name: operatorService, Version: cli.Version(), QueueGroupDisabled: true,
@@ -96,27 +97,27 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}, nil
 }
 
-// described describes an endpoint to NATS' tools: what is asked on it, which role may ask, and what one replica
-// answers.
+// described adds metadata to an endpoint for the tools of NATS: the subject of questions, the role that may ask, and
+// the schema of one replica's answer.
 func described(subject, role string, answer any) micro.EndpointOpt {
 	return micro.WithEndpointMetadata(map[string]string{"weir.subject": subject, "weir.role": role, "weir.schema.response": ingest.Schema(answer)})
 }
 
-// mostSearches bounds the searches of queues at a time.
+// mostSearches bounds the searches of queues that run at once.
 const mostSearches = 4
 
-// mostListings bounds the lists of jobs, and the accounts, that are made at a time.
+// mostListings bounds the lists of jobs and the sums of spending that are made at once.
 const mostListings = 8
 
-// mostTests bounds the tests of receivers at a time.
+// mostTests bounds the tests of receivers that run at once.
 const mostTests = 1
 
-// mostInquiries bounds the inquiries about letters at a time.
+// mostInquiries bounds the inquiries about letters that run at once.
 const mostInquiries = 4
 
 type operator struct {
 	ServiceOptions
-	most      int             // bytes of an answer
+	most      int             // the most bytes of an answer
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
 	searching chan struct{}
 	inquiring chan struct{}
@@ -181,7 +182,7 @@ func (o operator) show(req micro.Request) {
 	_ = req.Respond(data)
 }
 
-// paused answers whether a pause is in force in this replica.
+// paused answers whether a pause is in force in this process.
 func (o operator) paused(req micro.Request) {
 	api, key, err := keyAsked(pausedSubject, req.Subject())
 	if err != nil {
@@ -192,7 +193,7 @@ func (o operator) paused(req micro.Request) {
 	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused, p.Until}))
 }
 
-// try makes this replica call an api at once if its breaker is open, and answers whether it was.
+// try makes this replica call an api at once if the api's breaker is open, and answers whether it was open.
 func (o operator) try(req micro.Request) {
 	tries, err := o.Dispatcher.Desk.TryNow(apiAsked(trySubject, req.Subject()))
 	if err != nil {
@@ -202,14 +203,15 @@ func (o operator) try(req micro.Request) {
 	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // on an error the asking process has gone
 }
 
-// configuration answers with the configuration that this replica follows.
+// configuration answers which configuration this replica follows.
 func (o operator) configuration(req micro.Request) {
 	state := o.Config()
 	state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
 	_ = req.Respond(marshal(state)) // on an error the asking process has gone
 }
 
-// aside answers in its own goroutine if a slot for such answers is free, so that other questions do not wait for it.
+// aside prepares the answer in a goroutine of its own, so that other questions do not wait. If all slots are taken, it
+// answers with the error busy.
 func (o operator) aside(req micro.Request, slots chan struct{}, busy string, within time.Duration, answer func(ctx context.Context) (any, error)) {
 	select {
 	case slots <- struct{}{}:
@@ -230,9 +232,9 @@ func (o operator) aside(req micro.Request, slots chan struct{}, busy string, wit
 	})
 }
 
-// contained returns an answer whose panic is its error. It is for answers that only read: every replica is asked, so a
-// question that ends one would end all of them, again and again. An answer that changes what jobs share must not be
-// contained.
+// contained returns answer with any panic turned into its error. Every replica gets the same question, so a question
+// that ends one process would end all of them. It is only for answers that read: an answer that changes what jobs share
+// must not go on after a panic.
 func (o operator) contained(answer func(ctx context.Context) (any, error)) func(ctx context.Context) (any, error) {
 	return func(ctx context.Context) (reply any, err error) {
 		defer func() {
@@ -245,7 +247,7 @@ func (o operator) contained(answer func(ctx context.Context) (any, error)) func(
 	}
 }
 
-// readInquiry returns the question's limit, or 1 if it is not sensible.
+// readInquiry returns the question's limit, or 1 if the question cannot be read.
 func readInquiry(req micro.Request) int {
 	var in question
 	if json.Unmarshal(req.Data(), &in) != nil {

@@ -21,10 +21,10 @@ type SpentQuestion struct {
 	By    spend.By  `json:"by,omitempty"`
 	API   string    `json:"api,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	Limit int       `json:"limit,omitempty"` // how many groups; 0: as many as an answer may have
+	Limit int       `json:"limit,omitempty"` // the most groups; 0: as many as fit into an answer
 }
 
-// spent answers with what was spent.
+// spent answers with what the calls have cost.
 func (o operator) spent(req micro.Request) {
 	var q SpentQuestion
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
@@ -41,7 +41,7 @@ func (o operator) spent(req micro.Request) {
 	}))
 }
 
-// use answers with how an api's limits were used.
+// use answers how much of an api's limits was used in the last day.
 func (o operator) use(req micro.Request) {
 	name := apiAsked(useSubject, req.Subject())
 	api, ok := o.InForce().API(name)
@@ -54,7 +54,7 @@ func (o operator) use(req micro.Request) {
 	}))
 }
 
-// Spent returns what was spent, by the sums of one replica. Unlike spend.Of it reads no record.
+// Spent returns what the calls have cost, from the sums of one replica. Unlike spend.Of it reads no records.
 func Spent(ctx context.Context, c *connect.Connection, q SpentQuestion) (*spend.Account, error) {
 	var a spend.Account
 	if err := askIndex(ctx, c, spentSubject, q, &a); err != nil {
@@ -63,7 +63,7 @@ func Spent(ctx context.Context, c *connect.Connection, q SpentQuestion) (*spend.
 	return &a, nil
 }
 
-// UseOf returns how the limits of an api were used in the last day, by the sums of one replica.
+// UseOf returns how much of an api's limits was used in the last day, from the sums of one replica.
 func UseOf(ctx context.Context, c *connect.Connection, api string) (*spend.Use, error) {
 	var u spend.Use
 	if err := askIndex(ctx, c, useSubject.Of(api), nil, &u); err != nil {
@@ -72,7 +72,7 @@ func UseOf(ctx context.Context, c *connect.Connection, api string) (*spend.Use, 
 	return &u, nil
 }
 
-// orNoLedger returns ledger.ErrNoLedger if that is what a replica answered.
+// orNoLedger returns ledger.ErrNoLedger if a replica answered with that error, and err otherwise.
 func orNoLedger(err error) error {
 	if wrong := (*operatorError)(nil); errors.As(err, &wrong) && wrong.code == codeNoLedger {
 		return cli.NotFound(ledger.ErrNoLedger)

@@ -20,10 +20,10 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// ReplicaStatus is what one dispatching replica reports about itself and about what it dispatches.
+// ReplicaStatus is one dispatching replica's report about itself and the apis that it dispatches.
 type ReplicaStatus struct {
 	Instance string      `json:"instance"`
-	Session  string      `json:"session,omitempty"` // its lease
+	Session  string      `json:"session,omitempty"` // the session of its lease
 	Version  string      `json:"version"`
 	Roles    []string    `json:"roles"`
 	Started  time.Time   `json:"started"`
@@ -31,7 +31,7 @@ type ReplicaStatus struct {
 	Why      string      `json:"why,omitempty"` // why it is not ready
 	Config   ConfigState `json:"config"`
 	APIs     []APIStatus `json:"apis"`
-	// Streams are changes made to weir's streams by hand in the last hour, as far as this replica has noticed.
+	// Streams are changes by hand to weir's streams in the last hour, as far as this replica has noticed them.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
 	// Ledger says which records of calls were found missing within the last day.
 	Ledger string `json:"ledger,omitempty"`
@@ -40,47 +40,50 @@ type ReplicaStatus struct {
 // TakesJobs reports whether the replica also has the role ingest.
 func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, string(config.RoleIngest)) }
 
-// APIStatus describes one api as a replica sees it, with the use of its shared limits. The use of rates and of calls in
-// flight is this replica's alone.
+// APIStatus describes one api as a replica sees it, with the levels of its shared limits. The use of rates and of calls
+// in flight is this replica's alone.
 type APIStatus struct {
 	desk.APIDetail
 	// Throttled counts the jobs that this replica's intake has refused since it started, because their bucket was full
-	// or they would come too late.
+	// or their call would come too late.
 	Throttled uint64 `json:"throttled"`
 
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
-	// Clock says that the limits go by a clock that is behind the one that they were counted by.
+	// Clock says that the clock is behind the one that the limits were counted by; "" if it is not.
 	Clock string `json:"clock,omitempty"`
 
 	Callback *CallbackStatus `json:"callback,omitempty"` // nil: the api has none
 }
 
-// CallbackStatus is how far an api's callback is behind, whichever replica posts the ends.
+// CallbackStatus is how far an api's callback is behind. It is the same for all replicas, whichever replica posts the
+// ends of jobs.
 type CallbackStatus struct {
-	Behind  uint64    `json:"behind"`                 // ends that are kept and not posted yet
-	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of them was stored, if that is known
-	Failing time.Time `json:"failing_since,omitzero"` // since when the receiver has accepted no post; absent if it does
-	Why     string    `json:"why,omitempty"`          // what it answered last, if it fails
+	Behind  uint64    `json:"behind"`                 // ends of jobs that are not posted yet
+	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
+	Failing time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts
+	Why     string    `json:"why,omitempty"`          // the receiver's last answer, if it accepts no post
 
-	GivenUp    uint64    `json:"given_up"`               // ends that were given up, since the callback was configured
-	GivenUpAt  time.Time `json:"given_up_at,omitzero"`   // when the last of them was
-	GivenUpWhy string    `json:"given_up_why,omitempty"` // why the last of them was
+	GivenUp    uint64    `json:"given_up"`               // ends given up since the callback was configured
+	GivenUpAt  time.Time `json:"given_up_at,omitzero"`   // when the last end was given up
+	GivenUpWhy string    `json:"given_up_why,omitempty"` // why the last end was given up
 }
 
-// CallbackName returns the name by which the callback of an api is tested. No destination has a slash in its name.
+// CallbackName returns the name under which an api's callback is tested. It contains a slash, which no destination's
+// name does.
 func CallbackName(api string) string { return api + "/callback" }
 
-// Bounds of one check of readiness, and how long its answer holds: questions must not load the store.
+// A check of readiness takes readyTimeout at most. Its answer is used again for readyHolds, so that questions do not
+// load the store.
 const (
 	readyTimeout = 3 * time.Second
 	readyHolds   = time.Second
 )
 
-// readiness caches whether this replica is ready. It is safe for concurrent use.
+// readiness caches the last check of whether this replica is ready. It is safe for concurrent use.
 type readiness struct {
 	look func(context.Context) error
 
-	mu     sync.Mutex // guards what follows; held during a check
+	mu     sync.Mutex // guards looked and err; held during a check
 	looked time.Time
 	err    error
 }
@@ -97,7 +100,7 @@ func (r *readiness) now(ctx context.Context) error {
 	return r.err
 }
 
-// status answers with the state of this replica and of all that it dispatches.
+// status answers with the state of this replica and of all apis that it dispatches.
 func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), desk.MaxInspected)
 	s := ReplicaStatus{
@@ -125,17 +128,19 @@ func (o operator) status(req micro.Request) {
 	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// statusWaits allows 250 ms for each further answer: weir cannot know whether a replica without partitions is missing.
+// statusWaits waits only 250 ms for each further answer, because weir cannot know whether a replica without partitions
+// is missing.
 var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
 
 // ErrNoDispatcher reports that no dispatching replica answers.
 var ErrNoDispatcher = errors.New("no dispatching weir answers")
 
-// Roster reports whether all dispatching replicas are among those that answered.
+// Roster reports whether every dispatching replica is among the given answers.
 type Roster func(answered []ReplicaStatus) bool
 
-// MemberRoster reads the leases and returns a Roster that knows the dispatching replicas by them. instance, unless "",
-// need not have a lease: on the embedded server no replica has one. It returns nil if the leases cannot be read.
+// MemberRoster reads the leases and returns a Roster of the replicas that have one. The Roster also requires an answer
+// of instance, unless it is "": on the embedded server no replica has a lease. MemberRoster returns nil if it cannot
+// read the leases, or if there is no replica to require.
 func MemberRoster(ctx context.Context, c *connect.Connection, instance string) Roster {
 	ctx, cancel := context.WithTimeout(ctx, rosterWait)
 	defer cancel()
@@ -160,12 +165,12 @@ func MemberRoster(ctx context.Context, c *connect.Connection, instance string) R
 	}
 }
 
-// rosterWait bounds the time to read the leases.
+// rosterWait bounds how long MemberRoster may read leases.
 const rosterWait = time.Second
 
-// Status asks every replica, and returns their answers by name. It asks for at most limit paused and held keys of each
-// api. It stops waiting when complete reports that all have answered; without complete, it waits for stragglers. It
-// fails with ErrNoDispatcher if no replica answers, and blocks for five seconds at most.
+// Status asks every replica, and returns the answers, sorted by instance. Each answer has at most limit paused and held
+// keys of each api. Status stops waiting when complete returns true; if complete is nil, it waits for stragglers. It
+// fails with ErrNoDispatcher if no replica answers within five seconds. Each further answer may take 250 ms.
 func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)

@@ -20,32 +20,34 @@ import (
 // currentKey is the key of the running configuration. Its revision is the version.
 const currentKey = "current"
 
-// fileKey is the key of a FoundFile that said what was in force already.
+// fileKey is the key of the last FoundFile that added no version.
 const fileKey = "file"
 
 // KeptVersions is how many versions weir keeps: the most that a key-value bucket can keep.
 const KeptVersions = 64
 
-// StoredConfig is one version of the configuration, as kept in NATS. The text names secrets and does not contain them.
+// StoredConfig is one version of the configuration, as stored in NATS. Its text contains references to secrets, and no
+// secrets.
 type StoredConfig struct {
 	YAML    string    `json:"yaml"`
 	From    string    `json:"from"` // the file or command it came from
 	Who     string    `json:"who"`
 	At      time.Time `json:"at"`
-	Changes int       `json:"changes"` // compared with the version before
-	// Vendors are the revisions of the vendors' profiles that set defaults when it was stored.
+	Changes int       `json:"changes"` // the number of changes against the version before
+	// Vendors are the revisions of the vendors' profiles that set defaults when this version was stored.
 	Vendors map[string]string `json:"vendors,omitempty"`
-	// File is the file that weir serve found last, in this version or an earlier one.
+	// File is the file that weir serve had found last when this version was stored.
 	File FoundFile `json:"file,omitzero"`
-	// TakenBack holds checksums of the texts that rollbacks took out of force since then. A start or SIGHUP that finds
-	// one of them in the file does not put it in force again. The newest is last; there are at most KeptVersions.
+	// TakenBack holds checksums of the texts that rollbacks took out of force after File was found. If a start or
+	// SIGHUP finds one of these texts in the file, it does not apply the text again. The newest checksum is last; there
+	// are at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
-	// Order is greater than that of every earlier version, also after NATS was restored: it is the time in microseconds,
-	// or one more than the Order before. Versions of an earlier weir have none.
+	// Order is greater than the Order of every earlier version, even if NATS was restored meanwhile. It is the time in
+	// microseconds, or the Order before plus one. Versions that an earlier weir stored have none.
 	Order int64 `json:"order,omitempty"`
 }
 
-// After returns the Order of a version that comes after s, which is nil if there is no version.
+// After returns the Order of a new version behind s. s may be nil: there is no version.
 func (s *StoredConfig) After() int64 {
 	now := time.Now().UnixMicro()
 	if s != nil {
@@ -54,48 +56,48 @@ func (s *StoredConfig) After() int64 {
 	return now
 }
 
-// FoundFile is a file that had its effect on the configuration. A file that says what is in force already adds no
-// version: it is recorded under fileKey.
+// FoundFile is a configuration file that weir serve has considered. A file with the configuration that is in force
+// already adds no version: it is recorded under fileKey.
 type FoundFile struct {
-	Sum   string `json:"sum"`   // the checksum of its text
-	After uint64 `json:"after"` // the revision of the version that was the last one then; 0 for none
+	Sum   string `json:"sum"`   // the checksum of the file's text
+	After uint64 `json:"after"` // the revision of the last version at that time; 0: there was none
 }
 
-// Checksum returns a text's checksum, by which texts of configurations are told apart.
+// Checksum returns the checksum that identifies the text of a configuration.
 func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// Knows reports whether a file with that checksum has had its effect: weir serve found it last, or a rollback has taken
-// it out of force since.
+// Knows reports whether a file with that checksum must not be applied again: weir serve found it last, or a rollback
+// has taken it out of force since.
 func (s *StoredConfig) Knows(sum string) bool {
 	return s.File.Sum == sum || slices.Contains(s.TakenBack, sum)
 }
 
-// Follow prepares next to replace s by an explicit request. The request wants next's text now, whatever was taken back
-// before.
+// Follow prepares next to replace s because an operator asked for it. next is then no longer among the texts that were
+// taken back.
 func (s *StoredConfig) Follow(next *StoredConfig) {
 	wanted := Checksum([]byte(next.YAML))
 	next.File, next.Order = s.File, s.After()
 	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
 }
 
-// RollBack is Follow for a next that takes s out of force.
+// RollBack is Follow for a rollback: it also records that s was taken back.
 func (s *StoredConfig) RollBack(next *StoredConfig) {
 	s.Follow(next)
 	next.TakenBack = append(next.TakenBack, Checksum([]byte(s.YAML)))
 	next.TakenBack = next.TakenBack[max(0, len(next.TakenBack)-KeptVersions):]
 }
 
-// ErrNoConfig reports that there is neither a file nor a version.
+// ErrNoConfig reports that there is neither a configuration file nor a version in NATS.
 var ErrNoConfig = errors.New("no api is configured: write weir.yaml (deploy/weir.example.yaml is a start) or set WEIR_CONFIG; `weir demo` needs none")
 
-// Version is a readable version. Its number is its revision.
+// Version is a version of the configuration that this process can read. Number is its revision in NATS.
 type Version struct {
 	StoredConfig
 	Number uint64
 	Config *config.Config
 }
 
-// ReadVersion reads one version.
+// ReadVersion decodes and parses one version. It fails if the entry is a deletion or cannot be read.
 func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	v := &Version{Number: entry.Revision()}
 	if entry.Operation() != jetstream.KeyValuePut {
@@ -136,7 +138,7 @@ func FindConfigStore(ctx context.Context, js jetstream.JetStream) (ConfigStore, 
 	return ConfigStore{kv}, err
 }
 
-// History returns every version that is kept, the oldest first; none if no configuration was ever applied.
+// History returns every stored version, the oldest first. It returns none if no configuration was ever applied.
 func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
 	entries, err := s.kv.History(ctx, currentKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -145,7 +147,7 @@ func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, er
 	return entries, err
 }
 
-// Watch follows the versions that are stored. The first is the newest that exists.
+// Watch watches the stored versions, beginning with the newest one.
 func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	watcher, err := s.kv.Watch(ctx, currentKey)
 	if err != nil {
@@ -154,8 +156,8 @@ func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	return watcher, nil
 }
 
-// Newest returns the newest readable version, nil if there is none, and the last revision of the key, whether readable
-// or not.
+// Newest returns the newest readable version, nil if there is none. last is the newest revision of the key, readable or
+// not.
 func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, err error) {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -170,8 +172,8 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return nil, last, nil
 }
 
-// layFoundOver adds to a version the file that was recorded after the version's own. What rollbacks took back before
-// then may come back.
+// layFoundOver replaces a version's File by the one under fileKey, if that was recorded later. It then clears
+// TakenBack: texts taken back before that file was found may be applied again.
 func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	entry, err := s.kv.Get(ctx, fileKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -189,7 +191,7 @@ func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	return nil
 }
 
-// Found records a file that says what is in force already.
+// Found records a file with the configuration that is in force already.
 func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 	value, err := json.Marshal(file)
 	if err == nil {
@@ -201,8 +203,8 @@ func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 	return nil
 }
 
-// RefuseUnread fails if the newest version cannot be read, as may happen with one that a later weir stored. Without
-// this check, its limits would be ignored.
+// RefuseUnread fails if the newest version cannot be read, for example because a later weir stored it. Without this
+// check the process would run by an older version and ignore the newest limits.
 func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -218,10 +220,10 @@ func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 	return nil
 }
 
-// ErrLostRace reports that another process has changed the configuration meanwhile.
+// ErrLostRace reports that another process has stored a version meanwhile.
 var ErrLostRace = errors.New("another change of the configuration came first")
 
-// Put stores a version if the last one still has that revision, and fails with ErrLostRace otherwise.
+// Put stores a version if last is still the newest revision, and fails with ErrLostRace otherwise.
 func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {
 	value, err := json.Marshal(next)
 	if err != nil {
@@ -241,7 +243,7 @@ func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (v
 	return version, nil
 }
 
-// wrongSequenceInCluster is the error code that a clustered stream gives instead.
+// wrongSequenceInCluster is the code of the same error from a clustered stream.
 const wrongSequenceInCluster = 10164
 
 func isWrongSequence(err error) bool {
@@ -263,7 +265,7 @@ func (d ConfigChange) Event() deadletter.Event {
 	return deadletter.Event{Type: deadletter.ConfigEvent, Data: d}
 }
 
-// EnsureControl creates the bucket of pauses and canaries if there is none.
+// EnsureControl creates the control bucket (pauses, canaries and more) if there is none.
 func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
@@ -275,7 +277,8 @@ func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (j
 	return stream.Renewing(kv, js.Conn()), nil
 }
 
-// ShownVersion describes a version of the configuration with its text, in which secrets appear by reference only.
+// ShownVersion is a version of the configuration with its text, for output. The text contains references to secrets,
+// and no secrets.
 type ShownVersion struct {
 	Version uint64    `json:"version"`
 	From    string    `json:"from"`
@@ -287,14 +290,14 @@ type ShownVersion struct {
 // Shown describes a version.
 func (v *Version) Shown() ShownVersion { return ShownVersion{v.Number, v.From, v.Who, v.At, v.YAML} }
 
-// PastVersion describes a version of the history.
+// PastVersion is a version of the history without its text, for output.
 type PastVersion struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"`
 	Who     string    `json:"who"`
 	From    string    `json:"from"`
-	Changes int       `json:"changes"`         // compared with the version before
-	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
+	Changes int       `json:"changes"`         // the number of changes against the version before
+	Error   string    `json:"error,omitempty"` // why weir cannot read and does not follow this version
 }
 
 // PastVersionOf describes an entry of the history, readable or not.

@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// TestElapsed: elapsed advances like the wall clock while that is not set.
+// TestElapsed checks that elapsed advances as the wall clock does while that is not set.
 func TestElapsed(t *testing.T) {
 	c := New()
 	if off := time.Duration(bucket.MicrosOf(time.Now())-c.Now()) * time.Microsecond; off.Abs() > time.Second {
@@ -18,7 +18,8 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// TestHeldUpIsNotSet: a process that is held up while it reads the two clocks takes the wall for what it is, before and after it was set.
+// TestHeldUpIsNotSet checks that Ahead stays right if the process is held up between the readings of the two clocks,
+// before and after the wall clock was set.
 func TestHeldUpIsNotSet(t *testing.T) {
 	const held, set = 200 * time.Millisecond, time.Hour
 	start := time.Unix(1_800_000_000, 0)
@@ -31,7 +32,7 @@ func TestHeldUpIsNotSet(t *testing.T) {
 		if got := bucket.Micros(0).Until(c.Ahead()); got != by {
 			t.Errorf("undisturbed it is ahead by %v, not %v", got, by)
 		}
-		for at := range 3 { // before it reads Now, the wall, and Now again
+		for at := range 3 { // the process is held up before it reads Now, the wall clock, or Now again
 			reading := 0
 			step = func() time.Duration {
 				if reading++; reading == at+1 {
@@ -43,7 +44,8 @@ func TestHeldUpIsNotSet(t *testing.T) {
 				t.Errorf("held up before reading %d it is ahead by %v, not %v", at+1, got, by)
 			}
 		}
-		// Set while it is held up: what is certain is followed at once, the rest with the next reading.
+		// The wall clock is set while the process is held up. Ahead follows at once as far as the readings are certain,
+		// and completely at the next reading.
 		const more = time.Minute
 		for at := range 3 {
 			reading := 0

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed returns a time that cannot be set and that includes the sleep of a suspended machine.
+// elapsed returns the time of a clock that cannot be set and that counts the sleep of a suspended machine.
 //
-// That is CLOCK_BOOTTIME. Reading it takes a system call of 600 ns, and each call to an API reads the time several
-// times. So elapsed adds the lead of CLOCK_BOOTTIME to Go's monotonic clock, which stops only while the machine is
-// suspended.
+// Linux has CLOCK_BOOTTIME for that. Reading it takes a system call of 600 ns, and each call to an API reads the time
+// several times. So elapsed adds the lead of CLOCK_BOOTTIME to Go's monotonic clock, which stops only while the machine
+// is suspended.
 func elapsed() time.Duration { return boot.now(time.Now()) }
 
 var boot = newBoottime()
@@ -20,13 +20,13 @@ var boot = newBoottime()
 type boottime struct {
 	base    time.Time            // start of the monotonic clock
 	kernel  func() time.Duration // CLOCK_BOOTTIME
-	ahead   atomic.Int64         // least lead of CLOCK_BOOTTIME over it, in nanoseconds; it never shrinks
+	ahead   atomic.Int64         // measured lead of CLOCK_BOOTTIME over the monotonic clock, in nanoseconds; it never shrinks
 	wall    atomic.Int64         // lead of the wall clock at the last measurement of ahead
 	checked atomic.Int64         // time of that measurement
 }
 
-// After a sleep the wall clock has advanced and the monotonic clock has not. stirred is the difference that counts as a
-// sleep. In case the wall clock was set meanwhile, the lead is also measured every recheck.
+// After a sleep the wall clock has advanced and the monotonic clock has not. A difference of more than stirred counts
+// as a sleep. The lead is also measured every recheck, in case the wall clock was set back during a sleep.
 const (
 	stirred = time.Millisecond
 	recheck = time.Second
@@ -35,7 +35,7 @@ const (
 func newBoottime() *boottime {
 	b := &boottime{base: time.Now(), kernel: boottimeNow}
 	b.ahead.Store(int64(b.kernel()) - int64(time.Since(b.base)))
-	for range 10 { // the least disturbed measurement is the best
+	for range 10 { // the largest measurement is the most exact
 		b.measure()
 	}
 	return b
@@ -46,14 +46,14 @@ func (b *boottime) now(t time.Time) time.Duration {
 	apart := time.Duration(t.UnixNano()-b.base.UnixNano()) - passed
 	if (apart-time.Duration(b.wall.Load())).Abs() > stirred || passed-time.Duration(b.checked.Load()) > recheck {
 		b.measure()
-		b.wall.Store(int64(apart)) // only now: a reader of this value relies on the new ahead
+		b.wall.Store(int64(apart)) // stored last, because a goroutine that reads this value relies on the new ahead
 		b.checked.Store(int64(passed))
 	}
 	return passed + time.Duration(b.ahead.Load())
 }
 
-// measure reads the lead of CLOCK_BOOTTIME. A reading is too small by the time between the two clocks, never too large.
-// So the largest reading is the best one, and elapsed never runs ahead of the kernel.
+// measure reads the lead of CLOCK_BOOTTIME. A reading is too small by the time between the readings of the two clocks,
+// and never too large. So measure keeps the largest one, and elapsed never runs ahead of the kernel's clock.
 func (b *boottime) measure() {
 	kernel := int64(b.kernel())
 	least := kernel - int64(time.Since(b.base))
@@ -67,7 +67,7 @@ func (b *boottime) measure() {
 func boottimeNow() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic("the kernel has no CLOCK_BOOTTIME: " + err.Error()) // since Linux 2.6.39 it has
+		panic("the kernel has no CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39
 	}
 	return time.Duration(t.Nano())
 }

@@ -8,7 +8,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestBoottimeIsTheKernels: what is reckoned never runs ahead of the kernel's clock, never goes back, and is not far behind.
+// TestBoottimeIsTheKernels checks that the computed time never runs ahead of the kernel's clock, never goes back, and
+// is not far behind.
 func TestBoottimeIsTheKernels(t *testing.T) {
 	b := newBoottime()
 	var group sync.WaitGroup
@@ -37,20 +38,20 @@ func TestBoottimeIsTheKernels(t *testing.T) {
 	await.Return(t, "the readers of the clock", group.Wait)
 }
 
-// TestSuspended: a machine that was suspended is noticed with the next look, because its wall clock has gone on alone. The test takes
-// the sleep away from what was learned before it.
+// TestSuspended checks that the next reading notices a suspension of the machine, because only the wall clock has
+// advanced. The test simulates it by subtracting the sleep from the lead measured before.
 func TestSuspended(t *testing.T) {
 	b := newBoottime()
 	const slept = time.Hour
 	b.now(time.Now())
-	b.ahead.Add(-int64(slept)) // as it was before the machine slept
+	b.ahead.Add(-int64(slept)) // the lead before the machine slept
 	b.wall.Add(-int64(slept))
 	before := boottimeNow()
 	if now := b.now(time.Now()); before-now > time.Minute {
 		t.Errorf("%v behind after an hour's sleep", before-now)
 	}
 
-	// If the wall clock was set back by as much, the next check finds it.
+	// If the wall clock was set back by the length of the sleep, the next recheck notices the sleep.
 	b.ahead.Add(-int64(slept))
 	b.checked.Add(-int64(2 * recheck))
 	before = boottimeNow()
@@ -59,8 +60,8 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestTwoWakeTogether: who asks while another one learns of a sleep learns of it, too. A time that lags behind the wall clock for a moment
-// would set the calendars forward for good.
+// TestTwoWakeTogether checks that a reader that comes while another one measures a sleep also counts the sleep. A time
+// that lags behind the wall clock for a moment would set the calendars forward for good.
 func TestTwoWakeTogether(t *testing.T) {
 	b := newBoottime()
 	const slept = time.Hour

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elapsed returns a time that cannot be set.
+// elapsed returns the time of a clock that cannot be set.
 func elapsed() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

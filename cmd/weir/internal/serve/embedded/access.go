@@ -14,10 +14,10 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// The files of the data directory that hold credentials, if a Server asks for them. Only weir's user may read them.
+// The files with credentials in the data directory, which exist if Auth is not Open. Only weir's user may read them.
 const (
-	OperatorCreds = connect.OperatorCreds // may do everything
-	ProducerCreds = "producer.creds"      // may publish jobs, read and listen
+	OperatorCreds = connect.OperatorCreds // allows everything
+	ProducerCreds = "producer.creds"      // allows publishing jobs, reading and listening
 )
 
 // Auth says which clients a Server admits, and what they may do.
@@ -29,12 +29,12 @@ const (
 	// Operators lets every client publish jobs, read and listen, and requires the operators' credentials for everything
 	// else.
 	Operators
-	// Required requires credentials of the data directory from every client.
+	// Required requires credentials from every client: the operators' or the producers'.
 	Required
 )
 
-// admit makes the server's options authenticate clients by the credentials in dir, and creates missing ones. clients
-// bounds the connected producers.
+// admit sets the server's options so that clients are authenticated by the credentials in dir. It creates credentials
+// that are missing. clients bounds the connected producers.
 func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Logger) error {
 	if a == Open {
 		return nil
@@ -60,8 +60,8 @@ func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Log
 	return nil
 }
 
-// publicKey returns the user name of the credentials in a file. A file that others may read is no longer secret:
-// publicKey replaces it.
+// publicKey returns the user name of the credentials in a file, and creates the file if it is missing. It replaces a
+// file that other users may read, because that file is no longer secret.
 func publicKey(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -85,7 +85,7 @@ func publicKey(path string, log *slog.Logger) (string, error) {
 	return pair.PublicKey()
 }
 
-// makeCredentials writes a new user's key, whole or not at all.
+// makeCredentials creates a user's key, stores it in a file atomically, and returns the user name.
 func makeCredentials(path string) (string, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -110,7 +110,8 @@ func makeCredentials(path string) (string, error) {
 	return pair.PublicKey()
 }
 
-// writeSynced writes a file that only its user may read, and syncs it: otherwise a power cut would leave an empty file.
+// writeSynced writes a file that only its user may read, and syncs it. Without the sync a power cut could leave an
+// empty file.
 func writeSynced(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -123,7 +124,8 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Access returns how this process connects: as an operator, if credentials are required.
+// Access returns the options by which this process connects to the server. If credentials are required, they are the
+// operators'.
 func (s *Server) Access() ([]nats.Option, error) {
 	if s.auth == Open {
 		return nil, nil

@@ -10,26 +10,27 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Two accounts share the server if it authenticates clients. weir and its operators use the server's own account, which
-// has the streams. All other clients are in an account that has nothing but its imports from there.
+// A server that authenticates clients has two accounts. weir and its operators use the server's own account, which has
+// the streams. All other clients use the account of producers, which can reach only its imports from the first account.
 //
-// Rights by subject alone would not suffice. A client that may ask JetStream for anything names the subject of the
-// answer, and the server publishes the answer there with its own rights: a stored message, asked for with the reply
-// subject $KV.weir_config.current, would become the running configuration. An answer to an imported question comes to a
-// subject that the server makes, and is forwarded to the asking account. Questions that name a second subject go to the
-// gate instead (cmd/weir/internal/nats/jsproxy).
+// Rights by subject alone would not suffice. A JetStream request names the subject of the answer, and the server
+// publishes the answer there with its own rights. So a client could make a stored message the running configuration: it
+// asks for the message with the reply subject $KV.weir_config.current. The answer to an imported request goes to a
+// subject that the server makes, and the server forwards it to the asking account. Requests that name a second subject
+// go to the gate (cmd/weir/internal/nats/jsproxy).
 const (
-	mainAccount     = "$G" // its streams stand under this name on the disk
+	mainAccount     = "$G" // the name of the directory of its streams
 	mainInFile      = "MAIN"
 	producerAccount = "producers"
-	anybody         = "anybody" // connects without credentials
+	anybody         = "anybody" // the user of clients without credentials
 )
 
-// notHeard are subjects on which a producer could answer another in weir's place.
+// notHeard are subjects that producers must not subscribe to: on these a producer could answer another producer in
+// weir's place.
 var notHeard = []string{"weir.jobs.>", "weir.operator.>", jsproxy.Prefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
 
-// producerRights returns what a producer may do in its account: what the account imports, and nothing that other
-// producers would hear.
+// producerRights returns the rights of a producer in its account. A producer may publish only to the account's imports,
+// so other producers hear nothing of it.
 func producerRights() *server.Permissions {
 	allow := []string{"$SYS.REQ.USER.INFO"}
 	for _, p := range jsproxy.Passages(jsproxy.Inside) {
@@ -42,7 +43,7 @@ func producerRights() *server.Permissions {
 	}
 }
 
-// accounts returns both accounts for the server's options, with at most this many clients of producers.
+// accounts returns both accounts for the server's options. clients bounds the connections to the account of producers.
 func accounts(clients int) (accounts []*server.Account, producers *server.Account, err error) {
 	var exports, imports strings.Builder
 	for _, p := range jsproxy.Passages(jsproxy.Inside) {
@@ -55,7 +56,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 		}
 		fmt.Fprintf(&imports, "{%s: {account: %s, subject: %q}, to: %q}\n", kind, mainInFile, p.Taken, p.Asked)
 	}
-	// The options come from a text, because only that enables JetStream for one of several accounts.
+	// The options are parsed from a text, because only parsing enables JetStream for one of several accounts.
 	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { limits: { max_connections: %d }, imports: [\n%s] }\n}\n",
 		mainInFile, exports.String(), producerAccount, clients, imports.String())
 	parsed := &server.Options{}
@@ -65,7 +66,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 	for _, a := range parsed.Accounts {
 		switch a.Name {
 		case mainInFile:
-			a.Name = mainAccount // a text must not contain this name
+			a.Name = mainAccount // a configuration text must not contain this name
 		case producerAccount:
 			producers = a
 		}
@@ -73,7 +74,7 @@ func accounts(clients int) (accounts []*server.Account, producers *server.Accoun
 	return parsed.Accounts, producers, nil
 }
 
-// anyone returns the user for clients without credentials. Its password is known to no client.
+// anyone returns the user for clients without credentials. Its password is random, and no client knows it.
 func anyone(producers *server.Account) *server.User {
 	return &server.User{
 		Username: anybody, Password: nuid.New().Next() + nuid.New().Next(), Account: producers, Permissions: producerRights(),

@@ -11,20 +11,22 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// backlog bounds the messages that wait in memory for all clients together: it first disconnects the client with the
-// most waiting. The server bounds them only for each client alone. A NATS client reconnects and continues.
+// backlog bounds the bytes that wait in memory for all clients together. When they exceed the bound, it disconnects the
+// clients with the most waiting bytes first. The server itself bounds only each client alone. A disconnected NATS
+// client reconnects and continues.
 type backlog struct {
 	ns    *server.Server
-	most  int64 // bytes that may wait for all together
+	most  int64 // bytes that may wait for all clients together
 	spare []*nats.Conn
 	log   *slog.Logger
 
-	closing []closingClient // disconnected, and perhaps not freed yet
-	waiting int64           // at the last look
-	sent    int64           // by the server to all clients until then: no more than what it sent since can have been added
+	closing []closingClient // disconnected clients whose memory may not be free yet
+	waiting int64           // bytes waiting at the last look
+	sent    int64           // bytes sent by the server to all clients up to that look: waiting can have grown by at most the bytes sent since
 }
 
-// closingClient is memory that the server frees when its write to the client has ended.
+// closingClient is the memory of a disconnected client. The server frees it when its last write to the client has
+// ended.
 type closingClient struct {
 	bytes int64
 	until time.Time
@@ -33,13 +35,13 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4                // while little waits, a rest is this many times as long as the look before it: a look goes through all clients
-	writeDeadline = 5 * time.Second  // for a client to take anything at all
-	signIn        = 10 * time.Second // for a client to sign in: its machine may be busy
+	lookShare     = 4                // while little waits, a rest is this many times as long as the look before, which reads all clients
+	writeDeadline = 5 * time.Second  // within which a client must read something
+	signIn        = 10 * time.Second // within which a client must sign in; its machine may be busy
 )
 
-// BoundBacklog keeps what waits for all clients together within most bytes, until ctx ends. It never disconnects the
-// connections of spare.
+// BoundBacklog keeps the bytes waiting for all clients together within most, until ctx ends. It never disconnects the
+// connections of spare and the gate's.
 func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger, spare ...*nats.Conn) error {
 	b := backlog{ns: s.ns, most: most, spare: spare, log: log.With("component", "nats-server")}
 	if s.gate != nil {
@@ -58,8 +60,8 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 	}
 }
 
-// rest returns how long to wait after a look that took this long. If much waits already, the rest is short: on a busy
-// machine a look takes long, and clients would fill the remaining room during a long rest.
+// rest returns how long to wait after a look of that duration. If more than half of the bound is in use, the rest is
+// short: on a busy machine a look takes long, and clients could fill the remaining room during a long rest.
 func (b *backlog) rest(look time.Duration) time.Duration {
 	if b.waiting > b.most/2 {
 		return backlogLook
@@ -67,8 +69,8 @@ func (b *backlog) rest(look time.Duration) time.Duration {
 	return max(backlogLook, lookShare*look)
 }
 
-// mayBeMuch reports whether half of the bound could have been added since the last look. Unlike a look it costs the
-// same for any number of clients.
+// mayBeMuch reports whether more than half of the bound can be in use now. Unlike a look it costs the same for any
+// number of clients.
 func (b *backlog) mayBeMuch() bool {
 	sent, err := b.sentBytes()
 	if err != nil || b.waiting+sent-b.sent <= b.most/2 {
@@ -78,10 +80,10 @@ func (b *backlog) mayBeMuch() bool {
 	return true
 }
 
-// sentBytes returns what the server has sent to all clients since it started. Varz reports it too, but reads the
-// kernel's files about the process each time, which was half of what an idle weir did.
+// sentBytes returns the bytes that the server has sent to all clients since it started. Varz reports them too, but it
+// reads the kernel's files about the process each time; that was half of the work of an idle weir.
 func (b *backlog) sentBytes() (sum int64, err error) {
-	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // what an account has sent still counts when its clients have gone
+	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // bytes sent to clients that have gone must still count
 	if err != nil {
 		return 0, fmt.Errorf("count what was sent: %w", err)
 	}
@@ -115,7 +117,7 @@ func (b *backlog) look(now time.Time) {
 		}
 	}
 	waiting, cut, bytes := b.waiting, 0, int64(0)
-	for _, c := range conns.Conns { // the client with the most waiting first
+	for _, c := range conns.Conns { // sorted: the client with the most waiting bytes first
 		if waiting <= b.most/2 || int64(c.Pending)*int64(len(conns.Conns)) <= b.most {
 			break // a client within its share is never disconnected
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestBacklogIsWatched: while much waits for slow clients a look follows the last one soon, however long that took; else it rests by what
-// it costs.
+// TestBacklogIsWatched checks that the rest after a look is short while much waits for slow clients, however long the
+// look took. Otherwise the rest is proportional to the duration of the look.
 func TestBacklogIsWatched(t *testing.T) {
 	const slow = 80 * time.Millisecond
 	b := backlog{most: 100}

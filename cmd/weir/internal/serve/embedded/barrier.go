@@ -15,12 +15,12 @@ import (
 )
 
 // A server that does not sync by itself rewrites a block that has lost half its messages, and renames the new file into
-// place without a sync. After a power cut the old file or the whole new one must be there. ext4 promises that with its
-// option auto_da_alloc, which is on by default: a file that replaces another is written before the rename is. With
-// data=writeback it does not wait for that write. XFS does not promise it, and for others it is unknown.
+// place without a sync. After a power cut either the old file or the whole new one must be there. ext4 promises that by
+// its option auto_da_alloc, which is on by default: it writes the data of the new file before the rename. With
+// data=writeback ext4 does not wait for that write. XFS does not promise it; for other file systems it is unknown.
 
-// renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new one is on disk. It
-// reads that from the system's list of mounts. why is the reason for a no.
+// renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new one is on disk.
+// mounts is the text of /proc/self/mountinfo. why is the reason if yes is false.
 func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -59,12 +59,12 @@ func mountOf(path, mounts string) (kind, options string, ok bool) {
 		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") || len(at) < longest {
 			continue
 		}
-		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true // of several mounts at one place the last lies on top
+		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true // of several mounts at one place, the last one counts
 	}
 	return kind, options, ok
 }
 
-// unescape decodes the blanks in a path of the list.
+// unescape decodes the escaped characters in a path of the list of mounts.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
@@ -72,11 +72,11 @@ func unescape(path string) string {
 // proveWithin bounds the proof.
 const proveWithin = 20 * time.Second
 
-// errUnproven reports that a message which a server had acknowledged was not in its file.
+// errUnproven reports that the server acknowledged a message before the message was in its file.
 var errUnproven = errors.New("a message was acknowledged before it was in its file")
 
-// prove starts a server in a temporary directory beside the store, and checks through another descriptor that
-// acknowledged messages are in the file. A Disk depends on that, and another version of the server may behave
+// prove starts a server in a temporary directory beside the store, and checks that acknowledged messages are in their
+// file by reading it through another descriptor. A Disk depends on that, and another version of the server may write
 // differently.
 func prove(ctx context.Context, beside string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)

@@ -16,20 +16,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Disk makes durable what the server has acknowledged, if the server writes without syncing: one fdatasync serves all
-// callers that wait for it. It is safe for concurrent use.
+// Disk syncs the messages that the server has acknowledged, if the server writes without syncing. One fdatasync serves
+// all callers that wait for it. Disk is safe for concurrent use.
 //
-// The server writes a message into its stream's newest block file before it acknowledges it. A Disk begins a flush only
-// after the call, so whatever was acknowledged before is in the file. Blocks are files with rising numbers, so a flush
-// syncs the blocks from the last flush's newest on, and their directory if a file was created. If a block has lost half
-// its messages, the server rewrites it and renames it into place without a sync: barrier.go says what a file system
-// must promise for that.
+// The server writes a message into its stream's newest block file before it acknowledges the message. A flush begins
+// only after the call of Flush, so every message acknowledged before the call is in the file. Blocks are files with
+// rising numbers. So a flush syncs the newest block of the last flush and all later ones, and their directory if a file
+// was created. If a block has lost half its messages, the server rewrites it and renames it into place without a sync:
+// barrier.go says what a file system must promise for that.
 type Disk struct {
-	streams string                  // directory of them
-	sync    func(path string) error // of a file or directory
-	broke   chan error              // receives the first failure
+	streams string                  // directory of all streams
+	sync    func(path string) error // syncs a file or directory
+	broke   chan error              // receives the first failure, once
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards files and failed
 	files  map[string]*streamFiles
 	failed error
 }
@@ -37,24 +37,24 @@ type Disk struct {
 // streamFiles are the files of one stream.
 type streamFiles struct {
 	dir     string
-	waiting *flush // not begun yet; nil: none
+	waiting *flush // the flush that has not begun; nil: no caller waits
 	running bool
-	writers int           // writers whose messages are on their way
-	written chan struct{} // closed when there is none any more; nil: no flush waits for that
+	writers int           // publishers whose message is not acknowledged yet
+	written chan struct{} // closed when writers is 0; nil: no flush waits for that
 
-	// What follows belongs to the running flush.
-	of     os.FileInfo // the blocks' directory as the last flush found it; nil: there was none
-	newest uint64      // block that the last flush found; 0: none
-	listed time.Time   // the change of the directory after which it was listed; zero: the next flush lists it
+	// Only the running flush uses the following fields.
+	of     os.FileInfo // the directory of blocks at the last flush; nil: there was none
+	newest uint64      // the newest block at the last flush; 0: none
+	listed time.Time   // the time of change of the directory when it was last listed; zero: the next flush lists it
 }
 
-// flush is one flush for all callers that asked before it began.
+// flush is one flush for all callers that called Flush before it began.
 type flush struct {
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the flush has ended
 	err  error
 }
 
-// streamsDir returns where a server keeps its streams.
+// streamsDir returns the directory in which a server keeps its streams. store is its data directory.
 func streamsDir(store string) string {
 	return filepath.Join(store, server.JetStreamStoreDir, "$G", "streams")
 }
@@ -63,12 +63,12 @@ func newDisk(store string) *Disk {
 	return &Disk{streams: streamsDir(store), sync: syncPath, broke: make(chan error, 1), files: map[string]*streamFiles{}}
 }
 
-// ErrDisk reports that the disk did not take what was written. What was not synced then may be lost although it can be
-// read: nothing may be answered any more.
+// ErrDisk reports that a sync failed. Data of that sync may be lost although it can still be read, so weir must answer
+// nothing any more.
 var ErrDisk = errors.New("the disk fails writes")
 
-// Flush returns when everything that a stream had acknowledged before the call is on disk. It fails with ErrDisk, and
-// then every later call does too. Or it fails with ctx's error, and then it is unknown what is on disk.
+// Flush blocks until everything that a stream had acknowledged before the call is on disk. If it fails with ErrDisk,
+// every later call fails too. If it fails with ctx's error, the data may or may not be on disk.
 func (d *Disk) Flush(ctx context.Context, stream string) error {
 	d.mu.Lock()
 	if d.failed != nil {
@@ -109,16 +109,16 @@ func (d *Disk) Writing(stream string) (written func()) {
 	}
 }
 
-// A flush takes 0.2 ms on a good disk and 10 ms on a bad one, and callers that come during a flush wait for the next.
-// So a flush waits for a moment before it begins: then one flush, not two, stores a job that is accepted, read, and has
-// its intent stored.
+// A flush takes 0.2 ms on a good disk and 10 ms on a bad one, and callers that come during a flush wait for the next
+// one. So a flush waits for a moment before it begins. A job that is accepted, read, and has its intent stored then
+// takes one flush instead of two.
 const (
-	linger    = 50 * time.Microsecond  // for a writer to come, if there is none
-	mostLooks = 1000                   // for a writer
-	gather    = 300 * time.Microsecond // for all writers to finish; a timer of the Go runtime may take a millisecond
+	linger    = 50 * time.Microsecond  // wait for the first writer
+	mostLooks = 1000                   // the most checks for a first writer
+	gather    = 300 * time.Microsecond // wait for all writers to finish; a timer of the Go runtime may take a millisecond
 )
 
-// gather waits until no writer writes to a stream, for a moment at most.
+// gather waits for a first writer, and then until no writer writes to the stream; for linger and gather at most.
 func (d *Disk) gather(files *streamFiles) {
 	begin := time.Now()
 	for look := 0; look < mostLooks && !d.isWritten(files) && time.Since(begin) < linger; look++ {
@@ -157,7 +157,7 @@ func (d *Disk) filesLocked(stream string) *streamFiles {
 	return files
 }
 
-// run flushes as long as callers wait.
+// run flushes a stream as long as callers wait.
 func (d *Disk) run(stream string, files *streamFiles) {
 	for d.mustFlush(files) {
 		d.gather(files)
@@ -176,7 +176,7 @@ func (d *Disk) run(stream string, files *streamFiles) {
 	}
 }
 
-// mustFlush reports whether callers wait; otherwise run ends.
+// mustFlush reports whether callers wait. If it returns false, run must end.
 func (d *Disk) mustFlush(files *streamFiles) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,8 +184,8 @@ func (d *Disk) mustFlush(files *streamFiles) bool {
 	return files.running
 }
 
-// broken remembers the first failure. A kernel may forget what it could not write, and a repeated sync would then
-// report success.
+// broken stores the first failure and returns it from then on. A kernel may forget data that it could not write, so a
+// repeated sync could report success.
 func (d *Disk) broken(err error) error {
 	d.mu.Lock()
 	first := d.failed == nil
@@ -200,15 +200,14 @@ func (d *Disk) broken(err error) error {
 	return err
 }
 
-// Broken receives the first failure: weir must end then.
+// Broken returns a channel that receives the first failure, once. weir must end then.
 func (d *Disk) Broken() <-chan error { return d.broke }
 
-// coarse is how long a directory's time of change may stand still although it changes: more than a tick of the kernel's
-// clock.
+// coarse is the longest time for which the time of change of a directory may stay the same although the directory
+// changes: more than a tick of the kernel's clock.
 const coarse = 50 * time.Millisecond
 
-// flush syncs the blocks that may have been written since the last flush. For a deleted stream there is nothing to
-// sync.
+// flush syncs the blocks that may have been written since the last flush. It does nothing for a deleted stream.
 func (f *streamFiles) flush(sync func(path string) error) error {
 	msgs := filepath.Join(f.dir, "msgs")
 	info, err := os.Stat(msgs)
@@ -219,7 +218,7 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 	if err != nil {
 		return fmt.Errorf("open the stream's files: %w", err)
 	}
-	if f.of == nil || !os.SameFile(f.of, info) { // a purge, or creating the stream anew, begins another directory
+	if f.of == nil || !os.SameFile(f.of, info) { // a purge, or a new stream of that name, makes a new directory
 		f.newest, f.listed = 0, time.Time{}
 	}
 	changed := info.ModTime()
@@ -237,7 +236,8 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 		return err
 	}
 	for _, block := range blocks {
-		// A missing block was emptied meanwhile: messages in none of the blocks need not be kept.
+		// The server has deleted a missing block meanwhile, because all its messages were deleted: nothing of it must
+		// be kept.
 		if err := sync(filepath.Join(msgs, blockName(block))); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -255,8 +255,8 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 	return nil
 }
 
-// syncNames syncs the directory of the blocks and, if that is new to this process, the directories above it that name
-// the stream.
+// syncNames syncs the directory of the blocks. If that directory is new to this process, it also syncs the directories
+// above that name the stream, and the stream's metadata.
 func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error {
 	paths := []string{msgs}
 	if f.of == nil || f.newest == 0 {
@@ -272,7 +272,7 @@ func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error
 
 func blockName(number uint64) string { return strconv.FormatUint(number, 10) + ".blk" }
 
-// blocksFrom returns the numbers of a stream's blocks from one on, rising.
+// blocksFrom returns the sorted numbers of a stream's blocks that are at least from.
 func blocksFrom(msgs string, from uint64) (blocks []uint64, err error) {
 	entries, err := os.ReadDir(msgs)
 	if err != nil {

@@ -23,12 +23,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// platter is what is left of a store after a power cut: of each file what it had when it was synced last, and of each directory the
-// names that it had then. A file that took another's place is there as a whole, or the other one is.
+// platter is the state of a store after a power cut. Each file has the content of its last sync, and each directory has
+// the names of its last sync. If a file was replaced, either the old file or the whole new one is there.
 type platter struct {
 	mu    sync.Mutex
 	files map[string]written
-	names map[string][]string // of synced directories
+	names map[string][]string // names in synced directories
 }
 
 type written struct {
@@ -62,7 +62,7 @@ func (p *platter) sync(path string) error {
 	return nil
 }
 
-// cut writes what is left into another directory.
+// cut writes the state after a power cut into another directory.
 func (p *platter) cut(t *testing.T, from, to string, chance *rand.Rand) {
 	t.Helper()
 	p.mu.Lock()
@@ -74,7 +74,7 @@ func (p *platter) cut(t *testing.T, from, to string, chance *rand.Rand) {
 			path := filepath.Join(dir, name)
 			left, ok := files[path]
 			if !ok {
-				continue // it was never synced
+				continue // the file was never synced
 			}
 			if now, err := os.Stat(path); err == nil && !os.SameFile(now, left.file) && chance.IntN(2) == 0 {
 				if content, err := os.ReadFile(path); err == nil {
@@ -98,7 +98,7 @@ func (p *platter) cut(t *testing.T, from, to string, chance *rand.Rand) {
 	t.Logf("the cut left %d files, %d of them written anew", len(files), replaced)
 }
 
-// unsynced starts a server that syncs nothing by itself, and connects to it.
+// unsynced starts a server that never syncs by itself, and connects to it.
 func unsynced(t *testing.T, dir string) (*Server, *nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	s, err := Start(t.Context(), Options{Listen: "127.0.0.1:0", Dir: dir, MaxPayload: 1 << 20, MaxStore: 1 << 30, Log: slog.New(slog.DiscardHandler)})
@@ -118,8 +118,9 @@ func unsynced(t *testing.T, dir string) (*Server, *nats.Conn, jetstream.JetStrea
 	return s, nc, js
 }
 
-// TestPowerCut: whatever a Writer called stored is there after a power cut at any moment, over new blocks, blocks that are written anew
-// when they have lost half their messages, purges that take whole blocks, and a stream that is emptied.
+// TestPowerCut checks that every message that a Writer reported as stored is there after a power cut at any moment. The
+// test includes new blocks, blocks that the server rewrites when they have lost half their messages, purges that remove
+// whole blocks, and a stream that is emptied.
 func TestPowerCut(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestPowerCut(t *testing.T) {
 				if i%16 == 15 {
 					await.Receive(t, "the message to be stored", done)
 				}
-				if i%3 != 0 { // most are deleted, so that blocks are written anew
+				if i%3 != 0 { // most messages are deleted, so that the server rewrites blocks
 					mu.Lock()
 					for id, seq := range stored {
 						if !gone[id] && len(gone) < i*7/10 {
@@ -188,7 +189,7 @@ func TestPowerCut(t *testing.T) {
 						gone[id] = true
 					}
 					mu.Unlock()
-					if err := jobs.Purge(t.Context()); err != nil { // another directory takes the place of the former
+					if err := jobs.Purge(t.Context()); err != nil { // the server makes a new directory for the blocks
 						t.Fatal(err)
 					}
 				}
@@ -244,7 +245,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestDiskThatFails: after one sync has failed nothing counts as stored any more, also where a later sync would say that all is well.
+// TestDiskThatFails checks that after one failed sync no flush succeeds any more, even if a later sync would.
 func TestDiskThatFails(t *testing.T) {
 	dir := t.TempDir()
 	_, nc, js := unsynced(t, dir)
@@ -288,7 +289,7 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// TestFlushServesAllThatWait: writes that arrive during a flush wait for one next flush together.
+// TestFlushServesAllThatWait checks that writes that arrive during a flush wait together for a single next flush.
 func TestFlushServesAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -303,7 +304,7 @@ func TestFlushServesAllThatWait(t *testing.T) {
 		flushes := 0
 		on := make(chan struct{})
 		disk.sync = func(path string) error {
-			if filepath.Base(path) == "msgs" { // once in each flush that lists
+			if filepath.Base(path) == "msgs" { // synced once in each flush that lists the directory
 				flushes++
 				await.Receive(t, "the flush to go on", on)
 			}
@@ -339,7 +340,8 @@ func TestFlushServesAllThatWait(t *testing.T) {
 	})
 }
 
-// TestFlushWaitsForWriters: a flush that would begin lets those come along who write already, and does not wait long for one who does not end.
+// TestFlushWaitsForWriters checks that a flush waits for writers that are writing already before it begins, and not
+// long for a writer that never ends.
 func TestFlushWaitsForWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk(t.TempDir())
@@ -353,14 +355,14 @@ func TestFlushWaitsForWriters(t *testing.T) {
 		if len(done) > 0 {
 			t.Error("a flush ended during a write")
 		}
-		go ask() // the other has arrived, and asks as well
+		go ask() // the other writer has arrived, and asks for a flush too
 		other()
 		synctest.Wait()
 		if len(done) != 2 {
 			t.Errorf("%d of 2 were answered when all had written", len(done))
 		}
 
-		disk.Writing("JOBS") // and never ends
+		disk.Writing("JOBS") // this writer never ends
 		go ask()
 		began := time.Now()
 		for range 3 {
@@ -374,7 +376,7 @@ func TestFlushWaitsForWriters(t *testing.T) {
 	})
 }
 
-// TestRenameIsBarrier reads what Linux says of mounts.
+// TestRenameIsBarrier checks renameIsBarrier with lists of mounts as Linux writes them.
 func TestRenameIsBarrier(t *testing.T) {
 	const mounts = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
 30 22 0:26 / /data/with\040blank rw - xfs /dev/sdb rw
@@ -408,7 +410,8 @@ func TestRenameIsBarrier(t *testing.T) {
 	}
 }
 
-// TestProof: this version of the server has a message in its file before it acknowledges it, and nothing is left of the proof.
+// TestProof checks that this version of the server writes a message to its file before it acknowledges the message, and
+// that the proof leaves no files.
 func TestProof(t *testing.T) {
 	dir := t.TempDir()
 	if err := prove(t.Context(), dir); err != nil {
@@ -419,7 +422,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// TestStreamMadeAnew: a stream that takes the name of a deleted one begins with block 1 again, whatever number the other had come to.
+// TestStreamMadeAnew checks flushes of a stream that has the name of a deleted one. Its blocks begin with number 1
+// again, whatever number the deleted stream had reached.
 func TestStreamMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	_, _, js := unsynced(t, dir)
@@ -435,7 +439,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	}
 	for round := range 2 {
 		var jobs jetstream.Stream
-		await.Until(t, "the stream", func() (ok bool) { // the server may still be taking the former one's files away
+		await.Until(t, "the stream", func() (ok bool) { // the server may still be removing the files of the deleted stream
 			var err error
 			jobs, err = synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}})
 			return err == nil
@@ -446,7 +450,7 @@ func TestStreamMadeAnew(t *testing.T) {
 		}
 		for range 3 {
 			write("before")
-			if err := jobs.Purge(t.Context()); err != nil { // the next block has the next number
+			if err := jobs.Purge(t.Context()); err != nil { // the next block gets the next number
 				t.Fatal(err)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestNamesOfConsumersAreJSON: the server allows control characters in a consumer's name. A list of names with one of
-// them is an answer in JSON, and the gate answers the next question.
+// TestNamesOfConsumersAreJSON checks that a list of consumers' names is valid JSON even if a name has control
+// characters, which the server allows. The gate then answers the next request.
 func TestNamesOfConsumersAreJSON(t *testing.T) {
 	h := newHouse(t)
 	const name = "a\x7f\x01\v"
@@ -41,7 +41,8 @@ func TestNamesOfConsumersAreJSON(t *testing.T) {
 	}
 }
 
-// TestConsumersOfReadersEnd: the server makes a negative threshold 0, which on a durable consumer means for ever.
+// TestConsumersOfReadersEnd checks that consumers of readers end even if a request has a negative inactive_threshold.
+// The server treats that as 0, which for a durable consumer means that it never ends.
 func TestConsumersOfReadersEnd(t *testing.T) {
 	h := newHouse(t)
 	for name, idle := range map[string]string{
@@ -64,8 +65,8 @@ func TestConsumersOfReadersEnd(t *testing.T) {
 	}
 }
 
-// TestNoFormAcknowledgesForAnother: a server takes acknowledgements in two forms of subject, and the longer one has
-// other tokens where the shorter one has the stream and the consumer.
+// TestNoFormAcknowledgesForAnother checks that a reader cannot acknowledge for another user in either form of the
+// subject. The longer form has other tokens in the place of the stream and the consumer.
 func TestNoFormAcknowledgesForAnother(t *testing.T) {
 	h := newHouse(t)
 	h.store("weir.results.pay", 1)
@@ -89,14 +90,14 @@ func TestNoFormAcknowledgesForAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The gate takes one question after the other.
+	// The gate handles one request after the other.
 	if _, err := h.stream(h.js, "WEIR_EVENTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := own.Info(t.Context()); err != nil || info.NumAckPending != 1 {
 		t.Errorf("a reader acknowledged an operator's message: %+v %v", info, err)
 	}
-	// The longer form is the server's.
+	// The server itself accepts the longer form.
 	if _, err := h.operator.RequestWithContext(await.Context(t, "the operator's acknowledgement"), longer, nil); err != nil {
 		t.Errorf("%s acknowledges nothing: %v", longer, err)
 	}

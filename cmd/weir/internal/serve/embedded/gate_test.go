@@ -16,14 +16,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// house is a server that tells producers from operators, with what weir keeps there.
+// house is a server that separates producers from operators, with weir's streams and buckets.
 type house struct {
 	t         *testing.T
 	url       string
 	operator  *nats.Conn
 	operators jetstream.JetStream
 	anybody   *nats.Conn
-	js        jetstream.JetStream // of anybody
+	js        jetstream.JetStream // of a client without credentials
 }
 
 func newHouse(t *testing.T) *house {
@@ -88,8 +88,9 @@ func (h *house) stream(js jetstream.JetStream, name string) jetstream.Stream {
 	return s
 }
 
-// TestAnybodyReads: without credentials streams and consumers are told, messages got, ordered, pulled, acknowledged, pushed and watched,
-// with the subjects that they were stored under.
+// TestAnybodyReads checks that clients without credentials can list streams and consumers, get messages, and use
+// ordered, pull and push consumers, acknowledgements and watches. Messages have the subjects under which they were
+// stored.
 func TestAnybodyReads(t *testing.T) {
 	h := newHouse(t)
 	const n = 5
@@ -195,7 +196,8 @@ func TestAnybodyReads(t *testing.T) {
 	}
 }
 
-// TestAnybodyListens: events, results and what is told to producers are heard without credentials, and nothing else that goes on.
+// TestAnybodyListens checks that clients without credentials hear events, results and replies to producers, and nothing
+// else.
 func TestAnybodyListens(t *testing.T) {
 	h := newHouse(t)
 	inbox := nats.NewInbox()
@@ -218,7 +220,8 @@ func TestAnybodyListens(t *testing.T) {
 	}
 }
 
-// TestAnybodySubmits: a job gets in and is answered, however a client of NATS sends it.
+// TestAnybodySubmits checks that a client without credentials can submit a job and gets the answer, by every way to
+// send a request.
 func TestAnybodySubmits(t *testing.T) {
 	h := newHouse(t)
 	jobs := make(chan *nats.Msg, 8)
@@ -265,7 +268,7 @@ func TestAnybodySubmits(t *testing.T) {
 	}
 }
 
-// TestAnybodyMayNot: what is an operator's is refused, whichever way it is asked for.
+// TestAnybodyMayNot checks that clients without credentials have none of the operators' rights, whichever way they try.
 func TestAnybodyMayNot(t *testing.T) {
 	h := newHouse(t)
 	h.store("weir.results.pay", 3)
@@ -279,7 +282,7 @@ func TestAnybodyMayNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whatever is asked, the answer goes to no stream.
+	// No answer goes to a stream, whatever the request is.
 	for question, body := range map[string]string{
 		"$JS.API.DIRECT.GET.WEIR_RESULTS": `{"seq":2}`, "$JS.API.STREAM.MSG.GET.WEIR_RESULTS": `{"seq":2}`, "$JS.API.STREAM.INFO.WEIR_RESULTS": "",
 		"$JS.API.DIRECT.GET.WEIR_RESULTS.weir.results.pay.k0": "", "$JS.API.CONSUMER.MSG.NEXT.WEIR_RESULTS." + mine.CachedInfo().Name: "1",
@@ -290,12 +293,12 @@ func TestAnybodyMayNot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Nor do the messages of a consumer.
+	// No messages of a consumer go to a stream either.
 	_, err = h.stream(h.js, "WEIR_RESULTS").CreatePushConsumer(t.Context(), jetstream.ConsumerConfig{DeliverSubject: "$KV.weir_config.current"})
 	if err != nil {
 		t.Errorf("a push consumer: %v", err)
 	}
-	// Consumers of operators are theirs.
+	// Readers cannot use the consumers of operators.
 	names := h.stream(h.js, "WEIR_RESULTS").ConsumerNames(t.Context())
 	for name := range names.Name() {
 		if name == "billing" {
@@ -324,7 +327,7 @@ func TestAnybodyMayNot(t *testing.T) {
 	if _, err := h.stream(h.js, "OTHERS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err == nil {
 		t.Error("a consumer of a stream that is not weir's")
 	}
-	// The questions above have been dealt with: the gate takes one after the other, and so does JetStream.
+	// The requests above are done: the gate handles one after the other, and so does JetStream.
 	if _, err := h.stream(h.js, "WEIR_EVENTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err != nil {
 		t.Fatal(err)
 	}
@@ -337,12 +340,13 @@ func TestAnybodyMayNot(t *testing.T) {
 	}
 }
 
-// TestNoSpellingPushesElsewhere: the server reads the members of a consumer's config in any case, and takes letters for one another that
-// fold to the same. A subject that the gate does not know of would be pushed to with the server's rights.
+// TestNoSpellingPushesElsewhere checks that no spelling of a config's member makes a consumer push to a subject that
+// the gate has not seen. The server ignores the case of members' names, and treats letters as equal that fold to the
+// same letter. It would push with its own rights.
 func TestNoSpellingPushesElsewhere(t *testing.T) {
 	h := newHouse(t)
 	h.store("weir.results.pay", 1)
-	// The server pushes if a client listens on exactly that subject.
+	// The server pushes only if a client has subscribed to exactly that subject.
 	if _, err := h.operator.SubscribeSync("$KV.weir_config.current"); err != nil {
 		t.Fatal(err)
 	}
@@ -369,8 +373,8 @@ func TestNoSpellingPushesElsewhere(t *testing.T) {
 	}
 }
 
-// TestAnybodyAsksBriefly: a consumer with thousands of filters would keep the server busy for minutes, and thousands with long metadata
-// would fill its memory.
+// TestAnybodyAsksBriefly checks that the size of a request for a consumer is bounded. A consumer with thousands of
+// filters would keep the server busy for minutes, and thousands of consumers with long metadata would fill its memory.
 func TestAnybodyAsksBriefly(t *testing.T) {
 	h := newHouse(t)
 	filters := make([]string, 2000)
@@ -389,8 +393,8 @@ func TestAnybodyAsksBriefly(t *testing.T) {
 	}
 }
 
-// TestAnybodyLeavesRoomForConsumers: a stream has room for so many consumers, and each costs memory. However many are there by whoever
-// shows no credentials, weir and its operators make theirs.
+// TestAnybodyLeavesRoomForConsumers checks that weir and its operators can create consumers, however many consumers
+// clients without credentials have created. A stream has room for a bounded number of consumers, and each takes memory.
 func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
 	h := newHouse(t)
 	makeThem := func(nc *nats.Conn, stream string, n int) (refused int) {
@@ -424,15 +428,15 @@ func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
 	if refused := makeThem(h.operator, "WEIR_RESULTS", 100); refused != 0 {
 		t.Errorf("%d of an operator's consumers were refused", refused)
 	}
-	// The others have room each for themselves, and not all of them together.
+	// Each of the other streams has room, but all of them together have not.
 	makeThem(h.operator, "WEIR_DEAD", jsproxy.MostConsumers-100)
 	if refused := makeThem(h.anybody, "WEIR_EVENTS", 100); refused < 20 || refused == 100 {
 		t.Errorf("of 100 consumers about the bound of all streams %d were refused", refused)
 	}
 }
 
-// TestTheAnswerGoesWhereItIsAsked shows the hole that the accounts close: in the streams' own account a user who may only ask for a
-// message has the server publish it anywhere.
+// TestTheAnswerGoesWhereItIsAsked shows the hole that the separate accounts close: in the streams' own account, a user
+// who may only ask for a message can make the server publish it on any subject.
 func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
 	h := newHouse(t)
 	h.store("weir.results.pay", 1)
@@ -450,7 +454,7 @@ func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
 	}
 }
 
-// mayNot checks that a client is not an operator.
+// mayNot checks that a client does not have operators' rights.
 func mayNot(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	for subject, may := range map[string]bool{
@@ -482,8 +486,8 @@ func mayNot(t *testing.T, nc *nats.Conn) {
 	}
 }
 
-// TestLongNamesLeaveTheGateOpen: what anybody asks with a name that just fits the server's bound of a control line does not fit it behind what
-// the gate puts before it. The gate refuses it, and answers the next question.
+// TestLongNamesLeaveTheGateOpen checks that the gate survives a request whose name just fits the server's bound of a
+// control line, and no longer fits with the gate's prefix. The gate refuses it and answers the next request.
 func TestLongNamesLeaveTheGateOpen(t *testing.T) {
 	h := newHouse(t)
 	long := strings.Repeat("x", 4020)
@@ -497,7 +501,7 @@ func TestLongNamesLeaveTheGateOpen(t *testing.T) {
 		}
 		msg, err := h.anybody.RequestWithContext(await.Context(t, subject[:40]), subject[:len(subject)-100], body)
 		if strings.HasPrefix(subject, "$JS.ACK.") {
-			continue // it has no answer
+			continue // the request has no answer
 		}
 		if err != nil || !strings.Contains(string(msg.Data), `"code":400`) {
 			t.Errorf("%.50s…: %v, %v", subject, msg, err)

@@ -5,7 +5,7 @@ package embedded
 // dirLock keeps two workers from writing to one store, on systems that support it.
 type dirLock struct{}
 
-// lockDir refuses: without a lock two servers could write to one store, and the effect of a sync on this system is
+// lockDir always fails: without a lock two servers could write to one store, and the effect of a sync on this system is
 // untested.
 func lockDir(string) (*dirLock, error) { return nil, ErrNotHere }
 

@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// dirLock keeps two workers from writing to one store. It locks the directory itself, because a file in it can be
-// deleted and a new one locked in its place. It also locks the file weir.lock, because not every file system locks
-// directories. The locks end with their descriptors.
+// dirLock keeps two workers from writing to one store. It locks the directory itself, because a file in it could be
+// deleted and a new one locked in its place. It also locks the file weir.lock, because some file systems cannot lock
+// directories. The kernel releases the locks when the descriptors are closed.
 type dirLock struct{ dir, file *os.File }
 
 // lockDir creates a data directory if it is missing, and locks it. It fails at once if another process has the lock, or
-// if another directory took its name meanwhile.
+// if the path leads to another directory meanwhile.
 func lockDir(path string) (*dirLock, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, notWritable(err)
@@ -41,7 +41,8 @@ func lockDir(path string) (*dirLock, error) {
 	return l, nil
 }
 
-// errNoDirLocks reports that a file system locks no directories, as NFS: then the file in it must suffice.
+// errNoDirLocks reports that the file system cannot lock directories, as with NFS. Then the lock of the file weir.lock
+// must suffice.
 var errNoDirLocks = errors.New("the file system locks no directories")
 
 func flock(f *os.File) error {
@@ -54,7 +55,7 @@ func flock(f *os.File) error {
 	return err
 }
 
-// holds reports whether the path still leads to the locked directory.
+// holds reports whether the paths still lead to the locked directory and file.
 func (l *dirLock) holds(path string) bool {
 	for of, f := range map[string]*os.File{path: l.dir, filepath.Join(path, "weir.lock"): l.file} {
 		there, err := os.Stat(of)
@@ -68,8 +69,8 @@ func (l *dirLock) holds(path string) bool {
 	return true
 }
 
-// Close releases the directory. It unlocks before it closes: a child that this process is just starting has copies of
-// the descriptors, which would keep the locks until the child's exec.
+// Close unlocks and closes the directory. It unlocks explicitly, because a child process that is just being started has
+// copies of the descriptors, which would keep the locks until the child's exec.
 func (l *dirLock) Close() error {
 	var failed error
 	for _, f := range []*os.File{l.file, l.dir} {

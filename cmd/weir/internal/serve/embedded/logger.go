@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// logger sends the server's log to slog. What the server calls notice is debug for a user of weir.
+// logger writes the server's log to slog. The server's notices become debug lines, because they mean nothing to a user
+// of weir.
 type logger struct {
 	log   *slog.Logger
 	fatal chan struct{} // receives a value when the server gives up
-	// frozen receives the server's message when it could not write to a stream's files: it does not write to that
-	// stream again until it is restarted.
+	// frozen receives the server's message that it could not write to a stream's files. The server writes nothing more
+	// to that stream until it is restarted.
 	frozen     chan string
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards last, rebuilding and kinds
 	last       string
 	rebuilding bool // an index is being rebuilt
 	kinds      map[string]*kind
 }
 
-// kind is a group of messages about clients in the same words. A client can cause such messages as often as it likes.
-// So one line of each kind is logged at a time, and later how many more there were.
+// kind is a group of messages about clients in the same words. A client can cause any number of such messages. So weir
+// logs one line of a kind, and then every kindsEvery how many more there were.
 type kind struct{ more int }
 
 // Bounds of messages about clients.
 const (
 	kindsEvery = 10 * time.Second
-	mostKinds  = 32 // all further kinds count as one
+	mostKinds  = 32 // further kinds share one
 )
 
-// kindOf returns the words of a message about a client, without the client and the object; empty: the message is about
-// no client.
+// kindOf returns the words of a message about a client, without the client's and the object's names. It returns "" if
+// the message is about no client.
 func kindOf(text string) string {
 	_, said, ok := strings.Cut(text, " - cid:")
 	if !ok {
@@ -56,7 +57,7 @@ func kindOf(text string) string {
 	return strings.TrimSpace(said[:min(end, 40)]) + " " // never empty
 }
 
-// repeats reports whether a line of the same kind was logged a moment ago, and counts it.
+// repeats reports whether a line of the same kind was logged within kindsEvery, and counts the message.
 func (l *logger) repeats(text string, level slog.Level) bool {
 	name := kindOf(text)
 	if name == "" {
@@ -99,11 +100,11 @@ func (l *logger) tellMore(name string, level slog.Level) {
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
 // Warnf implements server.Logger. After a kill -9 the server warns of every stream whose index is older than its
-// messages, in words that sound like loss. weir logs that once, and says what it means.
+// messages, in words that sound like loss. weir logs one line for all these warnings, which says what they mean.
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	switch {
-	case strings.HasPrefix(text, "Plaintext passwords detected"): // the anonymous user's, who needs none
+	case strings.HasPrefix(text, "Plaintext passwords detected"): // the password of the user without credentials, which no client uses
 		l.log.Debug(text)
 		return
 	case l.repeats(text, slog.LevelWarn):
@@ -142,10 +143,12 @@ func outdated(text string) bool {
 	return false
 }
 
-// frozenWords are the server's words when a stream freezes; nothing else reports it. TestFullDisk checks them.
+// frozenWords are the words of the server's message when a stream freezes. The server reports that in no other way.
+// TestFullDisk checks the words.
 const frozenWords = " critical write error: "
 
-// Errorf implements server.Logger. A client's mistake, such as a publish that is denied to it, is no error of weir's.
+// Errorf implements server.Logger. A client's mistake, such as a publish that its rights do not allow, is a warning and
+// no error of weir.
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if kindOf(text) != "" {
@@ -163,7 +166,7 @@ func (l *logger) Errorf(format string, v ...any) {
 	}
 }
 
-// Fatalf implements server.Logger. The worker decides what ends the process.
+// Fatalf implements server.Logger. It reports the end of the server to Start, and does not end the process.
 func (l *logger) Fatalf(format string, v ...any) {
 	l.keep(fmt.Sprintf(format, v...))
 	select {

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestOutdatedIndexIsToldOnce: what the server says after a kill -9 is told once and not as a warning, and nothing else
-// that it warns of is lost.
+// TestOutdatedIndexIsToldOnce checks that the server's warnings about its index after a kill -9 become one line that is
+// no warning. All other warnings are logged.
 func TestOutdatedIndexIsToldOnce(t *testing.T) {
 	var out bytes.Buffer
 	l := &logger{log: slog.New(slog.NewTextHandler(&out, nil))}
@@ -39,7 +39,8 @@ func TestOutdatedIndexIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotFillTheLog: thousands of forbidden publishes and subscriptions are a line of each kind, and then how many there were.
+// TestStrangersDoNotFillTheLog checks that thousands of forbidden publishes and subscriptions become one line of each
+// kind, and later a number.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	var lines countedLines
 	o := options(t, "127.0.0.1:0", t.TempDir())
@@ -74,7 +75,7 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// TestMoreOfAKindIsCounted: what was not logged is told as a number.
+// TestMoreOfAKindIsCounted checks that suppressed lines are reported as a number.
 func TestMoreOfAKindIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines countedLines
@@ -83,7 +84,7 @@ func TestMoreOfAKindIsCounted(t *testing.T) {
 			l.Errorf(`127.0.0.1:%d - cid:%d - "v1.55.0:go:job %d" - Publish Violation - Nkey "U%d", Subject "a.%d"`, i, i, i, i, i)
 			l.Errorf("JetStream failed to store a msg on stream 'x'")
 		}
-		<-time.After(3 * kindsEvery) // virtual
+		<-time.After(3 * kindsEvery) // in virtual time
 		synctest.Wait()
 		if lines.about("Publish Violation") != 2 || lines.about("count=6") != 1 || lines.about("failed to store") != 7 {
 			t.Errorf("told as\n%s", lines.String())
@@ -96,7 +97,7 @@ func TestMoreOfAKindIsCounted(t *testing.T) {
 	})
 }
 
-// countedLines is a log that may be written to and looked at at once.
+// countedLines is a log that is safe to write and read at the same time.
 type countedLines struct {
 	mu  sync.Mutex
 	all bytes.Buffer

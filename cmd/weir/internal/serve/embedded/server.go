@@ -1,9 +1,10 @@
 // Package embedded runs a nats-server with JetStream inside the process, with a real listener for producers.
 //
-// The listener is real because without one neither clustering nor an orderly shutdown works. The server's name is fixed
-// because JetStream files its state under it. The worker handles signals, not the server.
+// The listener is real, because clustering and an orderly shutdown of the server need one. The server's name is fixed,
+// because JetStream files its state under that name. The worker handles signals, and the server does not.
 //
-// A Disk syncs for the server if one sync may serve many callers: see ARCHITECTURE, "One flush for all waiting writes".
+// If one sync may serve many callers, a Disk syncs instead of the server: see ARCHITECTURE, "One flush for all waiting
+// writes".
 package embedded
 
 import (
@@ -27,29 +28,30 @@ import (
 // Options of a Server. All are required except MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
-	Dir        string // of the store
-	SyncAlways bool   // fsync before every answer; otherwise every second
-	Flushes    bool   // with SyncAlways: the caller flushes by the Server's Disk before every answer, if there is one
-	MaxPayload int64  // bytes of a message
-	MaxStore   int64  // bytes on disk; 0: four fifths of what is free or used by the store now
-	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
-	MaxClients int    // connections of producers, or of all clients without authentication; 0: 65536
+	Dir        string // directory of the store
+	SyncAlways bool   // every write is synced before it is acknowledged; otherwise every second
+	Flushes    bool   // with SyncAlways: if the Server has a Disk, the caller flushes by it before every answer
+	MaxPayload int64  // the most bytes of a message
+	MaxStore   int64  // the most bytes on disk; 0: four fifths of the bytes that are free or used by the store
+	MaxPending int64  // the most bytes that may wait for one client; 0: 256 MiB
+	MaxClients int    // the most connections of producers, or of all clients if Auth is Open; 0: 65536
 	Log        *slog.Logger
-	Cluster    Cluster // of a server that is one of several
-	Auth       Auth    // which clients may connect, and for what
+	Cluster    Cluster // for a server of a cluster
+	Auth       Auth    // which clients may connect, and what they may do
 }
 
-// Cluster makes a Server one of several. The zero value makes it stand alone.
+// Cluster makes a Server part of a cluster. The zero value makes it stand alone.
 type Cluster struct {
-	Name   string   // of the server, and no other's; empty: it stands alone
-	Listen string   // host:port for the others
-	Routes []string // host:port at which it reaches each of the others
+	Name   string   // the server's name, unique in the cluster; empty: the server stands alone
+	Listen string   // host:port on which the other servers connect
+	Routes []string // host:port of each other server
 }
 
-// readyWait bounds the start; after a crash the server may read a store of many millions of jobs again.
+// readyWait bounds how long the server may take to start: after a crash it may have to read a store of many millions of
+// jobs again.
 const readyWait = 10 * time.Minute
 
-// leastStore is the size of the store below which JetStream is useless.
+// leastStore is the smallest store, in bytes, that Start accepts.
 const leastStore = 64 << 20
 
 // Server is a running nats-server.
@@ -60,14 +62,14 @@ type Server struct {
 	frozen   <-chan string
 	dir      string
 	auth     Auth
-	gate     *nats.Conn // the gate's; nil without authentication
+	gate     *nats.Conn // the connection of the gate; nil if Auth is Open
 	disk     *Disk
 }
 
-// ErrNotHere reports that the embedded server does not run on this system.
+// ErrNotHere reports that the embedded server does not support this operating system.
 var ErrNotHere = errors.New("the server inside weir runs on Linux, macOS and FreeBSD only: set WEIR_NATS_URL to a nats-server")
 
-// Start runs the server and returns when it accepts clients, or when ctx ends first.
+// Start starts the server and blocks until it accepts clients. It fails if ctx ends first.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
@@ -123,8 +125,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// flushed returns the Disk by which the caller syncs, if the caller does so and the file system allows it; nil: the
-// server syncs, if at all.
+// flushed returns the Disk by which the caller syncs, if the caller flushes and the file system allows it. It returns
+// nil if the server must sync by itself, or if nothing is synced before answers.
 func (o *Options) flushed(ctx context.Context) *Disk {
 	if !o.SyncAlways || !o.Flushes || o.Cluster.Name != "" {
 		return nil
@@ -145,13 +147,14 @@ func (o *Options) flushed(ctx context.Context) *Disk {
 	return newDisk(o.Dir)
 }
 
-// Disk returns the Disk by which the caller must sync; nil if the server syncs, or nothing does.
+// Disk returns the Disk by which the caller must sync; nil if the caller need not sync.
 func (s *Server) Disk() *Disk { return s.disk }
 
-// maxPending bounds what waits for one client that does not read: beyond it the client is disconnected.
+// maxPending bounds the bytes that wait for one client that does not read. Beyond it the server disconnects the client.
 const maxPending = 256 << 20
 
-// pending returns at least a few messages: a message that does not fit could never be sent.
+// pending returns the most bytes that may wait for one client. It is room for at least four of the largest messages,
+// because a message that does not fit could never be sent.
 func (o *Options) pending() int64 {
 	if o.MaxPending == 0 {
 		return maxPending
@@ -159,10 +162,10 @@ func (o *Options) pending() int64 {
 	return min(maxPending, max(o.MaxPending, 4*o.MaxPayload))
 }
 
-// ownClients is the number of connections beside those of producers: weir's own, and operators'.
+// ownClients is the number of connections for weir itself and for operators, in addition to those of producers.
 const ownClients = 256
 
-// clients returns how many producers may be connected.
+// clients returns how many producers may connect.
 func (o *Options) clients() int {
 	if o.MaxClients == 0 {
 		return server.DEFAULT_MAX_CONNECTIONS
@@ -170,8 +173,8 @@ func (o *Options) clients() int {
 	return o.MaxClients
 }
 
-// apply makes the server reach the others only by its own routes, and advertises no other route to it: otherwise
-// servers could bypass a link that an operator has put before it to cut it off.
+// apply makes the server connect to the other servers only by its own routes, and advertise none. Otherwise servers
+// could bypass a link that an operator has put between them.
 func (c Cluster) apply(opts *server.Options) error {
 	if c.Name == "" {
 		return nil
@@ -194,17 +197,19 @@ func (c Cluster) apply(opts *server.Options) error {
 	return nil
 }
 
-// Clients that vanish silently are noticed by pings, as deploy/ configures them: until then jobs are sent to them.
+// The server notices by pings that a client vanished silently, with the same values as in deploy/. Until then it sends
+// messages to that client.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
 )
 
-// nowhere is an address on which nothing listens. Servers tell each other the address of a third, and would connect to
-// it directly.
+// nowhere is an address on which nothing listens. The server advertises it, because servers tell each other the
+// advertised addresses and would otherwise connect directly.
 const nowhere = "127.0.0.1:9"
 
-// up waits until the server accepts clients. It returns false if the server gave up, ctx ended, or it took too long.
+// up blocks until the server accepts clients. It returns false if the server gave up, ctx ended, or readyWait has
+// passed.
 func (s *Server) up(ctx context.Context, l *logger) bool {
 	ready := make(chan bool, 1)
 	go func() { ready <- s.ns.ReadyForConnections(readyWait) }()
@@ -223,11 +228,12 @@ func (s *Server) Addr() string { return s.ns.Addr().String() }
 // ClientURL returns the URL to connect to from this machine.
 func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 
-// MaxStore returns how many bytes the store may take.
+// MaxStore returns the most bytes that the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }
 
-// AwaitFrozen blocks until the server could not write to a stream's files, and returns nil if ctx ends first. Such a
-// stream accepts nothing more until the server is restarted, even when there is room again. Only one caller may wait.
+// AwaitFrozen blocks until the server fails to write to a stream's files, and returns the error; it returns nil if ctx
+// ends first. Such a stream accepts nothing more until the server is restarted, even if there is room again. Only one
+// goroutine may call it.
 func (s *Server) AwaitFrozen(ctx context.Context) error {
 	select {
 	case why := <-s.frozen:
@@ -237,7 +243,7 @@ func (s *Server) AwaitFrozen(ctx context.Context) error {
 	}
 }
 
-// openGate lets producers read, if the server distinguishes them from operators.
+// openGate opens the gate, through which producers read, if the server separates producers from operators.
 func (s *Server) openGate(log *slog.Logger) error {
 	if s.auth == Open {
 		return nil
@@ -261,12 +267,12 @@ func (s *Server) openGate(log *slog.Logger) error {
 	return err
 }
 
-// Gate returns the connection over which producers read, if the server distinguishes them from operators; nil
-// otherwise. Only Shutdown may close it.
+// Gate returns the connection of the gate, through which producers read; nil if Auth is Open. Only Shutdown may close
+// it.
 func (s *Server) Gate() *nats.Conn { return s.gate }
 
-// ReplyPrefix returns the beginning of the subjects on which producers in a separate account receive replies; empty:
-// they have no separate account.
+// ReplyPrefix returns the prefix of the subjects on which producers in a separate account receive replies; "" if they
+// have no separate account.
 func (s *Server) ReplyPrefix() string {
 	if s.auth == Open {
 		return ""
@@ -278,18 +284,19 @@ func notWritable(err error) error {
 	return fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
 }
 
-// Shutdown stops the server and returns when its store is closed.
+// Shutdown stops the server and blocks until its store is closed.
 func (s *Server) Shutdown() {
 	if s.gate != nil {
 		s.gate.Close()
 	}
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
-	_ = s.lock.Close() // the lock goes with the descriptor
+	_ = s.lock.Close() // closing the descriptor releases the lock
 }
 
-// roomFor returns four fifths of what the disk has free and the store has already. A full disk makes JetStream
-// read-only until a restart, while its own limit only refuses.
+// roomFor returns four fifths of the bytes that are free on the disk or used by the store. The store gets a limit below
+// the disk's size, because a full disk makes JetStream read-only until a restart, while at its own limit JetStream only
+// refuses writes.
 func roomFor(dir string) (int64, error) {
 	left, err := diskLeft(dir)
 	if err != nil {

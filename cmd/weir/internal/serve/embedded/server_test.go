@@ -57,8 +57,8 @@ func TestOneWeirADirectory(t *testing.T) {
 	second.Shutdown()
 }
 
-// TestAsksWho: no client gets in without credentials. Those of the data directory are their owner's alone, hold after a
-// restart, and tell producers from operators.
+// TestAsksWho checks that no client connects without credentials if these are required. Only their owner may read the
+// credentials of the data directory. They stay valid after a restart, and separate producers from operators.
 func TestAsksWho(t *testing.T) {
 	dir := t.TempDir()
 	o := options(t, "127.0.0.1:0", dir)
@@ -122,7 +122,7 @@ func TestAsksWho(t *testing.T) {
 	mayNot(t, producer)
 }
 
-// TestProducersLeaveRoomForOperators: however many producers there are, operators connect.
+// TestProducersLeaveRoomForOperators checks that operators can connect, however many producers are connected.
 func TestProducersLeaveRoomForOperators(t *testing.T) {
 	o := options(t, "127.0.0.1:0", t.TempDir())
 	o.Auth, o.MaxClients = Operators, 3

@@ -21,20 +21,22 @@ import (
 
 // Accounts of quotas and budgets.
 //
-// A checkpoint claims ahead, so that a start restores an upper bound. Beside it an account is kept: what the ledger
-// says of each quota and budget up to one of its sequences. It is advanced by reading the ledger, never by what the
-// process believes it has stored, and it contains no claim. A start reads the ledger from there on in the background.
-// Once every partition has been recovered, and every call that was under way at a death has its record, the sum
-// replaces the bound. If the ledger does not reach back far enough, the account begins anew with the bound: that is its
-// cost, and the next death adds nothing to it. Until the bound has been replaced, a limit that only the bound has used
-// up is asked again soon, no job is buried and no budget event sent because of it, and its metric is absent.
+// A checkpoint claims ahead, so a start restores only an upper bound of what quotas and budgets have used: the bound.
+// The account has the exact use. It holds what the ledger's records say of each quota and budget up to one sequence of
+// the ledger. Only reading the ledger advances the account, and the account contains no claim.
+//
+// A start reads the ledger from that sequence on, in the background. When every partition is recovered, and every call
+// that was under way at a death has its record, the account's sum replaces the bound. If the ledger does not reach back
+// far enough, the account begins anew with the bound. The limits then count too much for that time, and the next death
+// adds nothing to it. Until the bound is replaced, a limit that only the bound has used up is asked again soon, buries
+// no job, sends no budget event and has no metric.
 
 // accountNote is the stored form of an account.
 type accountNote struct {
-	Born    time.Time       `json:"born"`           // the ledger
-	Read    uint64          `json:"read"`           // the account holds its records up to this sequence
+	Born    time.Time       `json:"born"`           // when the ledger was created
+	Read    uint64          `json:"read"`           // the account counts the ledger's records up to this sequence
 	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it covers
-	Boot    string          `json:"boot,omitempty"` // of the machine whose memory held the embedded server's writes
+	Boot    string          `json:"boot,omitempty"` // id of the machine's boot; empty if no acknowledged write can be lost with the machine
 	Account *bucket.Account `json:"account"`
 }
 
@@ -45,43 +47,45 @@ type accounts struct {
 	js        jetstream.JetStream
 	control   jetstream.KeyValue
 	instance  string
-	start     bucket.Micros // by the calendar: this process has planned nothing earlier
+	start     bucket.Micros // by the calendar: this process plans no call earlier
 	now       func() bucket.Micros
 	ahead     func() bucket.Micros
 	recovered func() (unlogged int, ok bool)
 	price     func() (price int64, fixed bool) // of every call, if all cost the same
-	changed   func()                           // reports that the limits count something else now
+	changed   func()                           // called when the limits have another count
 	log       *slog.Logger
 	lost      func() int
 	damaged   func(ctx context.Context, d *ledger.Damage) error
 	quiet     func() bool   // reports that no call runs or waits to be recorded
 	settled   chan struct{} // closed when no bound is left
 	wake      chan struct{} // a limit is new to the rules
-	gaps      gaps          // in what was added up
+	gaps      gaps          // what the ledger could not tell
 
 	note    accountNote
 	stored  uint64          // note.Read of the last account stored
 	began   uint64          // the ledger's last sequence before this process called anything
-	former  *bucket.Account // what the ledger says of former processes' calls; nil once in force
-	shifted bucket.Micros   // by how much the calendar was ahead when the account was last advanced
-	callers map[string]bool // the apis whose records may name the limits, so far
+	former  *bucket.Account // the use by former processes, from the ledger; nil once it has replaced the bound
+	shifted bucket.Micros   // how far the calendar was ahead of the clock when the account was last advanced
+	callers map[string]bool // every api, so far, whose records may charge the limits
 }
 
 const (
 	accountEvery = 10 * time.Second
 	accountWait  = 5 * time.Second       // the longest that storing an account may take
-	accountPoll  = 20 * time.Millisecond // how often it is checked whether all partitions are recovered
+	accountPoll  = 20 * time.Millisecond // how often awaitRecovery and awaitQuiet check
 	accountRetry = time.Second
-	mostUnread   = 2_000_000 // records that a start reads: with more the bound stays
+	mostUnread   = 2_000_000 // the most records that a start reads; if there are more, the bound stays
 	mostIdle     = 100_000   // records of other apis after which an account without calls is stored again
 )
 
 func accountKey(api string) string { return "account." + api }
 
-// openAccounts finds what the ledger says of an api's limits, whose last checkpoint is restored. Nothing may have been
-// granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
+// openAccounts restores or begins the account of a unit whose last checkpoint is already restored. It must run before
+// the first slot is granted. It blocks until an account is stored, so every claim of this process's checkpoints is
+// later than the account.
 //
-// early is by how much the former run's clock was ahead of this one's: then the account's periods lie ahead too.
+// early is how far the former process's clock was ahead of this one's. If it is more than a second, the account's
+// periods lie in the future, and the account begins anew.
 func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
 		of: u, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
@@ -109,7 +113,7 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 	}
 	a.note.Boot = boot
 	switch {
-	case u.leavers() && len(store.Bounds()) > 0: // their calls of that time may be recorded later, or never
+	case u.leavers() && len(store.Bounds()) > 0: // calls that they made meanwhile may be recorded later, or never
 		return a, a.beginAnew(ctx, extent, "an api has left the account since")
 	case why == "":
 	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread && a.lost() == 0: // the ledger has every call
@@ -127,10 +131,10 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 	return a, nil
 }
 
-// noAccount is the reason for a missing account if weir is new, or was of a version that kept none.
+// noAccount is the reason if no account is stored: weir is new, or an earlier version kept none.
 const noAccount = "no account was kept"
 
-// bootID identifies the time since the machine was started: what was not synced before that is lost. It is "?" if the
+// bootID identifies the machine's boot. Writes that were not synced before a later boot are lost. It returns "?" if the
 // system does not tell.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -140,7 +144,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// recall reads the stored account, or returns why it cannot be used.
+// recall reads the stored account into a.note. why says why the account cannot be used, "" if it can.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
 	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.of.name)))
 	if err != nil {
@@ -173,8 +177,8 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 	return "", nil
 }
 
-// beginAnew takes what the limits count now for what the ledger says. That includes all that was granted, and may be
-// too much.
+// beginAnew stores what the limits count now as the account. That count includes every claim of the restored checkpoint
+// and may be too high.
 func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why string) error {
 	if len(a.store.Bounds()) > 0 {
 		a.log.Info("the ledger does not say what limits used before the start: it counts as used", "reason", why)
@@ -253,13 +257,13 @@ type draft struct {
 	note   accountNote
 	former *bucket.Account // as in accounts
 	rules  bucket.Rules
-	calls  int // that were counted
+	calls  int // calls counted so far
 }
 
-// advance reads on in the ledger. The first time it also corrects what the limits count for former processes.
+// advance counts the ledger's new records. The first time it also replaces the bounds by the use of former processes.
 //
-// It asks for the ledger's end before it asks for the limits: a limit that is new to the account came into force after
-// that, so no record up to there names it.
+// It reads the ledger's end before it reads the limits. So a limit that is new to the account came into force after
+// that end, and no record up to it charges the limit.
 func (a *accounts) advance(ctx context.Context) error {
 	extent, err := ledger.ExtentOf(ctx, a.js)
 	if err != nil {
@@ -273,7 +277,7 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		return a.beginAnew(ctx, extent, "the ledger has lost records")
 	}
 	d := a.draft()
-	if d.nothingCounts() { // a limit added later is filled in from the ledger
+	if d.nothingCounts() { // fillIn adds up a limit that is added later
 		d.note.Read = extent.Last
 		return a.adopt(ctx, d)
 	}
@@ -281,8 +285,8 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		a.callers[api] = true
 	}
 	charges := ledger.Charges{APIs: slices.Sorted(maps.Keys(a.callers)), After: d.note.Read, Last: extent.Last}
-	if charges.Whole = d.former != nil; charges.Whole && a.of.pool { // no record from before the start may be missing
-		charges.APIs = nil // an api that had the account then is perhaps not known
+	if charges.Whole = d.former != nil; charges.Whole && a.of.pool { // every record from before the start is needed
+		charges.APIs = nil // this process may not know an api that had the account then
 	}
 	err := ledger.ReadCharges(ctx, a.js, charges, func(c *ledger.Record, seq uint64) {
 		d.calls++
@@ -304,17 +308,18 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 	return a.adopt(ctx, d)
 }
 
-// draft returns a draft that begins with what is known, for the limits that are in force now.
+// draft returns a copy of the account, adapted to the limits that are in force now. If a limit's count cannot be
+// carried over, the copy takes it from the store.
 func (a *accounts) draft() *draft {
 	d := &draft{note: a.note, rules: a.store.Rules()}
 	d.note.Account = a.note.Account.Clone()
 	present := a.store.Account()
 	unsure := d.note.Account.Follow(present)
 	switch ahead := a.ahead(); {
-	case ahead > a.shifted+clock.Step: // the times that sliding quotas know are by a clock that was left
+	case ahead > a.shifted+clock.Step: // the calendar moved ahead: sliding quotas hold times of the earlier calendar
 		a.shifted = ahead
 		unsure = append(unsure, d.note.Account.Slide(present)...)
-	case ahead < a.shifted-clock.Step: // the periods of other quotas too
+	case ahead < a.shifted-clock.Step: // the calendar moved back: the periods of all quotas are of the earlier calendar
 		a.shifted = ahead
 		d.note.Account = present
 		for i := range present.Limits {
@@ -333,7 +338,7 @@ func (d *draft) nothingCounts() bool {
 	return len(d.note.Account.Limits) == 0 && (d.former == nil || len(d.former.Limits) == 0)
 }
 
-// count counts a call in the limits that were in force when it was made.
+// count adds a call to every limit that its record charges.
 func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 	for i := range d.rules.Shared {
 		l := &d.rules.Shared[i]
@@ -343,13 +348,13 @@ func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 	}
 }
 
-// slotAfter is how long after its intent was stored a call starts at the latest: a slot that is farther away is given
-// back.
+// slotAfter is the longest time between the storing of a call's intent and the call's start. A slot that is farther
+// away is given back.
 const slotAfter = 5 * time.Second
 
-// ChargedAt returns when a call counts: at its slot, by the calendar. If a former process left the call without a
-// record, its slot is unknown. If it is also unknown whether the call was made, Started is its earliest start, and it
-// counts slotAfter later: at the edge of a period, in the next one.
+// ChargedAt returns the time at which a call counts, by the calendar: its slot. A call that a former process left
+// without a record has no known slot. If the call was made, it counts at Started. If even that is unknown, Started is
+// the earliest possible start, and the call counts slotAfter later: at the edge of a period it counts in the next one.
 func ChargedAt(c *ledger.Record) bucket.Micros {
 	switch {
 	case !c.Planned.IsZero():
@@ -360,13 +365,14 @@ func ChargedAt(c *ledger.Record) bucket.Micros {
 	return bucket.MicrosOf(c.Started.Add(slotAfter))
 }
 
-// isFormer reports whether a record is of a call that another process made: this process counts no grant for it.
+// isFormer reports whether another process made the call of a record. This process's limits have no grant for such a
+// call.
 func (a *accounts) isFormer(c *ledger.Record, seq uint64) bool {
 	return seq <= a.began || c.Planned.IsZero() || bucket.MicrosOf(c.Planned) < a.start || c.Instance != a.instance
 }
 
-// adopt stores an account and, the first time, puts the use by former processes in force. The order matters: the limits
-// may count less than what was restored only after a restart would begin with the account.
+// adopt stores the advanced account. The first time it then replaces the bounds. The account must be stored first: the
+// limits may count less than the restored bound only after a restart would begin with the account.
 func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	now := a.now() + a.ahead()
 	d.note.Account.Forget(d.rules, now)
@@ -388,8 +394,8 @@ func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	return nil
 }
 
-// addUnlogged counts calls that may have been under way at a death and that left no record: as many as there may be,
-// but never more than the bound allows for.
+// addUnlogged counts the calls that may have been under way at a death and have no record. It counts the most that
+// there may be, and never more than the bound.
 func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	calls, _ := a.recovered()
 	if calls == 0 {
@@ -415,7 +421,7 @@ func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	}
 }
 
-// correct replaces the bounds.
+// correct replaces the bounds by the use of former processes; nil keeps the bounds for good.
 func (a *accounts) correct(former *bucket.Account) {
 	a.former = nil
 	a.store.Correct(former)

@@ -12,7 +12,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// accountRig is an api's limits and their account on a real server, without a worker: the test plants its records.
+// accountRig is an api's limits and their account on a real server, without a worker. The test stores the records
+// itself.
 type accountRig struct {
 	t     *testing.T
 	o     *Options
@@ -32,7 +33,7 @@ func newAccountRig(t *testing.T) *accountRig {
 	}}
 }
 
-// live begins a process whose last checkpoint claims used units that may not have been used.
+// live starts a process whose last checkpoint claims units that may not have been used.
 func (r *accountRig) live(claims int64) {
 	r.t.Helper()
 	var err error
@@ -52,7 +53,7 @@ func (r *accountRig) live(claims int64) {
 	r.recovered = func() (int, bool) { return 0, true }
 }
 
-// plant stores records of calls that a process made, or found: of those the slot is not known.
+// plant stores records of calls that a process made, or that it found without a record; the latter have no slot.
 func (r *accountRig) plant(n int, planned time.Time, cost int64) {
 	r.t.Helper()
 	for range n {
@@ -98,8 +99,8 @@ func (r *accountRig) counts(limit string, want int64) {
 	}
 }
 
-// TestAccountOfLives: an account goes on from life to life; what a process found of a former one counts, what it called itself
-// is counted already.
+// TestAccountOfLives checks that an account continues over several processes. Calls that a process found of a former
+// one count; calls that it made itself are not counted twice.
 func TestAccountOfLives(t *testing.T) {
 	r := newAccountRig(t)
 	r.live(0)
@@ -107,13 +108,13 @@ func TestAccountOfLives(t *testing.T) {
 	r.counts("day", 0)
 	r.plant(5, time.Now(), 2)
 	r.catchUp()
-	r.counts("day", 0) // they are this one's: it would have counted their grants
+	r.counts("day", 0) // calls of this process, which counts them by their grants
 	r.plant(3, time.Now(), 1)
 
 	r.live(100)
-	r.plant(1, time.Time{}, 4)                    // found
-	r.plant(1, time.Now().Add(-2*time.Second), 8) // a late record of the one before
-	r.plant(7, time.Now().Add(time.Second), 1)    // this one's
+	r.plant(1, time.Time{}, 4)                    // a call that was found
+	r.plant(1, time.Now().Add(-2*time.Second), 8) // a late record of the former process
+	r.plant(7, time.Now().Add(time.Second), 1)    // of this process
 	if l := r.store.Levels()[0]; l.Used != 100 || !l.Bound {
 		t.Errorf("before it is known %d counts (bound: %v), want the bound of 100", l.Used, l.Bound)
 	}
@@ -125,7 +126,7 @@ func TestAccountOfLives(t *testing.T) {
 		t.Error("no event reports it")
 	}
 
-	r.live(100) // with what the last one called
+	r.live(100) // the claim includes the calls of the last process
 	r.catchUp()
 	r.counts("day", 10+3+4+8+7)
 
@@ -141,8 +142,8 @@ func TestAccountOfLives(t *testing.T) {
 	r.counts("late", 6)
 }
 
-// TestUnloggedCallsCount: unrecorded calls that may have been under way count as far as the bound allows
-// for, and go on counting.
+// TestUnloggedCallsCount checks that calls without a record that may have been under way count, up to the bound, and
+// that they still count later.
 func TestUnloggedCallsCount(t *testing.T) {
 	r := newAccountRig(t)
 	r.live(0)
@@ -161,7 +162,8 @@ func TestUnloggedCallsCount(t *testing.T) {
 	r.counts("day", 13)
 }
 
-// TestLedgerThatDoesNotTell: where the ledger has not all that was called, the bound stays, and the next death adds nothing to it.
+// TestLedgerThatDoesNotTell checks that the bound stays if the ledger does not have all calls, and that the next death
+// adds nothing to it.
 func TestLedgerThatDoesNotTell(t *testing.T) {
 	for name, spoil := range map[string]func(r *accountRig){
 		"it lost its last records": func(r *accountRig) {
@@ -219,7 +221,8 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 	}
 }
 
-// TestAccountOfAnOldLedger: a version without accounts has claimed units that were not used. The ledger shows that.
+// TestAccountOfAnOldLedger checks that the ledger corrects the claims of a version without accounts, if it claimed
+// units that were not used.
 func TestAccountOfAnOldLedger(t *testing.T) {
 	r := newAccountRig(t)
 	r.plant(5, time.Now(), 1)

@@ -16,27 +16,27 @@ import (
 
 // Apis that share an account, in Redis.
 //
-// The apis of an account have one state, and one mark for it. Each api also has a mark of its own, which says in which
-// account the api is counted. If calls of an api were counted elsewhere before it comes to an account, the account's
-// state does not have these calls. The state then counts as lost, and is added up from the ledger. If the api comes
-// back to a state of its own, its mark is later than that state, which then counts as lost, too. The state that the api
-// has left refuses the api (redisstore.Move).
+// The apis of an account have one state, and one mark for it. Each api also has a mark of its own, which names the
+// account that counts the api. If another state counted calls of an api before it comes to an account, the account's
+// state lacks these calls. The state then counts as lost, and is added up from the ledger. If the api comes back to a
+// state of its own, its mark is later than that state, so that state also counts as lost. The state that the api has
+// left refuses the api (redisstore.Move).
 
-// ofAccount returns the end of the epoch in the mark of an api that is counted in an account.
+// ofAccount returns the suffix of a mark's epoch. It says that the account counts the api.
 func ofAccount(account string) string { return "." + accountPrefix + account }
 
-// counted returns the account in which a mark says that its api is counted, "" for none.
+// counted returns the account that counts the mark's api, "" if no account does.
 func (m *redisMark) counted() string {
 	_, account, _ := strings.Cut(m.Epoch, ofAccount(""))
 	return account
 }
 
-// isStranger reports whether the account's state does not have earlier calls of the api.
+// isStranger reports whether the account's state lacks earlier calls of the api.
 func isStranger(rules bucket.Rules, own redisMark) bool {
 	return rules.In != nil && own.Epoch != redisstore.Fresh && own.counted() != rules.In.Account
 }
 
-// leave makes the state in which the api was counted refuse the api, if the rules count it elsewhere.
+// leave makes the api's former state in Redis refuse the api, if the rules count the api in another state.
 func (s *sharedLimits) leave(ctx context.Context, client redisstore.Client, rules bucket.Rules, own redisMark) error {
 	from := own.counted()
 	if from == accountOf(rules) {
@@ -48,7 +48,8 @@ func (s *sharedLimits) leave(ctx context.Context, client redisstore.Client, rule
 	return redisstore.Move(ctx, client, s.api, from, own.Epoch, rules.Version)
 }
 
-// join notes in which account the api is counted from now on. It returns the api's mark.
+// join stores in the api's mark that the account of rules counts the api from now on. It returns the api's mark. It
+// does nothing if the mark says so already, or if rules name no account.
 func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMark) (redisMark, error) {
 	if rules.In == nil || own.counted() == rules.In.Account {
 		return own, nil
@@ -59,8 +60,8 @@ func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMa
 	return mark, s.put(ctx, epochKey(s.api), mark)
 }
 
-// replace stores the mark of a state that is in use. It fails if a later configuration counts the api in another state.
-// It looks for that if the state is new, and always before it replaces the api's own mark.
+// replace stores the mark of a state that is in use. It fails with redisstore.ErrBehind if a later configuration counts
+// the api in another state. It checks that if the state is new, and always before it replaces the api's own mark.
 func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark redisMark, changed bool) error {
 	key := keyOf(s.api, rules)
 	for tries := 0; rules.In == nil || changed; tries++ {
@@ -86,10 +87,11 @@ func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark red
 	return s.put(ctx, key, mark)
 }
 
-// errMoved says that the api has moved to another state meanwhile.
+// errMoved reports that the api was moved to another state meanwhile.
 var errMoved = errors.New("the configuration has changed meanwhile")
 
-// grantID tells the grants of an api apart. States begin their serials independently of each other.
+// grantID identifies a grant among all grants of an api. The serial alone does not, because each state counts its own
+// serials.
 type grantID struct {
 	serial int64
 	at     bucket.Micros
@@ -97,22 +99,22 @@ type grantID struct {
 
 func idOf(g *bucket.Grant) grantID { return grantID{g.Serial, g.At} }
 
-// formerSlot is a state that the api has left, with the grants that the state counted and that have not ended.
+// formerSlot is a state that the api has left, with the grants of that state that have not ended.
 type formerSlot struct {
 	account string
 	store   *redisstore.Store
 	open    map[grantID]struct{}
-	owed    []bucket.Use // ends that the state has not taken yet; at most one for each grant, and mostOwed
-	until   time.Time    // by then the calls of these grants have ended and are recorded
+	owed    []bucket.Use // ends that the state has not stored yet: at most one for each grant, and at most mostOwed
+	until   time.Time    // when the calls of these grants have ended and are recorded
 }
 
 // mostOwed bounds formerSlot.owed.
 const mostOwed = 4096
 
-// mostFormers bounds the former states.
+// mostFormers bounds the former states of an api; the oldest are dropped.
 const mostFormers = 8
 
-// leaseOf returns how long a call of the api, or of another api of its account, may run.
+// leaseOf returns the longest time that a call of the api, or of another api of its account, may run.
 func leaseOf(rules bucket.Rules) bucket.Micros {
 	lease := rules.LeaseMicros()
 	if rules.In != nil {
@@ -128,7 +130,8 @@ func accountOf(rules bucket.Rules) string {
 	return rules.In.Account
 }
 
-// moveLocked moves the api to the state of another account, or to its own state. Calls wait until that state is open.
+// moveLocked makes the state of another account, or the api's own state, count the api. Calls wait until that state is
+// open.
 func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err
@@ -146,8 +149,8 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	return nil
 }
 
-// settleFormer ends the grants that former states counted, and returns the uses of all other grants. What a former
-// state does not take now, retryFormers gives it later.
+// settleFormer ends the grants of former states, and returns the uses of all other grants. If a former state cannot
+// store an end now, retryFormers tries again later.
 func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (rest []bucket.Use) {
 	s.mu.Lock()
 	if len(s.formers) == 0 {
@@ -158,7 +161,7 @@ next:
 	for _, u := range uses {
 		for _, f := range s.formers {
 			_, open := f.open[idOf(&u.Grant)]
-			operation := u.Grant.Serial < 0 && u.Hold == 0 // it may still hold a slot there
+			operation := u.Grant.Serial < 0 && u.Hold == 0 // the operation may still hold a slot of the former state
 			if (open || operation) && len(f.owed) < mostOwed {
 				f.owed = append(f.owed, u)
 			}
@@ -173,7 +176,8 @@ next:
 	return rest
 }
 
-// retryFormers gives the former states the ends that they have not taken, and drops those whose calls have all ended.
+// retryFormers sends the former states the ends that they have not stored yet. It drops the former states whose calls
+// have all ended.
 func (s *sharedLimits) retryFormers(ctx context.Context) {
 	s.mu.Lock()
 	s.formers = slices.DeleteFunc(s.formers, func(f *formerSlot) bool { return time.Now().After(f.until) })

@@ -53,7 +53,7 @@ func redisForLimits(t *testing.T) *Options {
 	return o
 }
 
-// ofVersion returns the rules of an api in an account with a daily quota, or without an account for "".
+// ofVersion returns the rules of an api with a daily quota in an account, or without an account if account is "".
 func ofVersion(version int64, account string) bucket.Rules {
 	rules := bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}}, Lease: time.Minute, Version: version,
@@ -75,7 +75,7 @@ func openShared(t *testing.T, o *Options, rules bucket.Rules) *sharedLimits {
 	return s
 }
 
-// follow puts rules in force, as a replica does that follows a change.
+// follow puts rules in force as a replica does that follows a change.
 func (s *sharedLimits) follow(t *testing.T, rules bucket.Rules) {
 	t.Helper()
 	if err := s.Apply(rules); err != nil {
@@ -129,8 +129,8 @@ func TestReplicaThatHasNotFollowed(t *testing.T) {
 	}
 }
 
-// TestFormerStateThatFails checks that ends of calls which a former state does not take stop no others. They are kept
-// for it until the last of its calls has ended.
+// TestFormerStateThatFails checks that a former state which does not store the ends of calls delays no other ends.
+// These ends are kept until the last of the state's calls has ended.
 func TestFormerStateThatFails(t *testing.T) {
 	o, ctx := redisForLimits(t), t.Context()
 	s := openShared(t, o, ofVersion(1, "acme"))
@@ -168,7 +168,7 @@ func TestFormerStateThatFails(t *testing.T) {
 	}
 }
 
-// TestSeedEndsWithItsState checks that adding up a state ends when the api leaves that state.
+// TestSeedEndsWithItsState checks that adding up the use of a state ends when the api leaves that state.
 func TestSeedEndsWithItsState(t *testing.T) {
 	o := redisForLimits(t)
 	o.Caller = caller{map[string]bool{"one": true}} // its calls never end

@@ -21,8 +21,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// checkpointer stores what the shared limits of one api have used for the next start. A stored checkpoint claims ahead,
-// so that a crash makes weir count too much, never too little.
+// checkpointer stores what the limits of one unit have used, for the next start. A stored checkpoint claims ahead, so a
+// crash makes weir count too much, never too little.
 type checkpointer struct {
 	of    unit
 	store *bucket.Memory
@@ -32,34 +32,35 @@ type checkpointer struct {
 	log   *slog.Logger
 	wake  chan struct{}
 
-	accounts *accounts // nil in tests of checkpoints alone
+	accounts *accounts // nil only in tests of checkpoints
 
-	tried    map[[sha256.Size]byte]struct{} // stores attempted since the last success, which may still succeed
-	revision uint64                         // that the next one replaces; 0 for none
+	tried    map[[sha256.Size]byte]struct{} // checksums of the checkpoints tried since the last success: each may still be stored
+	revision uint64                         // of the stored checkpoint, which the next one replaces; 0: none is stored
 	own      uint64                         // of the checkpoint that this process read or stored last
-	bare     bool                           // what is stored contains no limit
+	bare     bool                           // the stored checkpoint contains no limit
 	restored bucket.Snapshot                // what the former process left
-	early    time.Duration                  // by how much the former process's clock was ahead of this one's
-	ahead    bucket.Micros                  // by how much calendars were ahead when the limits were last told
-	moved    func(by time.Duration)         // calendars were set
+	early    time.Duration                  // how far the former process's clock was ahead of this one's
+	ahead    bucket.Micros                  // how far the calendars were ahead when the limits last heard it
+	moved    func(by time.Duration)         // called when the calendars were set
 	news     news
 }
 
-// forgotten replaces the checkpoint of an account that is not configured any more, whose former apis are called without
-// it.
+// forgotten replaces the checkpoint of an account that is no longer configured. The account's former apis are then
+// called without its limits.
 const forgotten = "{}"
 
 // errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
 var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
-// A checkpoint is stored every second and covers two seconds. If it cannot be stored, calls wait once it is used up.
+// A checkpoint is stored every second and claims the next two seconds. If the next one cannot be stored, calls wait
+// once the claim is used up.
 const (
 	checkpointEvery = time.Second
 	checkpointAhead = 2 * time.Second
 	checkpointWait  = 5 * time.Second
 )
 
-// mostTried bounds the checkpoints with an unknown fate: one hour of them.
+// mostTried bounds checkpointer.tried: one hour of checkpoints that may or may not be stored.
 const mostTried = 4096
 
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
@@ -91,8 +92,8 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 	return c, c.strike(ctx, s)
 }
 
-// strike stores a restored checkpoint without the apis that have left the account, before these are called. So if this
-// process dies and they come back, it is known that they were called elsewhere.
+// strike stores the restored checkpoint without the apis that have left the account. It runs before the process calls
+// these apis. If the process then dies and the apis come back, the checkpoint shows that they were called elsewhere.
 func (c *checkpointer) strike(ctx context.Context, s bucket.Snapshot) error {
 	left := func(api string) bool { return !slices.Contains(c.of.apis, api) }
 	if !slices.ContainsFunc(s.APIs, left) {
@@ -106,16 +107,16 @@ func (c *checkpointer) strike(ctx context.Context, s bucket.Snapshot) error {
 	return c.put(ctx, data)
 }
 
-// unknown returns what stands for a checkpoint that is not there: whatever the ledger says was called may have used
-// every rate up to the newest record. If the checkpoint was lost, every rate may have been used until now.
+// unknown returns a snapshot for a missing checkpoint: every rate counts as used up to the time of the ledger's newest
+// record. If a checkpoint was lost or cannot be read, every rate counts as used up until now.
 //
-// If an api of an account was ever called, all permits of the account count as taken for one lease from the start of
-// this process: it is not known how many calls ran then.
+// For an account of which any api was ever called, all permits also count as taken for one lease from the start of this
+// process, because it is unknown how many calls ran then.
 func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bucket.Snapshot, err error) {
 	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, c.of.calls())
 	var none *jetstream.APIError
 	if errors.As(err, &none) && none.ErrorCode == jetstream.JSErrCodeStreamNotFound {
-		return s, nil // a test of checkpoints alone
+		return s, nil // only in tests of checkpoints
 	} else if err != nil {
 		return s, fmt.Errorf("ledger: %w", err)
 	}
@@ -152,7 +153,7 @@ func (c *checkpointer) now() {
 	}
 }
 
-// run stores checkpoints until ctx ends, and then a last one, which is exact.
+// run stores checkpoints until ctx ends, and then a last one, which claims nothing ahead.
 func (c *checkpointer) run(ctx context.Context) error {
 	var accounts sync.WaitGroup
 	defer accounts.Wait()
@@ -179,8 +180,8 @@ func (c *checkpointer) run(ctx context.Context) error {
 	}
 }
 
-// close stores the last checkpoint. An earlier attempt that was given up may still have succeeded: then the first try
-// only finds that out.
+// close stores the last checkpoint. If an earlier attempt that timed out was stored after all, the first try only finds
+// the new revision, and the second one stores.
 func (c *checkpointer) close(ctx context.Context) (err error) {
 	for range 2 {
 		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
@@ -212,7 +213,7 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	return nil
 }
 
-// follow makes the calendars follow the wall clock.
+// follow tells the limits how far the calendars are ahead of the clock, and reports a step of more than a second.
 func (c *checkpointer) follow() {
 	ahead := c.clock.Ahead()
 	c.store.Ahead(ahead)
@@ -222,9 +223,9 @@ func (c *checkpointer) follow() {
 	}
 }
 
-// put stores a checkpoint in place of the one before, and of no other. A stored checkpoint that is older than this
-// process's own was not stored by another process: the server was set back, or does not know yet that it no longer
-// leads.
+// put stores a checkpoint if it replaces the one that this process knows, and returns errCheckpointTaken if another
+// process has stored one since. A stored checkpoint that is older than this process's own is not from another process:
+// the server was set back, or has not noticed yet that it no longer leads.
 func (c *checkpointer) put(ctx context.Context, data []byte) error {
 	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
 	if err == nil {
@@ -241,7 +242,7 @@ func (c *checkpointer) put(ctx context.Context, data []byte) error {
 	_, ours := c.tried[sha256.Sum256(now.Data)]
 	switch {
 	case bytes.Equal(now.Data, data):
-		c.stored(now.Seq) // only the answer was lost
+		c.stored(now.Seq) // it was stored, and only the answer was lost
 		return nil
 	case now.Seq > c.own && !ours:
 		return errCheckpointTaken
@@ -255,8 +256,8 @@ func (c *checkpointer) stored(revision uint64) {
 	clear(c.tried)
 }
 
-// last returns the stored checkpoint, with sequence 0 if there is none. It asks only the leader: from a lagging replica
-// a start would take an older checkpoint, and grant again what has been used since.
+// last returns the stored checkpoint, with sequence 0 if there is none. It asks the stream's leader only. A lagging
+// replica could return an older checkpoint, and the start would then grant again what was used since.
 func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
 	m, err := stream.AskLeader(ctx, c.nc, "KV_"+c.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, c.kv.Bucket(), c.key()))
 	if err != nil || m == nil {

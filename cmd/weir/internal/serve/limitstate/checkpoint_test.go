@@ -9,8 +9,9 @@ import (
 	"weir/bucket"
 )
 
-// TestCheckpointIsTakenByALaterOneOnly: a worker ends when another process has stored a checkpoint after its own, and for no
-// less: not for an older one that it is shown, nor for one of its own that it had given up.
+// TestCheckpointIsTakenByALaterOneOnly checks that a worker ends if another process has stored a checkpoint after the
+// worker's own. The worker does not end if the server shows an older checkpoint, or one of its own that it had given
+// up.
 func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	o := serverForLimits(t)
 	open := func() *checkpointer {
@@ -35,7 +36,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	put(c, `{"a":1}`, nil)
 	put(c, `{"a":2}`, nil)
 
-	// Two were given up on their way, and the first of them is stored all the same.
+	// Two attempts were given up on their way, and the first of them was stored all the same.
 	given, giveUp := context.WithCancel(t.Context())
 	giveUp()
 	for _, text := range []string{`{"a":3}`, `{"a":4}`} {
@@ -51,7 +52,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	}
 	put(c, `{"a":5}`, nil)
 
-	// The server is set back to before all of them.
+	// The server is set back to a state before all of these.
 	last := c.own
 	c.own, c.revision = last+100, last+100
 	if err := c.put(t.Context(), []byte(`{"a":6}`)); err == nil || errors.Is(err, errCheckpointTaken) {
@@ -59,7 +60,8 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	}
 	put(c, `{"a":6}`, nil)
 
-	// Another process takes over. It reads from the leader: direct reads, as of a replica that lags, are not to be had.
+	// Another process takes over. It reads from the leader, because direct reads, which a lagging replica would answer,
+	// are not allowed.
 	stream, err := o.JetStream.Stream(t.Context(), "KV_"+o.Control.Bucket())
 	if err != nil {
 		t.Fatal(err)

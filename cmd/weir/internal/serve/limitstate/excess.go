@@ -11,22 +11,22 @@ import (
 // ExcessData is the data of an excess event.
 type ExcessData struct {
 	Limit string     `json:"limit"`
-	Units int64      `json:"units"`           // that the vendor counts and weir does not; 0: it does no more
+	Units int64      `json:"units"`           // units that the vendor counts and weir does not; 0: the excess is over
 	Until *time.Time `json:"until,omitempty"` // when the vendor's count begins anew
 }
 
-// quietFor returns how long a limit must be without an excess until the excess counts as over: while another program
-// uses the account, there is one in each of the vendor's periods.
+// quietFor returns how long a limit must show no excess until the excess counts as over: at least one period of the
+// vendor. While another program uses the account, each period of the vendor shows an excess.
 func quietFor(l *bucket.Limit) time.Duration { return max(time.Minute, l.Period()) }
 
-// excessSeen is a limit of which the vendor counted more than weir, and when that was seen last.
+// excessSeen is a limit of which the vendor counted more than weir, and the time of the last such answer.
 type excessSeen struct {
 	limit bucket.Limit
 	last  time.Time
 }
 
-// tellExcess logs and reports that the vendor counts more of a limit than weir, once when it begins and once when it
-// has been over for a while. The event's id is the same for all replicas that notice it at about the same time.
+// tellExcess logs and reports that the vendor counts more of a limit than weir: once when the excess begins, and once
+// when it is over. All replicas that notice the excess at about the same time send the same event id.
 func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 	for i := range levels {
 		l := &levels[i]
@@ -57,7 +57,7 @@ func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 // sendExcess stores the event.
 func (w *levelWatch) sendExcess(l *bucket.Limit, data ExcessData, now time.Time) {
 	if w.letters == nil {
-		return // a test of levels alone
+		return // only in tests of levels
 	}
 	what := "begin"
 	if data.Units == 0 {

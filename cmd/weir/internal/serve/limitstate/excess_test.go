@@ -11,8 +11,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestExcessIsToldOncePerChange: while another program uses the account, the vendor counts more in each of its periods.
-// That is one change, and it is over when there was none for a period.
+// TestExcessIsToldOncePerChange checks that an excess in each of the vendor's periods, as while another program uses
+// the account, is reported as one change. It is over when one period had none.
 func TestExcessIsToldOncePerChange(t *testing.T) {
 	var said bytes.Buffer
 	w := &levelWatch{api: "pay", log: slog.New(slog.NewTextHandler(&said, nil))}
@@ -23,7 +23,7 @@ func TestExcessIsToldOncePerChange(t *testing.T) {
 		for _, units := range []int64{37, 36, 0} {
 			levels := []bucket.Level{{Limit: limit, Excess: units, ExcessUntil: bucket.MicrosOf(now.Add(time.Minute))}}
 			if units == 0 {
-				levels = nil // a rate without one has no level
+				levels = nil // a rate without an excess has no level
 			}
 			w.tellExcess(levels, now)
 			now = now.Add(time.Minute)

@@ -13,17 +13,17 @@ import (
 	"weir/bucket"
 )
 
-// Limits that change hands.
+// Limits whose counting moves from Redis to the process.
 //
-// The mark of the state in Redis says whether Redis or the process counted an api's limits last. If the process counts
-// again, its last checkpoint lacks the calls made since, and the ledger has them. The mark is then replaced by a later
-// one that no state in Redis has. So when Redis takes over once more, it treats its own state as lost and is seeded
-// from the ledger too.
+// The mark of the state in Redis says whether Redis or the process counted an api's limits last. If Redis counted last,
+// the process's checkpoint lacks the calls made since, and the ledger has them. The process then stores a later mark,
+// which no state in Redis has. So if Redis counts again later, it treats its own state as lost and is seeded from the
+// ledger too.
 
-// processEpoch ends the epoch of a mark which says that the process counted last.
+// processEpoch is the suffix of a mark's epoch that says that the process counted last.
 const processEpoch = ".process"
 
-// takeOverFromRedis adds the calls made while Redis counted to the process's checkpoint, if Redis counted last.
+// takeOverFromRedis replaces the process's checkpoint by what the ledger says, if Redis counted the unit's limits last.
 func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 	key := epochKey(u.name)
 	entry, err := o.Control.Get(ctx, key)
@@ -45,7 +45,7 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 		return err
 	}
 	born, _, _ := strings.Cut(mark.Epoch, ".")
-	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number is earlier than any
+	n, _ := strconv.ParseInt(born, 10, 64) // a mark without a number counts as 0
 	for _, put := range []struct {
 		key   string
 		value any
@@ -61,8 +61,8 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 	return nil
 }
 
-// snapshotOfLedger returns the most that the limits of a unit may have counted, as far as the ledger knows. A rate's
-// burst counts as used, and a call may be running for every permit, for one lease.
+// snapshotOfLedger returns the most that a unit's limits may have counted, by the ledger. Every rate's burst counts as
+// used, and every permit counts as taken for one lease.
 func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	if u.pool {

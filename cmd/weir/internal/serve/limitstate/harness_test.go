@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serverForLimits runs a server with the stores of limits, and returns these. No caller uses them.
+// serverForLimits runs a server with the stores that limits need, and returns options for them without a Caller.
 func serverForLimits(t *testing.T) *Options {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -43,7 +43,7 @@ func serverForLimits(t *testing.T) *Options {
 	return &Options{Conn: nc, JetStream: js, Control: kv, Log: log, Clock: clock.New(), Pools: &Pools{}, Instance: "test"}
 }
 
-// testUnit returns the unit of the limits in a store.
+// testUnit returns the unit of an api whose limits are in store.
 func testUnit(api string, store *bucket.Memory) unit {
 	return unit{name: api, apis: []string{api}, rules: store.Rules()}
 }

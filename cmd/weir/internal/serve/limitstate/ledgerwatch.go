@@ -15,27 +15,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LedgerWatch finds records that are missing from the ledger. weir deletes no record: records go with their age, or the
-// oldest when the ledger is full. Any other missing record was deleted by hand, or the store is damaged. The end of the
-// ledger is noted every second, so that a start sees what was lost while no weir ran. What was recorded between the
-// last note and a kill is known from the flight recorder. It is safe for concurrent use.
+// LedgerWatch finds records that are missing from the ledger. weir deletes no record: the stream drops records by age,
+// or the oldest when it is full. If any other record is missing, an operator deleted it, or the store is damaged.
+// LedgerWatch stores the extent of the ledger every second, so a start notices what was lost while no weir ran. The
+// flight recorder covers the time between the last note and a kill. LedgerWatch is safe for concurrent use.
 type LedgerWatch struct {
 	o *Options
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards note and damages
 	note    ledgerNote
-	damages []LedgerLoss // found by accounts, which have begun anew and know of them
+	damages []LedgerLoss // records that accounts could not read; these accounts have begun anew already
 }
 
-// ledgerNote is the stored note about the ledger.
+// ledgerNote is the extent of the ledger as last noted, with its losses.
 type ledgerNote struct {
 	Born    time.Time    `json:"born"`
 	First   uint64       `json:"first"`
-	FirstAt time.Time    `json:"first_at"` // when the first record was stored
+	FirstAt time.Time    `json:"first_at"` // when record First was stored
 	Last    uint64       `json:"last"`
-	Deleted int          `json:"deleted"` // between the first and the last
-	Life    uint64       `json:"life"`    // the newest process whose flight recorder was read for the ledger's end
-	Lost    int          `json:"lost"`    // losses so far
+	Deleted int          `json:"deleted"` // records missing between First and Last
+	Life    uint64       `json:"life"`    // the newest process whose flight recorder has told the ledger's end
+	Lost    int          `json:"lost"`    // number of losses ever found
 	Losses  []LedgerLoss `json:"losses,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type ledgerNote struct {
 type LedgerLoss struct {
 	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
-	From    uint64    `json:"from"` // the records' sequences, as far as known
+	From    uint64    `json:"from"` // From and To are the first and last missing sequence, as far as known
 	To      uint64    `json:"to"`
 	Noticed time.Time `json:"noticed"`
 }
@@ -65,16 +65,16 @@ func (l *LedgerLoss) Why() string {
 
 const (
 	ledgerKey  = "ledger"
-	damageKey  = "ledger.damage" // a key of its own: a replica's note of the ledger must not overwrite what another's account found
-	damaged    = "damaged"       // the kind of such a loss
-	mostLosses = 16              // that are kept, the newest
+	damageKey  = "ledger.damage" // a separate key, so that a replica's note does not overwrite what another replica's account found
+	damaged    = "damaged"       // the kind of a loss that an account found
+	mostLosses = 16              // how many losses are kept; the newest stay
 	// toldFor is how long the status shows a loss.
 	toldFor = 24 * time.Hour
-	// ageSlack is how long before its age a record may be deleted.
+	// ageSlack is how long before its maximum age the stream may delete a record.
 	ageSlack = time.Minute
 )
 
-// OpenLedgerWatch compares the ledger for the first time. It must be called before anything is recorded.
+// OpenLedgerWatch compares the ledger with the note of the last run. It must run before this process records a call.
 func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	w := &LedgerWatch{o: o}
 	var err error
@@ -86,7 +86,7 @@ func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	return w, w.look(ctx)
 }
 
-// readLosses reads the note about the ledger and its losses; they are empty if no note was ever stored.
+// readLosses reads the note about the ledger and the damaged records. Both are empty if none were stored.
 func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, damages []LedgerLoss, err error) {
 	for key, into := range map[string]any{ledgerKey: &note, damageKey: &damages} {
 		entry, err := kv.Get(ctx, key)
@@ -102,7 +102,7 @@ func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, da
 	return note, damages, nil
 }
 
-// Run compares every second until ctx ends.
+// Run compares the ledger with the note every second until ctx ends, and once more then.
 func (w *LedgerWatch) Run(ctx context.Context) error {
 	tick := time.NewTicker(levelsEvery)
 	defer tick.Stop()
@@ -158,7 +158,7 @@ func (n *ledgerNote) same(other *ledgerNote) bool {
 	return n.Born.Equal(other.Born) && n.First == other.First && n.Last == other.Last && n.Deleted == other.Deleted && n.Lost == other.Lost
 }
 
-// compare compares the present ledger with the note.
+// compare finds what the ledger has lost since the note, and returns the new note.
 func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next ledgerNote, losses []LedgerLoss) {
 	s := &info.State
 	lose := func(kind string, records, from, to uint64) {
@@ -182,8 +182,8 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	return next, losses
 }
 
-// copiedTo reports whether another stream is a copy of the noted one, as "weir move" and a restored backup make them:
-// with the same sequences and times. What a copy lacks is a loss like any other.
+// copiedTo reports whether the present stream is a copy of the noted one, with the same sequences and times, as "weir
+// move" and a restored backup make it. Records that a copy lacks are losses like any others.
 func (n *ledgerNote) copiedTo(s *jetstream.StreamState) bool {
 	return s.LastSeq >= n.Last && s.FirstSeq >= n.First && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
 }
@@ -193,10 +193,10 @@ func nearlyFull(info *jetstream.StreamInfo) bool {
 	return info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2
 }
 
-// damaged reports a record that an account could not read, once for all accounts.
+// damaged stores and reports a record that an account could not read. All accounts together report a record once.
 func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	if w == nil {
-		return nil // a test of limits alone
+		return nil // only in tests of limits
 	}
 	note, kept, err := readLosses(ctx, w.o.Control)
 	if err != nil {
@@ -238,7 +238,7 @@ func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
 	w.o.Log.Error("records of calls are gone or cannot be read: what they cost is missing in every sum, and quotas and budgets count the most that may have been called",
 		"component", "limits", "kind", l.Kind, "records", l.Records, "from", l.From, "to", l.To)
 	if w.o.Letters == nil {
-		return // a test of limits alone
+		return // only in tests of limits
 	}
 	id := fmt.Sprintf("ledger.%d.%s.%d.%d.%d", born.UnixMicro(), l.Kind, l.From, l.To, l.Records)
 	w.o.Letters.Send(deadletter.Event{Type: deadletter.LedgerEvent, ID: id, Data: LedgerData{l.Kind, l.Records, l.From, l.To, l.Noticed, l.Why()}}, func(err error) {
@@ -248,10 +248,10 @@ func (w *LedgerWatch) tell(l *LedgerLoss, born time.Time) {
 	})
 }
 
-// lost returns how many losses there were so far.
+// lost returns the number of losses so far, without damaged records.
 func (w *LedgerWatch) lost() int {
 	if w == nil {
-		return 0 // a test of limits alone
+		return 0 // only in tests of limits
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,8 +273,8 @@ func (w *LedgerWatch) Problem() string {
 	return ""
 }
 
-// LedgerLosses returns the losses that were noticed at since or later: records from before may be missing. A server
-// without a note has none.
+// LedgerLosses returns the losses that were noticed at or after since. If there are any, records from before since may
+// be missing too. It returns none if the server has no note.
 func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, since time.Time) (losses []LedgerLoss, err error) {
 	kv, err := js.KeyValue(ctx, control)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

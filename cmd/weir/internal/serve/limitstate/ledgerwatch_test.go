@@ -15,7 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestLedgerLosses: what is gone from the ledger is found, and what goes with its age or for want of room is no loss.
+// TestLedgerLosses checks that records missing from the ledger are found. Records that were dropped by age or because
+// the stream was full are no loss.
 func TestLedgerLosses(t *testing.T) {
 	born := time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)
 	now := born.Add(10 * 24 * time.Hour)
@@ -63,8 +64,8 @@ func TestLedgerLosses(t *testing.T) {
 	}
 }
 
-// TestMissingRecordsCountTheMost: records were deleted while no weir ran, at the ledger's beginning, end or in between. The limits then
-// count what the last checkpoint says may have been called, and not what is left of the ledger.
+// TestMissingRecordsCountTheMost deletes records at the ledger's beginning, end or middle while no weir runs. It checks
+// that the limits then count the bound of the last checkpoint, and not the rest of the ledger.
 func TestMissingRecordsCountTheMost(t *testing.T) {
 	for _, noted := range []bool{true, false} {
 		for name, gone := range map[string][2]uint64{"beginning": {1, 15}, "between": {10, 24}} {
@@ -106,8 +107,8 @@ func TestMissingRecordsCountTheMost(t *testing.T) {
 	}
 }
 
-// TestDamageIsTold: a record that an account's reading cannot read, or does not find, is a loss of the ledger like any other: there is a
-// line for the status, and what verify and spend read. It is told once, also by another account and after another start.
+// TestDamageIsTold checks that a record that an account cannot read or find is a loss of the ledger like any other: the
+// status, verify and spend report it. It is reported once, even if another account or another start finds it again.
 func TestDamageIsTold(t *testing.T) {
 	for name, spoil := range map[string]func(r *accountRig){
 		"unreadable": func(r *accountRig) {
@@ -136,7 +137,7 @@ func TestDamageIsTold(t *testing.T) {
 			r.plant(5, time.Now(), 1)
 			spoil(r)
 			r.plant(1, time.Now(), 1)
-			r.live(100) // the watch has not looked since
+			r.live(100) // the watch has not looked meanwhile
 			r.catchUp()
 			r.counts("day", 100)
 			if got := r.o.Ledger.Problem(); !strings.HasPrefix(got, "record 6 of the ledger") {
@@ -180,7 +181,7 @@ func TestEndLostAfterTheNote(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		die := func() { // with a call under way, so that the recorder's file stays
+		die := func() { // with a call under way, so that the recorder's file is kept
 			t.Helper()
 			r.o.Recorder.Prepare(recorder.Call{Seq: 1}, recorder.Entry{})
 			if err := r.o.Recorder.Close(); err != nil {
@@ -209,7 +210,7 @@ func TestEndLostAfterTheNote(t *testing.T) {
 			r.counts("day", 5)
 		}
 		die()
-		live() // the files of both are there still
+		live() // the files of both processes are still there
 		if losses := r.o.Ledger.note.Lost; losses != 0 && stored == 5 || losses != 1 && stored > 5 {
 			t.Errorf("%d losses after another start", losses)
 		}

@@ -18,29 +18,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levelWatch reads how much of one api's shared limits is used, for metrics and operators, and sends an event when a
-// part of a budget is spent.
+// levelWatch reads the levels of one api's shared limits, for metrics and operators. It sends an event when a budget
+// reaches a threshold.
 type levelWatch struct {
 	api     string
 	read    func(context.Context) ([]bucket.Level, error)
-	heard   func(error)               // is told whether the limits could be read
-	unknown func() string             // returns why the use of a limit is unknown
+	heard   func(error)               // called after each reading with its error
+	unknown func() string             // returns why the use of limits is unknown
 	gap     func(limit string) string // returns what is missing in a limit's count
-	news    *news                     // nil in tests of levels alone
+	news    *news                     // nil only in tests of levels
 	price   func() int64
-	used    func([]bucket.Level) // is told what was read, for forecasts
+	used    func([]bucket.Level) // called with the levels read, for forecasts
 	letters *deadletter.Writer
 	control jetstream.KeyValue
 	log     *slog.Logger
 	clock   func() bucket.Micros
 	wake    chan struct{}
-	asked   chan chan<- struct{} // requests to read at once; each is closed afterwards
-	ended   chan struct{}        // closed when it reads no more
+	asked   chan chan<- struct{} // requests to read at once; each receives a value afterwards
+	ended   chan struct{}        // closed when run returns
 
 	told   map[string]budgetTold // by limit; nil until the earlier events are read
 	excess map[string]excessSeen // by limit
 
-	mu     sync.Mutex // of latest
+	mu     sync.Mutex // guards latest
 	latest []bucket.Level
 }
 
@@ -49,7 +49,7 @@ const (
 	levelsWait  = 2 * time.Second
 )
 
-// budgetTold is which events were sent for one window of a budget of one amount.
+// budgetTold is the highest threshold whose event was sent for one window of a budget of a given amount.
 type budgetTold struct {
 	Start   bucket.Micros `json:"start"`
 	Count   int64         `json:"count"`
@@ -59,7 +59,7 @@ type budgetTold struct {
 // BudgetData is the data of a budget event.
 type BudgetData struct {
 	Limit   string `json:"limit"`
-	Percent int    `json:"percent"` // the threshold; 100: the rest buys no further call
+	Percent int    `json:"percent"` // the threshold reached: 50, 80 or 100; 100: the rest is less than the price of a call
 	// Counted is how much of the budget is used. It includes calls in flight, and after a crash the calls that may have
 	// been in flight.
 	Counted     string           `json:"counted"`
@@ -160,8 +160,9 @@ func (w *levelWatch) levels() []bucket.Level {
 	return w.latest
 }
 
-// tellSpent sends an event for every threshold that a budget has newly reached in this window. The event has its own
-// id, so that it is stored once even if two replicas send it, or one sends it again after a crash.
+// tellSpent sends an event for every threshold that a budget has newly reached in this window. The event's id names the
+// window and the threshold, so the event is stored once even if two replicas send it, or one sends it again after a
+// crash.
 func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error {
 	if !slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Limit.Budget != nil }) {
 		return nil
@@ -182,7 +183,7 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 		if told.Start != start || told.Count != l.Count {
 			told = budgetTold{Start: start, Count: l.Count}
 		}
-		for _, percent := range []int{50, 80, 100} { // each is sent once in a window
+		for _, percent := range []int{50, 80, 100} { // the event of each is sent once in a window
 			reached := l.Percent() >= percent || percent == 100 && l.Count-l.Used < w.price()
 			if !reached || percent <= told.Percent {
 				continue
@@ -219,7 +220,8 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	}
 }
 
-// idOf returns a limit's name in the ids of events. All apis of an account use one name, so they send one event.
+// idOf returns the name of a limit in the ids of events. An account's limit has the same name for all apis of the
+// account, so they send one event.
 func (w *levelWatch) idOf(l *bucket.Limit) string {
 	if l.Account != "" {
 		return l.Name
@@ -277,11 +279,11 @@ func (b *Levels) add(w *levelWatch) {
 	b.watches = append(b.watches, w)
 }
 
-// refreshWithin bounds Refresh: a store that does not answer must not delay the rest of an answer.
+// refreshWithin bounds Refresh, so that a store that does not answer does not delay the rest of an answer.
 const refreshWithin = 500 * time.Millisecond
 
-// Refresh reads all levels anew, and waits for half a second at most. A limit's level then counts every call that the
-// ledger had before.
+// Refresh reads all levels anew, and blocks for half a second at most. Each level then counts every call that was in
+// the ledger before Refresh.
 func (b *Levels) Refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
 	defer cancel()

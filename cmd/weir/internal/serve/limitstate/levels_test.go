@@ -12,8 +12,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// TestRefreshTellsOfNow: a refresh returns what the limits count at that moment, not what they counted up to a second
-// before; and is not held up by a store that does not answer, nor by a watch that has ended.
+// TestRefreshTellsOfNow checks that a refresh returns the present levels, and not those of up to a second before. A
+// store that does not answer and a watch that has ended do not delay it.
 func TestRefreshTellsOfNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, hangs := int64(6), false

@@ -16,23 +16,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options are what the limits of all apis of one process need.
+// Options are the parts that the limits of all apis of one process use.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	Control   jetstream.KeyValue // where marks, checkpoints and accounts are kept
+	Control   jetstream.KeyValue // the bucket of marks, checkpoints and accounts
 	Letters   *deadletter.Writer // for the events of budgets
 	Caller    Caller
 	Clock     *clock.Clock
 	Redis     *Redis  // nil if limits are counted in the process
-	Levels    *Levels // to which every api's levels are added
-	Pools     *Pools  // to which the limits of accounts are added
+	Levels    *Levels // Open adds each api's levels
+	Pools     *Pools  // OpenAccount adds each account's limits
 	Ledger    *LedgerWatch
-	Recorder  *recorder.Recorder // knows the ledger's end at a kill; nil if there is none
+	Recorder  *recorder.Recorder // knows the ledger's end at a kill; may be nil
 	Instance  string
 	Began     bucket.Micros // when this process began; 0: now
 	Unread    []string      // keys of Control whose values were damaged
-	Unsynced  bool          // writes that the server has acknowledged may be lost with the machine
+	Unsynced  bool          // the server acknowledges writes before they are synced: a crash of the machine loses them
 	Log       *slog.Logger
 }
 
@@ -44,22 +44,22 @@ func (o *Options) began() bucket.Micros {
 	return o.Began
 }
 
-// Caller is what limits must know of the code that calls by them, and what they tell it. Its methods take the name of
-// an api. They are called at any time after the api's limits were opened, from several goroutines.
+// Caller is the code that makes calls by the limits. Each method takes the name of an api. The limits call the methods
+// at any time after the api's limits were opened, from several goroutines.
 type Caller interface {
 	Quiet(api string) bool                           // no call runs here or waits to be recorded
 	Beside() bool                                    // other replicas call too
-	Recovered(api string) (unlogged int, ok bool)    // former processes' calls have records, except unlogged
-	Price(api string) int64                          // of a usual call, in millionths
-	FixedPrice(api string) (price int64, fixed bool) // of every call, if all cost the same
-	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
-	HeardOfLimiter(api string, err error)            // whether the limits can be read
-	CalendarMoved(api string)                        // periods begin at other times than before
+	Recovered(api string) (unlogged int, ok bool)    // ok: all calls of former processes have records, except unlogged calls
+	Price(api string) int64                          // price of a usual call, in millionths of the currency
+	FixedPrice(api string) (price int64, fixed bool) // price of every call; fixed is false if prices differ
+	HeardOfLevels(api string, levels []bucket.Level) // hears how much of the limits is used
+	HeardOfLimiter(api string, err error)            // hears whether the limits can be read
+	CalendarMoved(api string)                        // hears that periods now begin at other times
 }
 
-// Limits are the open limits of one api. In the process they grant nothing before Run.
+// Limits are the open limits of one api. Limits that the process counts grant nothing before Run.
 type Limits struct {
-	// Dispatch is what an api's worker needs of the limits. The caller adds the api and its queue.
+	// Dispatch has the fields that the limits set for the api's worker. The caller adds the api and its queue.
 	Dispatch dispatcher.APIOptions
 
 	state   limitStore
@@ -69,11 +69,11 @@ type Limits struct {
 
 // limitStore keeps what one api's limits have counted for the next start.
 type limitStore interface {
-	run(ctx context.Context) error // until ctx ends
+	run(ctx context.Context) error // blocks until ctx ends
 }
 
-// Open opens an api's limits, in Redis or in the process, with what the last run left. former are the rules that were
-// in force before the api's. It blocks until everything is read and stored that the first slot requires.
+// Open opens an api's limits, in Redis or in the process, with the state that the last run left. former are the api's
+// earlier rules. It blocks until everything that the first slot requires is read and stored.
 func Open(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
 	if o.Redis != nil {
 		return openInRedis(ctx, o, api)
@@ -148,18 +148,18 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 	return &Limits{state: checkpoints, settled: checkpoints.accounts.settled}, store, nil
 }
 
-// Run keeps what the limits have counted until ctx ends. Its error ends the process: another process counts the limits
-// now.
+// Run stores what the limits have counted until ctx ends. It returns an error if another process counts the limits now,
+// or if Redis answered late with something that would have refused the start. Either ends the process.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels reads the use of an api's limits every second, until ctx ends. Each api of an account also reads the
-// levels of the account.
+// WatchLevels reads the levels of an api's limits every second, until ctx ends. They include the levels of the api's
+// account.
 func (a *Limits) WatchLevels(ctx context.Context) error {
 	return a.watch.run(ctx)
 }
 
-// AwaitExact waits until no limit counts a bound any more. It returns false if ctx ended first. Limits in Redis never
-// count a bound.
+// AwaitExact blocks until every limit counts its exact use instead of a bound. It returns false if ctx ended first.
+// Limits in Redis never count a bound.
 func (a *Limits) AwaitExact(ctx context.Context) bool {
 	if a.settled == nil {
 		return true

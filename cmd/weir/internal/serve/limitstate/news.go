@@ -9,11 +9,11 @@ import (
 	"weir/deadletter"
 )
 
-// news reports what happened to the clock that an api's limits go by. It is safe for concurrent use.
+// news reports steps of the clock that an api's limits use. It is safe for concurrent use.
 type news struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards behind and until
 	behind string
-	until  bucket.Micros // by the calendar: from then on the clock is no longer behind
+	until  bucket.Micros // by the calendar: when the clock has caught up
 }
 
 // ClockData is the data of a clock event.
@@ -22,10 +22,10 @@ type ClockData struct {
 	Why     string `json:"why"`
 }
 
-// clockNoise is the error of a clock below which nothing is reported.
+// clockNoise is the smallest step of a clock that is reported.
 const clockNoise = time.Second
 
-// started reports that a start's clock is behind that of the former run.
+// started reports that this machine's clock is behind the clock of the former run.
 func (n *news) started(o *Options, api string, by time.Duration) {
 	now := o.Clock.Now() + o.Clock.Ahead()
 	n.mu.Lock()
@@ -47,10 +47,10 @@ func (n *news) set(o *Options, api string, by time.Duration) {
 	n.send(o, api, ClockData{MovedMS: by.Milliseconds(), Why: why})
 }
 
-// send stores the event, once for all replicas that saw the same change at the same time.
+// send stores the event. The event is stored once for all replicas that saw the same change at the same time.
 func (n *news) send(o *Options, api string, data ClockData) {
 	if o.Letters == nil {
-		return // a test of limits alone
+		return // only in tests of limits
 	}
 	o.Letters.Send(deadletter.Event{Type: deadletter.ClockEvent, API: api, Data: data}, func(err error) {
 		if err != nil {
@@ -69,7 +69,7 @@ func (n *news) problem(now bucket.Micros) string {
 	return n.behind
 }
 
-// ClockProblem says that an api's limits go by a clock that is behind, and the effect; "" if it is not.
+// ClockProblem describes a clock that is behind the one that counted an api's limits; "" if there is none.
 func (b *Levels) ClockProblem(api string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *Levels) ClockProblem(api string) string {
 	return ""
 }
 
-// calendarMoved makes the api ask its limits again, once they go by the calendar.
+// calendarMoved reports a step of the calendar, and makes the api ask its limits again.
 func (n *news) calendarMoved(o *Options, api string, by time.Duration) {
 	n.set(o, api, by)
 	o.Caller.CalendarMoved(api)

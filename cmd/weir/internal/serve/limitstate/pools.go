@@ -7,13 +7,13 @@ import (
 	"weir/bucket"
 )
 
-// Pools holds the limits of accounts that this process counts, and the limits of apis that Redis counts. It is safe for
-// concurrent use. The zero value is empty.
+// Pools holds the limits of accounts that this process counts, and the limits of all apis that Redis counts. It is safe
+// for concurrent use. The zero value is empty and usable.
 type Pools struct {
 	pools bucket.Pools
 
-	mu     sync.Mutex        // guards what follows
-	now    map[string]func() // asks for a checkpoint of an account's limits at once
+	mu     sync.Mutex        // guards now and shared
+	now    map[string]func() // by account: requests a checkpoint of its limits at once
 	shared []*sharedLimits   // one for each api that was ever configured
 }
 
@@ -35,8 +35,8 @@ func (p *Pools) join(s *sharedLimits) {
 	p.shared = append(p.shared, s)
 }
 
-// Confirm says that the named apis have the rules of a version of the configuration, whether it has changed them or
-// not.
+// Confirm records that the rules of the named apis are those of a version of the configuration, even if that version
+// did not change them.
 func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	for _, s := range p.members(nil) {
 		if s == nil || !named(s.api) {
@@ -51,7 +51,7 @@ func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	}
 }
 
-// AccountInRedis returns the account in which Redis counts an api by its last rules, "" if there is none.
+// AccountInRedis returns the account that counts an api in Redis by the api's last rules, "" if there is none.
 func (p *Pools) AccountInRedis(api string) string {
 	for _, s := range p.members(nil) {
 		if s != nil && s.api == api {
@@ -61,7 +61,8 @@ func (p *Pools) AccountInRedis(api string) string {
 	return ""
 }
 
-// members returns the limits that Redis counts, of every api that may have, or may have had, the account of own.
+// members returns the limits of every api that Redis counts, and so of every api that may share own's account. Without
+// Pools it returns own alone.
 func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {
 		return []*sharedLimits{own}
@@ -79,7 +80,7 @@ func (p *Pools) of(u unit) *bucket.Pools {
 	return &p.pools
 }
 
-// checkpoint asks for a checkpoint of the limits of the account that rules name.
+// checkpoint requests a checkpoint of the account that rules name. It does nothing if rules name none.
 func (p *Pools) checkpoint(rules bucket.Rules) {
 	if rules.In == nil {
 		return

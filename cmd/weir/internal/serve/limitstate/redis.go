@@ -16,22 +16,22 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Redis is the connection to the Redis in which limits are shared. It may not answer yet: jobs are accepted meanwhile,
-// and calls wait until it does.
+// Redis is the connection to the Redis that counts shared limits. Until Redis has answered once, jobs are accepted and
+// calls wait.
 type Redis struct {
 	url   config.Secret
 	jumps prometheus.Counter
-	late  func(ctx context.Context, notes *Notes) error // nil: Redis answered at the start
+	late  func(ctx context.Context, notes *Notes) error // called at a late first answer; nil: Redis answered at the start
 
 	dialling sync.Mutex             // held while dialling, and by Close
-	client   atomic.Pointer[client] // nil until it has answered once
+	client   atomic.Pointer[client] // nil until Redis has answered once
 }
 
 // client wraps a connection for an atomic pointer.
 type client struct{ redisstore.Client }
 
-// DialRedis creates the connection and asks Redis once; nil if limits are not shared. It fails only if Redis refuses.
-// If Redis does not answer, the limits try again by themselves.
+// DialRedis creates the connection and asks Redis once. It returns nil if limits are not shared. It fails only if Redis
+// refuses. If Redis does not answer, the limits try again later.
 func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
 	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
@@ -48,7 +48,7 @@ func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Regi
 	return link, err
 }
 
-// LateError ends the process: Redis answered late, with something that would have refused the start.
+// LateError reports that Redis answered late, with something that would have refused the start. It ends the process.
 type LateError struct{ Err error }
 
 // Error implements error.
@@ -57,8 +57,8 @@ func (e *LateError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason for the refusal.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// WhenLate makes look examine what Redis knows at its first answer, if Redis has not answered yet. Nothing else is done
-// with Redis before look has returned without an error; a *LateError ends the process. WhenLate must be called before
+// WhenLate makes look examine the notes in Redis at the first answer of Redis, if Redis has not answered yet. Until
+// look returns nil, Redis is used for nothing else. A *LateError from look ends the process. WhenLate must run before
 // the limits are opened.
 func (l *Redis) WhenLate(look func(ctx context.Context, notes *Notes) error) {
 	if l.client.Load() == nil {
@@ -66,7 +66,7 @@ func (l *Redis) WhenLate(look func(ctx context.Context, notes *Notes) error) {
 	}
 }
 
-// reach returns the connection, and creates it if there is none, which may take two seconds.
+// reach returns the connection, and dials if there is none. Dialling may take two seconds.
 func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
 	l.dialling.Lock()
 	defer l.dialling.Unlock()
@@ -107,11 +107,11 @@ func (l *Redis) Close() error {
 // Notes stores notes about a store in Redis, by the store's name.
 type Notes struct {
 	redis  *Redis
-	client redisstore.Client // nil: that of redis, once there is one
+	client redisstore.Client // nil: redis's client, once there is one
 }
 
-// Notes returns where Redis keeps notes. They fail with ErrUnreachable, without blocking, until Redis has answered
-// once.
+// Notes returns the notes that Redis keeps. Until Redis has answered once, their methods fail with ErrUnreachable,
+// without blocking.
 func (l *Redis) Notes() *Notes { return &Notes{redis: l} }
 
 // connected returns the connection that the notes use.
@@ -131,7 +131,7 @@ func (n *Notes) Read(ctx context.Context, store string) ([]byte, error) {
 	return redisstore.ReadNote(ctx, c, store)
 }
 
-// Write stores a note: see Read.
+// Write stores the note about a store, for Read.
 func (n *Notes) Write(ctx context.Context, store string, data []byte) error {
 	c, err := n.connected()
 	if err != nil {
@@ -145,18 +145,19 @@ func (n *Notes) String() string { return n.redis.String() }
 // String returns the address without secrets.
 func (l *Redis) String() string { return "Redis at " + l.url.String() }
 
-// mostJump is how far the clock of Redis may move against ours between two readings: calendar periods begin by it.
+// mostJump is the largest movement of Redis's clock against ours, between two readings, that is not reported. Calendar
+// periods follow Redis's clock.
 const mostJump = 250 * time.Millisecond
 
 // clockWatch detects jumps of the clock of Redis. One goroutine uses it.
 type clockWatch struct {
 	seen  bool
-	ahead time.Duration // of Redis against ours, when last seen
+	ahead time.Duration // how far Redis's clock was ahead of ours at the last reading
 	wrong time.Duration // the possible error of ahead
 }
 
-// look returns by how much the clock has jumped, 0 if it has not, as far as that is measurable. It ignores an answer
-// that took long, as behind a script that keeps Redis busy, because it says nothing about the clock.
+// look returns how far Redis's clock has jumped since the last reading, 0 if it has not or the reading is too inexact
+// to tell. It ignores an answer that took long, for example behind a script that keeps Redis busy.
 func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	if wrong > mostJump {
 		return 0
@@ -169,7 +170,7 @@ func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	return jump
 }
 
-// levels reads the levels of the limits, and checks the clock that they are counted by.
+// levels reads the levels of the limits, and checks Redis's clock for a jump.
 func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -181,9 +182,9 @@ func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	}
 	levels, err := store.Levels(ctx)
 	if slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Unknown }) {
-		s.suspect() // another replica's rules may have missed it
+		s.suspect() // the limit may have missed calls under another replica's rules
 	}
-	if err == nil { // the limits go by the clock as it is now
+	if err == nil { // report a jump only after the limits have followed it
 		s.look(ahead, wrong)
 	}
 	return levels, err

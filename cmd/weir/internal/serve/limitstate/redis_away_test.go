@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestRedisIsAskedOnceAtTheStart: a Redis that takes connections and says nothing holds a start up once, however many apis and notes want it.
-// The limits ask on by themselves.
+// TestRedisIsAskedOnceAtTheStart checks that a Redis that accepts connections and does not answer delays a start only
+// once, however many apis and notes need it. The limits try again later.
 func TestRedisIsAskedOnceAtTheStart(t *testing.T) {
 	o := serverForLimits(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0")

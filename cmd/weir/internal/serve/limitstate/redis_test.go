@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestClockOfRedisIsTold: a step of the clock of Redis is told as that of the own one is, and noise is not.
+// TestClockOfRedisIsTold checks that a step of Redis's clock is reported like a step of this machine's clock, and that
+// noise is not.
 func TestClockOfRedisIsTold(t *testing.T) {
 	var told []time.Duration
 	s := &sharedLimits{
@@ -24,18 +25,19 @@ func TestClockOfRedisIsTold(t *testing.T) {
 	}
 }
 
-// TestClockWatch: a jump is one that the way there and back does not explain.
+// TestClockWatch checks that a change of Redis's clock counts as a jump only if the duration of the request does not
+// explain it.
 func TestClockWatch(t *testing.T) {
 	var w clockWatch
 	for i, c := range []struct{ ahead, wrong, jump time.Duration }{
-		{40 * time.Second, 0, 0}, // never the same as ours: no jump
+		{40 * time.Second, 0, 0}, // a constant difference from our clock: no jump
 		{40*time.Second + 200*time.Millisecond, 0, 0},
 		{41 * time.Second, 0, 800 * time.Millisecond},
-		{41*time.Second + 900*time.Millisecond, 500 * time.Millisecond, 0}, // the way took a second, which tells nothing
-		{41*time.Second + 900*time.Millisecond, 0, 900 * time.Millisecond}, // it had jumped
-		{43*time.Second + 900*time.Millisecond, 2 * time.Second, 0},        // a script held the answer up for four seconds,
+		{41*time.Second + 900*time.Millisecond, 500 * time.Millisecond, 0}, // the request took a second, which says nothing
+		{41*time.Second + 900*time.Millisecond, 0, 900 * time.Millisecond}, // the clock had jumped
+		{43*time.Second + 900*time.Millisecond, 2 * time.Second, 0},        // a script delayed the answer by four seconds,
 		{41*time.Second + 900*time.Millisecond, time.Millisecond, 0},       // and has ended
-		{42*time.Second + 100*time.Millisecond, 200 * time.Millisecond, 0}, // less long
+		{42*time.Second + 100*time.Millisecond, 200 * time.Millisecond, 0}, // a shorter delay
 		{41*time.Second + 800*time.Millisecond, time.Millisecond, 0},
 		{41*time.Second + 900*time.Millisecond, 0, 0},
 		{-10 * time.Second, 0, -51*time.Second - 900*time.Millisecond},

@@ -19,8 +19,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// sharedLimits are one api's limits in Redis, protected against a loss of Redis. A mark that identifies their state is
-// kept in NATS before the first slot of the state is used. What a lost state had counted is added up from the ledger.
+// sharedLimits are one api's limits in Redis, protected against a loss of Redis. NATS holds a mark that identifies
+// their state; the mark is stored before the first slot of the state is used. What a lost state had counted is added up
+// from the ledger.
 type sharedLimits struct {
 	api     string
 	redis   *Redis
@@ -29,32 +30,32 @@ type sharedLimits struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	clock   clockWatch
-	quiet   func() bool   // reports that no call of the api runs here or waits to be recorded
+	quiet   func() bool   // reports whether no call of the api runs in this process or waits to be recorded
 	beside  func() bool   // reports whether other replicas call too
-	lost    chan struct{} // the state may have been lost
+	lost    chan struct{} // wakes run: the state may have been lost
 	pools   *Pools        // knows the other apis of the account
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields up to why
 	rules   bucket.Rules
 	kept    redisMark
-	own     redisMark            // the mark of the api, which says where it is counted (accountmark.go)
+	own     redisMark            // the api's own mark, which says which state counts the api (accountmark.go)
 	moves   int                  // how often the api has moved to another state
 	formers []*formerSlot        // states that the api has left
-	doubt   bool                 // some of what was counted may be unknown
+	doubt   bool                 // the use of some limits may be unknown
 	open    map[grantID]struct{} // grants that have not ended
-	closed  error                // why the limits could not be opened last; nil if it is not known
-	why     string               // why what was lost could not be added up yet, and what to do
+	closed  error                // why the last attempt to open the limits failed; nil before the first
+	why     string               // why the lost use could not be added up yet, and what to do
 
-	gaps  gaps // in what was added up
+	gaps  gaps // what the ledger could not tell
 	news  news
-	moved func(by time.Duration) // the clock of Redis was set
+	moved func(by time.Duration) // called when Redis's clock was set
 }
 
-// redisMark identifies a state, with the number of asks it had counted.
+// redisMark identifies a state, and says how many asks the state had counted.
 type redisMark struct {
 	Epoch   string `json:"epoch"`
 	Asked   int64  `json:"asked"`
-	Version int64  `json:"version,omitempty"` // of the rules by which an api came to an account
+	Version int64  `json:"version,omitempty"` // of the rules that put the api into an account
 }
 
 const (
@@ -62,8 +63,8 @@ const (
 	markWait  = 2 * time.Second
 )
 
-// openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls wait, and run
-// opens the limits later.
+// openSharedLimits opens an api's limits in Redis. If Redis does not answer, it returns closed limits: calls wait, and
+// run opens the limits later.
 func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
 		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[grantID]struct{}{}, lost: make(chan struct{}, 1),
@@ -82,7 +83,7 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	if s.closed = s.begin(ctx, client); !errors.Is(s.closed, redisstore.ErrBehind) {
 		return s, s.closed
 	}
-	return s, nil // run opens them after this replica has followed
+	return s, nil // run opens them after this replica has followed the newer configuration
 }
 
 // tryOpen reaches Redis and opens the limits.
@@ -94,8 +95,8 @@ func (s *sharedLimits) tryOpen(ctx context.Context) error {
 	return s.begin(ctx, client)
 }
 
-// begin opens the limits. It stores the state's mark before they are used, so that no later loss is taken for a new
-// state. If the api was counted elsewhere, that state refuses the api from then on.
+// begin opens the limits. It stores the state's mark before the limits are used, so weir does not take a later loss for
+// a new state. If another state counted the api, that state refuses the api from then on.
 func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) error {
 	s.mu.Lock()
 	rules, kept, own, moves := s.rules, s.kept, s.own, s.moves
@@ -155,7 +156,7 @@ func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	return nil, redisstore.ErrUnreachable
 }
 
-// recall finds which state the api's limits had. An api with neither a mark nor a recorded call was never called.
+// recall reads the marks of the api's limits. An api with neither a mark nor a recorded call was never called.
 func (s *sharedLimits) recall(ctx context.Context) error {
 	s.mu.Lock()
 	rules, moves := s.rules, s.moves
@@ -177,7 +178,7 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 	return nil
 }
 
-// readMark reads a mark. The epoch is Fresh if there is no mark and none of the apis was ever called.
+// readMark reads a mark. If there is none and none of the apis was ever called, it returns the epoch redisstore.Fresh.
 func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) (mark redisMark, err error) {
 	entry, err := s.control.Get(ctx, key)
 	if err == nil {
@@ -196,7 +197,7 @@ func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) 
 	return mark, err
 }
 
-// keyOf returns where the mark of the state is kept in which rules count an api.
+// keyOf returns the key of the mark of the state that counts an api by rules.
 func keyOf(api string, rules bucket.Rules) string {
 	if in := rules.In; in != nil {
 		return epochKey(accountPrefix + in.Account)
@@ -206,7 +207,8 @@ func keyOf(api string, rules bucket.Rules) string {
 
 func epochKey(api string) string { return "epoch." + api }
 
-// Reserve implements bucket.Store. It withholds slots of a state whose mark is not stored yet; they are lost.
+// Reserve implements bucket.Store. If the mark of the state is not stored yet, it returns an error instead of the
+// slots, and these slots are lost.
 func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -220,7 +222,7 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 		return nil, err
 	}
 	s.mu.Lock()
-	doubt = doubt || s.doubt // doubt may have ended since the answer was given
+	doubt = doubt || s.doubt // doubt may have begun or ended while Redis answered
 	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
@@ -242,8 +244,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	return nil, errors.New("the limits' state in redis has changed")
 }
 
-// softenLocked changes the answer of a quota that may count as used up only because its use is unknown. Such a quota is
-// asked again soon: its period may not be over, and no job may be buried for it.
+// softenLocked weakens the answer of a quota or budget that may count as used up only because its use is unknown. The
+// quota is asked again soon, because its period may not be over, and no job is buried for it.
 func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	for i := range s.rules.Shared {
 		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {
@@ -253,7 +255,7 @@ func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	}
 }
 
-// SlotTime returns what the clock of the slots reads.
+// SlotTime returns the time by the clock that slots are given by: Redis's.
 func (s *sharedLimits) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -297,7 +299,7 @@ func (s *sharedLimits) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// suspect makes run check whether something was lost.
+// suspect makes run check whether the use of a limit is unknown.
 func (s *sharedLimits) suspect() {
 	s.mu.Lock()
 	s.doubt = true
@@ -313,8 +315,8 @@ func (s *sharedLimits) wake() {
 	}
 }
 
-// keep stores the state's mark. It does not store the mark of the api's own state in place of a mark by which the api
-// came to an account: then this replica has not followed that change.
+// keep stores the state's mark if it has changed. It fails with redisstore.ErrBehind if the api's stored mark says that
+// a later configuration counts the api in another state. This replica has then not followed that configuration yet.
 func (s *sharedLimits) keep(ctx context.Context) error {
 	s.mu.Lock()
 	store, rules := s.store.Load(), s.rules
@@ -344,7 +346,7 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 	return nil
 }
 
-// put stores a mark. With a revision it replaces only that revision.
+// put stores a mark. If a revision is given, it replaces only that revision.
 func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revision ...uint64) error {
 	data, err := json.Marshal(mark)
 	if err != nil {
@@ -363,7 +365,7 @@ func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revi
 	return nil
 }
 
-// run keeps the mark up to date and adds up what was lost, until ctx ends.
+// run keeps the mark up to date and adds up lost use, until ctx ends.
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
@@ -388,8 +390,8 @@ func (s *sharedLimits) run(ctx context.Context) error {
 	}
 }
 
-// awaitOpen opens the limits if they are not open, and tries again until it succeeds or ctx ends. Its error ends the
-// process.
+// awaitOpen opens the limits if they are closed. It tries again every second until it succeeds or ctx ends. It returns
+// only a *LateError, which ends the process.
 func (s *sharedLimits) awaitOpen(ctx context.Context) error {
 	told := ""
 	for s.store.Load() == nil && ctx.Err() == nil {

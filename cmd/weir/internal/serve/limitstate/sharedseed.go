@@ -13,24 +13,24 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// What a lost state of Redis had counted is added up from the ledger.
+// This file adds up from the ledger what a lost state of Redis had counted.
 
 const (
 	seedRetry  = time.Second
 	seedPoll   = 20 * time.Millisecond
-	seedWithin = 5 * time.Minute  // the longest the ledger may take to be added up
-	recordWait = 25 * time.Second // in which a call that has ended on another replica is recorded
+	seedWithin = 5 * time.Minute  // the longest that adding up the ledger may take
+	recordWait = 25 * time.Second // the longest until a call that ended on another replica is recorded
 )
 
-// unknown returns why what was lost is not added up yet.
+// unknown returns why the lost use is not added up yet.
 func (s *sharedLimits) unknown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
 }
 
-// seed adds up from the ledger what quotas and budgets had counted before Redis lost them. It tries again until it
-// succeeds.
+// seed adds up from the ledger what quotas and budgets had counted before Redis lost it. It tries again every second
+// until it succeeds, ctx ends or the api moves to another state.
 func (s *sharedLimits) seed(ctx context.Context) {
 	store, err := s.opened()
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil && s.store.Load() == store {
 		epoch := store.Epoch()
-		_, err := store.Touch(ctx) // also puts new rules into force where debts are kept
+		_, err := store.Touch(ctx) // also puts new rules in force in Redis
 		var unknown []string
 		if err == nil {
 			unknown, err = store.Unknown(ctx)
@@ -87,7 +87,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err != nil {
 		return err
 	}
-	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods are by the clock of Redis, the ledger is by ours
+	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods go by Redis's clock, the ledger by ours
 	since := map[string]time.Time{}
 	for i := range limits {
 		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
@@ -109,8 +109,8 @@ func (s *sharedLimits) rulesNow() bucket.Rules {
 	return s.rules
 }
 
-// addUp returns what the ledger says of limits. The ledger must reach back to what was lost. A limit that was not in
-// the rules begins with what there is.
+// addUp returns the use of limits by the ledger. It fails if the ledger does not reach back to the beginning of a
+// limit's period. A limit that was not in the rules before may begin later: with the calls that the ledger has.
 func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
 	missed, err := store.Missed(ctx)
 	if err != nil {
@@ -138,8 +138,9 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 	return used, nil
 }
 
-// awaitOthers blocks until other replicas' calls that may have been running have ended and are in the ledger. That
-// takes at most a permit's lease and a while. No later calls follow, as with this replica's own.
+// awaitOthers blocks until calls that other replicas may have been running have ended and are in the ledger. It waits
+// for a permit's lease and recordWait, or until no other replica calls. Other replicas start no new calls, as this one
+// does not.
 func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store, rules bucket.Rules) error {
 	for start := time.Now(); s.store.Load() == store && s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
@@ -151,8 +152,8 @@ func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store,
 	return nil
 }
 
-// awaitQuiet blocks until every call made is in the ledger. No new call starts meanwhile, because what is unknown
-// counts as used up, unless the limit only watches.
+// awaitQuiet blocks until the ledger has every call that this process made. No new call starts meanwhile, because an
+// unknown limit counts as used up. It returns at once if all limits are in shadow, because these hold no calls.
 func (s *sharedLimits) awaitQuiet(ctx context.Context, store *redisstore.Store, limits []bucket.Limit) error {
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
@@ -178,7 +179,8 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, store *redisstore.Store, 
 	}
 }
 
-// isQuiet reports whether the ledger has every call that the api made in an account, or in its own state for "".
+// isQuiet reports whether the ledger has every call that the api made while the account counted it. The account ""
+// means the api's own state.
 func (s *sharedLimits) isQuiet(account string) bool {
 	s.mu.Lock()
 	open, in := len(s.open), accountOf(s.rules) == account
@@ -194,7 +196,7 @@ func (s *sharedLimits) isQuiet(account string) bool {
 	return !in || open == 0 && s.quiet()
 }
 
-// periodStart returns from when on the use of a quota or budget counts at now.
+// periodStart returns the beginning of the period or sliding window of a quota or budget at now.
 func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
 	quota := quotaOf(l)
 	if quota.Window == bucket.Sliding {
@@ -205,7 +207,7 @@ func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.
 	return start
 }
 
-// quotaOf returns a limit's quota, or the quota that its budget is.
+// quotaOf returns a limit's quota, or that of its budget.
 func quotaOf(l *bucket.Limit) *bucket.Quota {
 	if l.Budget != nil {
 		return &l.Budget.Quota

@@ -18,14 +18,14 @@ type LimitShown struct {
 	Used        int64      `json:"used"`
 	Count       int64      `json:"count"`
 	Unit        Unit       `json:"unit"`
-	Until       *time.Time `json:"until,omitempty"`        // of the period
+	Until       *time.Time `json:"until,omitempty"`        // end of the period
 	Shadow      bool       `json:"shadow,omitempty"`       // the limit only watches
-	Held        int64      `json:"held,omitempty"`         // calls that it would have held
-	Unknown     bool       `json:"unknown,omitempty"`      // counts as used up until the ledger is added up
-	Why         string     `json:"why,omitempty"`          // why that is not possible yet, and what to do
-	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: used counts calls started within it
-	Bound       bool       `json:"bound,omitempty"`        // used is an upper bound until calls before the start are added up
-	Excess      int64      `json:"excess,omitempty"`       // units that the vendor counts and weir does not; used of a quota has them
+	Held        int64      `json:"held,omitempty"`         // calls that it would have held if it did not only watch
+	Unknown     bool       `json:"unknown,omitempty"`      // the limit counts as used up until the ledger is added up
+	Why         string     `json:"why,omitempty"`          // why the count is unknown or incomplete, and what to do
+	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: Used counts the calls started within the last PerMS
+	Bound       bool       `json:"bound,omitempty"`        // Used is an upper bound until calls before the start are added up
+	Excess      int64      `json:"excess,omitempty"`       // units that the vendor counts and weir does not; a quota's Used includes them
 	ExcessUntil *time.Time `json:"excess_until,omitempty"` // when the vendor's count begins anew
 }
 
@@ -52,7 +52,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 	return limits
 }
 
-// WithUses adds the use of the limits that no store keeps a level of: rates and calls in flight.
+// WithUses adds the use of rates and of calls in flight, of which no store keeps a level.
 func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	for _, u := range uses {
 		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds()}
@@ -70,7 +70,7 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	return limits
 }
 
-// why says what keeps a limit's count unknown, or what is missing in it.
+// why returns why a limit's count is unknown, or what is missing in it.
 func (b *Levels) why(api string, l bucket.Level) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,13 +86,13 @@ func (b *Levels) why(api string, l bucket.Level) string {
 	return ""
 }
 
-// Lasts reports whether the limit, once used up, holds its api for a while: true for a quota or a budget, false for a
-// rate.
+// Lasts reports whether the limit holds its api until its period ends once it is used up: true for a quota or a budget,
+// false for a rate and for calls in flight.
 func (l *LimitShown) Lasts() bool {
 	return l.PerMS == 0 && l.Unit != InCalls && l.Count > 0 && !l.Shadow
 }
 
-// UsedUp reports whether nothing is left of a quota or a budget.
+// UsedUp reports whether a quota or budget has nothing left.
 func (l *LimitShown) UsedUp() bool { return l.Lasts() && !l.Unknown && !l.Bound && l.Used >= l.Count }
 
 // Text says how much of a limit is used.
@@ -138,7 +138,7 @@ func (l *LimitShown) Text() string {
 	return text
 }
 
-// ExcessText says how much more the vendor counts than weir, "" if it does not.
+// ExcessText says how many more units the vendor counts than weir, "" if it counts no more.
 func (l *LimitShown) ExcessText() string {
 	if l.Excess <= 0 || l.ExcessUntil == nil {
 		return ""
@@ -151,9 +151,9 @@ type Unit string
 
 // The units.
 const (
-	InUnits Unit = "units"      // one a call, unless configured otherwise
-	InCalls Unit = "calls"      // calls that run
-	InMoney Unit = "millionths" // of the currency
+	InUnits Unit = "units"      // a call takes one unless it has a cost
+	InCalls Unit = "calls"      // running calls
+	InMoney Unit = "millionths" // millionths of the currency
 )
 
 // Amount formats a number for people.

@@ -15,18 +15,18 @@ import (
 // spentWithin bounds the reading of one api's ledger.
 const spentWithin = 15 * time.Second
 
-// Spent is a quota or a budget that is used up under a configuration about to come.
+// Spent is a quota or budget that a planned configuration would find used up.
 type Spent struct {
 	API    string    `json:"api"`
 	Limit  string    `json:"limit"`
 	Used   int64     `json:"used"`
 	Count  int64     `json:"count"`
 	Unit   Unit      `json:"unit"`
-	Until  time.Time `json:"until"` // of a sliding one: at the latest
+	Until  time.Time `json:"until"` // of a sliding quota: at the latest
 	Buries bool      `json:"ends"`  // jobs become dead letters instead of waiting
 }
 
-// Text says what that means.
+// Text says that the limit is used up, and the effect on the api.
 func (s *Spent) Text() string {
 	what := "nothing is called until "
 	if s.Buries {
@@ -36,8 +36,8 @@ func (s *Spent) Text() string {
 		cli.ClockTime(s.Until))
 }
 
-// SpentAlready finds the quotas and budgets that change from before to after and that are used up according to the
-// ledger. It reads the ledger, for some seconds at most for each api.
+// SpentAlready returns the quotas and budgets whose number changes from before to after and that are used up by the
+// ledger. It may block for 15 seconds for each api.
 func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *config.Config, now time.Time) ([]Spent, error) {
 	var found []Spent
 	if before == nil {
@@ -59,7 +59,8 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 	return found, nil
 }
 
-// spentOf is SpentAlready for one api. accounted names the limits of accounts that an earlier api has looked at.
+// spentOf is SpentAlready for one api. accounted names the account limits that were checked for an earlier api; spentOf
+// adds those it checks.
 func spentOf(
 	ctx context.Context, js jetstream.JetStream, former, api *config.API, accounted map[string]bool, now time.Time,
 ) (found []Spent, err error) {
@@ -103,7 +104,8 @@ func spentOf(
 	return found, nil
 }
 
-// changed reports whether a limit counts to another number than before, or begins to hold.
+// changed reports whether a quota or budget has another number than before, or only watched before. It is false for a
+// limit that is new.
 func changed(former, api *config.API, l *bucket.Limit) bool {
 	for i := range former.Rules.Shared {
 		was := &former.Rules.Shared[i]

@@ -10,8 +10,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestSpentByAnAccount checks that a lowered quota of an account that is used up is told once, also if the first of the
-// account's apis is new.
+// TestSpentByAnAccount checks that a lowered quota of an account that is used up is reported once, even if the first of
+// the account's apis is new.
 func TestSpentByAnAccount(t *testing.T) {
 	r := newAccountRig(t)
 	parse := func(count int, apis ...string) *config.Config {

@@ -19,7 +19,7 @@ import (
 // share.
 type unit struct {
 	name  string   // in keys of Control: the api's name, or accountPrefix and the account's name
-	apis  []string // the apis whose calls the limits count
+	apis  []string // apis whose calls the limits count
 	rules bucket.Rules
 	pool  bool // the limits are those of an account
 	// before are the apis that the account's last checkpoint names.
@@ -39,7 +39,7 @@ func poolOf(rules bucket.Rules) unit {
 	return unit{name: accountPrefix + rules.In.Account, apis: rules.In.APIs, rules: rules.Pool(), pool: true}
 }
 
-// now returns the unit with the apis that its account has now.
+// now returns a copy of the unit with the apis that it has by the store's present rules.
 func (u unit) now(store *bucket.Memory) *unit {
 	rules := store.Rules()
 	u.apis = rules.APIs(u.name)
@@ -57,12 +57,12 @@ func (u *unit) log(o *Options) *slog.Logger {
 	return o.Log.With("component", "limits", "api", u.name)
 }
 
-// leavers reports whether an api has left the account since the last checkpoint, while weir was stopped.
+// leavers reports whether an api that the last checkpoint names has left the account, while weir was stopped.
 func (u *unit) leavers() bool {
 	return slices.ContainsFunc(u.before, func(api string) bool { return !slices.Contains(u.apis, api) })
 }
 
-// api returns the api whose records of the ledger are read, or "" for the records of all apis.
+// api returns the api by which the ledger's records are filtered, "" for an account: the records of all apis.
 func (u *unit) api() string {
 	if u.pool {
 		return ""
@@ -70,7 +70,7 @@ func (u *unit) api() string {
 	return u.name
 }
 
-// calls returns the subjects of the unit's records.
+// calls returns the subject filter of the ledger's records that may charge the unit's limits.
 func (u *unit) calls() string {
 	if u.pool {
 		return ledger.CallSubjects.Below()
@@ -97,7 +97,7 @@ func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, er
 	return last > 0, nil
 }
 
-// recovered reports whether the calls of former processes have records, except unlogged.
+// recovered reports whether all calls of former processes have records, except unlogged calls.
 func (u *unit) recovered(c Caller) (unlogged int, ok bool) {
 	for _, api := range u.apis {
 		n, ok := c.Recovered(api)
@@ -117,8 +117,8 @@ func (u *unit) callers(store *bucket.Memory) []string {
 	return slices.Concat(u.now(store).apis, store.Callers(lately))
 }
 
-// isQuiet reports whether no call that the unit's limits must count runs here or waits to be recorded. While the
-// account awaits an api, isQuiet reports false, because that api may be called without the account's limits.
+// isQuiet reports whether no call that the unit's limits must count runs in this process or waits to be recorded. It
+// returns false while the account waits for an api, because that api may still be called without the account's limits.
 func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	if store.Awaits() {
 		return false
@@ -131,7 +131,7 @@ func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	return true
 }
 
-// price returns the price of a call. fixed is false if calls have different prices.
+// price returns the price of every call, in millionths of the currency. fixed is false if calls have different prices.
 func (u *unit) price(c Caller) (price int64, fixed bool) {
 	for i, api := range u.apis {
 		p, fixed := c.FixedPrice(api)
@@ -143,8 +143,8 @@ func (u *unit) price(c Caller) (price int64, fixed bool) {
 	return price, len(u.apis) > 0
 }
 
-// ForgetAccounts makes the use of accounts that are not configured count as unknown, because calls of their former apis
-// do not count in them meanwhile. ForgetAccounts must run before this process makes any call.
+// ForgetAccounts makes the use of every account that is not configured unknown, because calls of its former apis no
+// longer count in it. It must run before this process makes any call.
 func ForgetAccounts(ctx context.Context, o *Options, configured func(account string) bool) error {
 	prefix := "$KV." + o.Control.Bucket() + "."
 	kept, err := o.JetStream.Stream(ctx, "KV_"+o.Control.Bucket())

@@ -128,8 +128,9 @@ func TestGrownPoolWaits(t *testing.T) {
 	}
 }
 
-// TestPoolAddsUpWhatItsAPIsCalled checks that an account's quota which has missed calls is added up from all calls of
-// its present apis, also from before they came, and from the calls that another api made while it had the account.
+// TestPoolAddsUpWhatItsAPIsCalled checks how an account's quota that has missed calls is added up: from all calls of
+// its present apis, including those before they came, and from the calls that another api made while it had the
+// account.
 func TestPoolAddsUpWhatItsAPIsCalled(t *testing.T) {
 	r := newAccountRig(t)
 	shared := r.rules.Shared[0]
@@ -172,7 +173,7 @@ func TestPoolAddsUpWhatItsAPIsCalled(t *testing.T) {
 	}
 }
 
-// caller says which apis have a call under way.
+// caller is a Caller for tests. busy are the apis that have a call under way.
 type caller struct{ busy map[string]bool }
 
 func (c caller) Quiet(api string) bool              { return !c.busy[api] }
@@ -184,7 +185,7 @@ func (caller) HeardOfLevels(string, []bucket.Level) {}
 func (caller) HeardOfLimiter(string, error)         {}
 func (caller) CalendarMoved(string)                 {}
 
-// TestPoolIsQuiet checks when an account is quiet: no call runs of its apis, or of an api that has left lately, and
+// TestPoolIsQuiet checks when an account is quiet: no call of its apis runs, nor of an api that has left lately, and
 // every api has come.
 func TestPoolIsQuiet(t *testing.T) {
 	now, pools := bucket.Micros(1_800_000_000_000_000), &bucket.Pools{}
@@ -221,7 +222,7 @@ func TestPoolIsQuiet(t *testing.T) {
 	}
 	check(true, "three")
 	check(false, "two")
-	removed := rules("one") // the configuration has no api two any more, which calls on by its last one
+	removed := rules("one") // the configuration no longer has the api two, which goes on calling by its last rules
 	removed.In.APIs = []string{"one"}
 	if err := stores[0].Apply(removed); err != nil {
 		t.Fatal(err)
@@ -240,8 +241,8 @@ func TestPoolIsQuiet(t *testing.T) {
 	check(true, "two")
 }
 
-// TestForgottenAccount checks that an account begins anew after its apis were called without it: their earlier calls,
-// and calls that may run, count as in a new account.
+// TestForgottenAccount checks that an account begins anew after its apis were called without it. Their earlier calls,
+// and calls that may be running, count as in a new account.
 func TestForgottenAccount(t *testing.T) {
 	r := newAccountRig(t)
 	put := func(account string) {

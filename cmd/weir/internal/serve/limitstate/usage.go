@@ -12,17 +12,17 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// usageMargin is how long before a period its calls begin to count. So some calls of the period before count too, but
-// no call at the edge is missed.
+// usageMargin is added before a period's start: calls within it count too. So the sum may include calls of the period
+// before, and misses no call at the edge.
 const usageMargin = time.Second
 
-// errNotCovered reports that the ledger begins later than the requested period.
+// errNotCovered reports that the ledger begins later than the limit's period.
 var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
 	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
-// readUsage adds up what calls took from each limit since the limit's given time, by the ledger. Calls of the api count
-// in its own limits, and calls of all apis of the account that rules name count in the account's limits. readUsage
-// reads the ledger as a stream: memory does not grow with it.
+// readUsage adds up from the ledger what calls took from each limit since the limit's time in since. The api's own
+// limits count its calls; an account's limits count the calls of all apis of the account that rules name. readUsage
+// streams the ledger, so its memory does not grow with the ledger.
 func readUsage(
 	ctx context.Context, js jetstream.JetStream, rules bucket.Rules, api string, limits []bucket.Limit, since map[string]time.Time,
 ) (map[string]int64, error) {
@@ -67,8 +67,8 @@ func readUsage(
 	return used, nil
 }
 
-// unitsOf returns what a call took from a limit. apis are the apis whose calls the limit counts now. An account's limit
-// also counts the calls that other apis made while they had the account.
+// unitsOf returns the units that a call took from a limit. apis are the apis that the limit counts now. An account's
+// limit also counts the calls that other apis made while they had the account.
 func unitsOf(c *ledger.Record, l *bucket.Limit, apis []string) (units int64, counts bool) {
 	if slices.Contains(apis, c.API) {
 		return c.Units(l), true

@@ -8,16 +8,17 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// counts are what became of spans.
+// counts are the metrics of spans.
 type counts struct {
 	waiting               atomic.Int64
 	sent, failed, dropped prometheus.Counter
 }
 
-// refused counts spans that the receiver has taken and thrown away. They are counted as sent before or after.
+// refused counts spans that the receiver accepted and then rejected. The same spans also count as sent.
 func (c *counts) refused(spans int) { c.failed.Add(float64(spans)) }
 
-// bounded keeps the number of spans that wait, and counts what it drops: the SDK's own queue drops without a word.
+// bounded bounds the number of waiting spans, and counts those that it drops. The SDK's own queue drops spans without
+// counting them.
 type bounded struct {
 	sdk.SpanProcessor
 	counts *counts
@@ -37,7 +38,7 @@ func (b *bounded) OnEnd(s sdk.ReadOnlySpan) {
 	b.SpanProcessor.OnEnd(s)
 }
 
-// counting counts what is sent.
+// counting counts the spans that are sent and those that fail.
 type counting struct {
 	sdk.SpanExporter
 	counts *counts

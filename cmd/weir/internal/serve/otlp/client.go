@@ -22,17 +22,17 @@ type client struct {
 	settings *settings
 	http     *http.Client
 	agent    string
-	closing  context.Context // ends all requests when the process ends
+	closing  context.Context // its end ends all requests
 	close    context.CancelFunc
 	refused  func(spans int) // gets the number of spans that the receiver rejected
 }
 
-// The client retries a failed request after a pause that doubles, until the batch's time is over
-// (OTEL_BSP_EXPORT_TIMEOUT, 30 s). Meanwhile spans wait, and beyond their bound they are dropped.
+// The client retries a failed request after a pause. The pause doubles up to mostPause, until the time of the batch is
+// over (OTEL_BSP_EXPORT_TIMEOUT, 30 s by default). Meanwhile spans wait, and spans beyond their bound are dropped.
 const (
 	firstPause = time.Second
 	mostPause  = 10 * time.Second
-	mostAnswer = 64 << 10 // bytes of an answer that are read
+	mostAnswer = 64 << 10 // the most bytes of an answer that are read
 )
 
 func newClient(s *settings, agent string, refused func(spans int)) *client {
@@ -63,7 +63,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
-	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // the same bytes as the service's request
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // has the same encoding as the request of the service
 	if err != nil {
 		return fmt.Errorf("spans that protobuf cannot carry: %w", err)
 	}
@@ -85,7 +85,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	}
 }
 
-// post makes one request. With an error it returns how long to wait before a retry; less than 0 means no retry.
+// post makes one request. With an error it returns how long to wait before a retry; a negative wait means no retry.
 func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.settings.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 		return 0, c.plain(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode == http.StatusSwitchingProtocols { // its body is a raw connection, on which no timeout ends a read
+	if res.StatusCode == http.StatusSwitchingProtocols { // the body is a raw connection: no timeout would end a read
 		return -1, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
 	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
@@ -122,7 +122,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 	return wait, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
 }
 
-// plain returns an error without the address, which may hold a token.
+// plain returns an error without the receiver's address, which may contain a token.
 func (c *client) plain(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -143,14 +143,15 @@ func zipped(body []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rejectedSpans reads an ExportTraceServiceResponse: partial_success (1) { rejected_spans (1) }. Its own package links gRPC.
+// rejectedSpans returns the number of rejected spans in an ExportTraceServiceResponse: partial_success (1) {
+// rejected_spans (1) }. It does not use the message's Go package, because that links gRPC.
 func rejectedSpans(answer []byte) int {
 	partial, _ := field(answer, 1)
 	_, n := field(partial, 1)
 	return int(min(n, 1<<20))
 }
 
-// field returns a field of a message: its bytes, or its number.
+// field returns the first field of that number in a message: its bytes, or its integer.
 func field(message []byte, number protowire.Number) (data []byte, value uint64) {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)

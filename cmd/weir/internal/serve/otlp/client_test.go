@@ -39,7 +39,8 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// TestWhatIsSentAgain: what the protocol calls passing is tried again, the rest is not, and no error tells the address beyond its host.
+// TestWhatIsSentAgain checks that the client retries after answers that the protocol calls retryable, and after no
+// others. No error contains more of the address than its host.
 func TestWhatIsSentAgain(t *testing.T) {
 	for _, c := range []struct {
 		answers  []http.HandlerFunc
@@ -65,7 +66,8 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestRefusedSpansAreCounted: a receiver says in its answer how many spans it has thrown away.
+// TestRefusedSpansAreCounted checks that spans count as refused if the receiver's answer says that it has thrown them
+// away.
 func TestRefusedSpansAreCounted(t *testing.T) {
 	answer := []byte{0x0a, 0x07, 0x08, 0x03, 0x12, 0x03, 'w', 'h', 'y'} // partial_success {rejected_spans: 3, error_message: "why"}
 	_, refused, err := upload(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) })
@@ -77,7 +79,7 @@ func TestRefusedSpansAreCounted(t *testing.T) {
 	}
 }
 
-// TestStopEndsARequest: a receiver that hangs does not hold up the end of the process.
+// TestStopEndsARequest checks that a receiver that hangs does not delay the end of the process.
 func TestStopEndsARequest(t *testing.T) {
 	hanging, done := make(chan struct{}, 1), make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -104,8 +106,8 @@ func TestStopEndsARequest(t *testing.T) {
 	}
 }
 
-// TestSettingsAreTheUsualOnes: the variables of the specification, those for traces alone before the others, and what is wrong is said
-// without telling a value that may be secret.
+// TestSettingsAreTheUsualOnes checks the variables of the specification: those for traces alone win over the general
+// ones. An error contains no value that may be secret.
 func TestSettingsAreTheUsualOnes(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -162,7 +164,7 @@ func TestSettingsAreTheUsualOnes(t *testing.T) {
 	}
 }
 
-// TestUnaskedSwitch: a receiver that switches to another protocol and then says nothing is left, and holds nothing up.
+// TestUnaskedSwitch checks that a receiver that switches to another protocol and then sends nothing delays nothing.
 func TestUnaskedSwitch(t *testing.T) {
 	requests, _, err := upload(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

@@ -1,8 +1,9 @@
-// Package otlp sends spans to an OpenTelemetry receiver, by OTLP as protobuf over HTTP. The usual environment variables
-// configure it.
+// Package otlp sends spans to an OpenTelemetry receiver, by OTLP as protobuf over HTTP. The environment variables of
+// OpenTelemetry configure it.
 //
-// A slow or unreachable receiver delays no call. The number of waiting spans is bounded (OTEL_BSP_MAX_QUEUE_SIZE,
-// 2048); more are dropped and counted. A kill of the process loses the waiting spans: traces are not a ledger.
+// A slow or unreachable receiver delays no call. The number of waiting spans is bounded (OTEL_BSP_MAX_QUEUE_SIZE, 2048
+// by default); further spans are dropped and counted. A kill of the process loses the waiting spans, because traces
+// need not be complete as the ledger must be.
 //
 // OpenTelemetry's SDK makes the spans, batches and samples. This package makes the request itself, because the SDK's
 // package for HTTP links gRPC: that adds 6.4 MB to a small stripped program, this package 1.4 MB.

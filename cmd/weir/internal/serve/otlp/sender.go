@@ -31,7 +31,7 @@ type Sender struct {
 }
 
 // Open returns a Sender if the environment asks for traces, and nil otherwise. If a variable is wrong, Open logs that
-// and returns nil: no job waits because of traces.
+// and returns nil, because weir must work without traces.
 func Open(ctx context.Context, o Options) *Sender {
 	counted := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_trace_spans_total",
@@ -49,7 +49,7 @@ func Open(ctx context.Context, o Options) *Sender {
 		return nil
 	}
 	told := &seldom{log: log}
-	otel.SetErrorHandler(told) // for the whole process: OpenTelemetry has no other
+	otel.SetErrorHandler(told) // OpenTelemetry has only one handler for the whole process
 	of, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName("weir"), semconv.ServiceVersion(o.Version), semconv.ServiceInstanceID(o.Instance)), resource.WithFromEnv())
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Sender) Close() error {
 	return s.client.Stop(ctx)
 }
 
-// seldom logs errors of OpenTelemetry, at most one a minute: an unreachable receiver fails each batch.
+// seldom logs errors of OpenTelemetry, at most one a minute, because an unreachable receiver fails every batch.
 type seldom struct {
 	log *slog.Logger
 

@@ -16,7 +16,7 @@ import (
 // settings say where and how spans are sent.
 type settings struct {
 	endpoint *url.URL
-	header   http.Header // may hold tokens: must never be logged
+	header   http.Header // may contain tokens: must never be logged
 	gzip     bool
 	timeout  time.Duration // of one request
 	tls      *tls.Config
@@ -40,7 +40,7 @@ func variable(name string) string {
 	return strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_" + name))
 }
 
-// wanted reports whether the environment asks for traces.
+// wanted reports whether the environment asks for traces: by an endpoint, or by the exporter otlp.
 func wanted() bool {
 	exporter := strings.ToLower(strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER")))
 	if strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") || exporter != "" && exporter != "otlp" {
@@ -85,8 +85,8 @@ func readSettings() (*settings, error) {
 	return s, err
 }
 
-// readEndpoint returns the address for requests. It uses the variable for traces as it is, and adds /v1/traces to the
-// general one.
+// readEndpoint returns the address for requests. It uses the endpoint for traces unchanged, and adds /v1/traces to the
+// general endpoint.
 func readEndpoint() (*url.URL, error) {
 	text, name, whole := strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", true
 	if text == "" {
@@ -96,7 +96,7 @@ func readEndpoint() (*url.URL, error) {
 		text = defaultEndpoint
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" { // its error has the address in it
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" { // the error of url.Parse contains the address
 		return nil, fmt.Errorf("%s is not an address of the form http://host:4318 or https://host", name)
 	}
 	if !whole {

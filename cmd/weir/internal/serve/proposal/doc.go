@@ -1,6 +1,6 @@
-// Package proposal checks a configuration that shall replace the one in force, says what it would change, and puts it
-// in force. Commands and requests over HTTP use it.
+// Package proposal checks a configuration that is to replace the one in force, shows what it would change, and puts it
+// in force. Commands and the HTTP API use it.
 //
-// Nothing changes before Apply has asked agree. If another client has changed the configuration since Apply compared
-// it, Apply changes nothing and fails.
+// Apply changes nothing before agree has agreed. If another client has changed the configuration since Apply compared
+// it, Apply fails and changes nothing.
 package proposal

@@ -16,38 +16,39 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// Proposal is a configuration that shall replace the one in force.
+// Proposal is a configuration that is to replace the one in force.
 type Proposal struct {
 	Who    string // the proposing user
 	From   string // its origin: a file, or an earlier version
 	Text   string
 	Config *config.Config
 
-	current *admin.Version // nil for none
-	last    uint64         // the revision it was compared with
-	back    bool           // it takes current out of force
+	current *admin.Version // the version in force; nil: there is none
+	last    uint64         // the newest revision when the proposal was compared
+	back    bool           // the proposal is a rollback
 }
 
-// Applied is what became of a proposal.
+// Applied is the outcome of a proposal.
 type Applied struct {
 	Applied    bool            `json:"applied"` // false: nothing changes
 	OldVersion uint64          `json:"old_version"`
-	Version    uint64          `json:"version"` // the newest now
+	Version    uint64          `json:"version"` // the newest version afterwards
 	Changes    []config.Change `json:"changes"`
-	// Spent are changed quotas and budgets of which nothing is left under the new configuration.
+	// Spent are the changed quotas and budgets that are used up under the new configuration.
 	Spent []limitstate.Spent `json:"spent,omitempty"`
 }
 
-// Difference is what a proposal would change.
+// Difference is the set of changes that a proposal would make.
 type Difference struct {
 	*Applied
-	Same   bool  // nothing would change, and nothing needs to be stored
-	Unread error // why Spent is not complete; nil if it is
+	Same   bool  // nothing would change, and nothing would be stored
+	Unread error // why Spent is not complete; nil if it is complete
 }
 
-// Apply puts a proposal in force, and returns when every dispatching replica follows. A proposal that a replica cannot
-// follow is taken back. agree sees before what would change: false or an error ends Apply with nothing changed. Apply
-// writes progress to talk. What it returns says what became of the proposal, also beside an error.
+// Apply puts a proposal in force, and blocks until every dispatching replica follows. If a replica cannot follow, Apply
+// stores the former configuration again. Before anything changes, Apply calls agree with the changes: if agree returns
+// false or an error, Apply ends. Apply writes progress to talk. The returned Applied is valid even with an error,
+// unless it is nil.
 func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Writer, agree func(Difference) (bool, error)) (*Applied, error) {
 	store, err := admin.OpenConfigStore(ctx, c)
 	never := err != nil && admin.NeverApplied(err)
@@ -76,7 +77,7 @@ func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Wri
 	return d.Applied, p.put(ctx, c, store, talk, d.Applied)
 }
 
-// Earlier proposes an earlier version: the wanted one, 0 for the one before that in force.
+// Earlier returns a proposal to roll back to the wanted version; 0 means the readable version before the one in force.
 func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint64) (*Proposal, error) {
 	entries, err := admin.ConfigHistory(ctx, c)
 	if err != nil {
@@ -118,9 +119,9 @@ func (p *Proposal) before() *config.Config {
 	return p.current.Config
 }
 
-// differs compares a proposal with what is in force. A last version that cannot be read is replaced, even by the text of
-// the one before it. A version that was stored with other vendors' profiles is replaced, too: the new one notes the
-// profiles that the operator has seen.
+// differs compares a proposal with the version in force. A newest version that cannot be read must be replaced, even by
+// the same text as the one before it. A version that was stored with other vendors' profiles must be replaced too: the
+// new version records the profiles that the operator has seen.
 func (p *Proposal) differs() Difference {
 	d := Difference{Applied: &Applied{Changes: p.before().Diff(p.Config)}}
 	if p.current != nil {
@@ -133,7 +134,8 @@ func (p *Proposal) differs() Difference {
 	return d
 }
 
-// put stores a proposal and publishes the event. It returns when every dispatching replica follows.
+// put stores a proposal and publishes the event. It blocks until every dispatching replica follows, or takes the
+// proposal back.
 func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied) error {
 	next := admin.StoredConfig{
 		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(applied.Changes), Vendors: p.Config.Vendors(),
@@ -160,7 +162,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	return err
 }
 
-// announce publishes the event of a stored version.
+// announce publishes the event of a stored version, and writes its number to talk.
 func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next admin.StoredConfig, applied Applied) {
 	data := admin.ConfigChange{Who: next.Who, From: next.From, OldVersion: applied.OldVersion, NewVersion: applied.Version, Changes: next.Changes}
 	if err := data.Event().Publish(ctx, c.JetStream); err != nil {
@@ -169,9 +171,9 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", applied.Version)
 }
 
-// takeBack stores the former configuration again after a version that a replica cannot follow, unless another client
-// has changed the configuration since. Otherwise show, pause and resume would use a version that no replica runs. It
-// always returns an error with why.
+// takeBack stores the former configuration again if a replica cannot follow the new one, unless another client has
+// changed the configuration since. Otherwise commands would show and use a version that no replica runs. It always
+// returns an error that includes why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)

@@ -7,8 +7,8 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// TestSameWithAnotherProfile: a file that changes nothing is the same, unless the version in force was stored with
-// another profile of its vendor: then a new version notes the profile that the operator has seen.
+// TestSameWithAnotherProfile checks that a file that changes nothing counts as the same, unless the version in force
+// was stored with another profile of its vendor. Then a new version records the profile that the operator has seen.
 func TestSameWithAnotherProfile(t *testing.T) {
 	c, err := config.Parse([]byte("apis: {a: {url: 'http://127.0.0.1:1', vendor: stripe, bucket: {rate: 1/s, capacity: 1}}}"), config.Options{})
 	if err != nil {

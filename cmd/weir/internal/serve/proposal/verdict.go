@@ -16,7 +16,7 @@ type Verdict struct {
 	Notes    []Problem `json:"notes"` // correct, but worth knowing
 }
 
-// Problem is a mistake in a configuration, or a setting that is probably not meant.
+// Problem is a mistake in a configuration, or a setting that is probably unintended.
 type Problem struct {
 	Line    int    `json:"line,omitempty"`
 	Path    string `json:"path,omitempty"`
@@ -24,8 +24,8 @@ type Problem struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Check reads a configuration like weir serve, and returns all mistakes at once. It looks for secrets on this machine,
-// as far as scope allows. c is nil if the configuration is not valid.
+// Check parses a configuration as weir serve does, and returns all problems at once. It looks for secrets on this
+// machine, as far as scope allows. c is nil if the configuration is not valid.
 func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *config.Config, err error) {
 	c, err = config.Parse(text, config.Options{Name: file})
 	var wrong *config.Errors

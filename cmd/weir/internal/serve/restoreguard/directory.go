@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// identityFile is the file by which a data directory recognises itself.
+// identityFile is the file by which weir recognises a data directory.
 const identityFile = "weir.identity"
 
-// identity is what that file says about itself.
+// identity is the content of identityFile, about that file itself.
 type identity struct {
 	What  string    `json:"what"`
 	Inode uint64    `json:"inode"`
-	Born  int64     `json:"born,omitempty"` // in ns since 1970; 0 if the file system does not tell
+	Born  int64     `json:"born,omitempty"` // time of birth in ns since 1970; 0 if the file system has none
 	Begun time.Time `json:"begun"`          // when weir was last started in the directory
 }
 
@@ -25,20 +25,20 @@ const whatIdentity = "weir: this file notes its own inode and time of birth, so 
 
 // Suspicion is a sign that a store was restored.
 type Suspicion struct {
-	What string    // for an operator, a sentence without its full stop
-	Seen time.Time // when the store was last known to be the one that ran; zero if unknown
-	// Strange says that the note is about another store, so that an order in this one does not cover it.
+	What string    // a sentence for an operator, without the full stop
+	Seen time.Time // when the store was last known to be the original; zero if unknown
+	// Strange says that the note is about another store. An order in this store then does not cover the suspicion.
 	Strange bool
 }
 
-// Settled reports whether an order already covers the suspicion: another replica found it first, or this one died
-// before it had noted that.
+// Settled reports whether an order already covers the suspicion. That is so if another replica found it first, or if
+// this one died after it gave the order.
 func (s *Suspicion) Settled(o *Order) bool {
 	return o != nil && !s.Strange && !s.Seen.IsZero() && o.At.After(s.Seen)
 }
 
-// ExamineDirectory checks whether a data directory is the one in which weir was last started. It returns nil if it is,
-// or if that is unknown: for a new directory, or for the reason in untold.
+// ExamineDirectory checks whether a data directory is the one in which weir was last started. It returns a Suspicion if
+// it is not. It returns nil if it is, or if that cannot be known: the directory is new, or untold says why.
 func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)
@@ -67,7 +67,8 @@ func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	}, "", nil
 }
 
-// MarkDirectory makes a data directory the one in which weir was last started. The mark is on disk when it returns.
+// MarkDirectory records that weir was last started in this data directory. The mark is on disk when MarkDirectory
+// returns.
 func MarkDirectory(dir string, now time.Time) error {
 	err := replaceFile(filepath.Join(dir, identityFile), func(f *os.File) ([]byte, error) {
 		is, err := identify(f.Name())
@@ -83,8 +84,8 @@ func MarkDirectory(dir string, now time.Time) error {
 	return nil
 }
 
-// replaceFile replaces a file. write receives the new, empty file and returns the content for it. The old file stays
-// until the new one is on disk, so the new file cannot reuse the old one's inode.
+// replaceFile replaces a file atomically. write receives the new, empty file and returns its content. The old file
+// stays until the new one is on disk, so the new file has another inode than the old one.
 func replaceFile(path string, write func(f *os.File) ([]byte, error)) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify returns what identifies a file. It leaves out the device's number, which changes when a volume is mounted
-// elsewhere.
+// identify returns the inode and the time of birth of a file. It leaves out the number of the device, which changes
+// when a volume is mounted elsewhere.
 func identify(path string) (identity, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
@@ -21,8 +21,8 @@ func identify(path string) (identity, error) {
 	return is, nil
 }
 
-// unlasting returns why the files of a directory have no lasting inodes, "" if they have: some file systems invent
-// inodes at every mount.
+// unlasting returns why the inodes of a directory's files do not last, "" if they do. Some file systems invent inodes
+// at every mount.
 func unlasting(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// identify returns what identifies a file.
+// identify returns the inode of a file.
 func identify(path string) (identity, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -21,5 +21,5 @@ func identify(path string) (identity, error) {
 	return identity{Inode: uint64(st.Ino)}, nil
 }
 
-// unlasting returns why the files of a directory have no lasting inodes.
+// unlasting returns why the inodes of a directory's files do not last, "" if they do.
 func unlasting(string) string { return "" }

@@ -33,7 +33,7 @@ func marked(t *testing.T) (dir, parent string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	requireFound(t, dir, false) // it is new
+	requireFound(t, dir, false) // the directory is new
 	if err := MarkDirectory(dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func marked(t *testing.T) (dir, parent string) {
 	return dir, parent
 }
 
-// TestCopiesOfADirectoryAreFound: whatever copies a directory, the copy is told from it, also when it is put back over the directory itself
-// after another start; the directory under another name is itself.
+// TestCopiesOfADirectoryAreFound checks that a copy of a data directory is recognised, whatever program made it, even
+// if it is put back over the directory after another start. The directory under another name still counts as itself.
 func TestCopiesOfADirectoryAreFound(t *testing.T) {
 	for _, c := range []struct{ what, script string }{
 		{"cp -a", `cp -a "$1" "$2"`},
@@ -76,8 +76,8 @@ func TestCopiesOfADirectoryAreFound(t *testing.T) {
 	requireFound(t, moved, true)
 }
 
-// TestStreamsThatAreBehind: a stream that ends earlier than was noted is behind; one that was deleted and made anew, or that has only
-// gone on, is not.
+// TestStreamsThatAreBehind checks that a stream is behind if it ends before its noted end. A stream that was deleted
+// and made anew, or that has only grown, is not behind.
 func TestStreamsThatAreBehind(t *testing.T) {
 	noted := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	born := noted.Add(-time.Hour)
@@ -101,7 +101,8 @@ func TestStreamsThatAreBehind(t *testing.T) {
 	}
 }
 
-// TestSettledSuspicions: an order speaks of what was seen before it, and of no other store.
+// TestSettledSuspicions checks that an order settles suspicions about this store that were seen before the order, and
+// no others.
 func TestSettledSuspicions(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

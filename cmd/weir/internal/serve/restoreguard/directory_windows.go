@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// identify returns what identifies a file.
+// identify always fails.
 func identify(path string) (identity, error) {
 	return identity{}, fmt.Errorf("look at %s: %w", path, errors.ErrUnsupported)
 }
 
-// unlasting returns why the files of a directory have no lasting inodes.
+// unlasting returns why the inodes of a directory's files do not last.
 func unlasting(string) string { return "Windows has no inodes" }

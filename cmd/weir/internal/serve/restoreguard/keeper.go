@@ -19,30 +19,31 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	DataDir   string // of the embedded server, "" for none
+	DataDir   string // data directory of the embedded server; "": the server is external
 	Places    []Place
-	// Synced is how long a write may not be on the server's disk: notes are about what is older.
+	// Synced is the longest time until a write is on the server's disk. A note is written only when it is at least that
+	// old.
 	Synced time.Duration
-	// Unsynced says that a write may not be on disk although it was flushed.
+	// Unsynced says that a write may not be on disk even if it was flushed.
 	Unsynced bool
 	Log      *slog.Logger
 }
 
-// Keeper records how far a store has come, and compares. One goroutine uses it.
+// Keeper notes how far a store has come, and compares the store with earlier notes. One goroutine uses it.
 type Keeper struct {
 	Options
 
-	former  lineage   // before Begin
+	former  lineage   // the lineage before Begin
 	begun   time.Time // when Begin was called
-	present lineage   // since Begin
-	least   uint64    // the newest generation that is noted
+	present lineage   // the lineage since Begin
+	least   uint64    // the newest generation in any note
 }
 
 // NewKeeper returns a Keeper.
 func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
 
-// Examine looks for signs that the store was restored, and logs what it cannot check. It changes nothing. A place that
-// cannot be read is logged and counts for nothing. A note that this version cannot understand makes Examine fail.
+// Examine looks for signs that the store was restored, and logs what it cannot check. It changes nothing. It fails if a
+// place cannot be read, or if a later version of weir has written a note.
 func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	if k.DataDir != "" {
 		s, untold, err := ExamineDirectory(k.DataDir)
@@ -83,8 +84,9 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	return found, nil
 }
 
-// ExamineLate is Examine for one place that could not be read then. It may be called after Begin and beside Run; nil:
-// nothing is suspicious. A note written since Begin is another replica's, which has examined the store itself.
+// ExamineLate is Examine for one place that was unreachable then. It may run after Begin and beside Run. It returns nil
+// if nothing is suspicious. It ignores a note that is newer than Begin: another replica wrote it, after it had examined
+// the store itself.
 func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	n, err := readNote(ctx, p, k.present.Store)
 	if err != nil || n == nil || !n.At.Before(k.begun) {
@@ -93,7 +95,7 @@ func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	return k.compare(ctx, p, n, k.former)
 }
 
-// compare compares a store with one note.
+// compare compares the store with the note of one place.
 func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Suspicion, error) {
 	seen := n.At.UTC().Format(time.RFC3339)
 	switch {
@@ -127,8 +129,8 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 	return &Suspicion{fmt.Sprintf("streams are older than %s knows them, of %s: %s%s", p, seen, strings.Join(back[:min(len(back), most)], ", "), more), n.At, false}, nil
 }
 
-// Begin makes the store the one that weir was last started on. From then on a start on an older store is detected.
-// flush returns when the new generation is on disk.
+// Begin counts up the store's generation and marks the data directory. From then on a start on an older copy is
+// detected. flush blocks until the new generation is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	k.begun = time.Now()
 	if k.present, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
@@ -143,7 +145,7 @@ func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (
 		}
 	}
 	if k.Unsynced {
-		return nil // a power cut may lose the generation: Run notes it
+		return nil // a power cut may lose the generation: Run notes it later
 	}
 	return k.write(ctx, &note{At: time.Now()})
 }
@@ -160,14 +162,14 @@ func (k *Keeper) write(ctx context.Context, n *note) error {
 // noteEvery is the time between two looks at the streams.
 const noteEvery = 10 * time.Second
 
-// Run notes regularly how far the streams have come, until ctx ends. It logs failures and tries again.
+// Run notes how far the streams have come, every ten seconds or more, until ctx ends. It logs failures and tries again.
 func (k *Keeper) Run(ctx context.Context) error {
 	if len(k.Places) == 0 {
 		return nil
 	}
 	tick := time.NewTicker(noteEvery)
 	defer tick.Stop()
-	var seen *note // and not noted yet
+	var seen *note // the last look at the streams, if it is not noted yet
 	told := ""
 	for {
 		err := k.round(ctx, &seen)
@@ -188,7 +190,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// round notes what was seen long enough ago, and then looks again.
+// round writes the note of the last look once that is Synced old, and then looks at the streams again.
 func (k *Keeper) round(ctx context.Context, seen **note) error {
 	if *seen != nil {
 		if time.Since((*seen).At) < k.Synced {

@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// lineageKey is the key in the control bucket that says which store it is, and how often weir was started on it.
+// lineageKey is the key of the lineage in the control bucket.
 const lineageKey = "lineage"
 
-// lineage identifies a store and its generation.
+// lineage identifies a store, and counts how often weir was started on it.
 type lineage struct {
 	Store      string `json:"store"`
 	Generation uint64 `json:"generation"`
@@ -35,24 +35,24 @@ func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn)
 	return l, m.Seq, nil
 }
 
-// newest returns what the leader of a bucket has for a key, nil for nothing. A lagging replica would show an older
-// store, which is not a restored one.
+// newest returns the leader's message for a key of a bucket, nil if there is none. It asks only the leader, because the
+// older state of a lagging replica would look like a restored store.
 func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key string) (*stream.LeaderMessage, error) {
 	m, err := stream.AskLeader(ctx, nc, "KV_"+control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, control.Bucket(), key))
 	if err != nil {
 		return nil, fmt.Errorf("%s in %s: %w", key, control.Bucket(), err)
 	}
-	if m == nil || len(m.Data) == 0 { // deleted
+	if m == nil || len(m.Data) == 0 { // the key was deleted
 		return nil, nil //nolint:nilnil // none is no error
 	}
 	return m, nil
 }
 
-// mostRaces bounds how often a start counts again because others started at the same moment.
+// mostRaces bounds how often advance tries again because other replicas start at the same moment.
 const mostRaces = 32
 
-// advance counts this start, and returns the store's lineage from then on. If a noted generation is ahead of the
-// store's, counting continues from the note.
+// advance counts this start, and returns the store's new lineage. If a note has a higher generation than the store, the
+// count continues from the note.
 func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, least uint64) (lineage, error) {
 	for range mostRaces {
 		l, revision, err := readLineage(ctx, control, nc)

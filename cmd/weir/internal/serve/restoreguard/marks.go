@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Mark is how far a stream had come.
+// Mark is how far a stream had come when it was read.
 type Mark struct {
 	Last uint64    `json:"last"` // sequence of the last message, deleted or not
-	At   time.Time `json:"at"`   // when its last message was stored
+	At   time.Time `json:"at"`   // when the last message was stored
 	Born time.Time `json:"born"` // when the stream was created
 }
 
@@ -36,7 +36,7 @@ func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[s
 	return marks, nil
 }
 
-// streams returns the sorted names of weir's streams, except those that live only as long as a lease.
+// streams returns the sorted names of weir's streams, without the bucket of leases, which holds nothing that must last.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	lister := js.StreamNames(ctx)
 	var names []string
@@ -52,8 +52,8 @@ func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	return names, nil
 }
 
-// behind returns the streams that have not come as far as noted, and the missing ones, each with what it was. renewed
-// are those that were created anew since, which hold nothing older.
+// behind returns the streams that end before their noted end, each with a description. renewed are the streams that are
+// missing or were created anew after the note; they hold nothing of before.
 func behind(noted, is map[string]Mark, since time.Time) (behind, renewed []string) {
 	for name, was := range noted {
 		now, there := is[name]

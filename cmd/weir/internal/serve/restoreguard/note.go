@@ -14,7 +14,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// note is what is kept about a store outside of it.
+// note is the evidence about a store that is kept outside the store.
 type note struct {
 	Schema     int             `json:"schema"` // stream.Schema of the weir that wrote it
 	Store      string          `json:"store"`
@@ -23,10 +23,10 @@ type note struct {
 	Streams    map[string]Mark `json:"streams,omitempty"`
 }
 
-// mostNote bounds a note.
+// mostNote bounds the bytes of a note that are read.
 const mostNote = 4 << 20
 
-// Place is where notes about a store are kept, outside of it. Read returns nil if there is none yet. One goroutine at a
+// Place keeps notes about stores, outside of these stores. Read returns nil if there is no note. One goroutine at a
 // time may use a place.
 type Place interface {
 	Read(ctx context.Context, store string) ([]byte, error)
@@ -34,7 +34,8 @@ type Place interface {
 	String() string // for an operator
 }
 
-// readNote reads what a place knows about a store, nil for nothing.
+// readNote reads the note of a place about a store, nil if there is none. It fails if a later version of weir has
+// written the note.
 func readNote(ctx context.Context, p Place, store string) (*note, error) {
 	data, err := p.Read(ctx, store)
 	if err != nil || data == nil {
@@ -58,12 +59,13 @@ func (n *note) write(ctx context.Context, p Place) error {
 	return p.Write(ctx, n.Store, data)
 }
 
-// Directory is a Place: WEIR_STATE_DIR. It keeps the note about one store.
+// Directory is a Place: WEIR_STATE_DIR. It keeps one note, about one store.
 type Directory string
 
 const noteFile = "store.json"
 
-// OpenDirectory creates the directory if it is missing, readable only for this user, and fails if it is not writable.
+// OpenDirectory creates the directory if it is missing, readable only by this user. It fails if the directory is not
+// writable.
 func OpenDirectory(path string) (Directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("WEIR_STATE_DIR: %w", err)

@@ -14,21 +14,21 @@ import (
 // orderKey is the key of the order in the control bucket.
 const orderKey = "restored"
 
-// Order says how to continue with a store that was restored. It stays until the next one.
+// Order says how to continue with a restored store. It stays in force until another order replaces it.
 type Order struct {
-	// At is when the order was given: until then calls may have been made that the store does not know.
+	// At is when the order was given. Until then calls may have been made of which the store has no record.
 	At   time.Time `json:"at"`
 	Who  string    `json:"who,omitempty"`
-	From time.Time `json:"from"` // of the newest record in the ledger, zero if there is none
-	// Newest is when the newest message of all was stored: the backup is not older.
+	From time.Time `json:"from"` // time of the newest record in the ledger; zero: there is none
+	// Newest is when the newest message of all streams was stored. The backup is not older than that.
 	Newest time.Time `json:"newest"`
-	// Counted says that limits continue with what the store has counted, instead of counting as used up.
+	// Counted says that limits continue with the count in the store. Otherwise they count as used up.
 	Counted bool `json:"counted,omitempty"`
-	// Streams are weir's streams as they were in the backup, queues among them.
+	// Streams are the ends of weir's streams in the backup, queues included.
 	Streams map[string]Mark `json:"streams"`
 }
 
-// ReadOrder reads the order that is in force, nil if there is none.
+// ReadOrder reads the order in force, nil if there is none.
 func ReadOrder(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (*Order, error) {
 	m, err := newest(ctx, control, nc, orderKey)
 	if err != nil || m == nil {
@@ -42,7 +42,7 @@ func ReadOrder(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (
 	return &o, nil
 }
 
-// Give puts the order in force. It is stored when it returns.
+// Give stores the order, which puts it in force for this start and all later ones.
 func (o *Order) Give(ctx context.Context, control jetstream.KeyValue) error {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -69,14 +69,14 @@ func NewOrder(ctx context.Context, js jetstream.JetStream, ledger string, at tim
 		if strings.HasPrefix(name, "WEIR_") && m.Last > 0 {
 			o.Streams[name] = m
 		}
-		if name != "KV_weir_control" && m.At.After(o.Newest) { // this start has written there already
+		if name != "KV_weir_control" && m.At.After(o.Newest) { // this start has already written to the control bucket
 			o.Newest = m.At
 		}
 	}
 	return o, nil
 }
 
-// Until returns the last sequences of the backup in those streams that are still the same.
+// Until returns, by stream, the last sequence of the backup, for the streams that were not made anew since.
 func (o *Order) Until(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	names := make([]string, 0, len(o.Streams))
 	for name := range o.Streams {

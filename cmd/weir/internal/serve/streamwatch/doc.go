@@ -1,8 +1,8 @@
-// Package streamwatch notices streams that operators delete or purge while weir runs, and reports them.
+// Package streamwatch detects and reports that operators delete or purge streams while weir runs.
 //
-// A Watch looks every few seconds. If a stream is missing in two looks in a row, the Watch reports its name until it is
-// back: in the log, by an event, in `weir status` and by readiness. The owner of a partition reports the messages that
-// it finds missing in its queue (dispatcher.StreamChange) in the same places.
+// A Watch looks every three seconds. If a stream is missing in two looks in a row, the Watch reports the stream until
+// it is back: in the log, by an event, in `weir status` and by readiness. Messages that the owner of a partition finds
+// missing in its queue (dispatcher.StreamChange) are reported in the same places.
 //
 //	removed                           what weir does
 //	WEIR_<api>_<partition>            Its owner makes it again, and writes letters of the jobs that it knows.
@@ -15,6 +15,6 @@
 //	KV_weir_control, KV_weir_config,  Not made again while weir runs: operators' commands are then in memory only, and an
 //	KV_weir_leases                    empty bucket would say that there were none. The next start makes them.
 //
-// What must hold: a stream that is made again never reuses a sequence of an earlier message, and never suggests that no
+// Invariant: a stream that is made again never reuses the sequence of an earlier message, and never suggests that no
 // call was made before.
 package streamwatch

@@ -21,38 +21,38 @@ import (
 // Bounds of a watch.
 const (
 	lookEvery  = 3 * time.Second
-	lookWait   = 10 * time.Second // for all answers of one look
+	lookWait   = 10 * time.Second // bounds one look
 	reportFor  = time.Hour        // how long a change is reported
-	mostTold   = 32               // reported changes; of more, the newest
-	mostEvents = 64               // events that wait to be stored; of more, the newest
-	remadeAt   = 1 << 20          // how far behind its last known sequence a remade stream begins
+	mostTold   = 32               // the most reported changes; the newest stay
+	mostEvents = 64               // the most events that wait to be stored; the newest stay
+	remadeAt   = 1 << 20          // a remade stream begins at its last known sequence plus this
 )
 
 // Options of a Watch. All are required.
 type Options struct {
 	JetStream jetstream.JetStream
 	Instance  string
-	// Remade are the streams that Remake makes again. Its firstSeq has the first sequence of each missing one.
+	// Remade are the streams that Remake makes again. firstSeq has the first sequence of each missing stream.
 	Remade []string
 	Remake func(ctx context.Context, firstSeq map[string]uint64) error
-	// Buckets are the streams that are not made again.
+	// Buckets are the streams of key-value buckets, which are not made again.
 	Buckets []string
-	// Queues returns the streams of the queues, which their owners make again.
+	// Queues returns the streams of all queues. The owners of the partitions make these again.
 	Queues func() []string
 	Log    *slog.Logger
 }
 
-// Watch looks for changes to streams. It is safe for concurrent use; Look is for one goroutine.
+// Watch detects changes to streams. It is safe for concurrent use, except Look: only one goroutine may call Look.
 type Watch struct {
 	Options
 
-	seen   map[string]seen // at the last look
-	absent map[string]int  // consecutive looks that found a stream missing
+	seen   map[string]seen // by name: streams at the last look
+	absent map[string]int  // by name: how many looks in a row found the stream missing
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards changes, gone and events
 	changes []dispatcher.StreamChange
 	gone    map[string]dispatcher.StreamChange
-	events  []dispatcher.StreamChange // not stored yet
+	events  []dispatcher.StreamChange // changes whose events are not stored yet
 }
 
 // seen is the state of a stream at the last look.
@@ -70,7 +70,7 @@ func New(o Options) *Watch {
 	return &Watch{Options: o, seen: map[string]seen{}, absent: map[string]int{}, gone: map[string]dispatcher.StreamChange{}}
 }
 
-// Run looks until ctx ends.
+// Run looks every three seconds until ctx ends.
 func (w *Watch) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -84,11 +84,12 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Look looks once and reports the changes since the last look. If it cannot read a stream, the last known state stays.
+// Look looks once and reports the changes since the last look. It keeps the last known state of a stream that it cannot
+// read.
 func (w *Watch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	missing, there := map[string]bool{}, map[string]bool{} // a stream that could not be looked at is in neither
+	missing, there := map[string]bool{}, map[string]bool{} // a stream that could not be read is in neither
 	queues := w.Queues()
 	for _, name := range append(slices.Clone(w.Remade), w.Buckets...) {
 		s, err := w.JetStream.Stream(ctx, name)
@@ -106,7 +107,7 @@ func (w *Watch) Look(ctx context.Context) {
 	w.storeEvents(ctx)
 }
 
-// lookForQueues notes which queues' streams are missing, and which are there.
+// lookForQueues adds the streams of queues to missing and there.
 func (w *Watch) lookForQueues(ctx context.Context, queues []string, missing, there map[string]bool) {
 	lister := w.JetStream.StreamNames(ctx, jetstream.WithStreamListSubject("weir.q.>"))
 	for name := range lister.Name() {
@@ -122,7 +123,7 @@ func (w *Watch) lookForQueues(ctx context.Context, queues []string, missing, the
 	}
 }
 
-// compare reports how an existing stream differs from the last look.
+// compare reports what was removed by hand from an existing stream since the last look.
 func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
 	was, known := w.seen[name]
@@ -135,7 +136,8 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	}
 }
 
-// lacks says what was removed from a stream by hand since the last look, or "". Messages past their age do not count.
+// lacks says what was removed by hand from a stream since the last look, "" if nothing was. It ignores messages that
+// may have been removed by age.
 func (s seen) lacks(was seen, now time.Time) string {
 	switch {
 	case !s.born.Equal(was.born):
@@ -146,7 +148,7 @@ func (s seen) lacks(was seen, now time.Time) string {
 	return ""
 }
 
-// forget drops streams of queues that do not exist any more.
+// forget drops the streams of queues that do not exist any more.
 func (w *Watch) forget(queues []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +160,7 @@ func (w *Watch) forget(queues []string) {
 	}
 }
 
-// judge reports the streams that are gone or back, and makes those again that may be.
+// judge reports the streams that are gone or back, and has the Remade ones made again.
 func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
 	for name := range w.absent {
 		if there[name] {
@@ -168,7 +170,7 @@ func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
 	}
 	firstSeq := map[string]uint64{}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		if w.absent[name]++; w.absent[name] < 2 { // a server of a cluster may not yet know a new stream
+		if w.absent[name]++; w.absent[name] < 2 { // a server of a cluster may not know a new stream yet
 			continue
 		}
 		remade := slices.Contains(w.Remade, name)
@@ -185,7 +187,7 @@ func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
 	}
 }
 
-// lost reports a missing stream, once.
+// lost reports a missing stream, once until it is back.
 func (w *Watch) lost(name string, remade bool) {
 	w.mu.Lock()
 	_, known := w.gone[name]
@@ -218,13 +220,13 @@ func (w *Watch) back(name string) {
 	w.tell(c)
 }
 
-// tell logs and notes a change that this watch has found.
+// tell logs a change that this Watch has found, and notes it.
 func (w *Watch) tell(c dispatcher.StreamChange) {
 	w.Log.Error("a stream was changed by hand", "stream", c.Stream, "what", c.What)
 	w.Note(c)
 }
 
-// Note notes a change that its finder has logged.
+// Note adds a change to the reported ones. The caller has logged it.
 func (w *Watch) Note(c dispatcher.StreamChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -254,7 +256,7 @@ func (w *Watch) Changes() []dispatcher.StreamChange {
 	return all
 }
 
-// Err names the streams that are gone; nil if there are none.
+// Err returns an error that names the streams that are gone; nil if there are none.
 func (w *Watch) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +277,7 @@ type ChangeData struct {
 	Stream   string `json:"stream"`
 }
 
-// storeEvents stores the events of reported changes. Events that it cannot store are tried again at the next look.
+// storeEvents stores the events of reported changes. It tries events that it could not store again at the next look.
 func (w *Watch) storeEvents(ctx context.Context) {
 	w.mu.Lock()
 	waiting := slices.Clone(w.events)

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// scene is a watch over four streams that are there.
+// scene is a watch over four existing streams.
 type scene struct {
 	*Watch
 	t      *testing.T
@@ -71,7 +71,7 @@ func (s *scene) remove(name string) {
 	}
 }
 
-// requireTold checks the beginnings of what is told.
+// requireTold checks the beginnings of the reported changes.
 func (s *scene) requireTold(want ...string) {
 	s.t.Helper()
 	var all []string
@@ -97,8 +97,8 @@ func (s *scene) events() uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// TestDeletedStreamIsToldAndMadeAgain: a stream that is missing twice is told by name, makes weir not ready, and is made again behind its last
-// sequence; then it is told as back.
+// TestDeletedStreamIsToldAndMadeAgain checks that a stream that is missing in two looks is reported by name, makes weir
+// not ready, and is made again behind its last sequence. Then it is reported as back.
 func TestDeletedStreamIsToldAndMadeAgain(t *testing.T) {
 	s := newScene(t)
 	s.publish("WEIR_CALLS", 5)
@@ -128,7 +128,8 @@ func TestDeletedStreamIsToldAndMadeAgain(t *testing.T) {
 	}
 }
 
-// TestDeletedBucketIsNotMadeAgain: a bucket whose words would be forgotten, and a queue that its owner makes, are told and left.
+// TestDeletedBucketIsNotMadeAgain checks that a missing bucket and a missing queue are reported and not made again. An
+// empty bucket would mean that there were no commands, and the queue's owner makes the queue again.
 func TestDeletedBucketIsNotMadeAgain(t *testing.T) {
 	s := newScene(t)
 	s.remove("KV_weir_control")
@@ -166,8 +167,8 @@ func TestFailedLookReportsNothingBack(t *testing.T) {
 	s.requireTold(gone[0])
 }
 
-// TestPurgesAreTold: a purge is told, and so is a stream that another made between two looks; what age takes is not, nor what operators purge
-// of the letters.
+// TestPurgesAreTold checks that a purge is reported, and a stream that was deleted and made again between two looks.
+// Messages dropped by age, and letters that operators purge, are not.
 func TestPurgesAreTold(t *testing.T) {
 	s := newScene(t)
 	s.publish("WEIR_CALLS", 5)
@@ -192,7 +193,7 @@ func TestPurgesAreTold(t *testing.T) {
 	}
 }
 
-// TestEventsWaitForTheirStream: a change is told by an event once there is a stream for it.
+// TestEventsWaitForTheirStream checks that the event of a change is stored when the stream of events exists again.
 func TestEventsWaitForTheirStream(t *testing.T) {
 	s := newScene(t)
 	s.remove("WEIR_EVENTS")
@@ -200,7 +201,7 @@ func TestEventsWaitForTheirStream(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	s.Look(soon)
-	s.Look(t.Context()) // it is made again
+	s.Look(t.Context()) // the stream is made again
 	s.Look(t.Context())
 	if n := s.events(); n != 3 {
 		t.Errorf("%d events", n)

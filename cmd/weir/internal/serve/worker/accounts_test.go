@@ -15,8 +15,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestAccountOpensBesideTheStart checks that a configuration may bring an account while the start still waits for the
-// accounts that it has opened. The race detector sees if both use the same field.
+// TestAccountOpensBesideTheStart checks that a configuration may add an account while the start still waits for the
+// accounts that it has opened. The race detector reports if both use the same field.
 func TestAccountOpensBesideTheStart(t *testing.T) {
 	ctx := await.Context(t, "the account")
 	js, log := natstest.JetStream(t), slog.New(slog.DiscardHandler)
@@ -40,7 +40,7 @@ func TestAccountOpensBesideTheStart(t *testing.T) {
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
-		w.awaitAccounts(context.WithoutCancel(ctx)) // a lock of the same context would put the two in an order
+		w.awaitAccounts(context.WithoutCancel(ctx)) // with the same context, the context's lock would order the two goroutines
 	}()
 	if err := w.openAccounts(ctx, c); err != nil {
 		t.Fatal(err)

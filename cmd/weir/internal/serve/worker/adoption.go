@@ -23,7 +23,7 @@ type configFile struct {
 	config *config.Config
 }
 
-// configured returns what the file says, nil if there is no file.
+// configured returns the file's configuration, nil if there is no file.
 func (f *configFile) configured() *config.Config {
 	if f == nil {
 		return nil
@@ -46,22 +46,22 @@ func readConfigFile(path string) (*configFile, error) {
 	return &configFile{path: path, text: text, sum: admin.Checksum(text), config: c}, nil
 }
 
-// adoption is the configuration that a start will run by. A file that must take effect is not in NATS before store:
-// every running weir follows what is in NATS, even if this start fails.
+// adoption is the configuration that a start or reload chooses, and where it comes from. store puts a new file into
+// NATS. That is a late step, because every running weir follows what is in NATS, even if this start fails.
 type adoption struct {
-	present *admin.Version // its version is 0 until it is stored
-	former  *config.Config // in force until then; present's if nothing is to be stored, or nothing ran
+	present *admin.Version // its Number is 0 until it is stored
+	former  *config.Config // in force before; the same as present's if there is nothing to store, or no version before
 	home    admin.ConfigStore
-	file    *configFile // to be stored, nil for none
-	found   string      // the checksum of a new file that says what is in force already, "" for none
-	version uint64      // of former, 0 for none
+	file    *configFile // the file to store; nil: nothing is to be stored
+	found   string      // the checksum of a new file with the configuration in force already; "": there is none
+	version uint64      // the version of former; 0: there is none
 	last    uint64      // the revision that store expects
 }
 
-// adopt decides which configuration runs. It takes the file, unless it is the file applied last or a rollback has taken
-// its text out of force since. Otherwise it takes what NATS holds, so that a restart keeps what was applied. An
-// unreadable version in NATS counts as never applied. A file that changes nothing is recorded and adds no version.
-// adopt itself changes nothing.
+// adopt decides which configuration runs. It chooses the file, unless weir considered that file last, or a rollback has
+// taken its text out of force since. Otherwise it chooses the newest version in NATS, so that a restart keeps what was
+// applied. An unreadable version in NATS counts as never applied. A file that changes nothing is recorded and adds no
+// version. adopt itself stores nothing.
 func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
@@ -95,7 +95,8 @@ func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adop
 	return a, nil
 }
 
-// past returns the configurations that ran before the adopted one, and until when, the newest first.
+// past returns the configurations that ran before the adopted one, the newest first, each with the time until which it
+// ran.
 func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (a *adoption) past(ctx context.Context) ([]pastConfig, error) {
 	for _, entry := range slices.Backward(entries) {
 		v, err := admin.ReadVersion(entry)
 		if err != nil {
-			continue // it never ran
+			continue // an unreadable version never ran
 		}
 		if a.present.Number == 0 || v.Number < a.present.Number {
 			past = append(past, pastConfig{v.Config, until})
@@ -122,7 +123,8 @@ type pastConfig struct {
 	until  time.Time
 }
 
-// formerRules returns the rules of an api in past configurations.
+// formerRules returns the rules of an api in past configurations, with the time until which calls may have followed
+// them.
 func (w *Worker) formerRules(api string) (former []bucket.Former) {
 	for _, p := range w.past {
 		if a, ok := p.config.API(api); ok {
@@ -135,7 +137,7 @@ func (w *Worker) formerRules(api string) (former []bucket.Former) {
 // followGrace is how long after a change calls may still follow the former configuration.
 const followGrace = 2 * time.Second
 
-// tellOverruled logs that a file is not put in force although it differs from what runs.
+// tellOverruled logs that the file is not put in force although it differs from the configuration that runs.
 func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
 		return
@@ -144,8 +146,8 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 
-// tellProfiles logs that this weir's profile of a vendor is another than that of the weir that stored the version:
-// values may differ although the text is the same.
+// tellProfiles logs that this weir has another profile of a vendor than the weir that stored the version. Values may
+// then differ although the text is the same.
 func (a *adoption) tellProfiles(log *slog.Logger) {
 	now := a.present.Config.Vendors()
 	for _, vendor := range slices.Sorted(maps.Keys(now)) {
@@ -156,10 +158,10 @@ func (a *adoption) tellProfiles(log *slog.Logger) {
 	}
 }
 
-// store puts the file in force on every weir of the server, and returns the change to report. It returns nil if there
-// was nothing to store, or if another replica that starts with the same file was first. It fails with
-// control.ErrLostRace if an operator has changed the configuration since adopt: that change is newer, and this start
-// does not know it.
+// store stores the file as a new version, which every weir on the server follows, and returns the change to report. It
+// returns nil if there was nothing to store, or if another replica with the same file was first. It fails with
+// admin.ErrLostRace if an operator has changed the configuration since adopt: that change is newer than this start's
+// decision.
 func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 	if a.found != "" {
 		return nil, a.home.Found(ctx, admin.FoundFile{Sum: a.found, After: a.present.Number})
@@ -194,6 +196,6 @@ func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				admin.ErrLostRace, a.file.path)
 		}
-		a.last, a.present.File.After = last, last // the stored version cannot be read: it is replaced
+		a.last, a.present.File.After = last, last // the newest version cannot be read: replace it
 	}
 }

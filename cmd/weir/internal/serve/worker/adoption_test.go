@@ -15,12 +15,12 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// textAt is a configuration of one api at a rate.
+// textAt returns a configuration of one api at a rate.
 func textAt(rate string) string {
 	return "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: " + rate + ", capacity: 100}\n"
 }
 
-// TestAdoptionRace: a configuration that is applied between a start's read and its own write stays.
+// TestAdoptionRace checks that a configuration that is applied between a start's read and its own write stays in force.
 func TestAdoptionRace(t *testing.T) {
 	const before, mine, his = "1/s", "2/s", "3/s"
 	js := natstest.JetStream(t)
@@ -86,8 +86,8 @@ func TestAdoptionRace(t *testing.T) {
 	}
 }
 
-// TestAdoptionAfterRollback: a file that was applied by hand and rolled back does not come back with the next start, which nobody may have
-// asked for. Another file does, and so does the same one once it was applied again.
+// TestAdoptionAfterRollback checks that a start does not apply again a file that was applied by hand and rolled back.
+// It applies another file, and also the same file if that was applied again meanwhile.
 func TestAdoptionAfterRollback(t *testing.T) {
 	const started, tried, third = "1/s", "2/s", "3/s"
 	home, err := admin.EnsureConfigStore(t.Context(), natstest.JetStream(t), 1)
@@ -127,7 +127,7 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	say(tried, (*admin.StoredConfig).Follow)
 	say(started, (*admin.StoredConfig).RollBack)
 	runs(tried, started)
-	say(third, (*admin.StoredConfig).Follow) // what was taken back stays so
+	say(third, (*admin.StoredConfig).Follow) // the texts taken back stay taken back
 	runs(tried, third)
 	say(tried, (*admin.StoredConfig).Follow)
 	runs(started, tried) // the file that serve applied last
@@ -152,9 +152,9 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	}
 }
 
-// TestAdoptionBesideApply: a start notes that its file says what is in force already while an operator, who had read the versions before,
-// applies another configuration. The next start with that file does not overrule the operator. A note from before a file that was put in force
-// since counts no more.
+// TestAdoptionBesideApply checks a start that records that its file is in force already, while an operator who has read
+// the versions before applies another configuration. The next start with that file does not overrule the operator. A
+// record from before a file that was put in force later counts no more.
 func TestAdoptionBesideApply(t *testing.T) {
 	const first, same, operators = "1/s", "2/s", "3/s"
 	home, err := admin.EnsureConfigStore(t.Context(), natstest.JetStream(t), 1)
@@ -216,7 +216,7 @@ func TestAdoptionBesideApply(t *testing.T) {
 	}
 }
 
-// fileAt is a configuration file with a rate.
+// fileAt returns a configuration file of one api at a rate.
 func fileAt(t *testing.T, rate string) *configFile {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
@@ -230,7 +230,8 @@ func fileAt(t *testing.T, rate string) *configFile {
 	return f
 }
 
-// TestAdoptionTellsProfiles: a start names each vendor whose profile is not that of the version in force, and no other.
+// TestAdoptionTellsProfiles checks that a start names exactly the vendors whose profiles differ from those of the
+// version in force.
 func TestAdoptionTellsProfiles(t *testing.T) {
 	c, err := config.Parse([]byte("apis: {a: {url: 'http://127.0.0.1:1', vendor: stripe, bucket: {rate: 1/s, capacity: 1}}, "+
 		"b: {url: 'http://127.0.0.1:1', vendor: github, bucket: {rate: 1/s, capacity: 1}}}"), config.Options{})

@@ -14,16 +14,16 @@ import (
 	"weir/dispatcher/takeover"
 )
 
-// apiParts holds the parts of one api before they run.
+// apiParts holds the opened parts of one api, until they run.
 type apiParts struct {
 	name  string
 	queue *queue.Queue
-	// If this replica dispatches:
+	// Set only if this replica dispatches:
 	dispatch dispatcher.APIOptions
 	limits   *limitstate.Limits
 }
 
-// openAPI creates an api's streams if they are missing, and reads what the last run left.
+// openAPI creates the api's streams that are missing, and opens its queue and its limits with what the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
 	settings := w.queueSettings(a, c)
@@ -51,7 +51,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	return opened, nil
 }
 
-// forgetAccounts forgets what the limits had counted of accounts that no api has any more.
+// forgetAccounts makes the limits forget the use of accounts that no api has any more.
 func (w *Worker) forgetAccounts(ctx context.Context) error {
 	if w.dispatch == nil {
 		return nil
@@ -61,8 +61,8 @@ func (w *Worker) forgetAccounts(ctx context.Context) error {
 	})
 }
 
-// openAccounts opens those accounts of a configuration whose limits are not open yet. After the start only the follower
-// calls it.
+// openAccounts opens the limits of those accounts of a configuration that are not open yet. After the start only the
+// follower calls it.
 func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 	if w.dispatch == nil {
 		return nil
@@ -83,7 +83,7 @@ func (w *Worker) openAccounts(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// runAccounts starts to keep what the limits of newly opened accounts count.
+// runAccounts runs the limits of newly opened accounts.
 func (w *Worker) runAccounts() {
 	for _, a := range w.newAccounts {
 		w.lowerGo(func() error { return a.Run(w.base) })
@@ -91,15 +91,15 @@ func (w *Worker) runAccounts() {
 	w.newAccounts = nil
 }
 
-// confirm tells the limits in Redis that all apis of a configuration have its rules.
+// confirm tells the limits in Redis that this configuration's rules are in force for all its apis.
 func (w *Worker) confirm(c *config.Config) {
 	if w.dispatch != nil {
 		w.limits.Pools.Confirm(c.Version, func(api string) bool { _, has := c.API(api); return has })
 	}
 }
 
-// willRefuse reports whether Redis refuses an api that a configuration does not name, or will when another api of its
-// account follows that configuration.
+// willRefuse reports whether Redis refuses calls of an api that the configuration does not name, now or as soon as
+// another api of the api's account follows that configuration.
 func (w *Worker) willRefuse(api string, c *config.Config) bool {
 	if w.dispatch == nil {
 		return false
@@ -115,7 +115,7 @@ func (w *link) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	}
 }
 
-// runAPI starts the parts that an api's calls depend on. The dispatcher runs the api's worker.
+// runAPI runs the queue and the limits of an api. The dispatcher runs the api's worker.
 func (w *Worker) runAPI(a *apiParts) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
@@ -124,11 +124,11 @@ func (w *Worker) runAPI(a *apiParts) {
 	}
 }
 
-// accountsReady bounds how long a start waits for the accounts of its limits.
+// accountsReady bounds how long a start waits until limits count their exact use.
 const accountsReady = 2 * time.Second
 
-// awaitAccounts waits a bounded time until the use of the limits is known exactly. Without it, a reader of the limits
-// right after the start would see only an upper bound. Calls begin meanwhile.
+// awaitAccounts blocks until every limit counts its exact use, for accountsReady at most. Without this wait, operators
+// would see only an upper bound right after the start. Calls begin meanwhile.
 func (w *Worker) awaitAccounts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, accountsReady)
 	defer cancel()
@@ -144,8 +144,8 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 	}
 }
 
-// rememberMoved makes queues, results and letters know the ids of messages that were moved here, as long as that
-// matters. A server that restores a stream has its messages and does not know their ids.
+// rememberMoved makes queues, results and letters remember the ids of messages that `weir move` brought here, while
+// duplicates of them may still come. A server that restores a stream keeps the messages and forgets their ids.
 func (w *Worker) rememberMoved(ctx context.Context) error {
 	arrived, err := migrate.ArrivedAt(ctx, w.js)
 	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {

@@ -14,7 +14,7 @@ func TestPercentFor(t *testing.T) {
 		live, idle int64
 		percent    int
 	}{
-		{0, 64 * mb, 1600}, // nothing is kept yet: Go begins with 4 MB
+		{0, 64 * mb, 1600}, // nothing is in use yet: Go begins with 4 MB
 		{8 * mb, 64 * mb, 800},
 		{64 * mb, 64 * mb, 100},
 		{640 * mb, 64 * mb, 100},
@@ -28,7 +28,7 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// TestCollectorIsSpared: the heap may grow by what was said, and by as much as is kept once that is more.
+// TestCollectorIsSpared checks that the heap may grow by the idle bytes, and by as much as is in use if that is more.
 func TestCollectorIsSpared(t *testing.T) {
 	t.Setenv("GOGC", "")
 	was := debug.SetGCPercent(doubled)

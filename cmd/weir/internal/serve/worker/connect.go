@@ -20,24 +20,24 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 )
 
-// A server that vanishes silently, as behind a pulled cable, is noticed after three pings. Until then a connection
-// looks healthy, and no question sent over it is answered.
+// nats.go notices after three unanswered pings that a server vanished silently, for example behind a pulled cable.
+// Until then the connection looks healthy, and no request over it is answered.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
 )
 
-// ownInbox is the prefix of weir's inboxes on the embedded server. Weir-Reply-To must not name it.
+// ownInbox is the prefix of weir's own inboxes on the embedded server. A job's Weir-Reply-To must not name them.
 const ownInbox = "_INBOX.worker"
 
-// connect starts the embedded server, if there is to be one, and connects.
+// connect starts the embedded server, if the settings ask for one, and connects to it or to the external server.
 func (w *link) connect(ctx context.Context, file *configFile) error {
 	s := w.settings
 	url := s.NATSURL.Reveal()
 	opts := append(connect.Patience(),
 		nats.Name("weir "+s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
-		nats.ReconnectBufSize(-1),   // a message that cannot be sent is an error, not a promise
+		nats.ReconnectBufSize(-1),   // publishing without a connection is an error; nothing is buffered
 		nats.IgnoreAuthErrorAbort(), // refused credentials may be mended later
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -107,7 +107,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 	if w.room, err = check.Run(ctx); err != nil {
 		return err
 	}
-	if check.MayGate() && w.replyPrefix == "" { // otherwise the weir that embeds the server answers
+	if check.MayGate() && w.replyPrefix == "" { // on a server embedded in another weir, that weir answers
 		readers, err := jsproxy.Open(nc, "", w.log)
 		if err != nil {
 			return err
@@ -117,8 +117,8 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 	return migrate.RefuseElsewhere(ctx, w.js)
 }
 
-// whyNotConnected logs why reconnecting fails, each reason once in a row. An expired certificate or refused credentials
-// need an operator.
+// whyNotConnected returns a handler that logs why reconnecting fails, for example an expired certificate or refused
+// credentials, which need an operator. It logs a reason again only after another one.
 func (w *link) whyNotConnected() nats.ConnErrHandler {
 	var last atomic.Pointer[string] // shared, because all connections have the same options
 	return func(nc *nats.Conn, err error) {
@@ -133,12 +133,13 @@ func (w *link) whyNotConnected() nats.ConnErrHandler {
 	}
 }
 
-// clientBytes is what an idle connection to the embedded server takes: two goroutines with their buffers, and the
-// socket's memory. 8,000 connections took 51 KiB each.
+// clientBytes is the memory of an idle connection to the embedded server: two goroutines with their buffers, and the
+// socket. 8,000 connections took 51 KiB each.
 const clientBytes = 52 << 10
 
-// clients returns how many producers may be connected to the embedded server. The default takes at most a fourth of the
-// memory and a fourth of the files that the process may open. A configured number is granted as far as files allow.
+// clients returns how many producers may connect to the embedded server. By default they take at most a fourth of the
+// memory and a fourth of the files that the process may open. A configured number is lowered only to what the files
+// allow.
 func (w *link) clients(s *config.Settings) int {
 	most := int(openFiles() / 4)
 	if s.NATSConnections > most {
@@ -151,13 +152,13 @@ func (w *link) clients(s *config.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10)), most)
 }
 
-// mostFiles stands for no limit of open files.
+// mostFiles is the number of files that counts as no limit.
 const mostFiles = 1 << 20
 
-// visitorBytes is what a waiting connection to the HTTP side takes: a goroutine, its buffers, and the socket's memory.
+// visitorBytes is the memory of a waiting HTTP connection: a goroutine, its buffers, and the socket.
 const visitorBytes = 16 << 10
 
-// visitors returns how many connections the HTTP side may have. They take at most a sixteenth of the memory and a
+// visitors returns how many connections the HTTP server may have. They take at most a sixteenth of the memory and a
 // fourth of the files that the process may open.
 func visitors(s *config.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/16/visitorBytes, 256), 16<<10)), int(openFiles()/4))
@@ -175,8 +176,9 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 	}
 }
 
-// asOperator returns the connection to use with a server that may be embedded in another weir. If that weir
-// distinguishes producers from operators and runs on this machine, its data directory has the credentials.
+// asOperator returns the connection to use with a server that may be embedded in another weir. If that weir runs on
+// this machine and separates producers from operators, asOperator connects again with the operators' credentials from
+// its data directory.
 func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
@@ -195,8 +197,8 @@ func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	return operator
 }
 
-// refuseForeign refuses to start beside a foreign stream that takes jobs. The embedded server stops with weir, so the
-// error says how to reach such a stream.
+// refuseForeign fails if a foreign stream takes jobs. The embedded server stops with weir, so with it the error says
+// how to reach such a stream.
 func (w *Worker) refuseForeign(ctx context.Context) error {
 	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
 	err := w.foreign.Refuse(ctx, &w.denied)
@@ -207,7 +209,7 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 		err, w.settings.DataDir)
 }
 
-// whileDiskTakes ends the worker when the disk refuses writes: nothing may be answered any more.
+// whileDiskTakes ends the worker when the disk refuses writes, because weir must answer nothing from then on.
 func (w *link) whileDiskTakes(disk *embedded.Disk) error {
 	select {
 	case err := <-disk.Broken():

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestWhyNotConnected: the worker's connections try to connect again at the same time, and a reason that they share is told once.
+// TestWhyNotConnected checks that a reason that several reconnecting connections share is logged once.
 func TestWhyNotConnected(t *testing.T) {
 	var log bytes.Buffer
 	w := &link{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}

@@ -7,8 +7,8 @@ import (
 )
 
 // keepOpen ends the worker when nats.go has given up a connection. nats.go restores a lost connection, but not one that
-// the server ended with an error of its own, such as a control line over its bound. From then on nothing can be stored
-// or called; the next start connects again. closeNow closes the connection in order.
+// the server ended with an error, such as a control line that was too long. From then on weir can store and call
+// nothing; the next start connects again. closeNow closes the connection without ending the worker.
 func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) {
 	closed := make(chan struct{}, 1)
 	note := func(*nats.Conn) {
@@ -36,8 +36,8 @@ func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) 
 	}
 }
 
-// Alive returns why the worker cannot work any more and is about to end. It returns nil while the worker works, and
-// during an ordinary stop.
+// Alive returns why the worker cannot go on and is about to end. It returns nil while the worker works, and during an
+// ordinary stop.
 func (l *lifetime) Alive() error {
 	if err := l.broken.Load(); err != nil {
 		return *err

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestPostsLeaveConnections: jobs that are being posted leave half of the connections to probes and operators.
+// TestPostsLeaveConnections checks that posts of jobs leave half of the connections to probes and operators.
 func TestPostsLeaveConnections(t *testing.T) {
 	for connections, want := range map[int]int{2: 1, 8: 4, 256: 128, 16 << 10: mostPosts} {
 		if got := posts(connections); got != want {
@@ -27,8 +27,8 @@ func TestPostsLeaveConnections(t *testing.T) {
 	}
 }
 
-// TestAClosedConnectionEndsTheWorker: where the server ends a connection for good, by a control line over its bound, the worker says that
-// it is no longer alive and ends with an error, whichever of its connections that is.
+// TestAClosedConnectionEndsTheWorker checks that the worker is no longer alive and ends with an error if the server
+// ends any of its connections for good, by a control line over its bound.
 func TestAClosedConnectionEndsTheWorker(t *testing.T) {
 	for name, of := range map[string]func(w *Worker) *nats.Conn{
 		"the connection of this replica": func(w *Worker) *nats.Conn { return w.nc },
@@ -51,7 +51,7 @@ func TestAClosedConnectionEndsTheWorker(t *testing.T) {
 			alive := func() string {
 				res, err := http.Get("http://" + w.http.Addr() + "/livez")
 				if err != nil {
-					return err.Error() // it listens no more
+					return err.Error() // the worker no longer listens
 				}
 				defer func() { _ = res.Body.Close() }()
 				body, _ := io.ReadAll(res.Body)
@@ -74,7 +74,8 @@ func TestAClosedConnectionEndsTheWorker(t *testing.T) {
 	}
 }
 
-// TestAConnectionClosedInOrderEndsNothing is of what a worker closes itself, and of one that had ended before it was kept.
+// TestAConnectionClosedInOrderEndsNothing checks that a connection that the worker closes itself does not end it, and
+// that keepOpen notices a connection that had ended before.
 func TestAConnectionClosedInOrderEndsNothing(t *testing.T) {
 	connect := func() *nats.Conn {
 		nc, err := nats.Connect(natstest.JetStream(t).Conn().ConnectedUrl(), nats.Timeout(await.Patience))

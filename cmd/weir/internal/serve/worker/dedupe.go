@@ -13,8 +13,8 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// dedupe returns how long ids are remembered under the configuration about to be in force and under the versions before
-// it. A waiting job was accepted under the version of its time.
+// dedupe returns how long ids are remembered, under the adopted configuration and under every version before it. A
+// waiting job follows the version under which it was accepted.
 func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -24,7 +24,7 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	for _, entry := range entries {
 		v, err := admin.ReadVersion(entry)
 		switch {
-		case err != nil: // no replica follows it
+		case err != nil: // no replica follows an unreadable version
 		case d == nil:
 			d = queue.NewDedupe(v.Config.Dedupe)
 		default:
@@ -36,14 +36,14 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 		return queue.NewDedupe(a.present.Config.Dedupe), nil
 	}
 	if a.file != nil {
-		d.Changing(a.file.config.Dedupe, time.Now()) // open adapts the streams to it
+		d.Changing(a.file.config.Dedupe, time.Now()) // open adapts the streams to the file
 	}
 	return d, nil
 }
 
-// dedupeChanged records that the queues' streams remember ids for as long as the newest configuration says. Jobs carry
-// the servers' time, so the server is asked for the time. Until it answers, no decision is made about jobs for which
-// the old and the new configuration differ.
+// dedupeChanged records that the queues' streams now remember ids for as long as the newest configuration says. It asks
+// the server for the time, because jobs carry the server's time. If the server does not answer, jobs for which the old
+// and the new configuration differ stay undecided.
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
 	s, err := stream.Look(ctx, js, "KV_"+connect.ConfigBucket)
 	if err != nil {

@@ -11,32 +11,32 @@ import (
 	"weir/ingest"
 )
 
-// diskGuard keeps the intake from taking the room that the ends of jobs need. In a store full of jobs no result, record
-// or letter could be stored, and so no job could be deleted. diskGuard refuses jobs while seven eighths of the store
-// are used. The streams of results, records, events and letters have their own bounds within the store.
+// diskGuard makes the intake refuse jobs while seven eighths of the store are used. The rest is for the ends of jobs:
+// without it no result, record or letter could be stored, and so no job could be deleted. The streams of results,
+// records, events and letters have bounds of their own within the store.
 type diskGuard struct {
 	js   jetstream.JetStream
 	room int64 // bytes that all streams may take together; 0: unknown
-	most int64 // bytes that may be in use for a job to be accepted; 0: unknown
+	most int64 // bytes up to which jobs are accepted; 0: unknown
 	log  *slog.Logger
 
-	used  atomic.Int64 // at the last look
-	since atomic.Int64 // bytes of the jobs let through since then, stored or not
+	used  atomic.Int64 // bytes in use at the last look
+	since atomic.Int64 // bytes of the jobs let through and not yet part of used
 	full  atomic.Bool
 
-	looked int64 // the part of since that was let through before the last look
+	looked int64 // the part of since that the last look's answer may not have counted
 }
 
 const (
 	roomCheck   = 500 * time.Millisecond // time between two looks
-	jobOverhead = 1 << 10                // of a stored job, beside its body
+	jobOverhead = 1 << 10                // bytes of a stored job beside its body
 )
 
 func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGuard {
 	return &diskGuard{js: js, room: room, most: room / 8 * 7, log: log.With("component", "store")}
 }
 
-// run looks at the use until ctx ends.
+// run reads the use of the store every roomCheck until ctx ends.
 func (g *diskGuard) run(ctx context.Context) error {
 	tick := time.NewTicker(roomCheck)
 	defer tick.Stop()
@@ -61,7 +61,7 @@ func (g *diskGuard) look(ctx context.Context) {
 	if err != nil {
 		return // the last known use stays; without JetStream no job is accepted anyway
 	}
-	g.since.Add(-settled) // what was let through before the last question is stored by now, or was refused
+	g.since.Add(-settled) // jobs let through before the previous look are stored by now, or were refused
 	g.looked = before - settled
 	g.used.Store(int64(info.Store))
 	full := g.used.Load() >= g.most/16*15 // a large job may no longer fit
@@ -74,7 +74,7 @@ func (g *diskGuard) look(ctx context.Context) {
 	}
 }
 
-// ratio returns the used part of the room, false if the bound is unknown.
+// ratio returns how much of the room is used, 0 to 1. It returns false if the room is unknown.
 func (g *diskGuard) ratio() (float64, bool) {
 	if g.room == 0 {
 		return 0, false
@@ -82,7 +82,7 @@ func (g *diskGuard) ratio() (float64, bool) {
 	return float64(g.used.Load()) / float64(g.room), true
 }
 
-// err returns why no job can be accepted for lack of room, nil if one can.
+// err returns an error if the store has no room for jobs, nil if it has.
 func (g *diskGuard) err() error {
 	if g.full.Load() {
 		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most)
@@ -90,7 +90,8 @@ func (g *diskGuard) err() error {
 	return nil
 }
 
-// let counts a job that fits. A refused job does not count: producers that try again keep no other producer out.
+// let reports whether a job of that many bytes fits, and counts it if it does. A refused job does not count, so
+// producers that try again do not shut out others.
 func (g *diskGuard) let(size int64) bool {
 	for {
 		since := g.since.Load()
@@ -103,7 +104,7 @@ func (g *diskGuard) let(size int64) bool {
 	}
 }
 
-// before wraps a queue so that it accepts jobs only while there is room.
+// before returns a queue that accepts jobs only while there is room.
 func (g *diskGuard) before(q ingest.Queue) ingest.Queue {
 	if g.most == 0 {
 		return q

@@ -13,19 +13,19 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// Bounds of jobs over HTTP.
+// Bounds of the HTTP intake.
 const (
-	mostPosts   = 1024    // under way at once, and at most half of the connections
-	mostLookups = 4       // of jobs, at once
-	doorScan    = 100_000 // messages of a stream searched for a job whose key is not named
-	doorShare   = 4       // the part of the bytes waiting to be stored that bodies may take while they are read
+	mostPosts   = 1024    // most posts under way at once; also at most half of the connections
+	mostLookups = 4       // most lookups of jobs at once
+	doorScan    = 100_000 // most messages of a stream that are searched for a job without a key
+	doorShare   = 4       // bodies being read may take this fraction of the bytes that may wait to be stored
 )
 
-// posts returns how many jobs may be posted at a time. Each holds a connection until its body has come and the job is
-// stored; the others are for probes and operators.
+// posts returns how many jobs may be posted at once. Each post holds a connection until its job is stored; the other
+// connections are for probes and operators.
 func posts(connections int) int { return min(mostPosts, max(1, connections/2)) }
 
-// openDoor accepts jobs over HTTP, and answers what became of them.
+// openDoor adds the routes by which producers post jobs over HTTP and look up their ends.
 func (w *Worker) openDoor() {
 	if w.http == nil {
 		return
@@ -38,7 +38,8 @@ func (w *Worker) openDoor() {
 	w.http.Add(d.Routes()...)
 }
 
-// bucketOf returns what producers are told about a key's bucket.
+// bucketOf returns the size and the pace of a key's bucket, for producers. It returns false if the api is not
+// configured.
 func (f *follower) bucketOf(api, key string) (httpintake.Bucket, bool) {
 	a := f.configuredAPI(api)
 	if a == nil {
@@ -52,7 +53,7 @@ func (f *follower) bucketOf(api, key string) (httpintake.Bucket, bool) {
 	}, true
 }
 
-// configuredAPI returns an api of the configuration in force, nil if there is none of the name.
+// configuredAPI returns the api of that name in the configuration in force, nil if there is none.
 func (f *follower) configuredAPI(name string) *config.API {
 	c := f.inForce.Load()
 	for i := range c.APIs {
@@ -63,7 +64,7 @@ func (f *follower) configuredAPI(name string) *config.API {
 	return nil
 }
 
-// connection returns the worker's own connection, for questions that commands ask too.
+// connection returns the worker's own connection in the form that commands use.
 func (w *link) connection() *connect.Connection {
 	return &connect.Connection{Conn: w.nc, JetStream: w.js, At: w.nc.ConnectedUrlRedacted(), Denied: &w.denied}
 }
@@ -76,7 +77,7 @@ func (w *Worker) findJob(ctx context.Context, api, key, job string) (*jobstory.T
 	return jobstory.Find(ctx, w.connection(), o)
 }
 
-// findQueued asks the owners of a queue for a job. On the embedded server the owner is this worker.
+// findQueued asks the owners of an api's queues for a job. On the embedded server this worker is the owner.
 func (w *Worker) findQueued(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error) {
 	if w.server != nil && w.dispatch != nil {
 		return w.dispatch.Desk.FindQueued(ctx, desk.Cancellation{API: api, Key: q.Key, Job: q.Job})

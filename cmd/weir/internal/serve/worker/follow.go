@@ -26,35 +26,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// follower makes a running worker follow the configuration in NATS. It first checks a new version, then does all that
-// can fail, and only then changes anything. An invalid version changes nothing. Only run writes the fields; atomic
-// fields may be read from any goroutine.
+// follower puts the versions of the configuration in NATS in force in a running worker. It first checks a new version,
+// then does everything that can fail, and only then changes anything. An invalid version changes nothing. Only run
+// writes the fields; any goroutine may read atomic fields.
 //
-// When an api is removed, the intake refuses its jobs from then on. Its worker continues with its last configuration,
-// so that the jobs in its queue still end. After a restart they wait there until the api is configured again. If Redis
-// counts the api in an account, Redis refuses it as soon as another api of the account follows: then they wait at once.
+// When a version removes an api, the intake refuses the api's jobs from then on. The api's worker goes on with its last
+// configuration, so that the jobs in its queue still end. After a restart they wait until the api is configured again.
+// If Redis counts the api in an account, Redis refuses it as soon as another api of the account follows: then its jobs
+// wait from that moment.
 type follower struct {
 	followerOptions
 
-	seen    atomic.Uint64 // the newest version that was considered
+	seen    atomic.Uint64 // the newest version considered
 	version atomic.Uint64 // in force
 	refused atomic.Pointer[refusedConfig]
 	config  *config.Config            // in force
-	tried   map[uint64]*config.Config // by version, those that failed since config came in force
+	tried   map[uint64]*config.Config // by version: configurations that failed since config came in force
 	queues  map[string]*queue.Queue
-	apis    atomic.Pointer[map[string]*ingest.API] // that accept jobs
+	apis    atomic.Pointer[map[string]*ingest.API] // the apis that accept jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
-	scope   atomic.Pointer[config.SecretScope] // of the references in versions from NATS
-	inForce atomic.Pointer[config.Config]      // config, for other goroutines
+	scope   atomic.Pointer[config.SecretScope] // bounds the references in versions from NATS
+	inForce atomic.Pointer[config.Config]      // the same as config, for other goroutines
 }
 
 // Bounds of following.
 const (
-	followTimeout = 30 * time.Second // to put one version in force
-	followRetry   = 2 * time.Second  // until a version is tried again that NATS kept us from putting in force
+	followTimeout = 30 * time.Second // for putting one version in force
+	followRetry   = 2 * time.Second  // before a failed version is tried again
 )
 
-// followerOptions are what a follower needs to put a configuration in force.
+// followerOptions are the parts that a follower uses to put a configuration in force.
 type followerOptions struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
@@ -64,7 +65,7 @@ type followerOptions struct {
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
-	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to others
+	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to other users
 	log      *slog.Logger
 }
 
@@ -111,14 +112,14 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	f.takers.Store(&takers)
 }
 
-// recall tells a queue about a job that has ended, here or in another replica.
+// recall tells an api's queue about a job that has ended, in this process or in another replica.
 func (f *follower) recall(api string, job queue.Finished) {
 	if q := (*f.takers.Load())[api]; q != nil {
 		q.AddFinished([]queue.Finished{job})
 	}
 }
 
-// run follows until ctx ends.
+// run follows the configuration until ctx ends.
 func (f *follower) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := f.watch(ctx); err != nil && ctx.Err() == nil {
@@ -135,7 +136,7 @@ func (f *follower) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = watcher.Stop() }() // it ended with ctx, or is not needed any more
+	defer func() { _ = watcher.Stop() }() // an error means that the watch has ended already
 	for {
 		select {
 		case entry, open := <-watcher.Updates():
@@ -143,7 +144,7 @@ func (f *follower) watch(ctx context.Context) error {
 				return errors.New("the watch of the configuration has ended")
 			}
 			if entry == nil || entry.Revision() <= f.seen.Load() {
-				continue // the existing versions are read, or this one is in force already
+				continue // all existing versions were delivered, or this version is in force already
 			}
 			if err := f.take(ctx, entry); err != nil {
 				return err
@@ -154,11 +155,12 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 }
 
-// take puts one version in force, or logs why not. It returns an error only if another try may succeed.
+// take puts one version in force. It logs a version that is not valid and skips it. It returns an error only if another
+// try may succeed.
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	v, err := admin.ReadVersion(entry)
 	if err == nil {
-		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // other replicas may follow it, whatever this one does
+		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // other replicas may follow the version even if this one does not
 		err = f.check(v.Config, f.scope.Load())
 	}
 	if err != nil {
@@ -193,7 +195,8 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	return nil
 }
 
-// check returns why this worker cannot run by a configuration whose references scope bounds.
+// check returns why this worker cannot run by a configuration, nil if it can. scope bounds the configuration's
+// references.
 func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
 		return err
@@ -220,9 +223,10 @@ func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	return f.dispatch.CheckShared(rules)
 }
 
-// apply changes the running worker. It does first what usually fails, and every step can be repeated. If a step fails,
-// some apis and streams have next already, and a change that timed out may still come. So formers are the configuration
-// in force and those that failed since: what differs from any of them is changed.
+// apply puts a version in force in the running worker. Steps that often fail come first, and every step can be
+// repeated. If a step fails, some apis and streams follow the version already, and a change that timed out may still
+// take effect. So apply changes everything that differs from any of formers: the configuration in force, and those that
+// failed since.
 func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*config.Config) error {
 	next := v.Config
 	var changes []config.Change
@@ -272,8 +276,8 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	return nil
 }
 
-// movesInAccount reports whether an api's Membership differs from that in one of the former configurations: another
-// account, for example, or other apis in the same account.
+// movesInAccount reports whether an api's Membership differs from that in any of the former configurations: for
+// example, another account, or other apis in the same account.
 func movesInAccount(formers []*config.Config, a *config.API) bool {
 	return slices.ContainsFunc(formers, func(former *config.Config) bool {
 		was, known := former.API(a.Name)
@@ -309,8 +313,8 @@ func (w *link) tellConfig(ctx context.Context, change admin.ConfigChange) {
 	}
 }
 
-// refuseUnsupported refuses to call an api if that would break a limit or lack a secret: calls without a requested
-// limit are worse than no calls.
+// refuseUnsupported fails if a configuration refers to a secret that is missing: an api without its secret must not be
+// called.
 func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	var errs []error
 	for _, p := range c.MissingSecrets(scope) {
@@ -322,8 +326,7 @@ func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	return cli.Usage(errors.Join(errs...))
 }
 
-// Log messages about jobs left of an api which is not configured: at a start, and when the api is removed from a
-// running weir.
+// Log messages about jobs of an api that is not configured: at a start, and when a running weir removes the api.
 const (
 	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
 	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
@@ -331,7 +334,7 @@ const (
 		"and the jobs wait then until the api is configured again"
 )
 
-// tellLeftovers warns of waiting jobs of apis that are not configured. what returns the message about an api.
+// tellLeftovers logs a warning for each api that is not configured and has waiting jobs. what returns the message.
 func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, log *slog.Logger, what func(api string) string) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
@@ -345,14 +348,14 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 	}
 }
 
-// refusedConfig is a version that a follower cannot put in force, and why.
+// refusedConfig is a version that the follower cannot put in force, and the reason.
 type refusedConfig struct {
 	version uint64
 	why     string
 }
 
-// state returns what operators are told, except the replica's name, which the answering service adds. It is safe to
-// call from any goroutine.
+// state returns the follower's state for operators. The service that answers operators adds the replica's name. state
+// is safe to call from any goroutine.
 func (f *follower) state() admin.ConfigState {
 	s := admin.ConfigState{Seen: f.seen.Load(), Version: f.version.Load()}
 	if r := f.refused.Load(); r != nil && r.version == s.Seen {

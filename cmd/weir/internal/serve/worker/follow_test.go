@@ -17,7 +17,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestMissingSecretNamesFileAndLine: what serve refuses is told as config check tells it.
+// TestMissingSecretNamesFileAndLine checks that serve reports a missing secret in the same words as config check.
 func TestMissingSecretNamesFileAndLine(t *testing.T) {
 	c, err := config.Parse([]byte("apis:\n  a:\n    url: https://a.example.com\n    headers: {X: \"${env:NO_SUCH_SECRET_HERE}\"}\n    bucket: {rate: 1/s, capacity: 1}\n"),
 		config.Options{Name: "deploy/my.yaml"})
@@ -30,7 +30,7 @@ func TestMissingSecretNamesFileAndLine(t *testing.T) {
 	}
 }
 
-// heldStore is a store that reports new rules, and adopts them when the test lets it.
+// heldStore is a store that reports new rules to the test, and adopts them when the test allows it.
 type heldStore struct {
 	*bucket.Memory
 	adopting chan bucket.Rate
@@ -47,7 +47,7 @@ func (s heldStore) Apply(rules bucket.Rules) error {
 	return s.Memory.Apply(rules)
 }
 
-// openedHost is the host of a follower that adds no api.
+// openedHost is the host of a follower whose versions add no api.
 type openedHost struct{ apiHost }
 
 func (openedHost) ensureStreams(context.Context, *config.Config, *config.Config) error { return nil }
@@ -66,8 +66,8 @@ func (openedHost) queueSettings(a *config.API, c *config.Config) queue.Settings 
 	}
 }
 
-// TestRollbackOfHalfAVersion checks that a version which changed some apis before it failed is taken back in all of
-// them, also in one that adopts it late.
+// TestRollbackOfHalfAVersion checks a version that changed some apis before it failed: taking it back restores all of
+// them, even one that adopts it late.
 func TestRollbackOfHalfAVersion(t *testing.T) {
 	const before, tried = "1/s", "2/s"
 	ctx := await.Context(t, "the rollback")

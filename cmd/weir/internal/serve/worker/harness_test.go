@@ -23,7 +23,7 @@ func runNATS(t *testing.T, opts *server.Options) *server.Server {
 	return ns
 }
 
-// writeText makes a file of a text.
+// writeText writes a text to a file.
 func writeText(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// lifetime ends a worker: its parts, its cleanups, and the three contexts that end one after the other. soft ends when
-// no more jobs may be accepted or called, hard when running calls must end, and base when everything about them is
-// stored.
+// lifetime holds what a worker must stop: its parts, its cleanups, and three contexts that end one after the other.
+// soft ends when no job may be accepted or called any more, hard when running calls must end, and base when the ends of
+// all calls are stored.
 type lifetime struct {
 	log     *slog.Logger
-	timeout time.Duration // from soft until hard
+	timeout time.Duration // time between the ends of soft and hard
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
 	cleanups                     []cleanup
-	intake                       *ingest.Service // stops first; nil: there is none
-	lower                        errgroup.Group  // queues and letters
+	intake                       *ingest.Service // stops before all other parts; nil: there is none
+	lower                        errgroup.Group  // parts that dispatch stores with, such as queues and letters
 	upper                        *errgroup.Group // dispatch; nil: there is none
 	done                         chan struct{}
-	failed                       chan error // of a lower part
+	failed                       chan error // the first error of a lower part
 	err                          error
 	broken                       atomic.Pointer[error] // why a part has ended by itself; nil: none has
 }
@@ -41,7 +41,7 @@ func newLifetime(ctx context.Context, timeout time.Duration, log *slog.Logger) *
 	return l
 }
 
-// cleanup runs its functions in reverse order, when Start fails and when the worker stops.
+// cleanup is one step of the undoing, which Start after an error and a stopping worker run in reverse order.
 type cleanup struct {
 	name string
 	do   func() error
@@ -52,8 +52,7 @@ var (
 	errTimeout = errors.New("the shutdown timeout has passed")
 )
 
-// watch ends the worker when one of its parts ends: half a worker is worse than none, because no supervisor restarts
-// it.
+// watch ends the worker when one of its parts ends, because no supervisor would restart a part.
 func (l *lifetime) watch() {
 	ended := make(chan error, 1)
 	if l.upper != nil {
@@ -75,7 +74,7 @@ func (l *lifetime) watch() {
 	close(l.done)
 }
 
-// lowerGo runs a part that must not end before the worker does. Its failure ends the worker.
+// lowerGo runs a part that must work for as long as the worker does. An error of the part ends the worker.
 func (l *lifetime) lowerGo(part func() error) {
 	l.lower.Go(func() error {
 		err := part()
@@ -90,7 +89,8 @@ func (l *lifetime) lowerGo(part func() error) {
 	})
 }
 
-// shutDown stops the parts in the order that keeps every promise.
+// shutDown stops the intake, then runs the cleanups in reverse order. Running calls end with hard after the shutdown
+// timeout.
 func (l *lifetime) shutDown() {
 	l.stopSoft(errStopped)
 	limit, cancel := context.WithTimeout(context.Background(), l.timeout)
@@ -107,14 +107,14 @@ func (l *lifetime) shutDown() {
 	}
 }
 
-// undo stops what a failed start has started. Calls that run already get the shutdown timeout.
+// undo stops what a failed start has started. Running calls may go on for the shutdown timeout.
 func (l *lifetime) undo() error {
 	timer := time.AfterFunc(l.timeout, func() { l.stopHard(errTimeout) })
 	defer timer.Stop()
 	return l.cleanUp()
 }
 
-// wait ends dispatch, and then the parts that it stores with.
+// wait waits until dispatch has ended, and then ends the parts that dispatch stores with.
 func (l *lifetime) wait() error {
 	l.stopSoft(errStopped)
 	var err error
@@ -125,7 +125,7 @@ func (l *lifetime) wait() error {
 	return errors.Join(err, l.lower.Wait())
 }
 
-// Stop begins the shutdown: no more jobs are accepted, and running calls may end.
+// Stop begins the shutdown and does not block: no more jobs are accepted, and running calls may end.
 func (l *lifetime) Stop() { l.stopSoft(errStopped) }
 
 // Wait blocks until the worker has stopped and returns why, nil after Stop.
@@ -134,7 +134,7 @@ func (l *lifetime) Wait() error {
 	return l.err
 }
 
-// Done is closed when the worker has stopped.
+// Done returns a channel that is closed when the worker has stopped.
 func (l *lifetime) Done() <-chan struct{} { return l.done }
 
 func (l *lifetime) onStop(name string, do func() error) {

@@ -11,11 +11,11 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// levelAlways is for lines that are logged at every level, as information: with port 0 nothing else reports the
-// address.
+// levelAlways is the level of lines that appear at every log level, marked as information. The address of a listener is
+// such a line, because with port 0 nothing else reports it.
 const levelAlways = slog.Level(100)
 
-// NewLogger returns the log of a serving weir, on stderr, as the settings ask.
+// NewLogger returns the logger of `weir serve`. It writes to stderr, with the level and format of the settings.
 func NewLogger(s *config.Settings) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: written}
 	if s.LogFormat == config.LogJSON {
@@ -35,14 +35,16 @@ func written(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// LogWarnings logs what a file says and probably does not mean. Warnings about the environment name no file.
+// LogWarnings logs statements of a configuration file that are valid and probably mistakes. Warnings about the
+// environment have no file name.
 func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}
 }
 
-// LogLibraries redirects Go's own log, to which libraries write, to log. That log is one per process.
+// LogLibraries redirects Go's standard log, to which libraries write, to log. The standard log is one for the whole
+// process.
 func LogLibraries(log *slog.Logger) {
 	golog.SetFlags(0)
 	golog.SetPrefix("")
@@ -52,14 +54,15 @@ func LogLibraries(log *slog.Logger) {
 // saidAgain is how long a repeated message of a library is suppressed.
 const saidAgain = time.Minute
 
-// libraries receives Go's own log and removes quoted text from it: net/http quotes answers there.
+// libraries receives Go's standard log and removes quoted text, because net/http quotes answers of APIs in its
+// messages.
 type libraries struct {
 	log *slog.Logger
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards last, at and more
 	last string     // the last message
 	at   time.Time
-	more int // how often it was repeated since
+	more int // how often last was repeated since at
 }
 
 // Write implements io.Writer. It receives one line at a time.

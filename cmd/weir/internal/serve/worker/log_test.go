@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLogLibraries: what a library reports stands in weir's log, and what it quotes of an answer in none.
+// TestLogLibraries checks that weir's log has the messages of libraries, without the parts of answers that they quote.
 func TestLogLibraries(t *testing.T) {
 	var said bytes.Buffer
 	was, flags := golog.Writer(), golog.Flags()
@@ -29,7 +29,7 @@ func TestLogLibraries(t *testing.T) {
 	}
 }
 
-// TestNoErrorIsNotTold: where nothing went wrong a line has no err.
+// TestNoErrorIsNotTold checks that a log line has no attribute err if the error is nil.
 func TestNoErrorIsNotTold(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: written}))

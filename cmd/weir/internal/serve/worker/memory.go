@@ -16,16 +16,16 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// memory is how much the process may hold, and the source of that limit.
+// memory is how much memory the process may hold, and the source of that limit.
 type memory struct {
-	limit  int64  // bytes resident
-	source string // of the limit
-	soft   int64  // the bound that the Go runtime keeps its memory within
+	limit  int64  // bytes that may be resident
+	source string // what the limit comes from
+	soft   int64  // bytes: the memory limit of the Go runtime
 }
 
-// SetMemory finds out how much the process may hold, and makes the collector keep within it. Without that, the
-// collector leaves as much memory unused as is used, and the kernel could end a process that has room. A GOMEMLIMIT
-// that is set stays.
+// SetMemory determines how much memory the process may hold, stores it in s, and sets Go's memory limit. Without a
+// limit the collector lets the heap grow to twice what is used, and the kernel could end a process that needs less.
+// SetMemory does not change a GOMEMLIMIT that is set.
 func SetMemory(s *config.Settings, log *slog.Logger) error {
 	m, err := findMemory(s.Memory, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 	if err != nil {
@@ -40,14 +40,14 @@ func SetMemory(s *config.Settings, log *slog.Logger) error {
 	return nil
 }
 
-// surroundings is what findMemory inspects.
+// surroundings are the parts of the environment that findMemory inspects.
 type surroundings struct {
-	root    string // of the file system
-	goLimit int64  // the Go runtime's, math.MaxInt64 for none
+	root    string // the root of the file system
+	goLimit int64  // the Go runtime's limit; math.MaxInt64: none is set
 }
 
-// findMemory returns what WEIR_MEMORY says, or else what the process is allowed, or else half of the machine's memory.
-// A limit of the kernel below WEIR_MEMORY counts instead: the kernel would end the process.
+// findMemory returns the value of WEIR_MEMORY, or else the limit of the process, or else half of the machine's memory.
+// It returns the kernel's limit instead if that is lower than WEIR_MEMORY, because the kernel would end the process.
 func findMemory(asked int64, on surroundings) (memory, error) {
 	found := memory{limit: asked, source: "WEIR_MEMORY"}
 	lower := func(limit int64, source string) {
@@ -76,15 +76,15 @@ func findMemory(asked int64, on surroundings) (memory, error) {
 // unknownMemory is the limit if not even the machine's memory can be read.
 const unknownMemory = 1 << 30
 
-// softMemory returns the part of a limit that the Go runtime may use. The program itself is resident too, and the
-// runtime exceeds its limit by what is allocated during a collection.
+// softMemory returns the part of a limit, in bytes, that the Go runtime may use. The rest is for the binary, which is
+// resident too, and for allocations during a collection, by which the runtime exceeds its limit.
 func softMemory(limit int64) int64 { return (limit - program) / 10 * 9 }
 
-// program is what the pages of the binary take, and what the kernel counts beside the runtime's memory.
+// program is the memory of the binary's pages, and of what the kernel counts beside the runtime's memory.
 const program = 32 << 20
 
-// cgroupLimit returns the lowest limit of the process's control groups, and its file; 0 if there is none. A group's
-// parents bind too. In a container the group may be mounted as the root, so the root is read too.
+// cgroupLimit returns the lowest limit of the process's control groups, and the file of that limit; 0 if there is none.
+// The limits of parent groups apply too. A container may mount its group as the root, so the root is read too.
 func (on surroundings) cgroupLimit() (limit int64, file string) {
 	text, err := os.ReadFile(filepath.Join(on.root, "proc/self/cgroup"))
 	if err != nil {
@@ -107,7 +107,7 @@ func (on surroundings) cgroupLimit() (limit int64, file string) {
 	return limit, file
 }
 
-// lowest looks for limits from a group up to the root of its hierarchy.
+// lowest lowers limit to the lowest limit of a group and its parents, up to the root of the hierarchy.
 func (on surroundings) lowest(mount, group string, names []string, limit *int64, file *string) {
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
 		for _, name := range names {
@@ -127,11 +127,10 @@ func (on surroundings) lowest(mount, group string, names []string, limit *int64,
 	}
 }
 
-// unlimited is the value from which a limit means none: an unset limit of cgroup v1 is nearly as large as a number can
-// be.
+// unlimited is the value from which on a limit counts as none: an unset limit of cgroup v1 is nearly 2^63.
 const unlimited = 1 << 60
 
-// total is the machine's memory, 0 if it cannot be read.
+// total returns the machine's memory in bytes, 0 if it cannot be read.
 func (on surroundings) total() int64 {
 	text, err := os.ReadFile(filepath.Join(on.root, "proc/meminfo"))
 	if err != nil {
@@ -146,8 +145,8 @@ func (on surroundings) total() int64 {
 	return 0
 }
 
-// bound creates the holdings of the worker. If no limit was set, it finds one. The collector stays the concern of the
-// process that runs the worker.
+// bound creates the holdings, which bound the memory of queues. If no limit was set, it determines one. It does not set
+// the collector's limit: the process that runs the worker decides about that.
 func (w *bodies) bound() error {
 	if w.settings.Memory == 0 {
 		m, err := findMemory(0, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
@@ -160,8 +159,8 @@ func (w *bodies) bound() error {
 	return nil
 }
 
-// fitsMemory refuses queues that this process must hold and cannot: the kernel would end it in the middle of every
-// start. With an external server other replicas may take part of them.
+// fitsMemory fails if the queues do not fit into memory, because the kernel would end the process during every start.
+// It checks only the embedded server: with an external server other replicas may take part of the queues.
 func (w *Worker) fitsMemory() error {
 	if w.server == nil || w.dispatch == nil {
 		return nil
@@ -177,7 +176,7 @@ func (w *Worker) fitsMemory() error {
 	return nil
 }
 
-// watchMemory checks the heap until ctx ends.
+// watchMemory runs a memoryWatch until ctx ends.
 func (w *bodies) watchMemory(ctx context.Context) error {
 	watch := memoryWatch{holdings: w.holdings, heap: softMemory(w.settings.Memory), log: w.log.With("component", "memory")}
 	return watch.run(ctx)

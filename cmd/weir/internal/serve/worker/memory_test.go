@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// TestFindMemory finds out what a process may hold on machines of all kinds.
+// TestFindMemory checks the memory that findMemory finds on machines and in containers of all kinds.
 func TestFindMemory(t *testing.T) {
 	const mib = 1 << 20
 	v2 := map[string]string{
@@ -73,7 +73,7 @@ func TestFindMemory(t *testing.T) {
 	}
 }
 
-// TestTooLittleMemory says at the start, and clearly, that there is not enough memory to work with.
+// TestTooLittleMemory checks that a start with too little memory fails with a clear error.
 func TestTooLittleMemory(t *testing.T) {
 	root := t.TempDir()
 	writeText(t, filepath.Join(root, "nothing"), "")

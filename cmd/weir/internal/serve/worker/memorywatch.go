@@ -10,28 +10,28 @@ import (
 	"weir/bucket/queue"
 )
 
-// memoryWatch handles what the counts of the holdings cannot know: the size of the whole heap, and the return of memory
-// that is not used any more.
+// memoryWatch measures the whole heap, which the counts of the holdings do not cover, and returns unused memory to the
+// kernel.
 //
-// The collector runs when the heap has grown. A queue that has drained leaves a heap that no longer grows, so without
-// memoryWatch all that it needed would stay resident. When the process is quiet and holds more than after the last
-// return, memoryWatch collects and returns memory, once.
+// The collector runs when the heap has grown. A drained queue leaves a heap that no longer grows, so without
+// memoryWatch the queue's memory would stay resident. When the process is quiet and holds more than after the last
+// return, memoryWatch runs the collector and returns memory, once.
 type memoryWatch struct {
 	holdings *queue.Holdings
-	heap     int64 // the bound of its size
+	heap     int64 // bytes: the bound of the heap
 	log      *slog.Logger
 
-	cycles   uint64 // of the collector
-	quiet    int    // looks in a row without a cycle
+	cycles   uint64 // runs of the collector up to the last look
+	quiet    int    // looks in a row without a run of the collector
 	returned int64  // resident bytes after memory was last returned
 }
 
 const (
 	memoryLook  = time.Second
-	quietLooks  = 5        // without a collection until the process counts as quiet
-	worthReturn = 16 << 20 // and a fourth of what was resident: less is not worth a collection
+	quietLooks  = 5        // looks without a run of the collector after which the process counts as quiet
+	worthReturn = 16 << 20 // bytes: the resident memory must have grown by this and a fourth to be worth a collection
 
-	tightAt, looseAt = 90, 80 // percent of the heap's bound in use
+	tightAt, looseAt = 90, 80 // percent of the heap's bound, at which jobs are refused and accepted again
 )
 
 func (m *memoryWatch) run(ctx context.Context) error {
@@ -47,10 +47,10 @@ func (m *memoryWatch) run(ctx context.Context) error {
 	}
 }
 
-// heapState is what the runtime reports.
+// heapState is what the Go runtime reports about its memory.
 type heapState struct {
-	live     int64 // found in use by the last collection
-	resident int64 // not returned to the kernel
+	live     int64 // bytes in use at the last collection
+	resident int64 // bytes not returned to the kernel
 	cycles   uint64
 }
 
@@ -84,7 +84,7 @@ func (m *memoryWatch) look(h heapState) {
 	}
 }
 
-// judge refuses new jobs while the heap is near its bound.
+// judge makes the intake refuse jobs while the live heap is near its bound.
 func (m *memoryWatch) judge(h heapState) {
 	switch tight := m.holdings.Tight(); {
 	case !tight && h.live > m.heap/100*tightAt:

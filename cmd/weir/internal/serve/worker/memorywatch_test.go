@@ -7,7 +7,8 @@ import (
 	"weir/bucket/queue"
 )
 
-// TestMemoryWatch keeps jobs out while the heap is nearly full, and gives memory back when the process is quiet, once.
+// TestMemoryWatch checks that a memoryWatch refuses jobs while the heap is nearly full, and returns memory once when
+// the process is quiet.
 func TestMemoryWatch(t *testing.T) {
 	h := queue.NewHoldings(1 << 30)
 	m := &memoryWatch{holdings: h, heap: 1000, log: slog.New(slog.DiscardHandler)}

@@ -10,15 +10,15 @@ import (
 )
 
 // Times of a nodeWatch. An election takes four to nine seconds. A node reports only after ten seconds that it has lost
-// the others.
+// the other nodes.
 const (
-	nodeAsk    = 2 * time.Second // between two questions, and the wait for an answer
+	nodeAsk    = 2 * time.Second // the time between two questions, and the longest wait for an answer
 	nodeSilent = 12 * time.Second
 )
 
-// nodeWatch leaves a cluster's node through which JetStream has not answered for too long. Such a node may be cut off
-// from the others while its clients are connected: nats.go sees no failure, and weir would accept and call nothing
-// until the node is back.
+// nodeWatch connects to another node when JetStream has not answered through the present node for too long. The present
+// node may be cut off from its cluster while its clients are connected: nats.go sees no failure, and weir would accept
+// and call nothing until the node is back.
 type nodeWatch struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -26,7 +26,7 @@ type nodeWatch struct {
 	log    *slog.Logger
 }
 
-// run asks until ctx ends.
+// run asks JetStream every nodeAsk until ctx ends, and reconnects to another node after silent without an answer.
 func (w *nodeWatch) run(ctx context.Context) error {
 	tick := time.NewTicker(min(nodeAsk, w.silent/4))
 	defer tick.Stop()
@@ -39,7 +39,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 		err := w.ask(ctx)
 		switch {
 		case err == nil, !w.nc.IsConnected(), len(w.nc.Servers()) < 2, ctx.Err() != nil:
-			answered = time.Now() // no silence: nats.go already looks for a node, or there is no other
+			answered = time.Now() // an answer, or nothing to do: nats.go is reconnecting already, or there is no other node
 		case time.Since(answered) > w.silent:
 			w.log.Warn("JetStream does not answer on this server, which may be cut off from its cluster; trying another server",
 				"wait", time.Since(answered).Round(time.Second), "err", err)
@@ -51,7 +51,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 	}
 }
 
-// ask requests an answer of the cluster's leader, which a node that is cut off does not reach.
+// ask requests an answer from the cluster's leader. A node that is cut off cannot reach the leader.
 func (w *nodeWatch) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeAsk)
 	defer cancel()

@@ -12,7 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestNodeWatch: a node through which JetStream does not answer is left for one through which it does, and that one is not.
+// TestNodeWatch checks that the watch leaves a node through which JetStream does not answer, and stays at one through
+// which it answers.
 func TestNodeWatch(t *testing.T) {
 	start := func(withJetStream bool) *server.Server {
 		return runNATS(t, &server.Options{
@@ -43,7 +44,7 @@ func TestNodeWatch(t *testing.T) {
 			t.Fatalf("still at %s", nc.ConnectedUrl())
 		}
 	}
-	await.Until(t, "it to stay there", func() bool { // a busy machine may answer too late once
+	await.Until(t, "it to stay there", func() bool { // on a busy machine one answer may come too late
 		select {
 		case <-moved:
 			return false

@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// makeSenders returns what posts events to destinations, and ends of jobs to callbacks.
+// makeSenders returns the senders, which post events to destinations and ends of jobs to callbacks.
 func (w *notices) makeSenders() *webhook.Senders {
 	return webhook.New(webhook.Options{
 		JetStream: w.js, Control: w.control, Configured: w.follower.inForce.Load, Version: w.follower.version.Load,
@@ -16,12 +16,12 @@ func (w *notices) makeSenders() *webhook.Senders {
 	})
 }
 
-// post begins to post what the configuration in force wants posted, if this replica gets the leases.
+// post runs the senders. A sender posts while this replica holds its lease.
 func (w *notices) post() {
 	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }
 
-// callbackLag returns how far the callback of an api is behind, nil if it has none.
+// callbackLag returns how far the callback of an api is behind, nil if the api has none.
 func (w *notices) callbackLag(api string) *admin.CallbackStatus {
 	lag, ok := w.senders.Lag(api)
 	if !ok {
@@ -33,8 +33,8 @@ func (w *notices) callbackLag(api string) *admin.CallbackStatus {
 // testsAtOnce bounds the receivers that are tested at once.
 const testsAtOnce = 16
 
-// tryReceivers posts a test message to the receiver of a name, or to all if name is empty. A destination has its own
-// name, and the callback of an api is API/callback.
+// tryReceivers posts a test message to the receiver of that name, or to all receivers if name is empty. The name of a
+// callback is API/callback.
 func (w *notices) tryReceivers(ctx context.Context, name, who string) []admin.Notified {
 	c := w.follower.inForce.Load()
 	var all []admin.Notified

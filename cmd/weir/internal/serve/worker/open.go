@@ -20,7 +20,8 @@ import (
 	"weir/dispatcher/recorder"
 )
 
-// open creates missing streams and builds the parts. Streams that all apis share stay as former has them.
+// open creates missing streams and opens the parts that need them. The streams that all apis share keep the sizes and
+// ages of former.
 func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
 		return err
@@ -72,7 +73,8 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	return w.rememberMoved(ctx)
 }
 
-// putInForce puts the worker's first configuration in force: the last step before calls begin.
+// putInForce stores the adopted configuration and adapts the shared streams to it. It is the last step before calls
+// begin.
 func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	told, err := a.store(ctx)
 	if err != nil {
@@ -88,12 +90,13 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	return w.beginCallbacks(ctx, w.config, a.present.Number)
 }
 
-// beginCallbacks notes where new callbacks of a configuration begin. No call by it may begin before that.
+// beginCallbacks stores where new callbacks of a configuration begin. It must run before the first call by that
+// configuration.
 func (w *Worker) beginCallbacks(ctx context.Context, c *config.Config, version uint64) error {
 	return webhook.Begin(ctx, w.js, w.control, c, version)
 }
 
-// ensureStreams changes the ages and sizes of the shared streams from one configuration to another.
+// ensureStreams changes the ages and sizes of the shared streams if the two configurations differ in them.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
 		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
@@ -122,14 +125,14 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	}
 }
 
-// maxStore bounds what one stream may reserve of the store, 0 for no bound: the letters get twice as much, and the
-// queues the rest.
+// maxStore returns the most bytes that one stream may reserve of the store, 0 for no bound. The letters may reserve
+// twice as much; the queues use the rest.
 func (w *link) maxStore() int64 {
 	return w.room / 8
 }
 
-// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. On the
-// embedded server no other replica dispatches: its leases stay empty.
+// share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
+// others. On the embedded server no other replica dispatches, and the registry stays empty.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(config.RoleDispatch) {
 		return nil
@@ -147,8 +150,8 @@ func (w *Worker) share(ctx context.Context) error {
 	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
 }
 
-// openRecorder begins to record the progress of calls, if there is a place for that. Without a record, a kill -9 leaves
-// more jobs whose outcome is unknown, and nothing worse: so its absence does not refuse a start.
+// openRecorder opens the flight recorder, if there is a directory for it. Without a recorder a kill -9 leaves more jobs
+// with an unknown outcome, and nothing worse, so openRecorder never refuses a start.
 func (w *records) openRecorder() {
 	switch {
 	case !w.settings.Has(config.RoleDispatch):
@@ -166,7 +169,7 @@ func (w *records) openRecorder() {
 	w.onStop("flight recorder", r.Close)
 }
 
-// sharedBy returns where this replica counts shared limits, for the other replicas.
+// sharedBy returns where this replica counts shared limits, for comparison with other replicas.
 func (w *records) sharedBy() string {
 	if w.redis != nil {
 		return sharedByRedis
@@ -174,14 +177,14 @@ func (w *records) sharedBy() string {
 	return ""
 }
 
-// sharedByRedis says that a replica counts limits in Redis.
+// sharedByRedis is the value of sharedBy if Redis counts the limits.
 const sharedByRedis = "redis"
 
 // ledgerAge is how long call records are kept: long enough to check a monthly invoice against them.
 const ledgerAge = 62 * 24 * time.Hour
 
-// mayBegin is called when a lease has begun, before any call under it. A replica that was stopped or cut off continues
-// here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
+// mayBegin runs when a lease has begun, before any call under the lease. It blocks until this replica has put in force
+// the pauses and the configuration that all other replicas may have put in force while this one was stopped or cut off.
 func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := migrate.CheckStillHere(ctx, w.nc); err != nil {
 		return err

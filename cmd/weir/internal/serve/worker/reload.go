@@ -9,9 +9,9 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// Reload reads the configuration file anew and puts it in force as a start would, unless it is the file applied last.
-// It does not wait. It logs the outcome and then calls done. While one reload waits to begin, further ones are merged
-// with it.
+// Reload makes the worker read its configuration file anew and put it in force as a start would, unless weir considered
+// that file last. Reload does not block. The worker logs the outcome and then calls done. If another reload is waiting
+// to begin, Reload calls done at once, and that reload reads the file for both.
 func (w *Worker) Reload(done func()) {
 	select {
 	case w.reloads <- done:
@@ -20,7 +20,7 @@ func (w *Worker) Reload(done func()) {
 	}
 }
 
-// reloading performs the reloads until ctx ends.
+// reloading runs the requested reloads until ctx ends.
 func (w *Worker) reloading(ctx context.Context) error {
 	for {
 		select {
@@ -35,8 +35,9 @@ func (w *Worker) reloading(ctx context.Context) error {
 	}
 }
 
-// ReloadNow reloads, waits, and returns what was wrong. Before it stores anything it checks the file, its secrets, and
-// whether this worker can run by it. Every weir follows what it stores, including this one.
+// ReloadNow reads the configuration file and stores it as a new version, if it has changed. It blocks until that is
+// done, and returns what was wrong. Before it stores anything it checks the file, its secrets, and whether this worker
+// can run by it. Every weir follows the new version, including this one.
 func (w *Worker) ReloadNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

@@ -16,15 +16,16 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// How long a write may not yet be on a server's disk: nats-server syncs every two minutes by default, the embedded
+// The longest time until a write is on the server's disk: nats-server syncs every two minutes by default, the embedded
 // server at least every second.
 const (
 	syncedOutside = 150 * time.Second
 	syncedInside  = 3 * time.Second
 )
 
-// refuseRestored refuses a start on a store that was restored from a backup, unless an operator has allowed it. In that
-// case it records the consequences before anything is called. Every later start follows that record.
+// refuseRestored fails if the store was restored from a backup and no operator has allowed that. If an operator has
+// allowed it, refuseRestored stores an order about the consequences before any call. Every later start follows that
+// order.
 func (w *records) refuseRestored(ctx context.Context) error {
 	k, err := w.openWitness()
 	if err != nil {
@@ -73,8 +74,8 @@ func (w *records) refuseRestored(ctx context.Context) error {
 	return nil
 }
 
-// refuseLate refuses to continue with a store because of notes in a Redis that was unreachable at the start. No call
-// has been made: limits open after it.
+// refuseLate examines the notes in a Redis that was unreachable at the start, and fails if they show a restored store.
+// No call was made before: the limits open after refuseLate.
 func (w *records) refuseLate(ctx context.Context, notes *limitstate.Notes, order *restoreguard.Order) error {
 	found, err := w.witness.ExamineLate(ctx, notes)
 	switch {
@@ -89,7 +90,7 @@ func (w *records) refuseLate(ctx context.Context, notes *limitstate.Notes, order
 	return &limitstate.LateError{Err: refusedStore([]string{found.What})}
 }
 
-// flushControl returns when writes to the control bucket are on disk, if the server is embedded.
+// flushControl blocks until writes to the control bucket are on disk. It does nothing with an external server.
 func (w *records) flushControl(ctx context.Context) error {
 	if w.server == nil || w.server.Disk() == nil {
 		return nil
@@ -97,7 +98,7 @@ func (w *records) flushControl(ctx context.Context) error {
 	return w.server.Disk().Flush(ctx, "KV_"+w.control.Bucket())
 }
 
-// openWitness finds the places that hold notes about the store outside of it.
+// openWitness returns the keeper of the notes about the store, with the places outside the store that hold them.
 func (w *records) openWitness() (*restoreguard.Keeper, error) {
 	o := restoreguard.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
@@ -120,14 +121,14 @@ func (w *records) openWitness() (*restoreguard.Keeper, error) {
 	return restoreguard.NewKeeper(o), nil
 }
 
-// patient is Redis as a place for notes. It may be unreachable at the start, which is logged.
+// patient is Redis as a place for notes. If Redis is unreachable at the start, reading logs that and returns no note.
 type patient struct {
 	restoreguard.Place
 
 	w *records
 }
 
-// Read implements witness.Place.
+// Read implements restoreguard.Place.
 func (p patient) Read(ctx context.Context, store string) ([]byte, error) {
 	data, err := p.Place.Read(ctx, store)
 	if errors.Is(err, redisstore.ErrUnreachable) {
@@ -137,7 +138,7 @@ func (p patient) Read(ctx context.Context, store string) ([]byte, error) {
 	return data, err
 }
 
-// Write implements witness.Place.
+// Write implements restoreguard.Place.
 func (p patient) Write(ctx context.Context, store string, data []byte) error {
 	if err := p.Place.Write(ctx, store, data); err != nil && !errors.Is(err, redisstore.ErrUnreachable) {
 		return err
@@ -145,7 +146,7 @@ func (p patient) Write(ctx context.Context, store string, data []byte) error {
 	return nil
 }
 
-// refusedStore says why weir does not continue with a store, and names the two ways on.
+// refusedStore returns the error that weir does not continue with a store. It names the two ways on.
 func refusedStore(signs []string) error {
 	return cli.Refused(fmt.Errorf("%s. If this is a backup, or if in doubt, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
 		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
@@ -153,7 +154,7 @@ func refusedStore(signs []string) error {
 		strings.Join(signs, "; and ")))
 }
 
-// orderRestored records that the store was restored, and logs what is lost.
+// orderRestored stores the order that the store was restored, and logs what is lost.
 func (w *records) orderRestored(ctx context.Context, signs []string) (*restoreguard.Order, error) {
 	order, err := restoreguard.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
 	if err != nil {
@@ -175,7 +176,7 @@ func (w *records) orderRestored(ctx context.Context, signs []string) (*restoregu
 	return order, nil
 }
 
-// goOnRestored makes the dispatcher follow an order.
+// goOnRestored makes the dispatcher follow the order; nil: there is none.
 func (w *records) goOnRestored(ctx context.Context, order *restoreguard.Order) error {
 	if order == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"weir/ingest"
 )
 
-// ingestRule returns what the intake must know of an api.
+// ingestRule returns the intake's rule for an api.
 func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	rule := &ingest.Rule{
 		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(a.Prices),
@@ -28,7 +28,7 @@ func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	return rule
 }
 
-// DispatchAPI returns what the dispatcher must know of an api.
+// DispatchAPI returns an api's configuration in the form that the dispatcher uses.
 func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	api := &httpcall.API{
 		Name: a.Name, URL: a.URL, Timeout: a.Timeout, IdleTimeout: a.IdleTimeout, Price: int64(a.Price), Prices: a.Prices, Rule: ingestRule(a, c), Rules: a.CallRules(),
@@ -77,7 +77,7 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	return api
 }
 
-// answers returns what the dispatcher must know of answers to questions about calls.
+// answers returns the meanings of an api's answers to inquiries and polls, in the form that the dispatcher uses.
 func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 	for _, a := range configured {
 		all = append(all, httpcall.InquiryAnswer{Status: a.Status, JSON: a.JSON, Values: a.Values, Means: httpcall.Finding(a.Means)})
@@ -85,11 +85,11 @@ func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 	return all
 }
 
-// reuseRule returns when answers of an api that is called at a place are given again.
+// reuseRule returns the rule by which answers of an api are given again. target is where the api is called.
 func reuseRule(a *config.API, target string) *reuse.Rule {
 	r := a.Reuse
 	for _, h := range a.Headers {
-		target += "\n" + h.Name + ": " + h.Value.String() // with references instead of secrets: they may change
+		target += "\n" + h.Name + ": " + h.Value.String() // references and not secrets, because secrets may change
 	}
 	if target += "\n" + a.TLS.String(); a.Operation != nil {
 		target += "\n" + a.Operation.Result
@@ -130,7 +130,7 @@ func resolve(headers []config.Header) ([]ingest.HeaderField, error) {
 	return fields, nil
 }
 
-// largestCapacity returns the largest capacity that any key may have: the streams' own limit.
+// largestCapacity returns the largest capacity of any key, which is the limit of the queue's streams.
 func largestCapacity(r bucket.Rules) int64 {
 	most := r.Key.Capacity
 	for _, o := range r.Overrides {
@@ -141,7 +141,7 @@ func largestCapacity(r bucket.Rules) int64 {
 	return most
 }
 
-// RedriveTerms returns a function that looks up what a redrive must know of an api.
+// RedriveTerms returns a function that looks up an api's terms for a redrive by a configuration.
 func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bool) {
 	return func(name string) (deadletter.Terms, bool) {
 		api, ok := current.API(name)

@@ -28,7 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// awaitDispatch waits until the queues have been read, or reading them failed.
+// awaitDispatch blocks until the dispatcher has read the queues, or has failed to.
 func (w *Worker) awaitDispatch(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- w.upper.Wait() }()
@@ -47,7 +47,7 @@ func (w *Worker) awaitDispatch(ctx context.Context) error {
 	}
 }
 
-// answerOperators begins to answer operators' questions.
+// answerOperators starts the service that answers operators' questions.
 func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
@@ -66,8 +66,8 @@ func (w *Worker) answerOperators() error {
 	return err
 }
 
-// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, of each api and of the
-// deepest buckets. A bucket takes 7 KB, so all take 2 MB at most.
+// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, for each api and for the
+// deepest buckets. A bucket's history takes 7 KB, so all take 2 MB at most.
 const (
 	historySpan  = 15 * time.Minute
 	historyEvery = 5 * time.Second
@@ -75,7 +75,7 @@ const (
 	historyLines = 256
 )
 
-// keepHistory begins to record what flows in and out.
+// keepHistory starts to record the flow into and out of apis and their deepest buckets.
 func (w *Worker) keepHistory() *flowsamples.Keeper {
 	k := flowsamples.New(flowsamples.Options{
 		Source: w.dispatch.Desk, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
@@ -99,7 +99,8 @@ func (w *link) roles() (names []string) {
 	return names
 }
 
-// workRedrives works the redrives stored in NATS. They wait while no replica's NATS user may submit letters.
+// workRedrives starts to run the redrives that are stored in NATS. It does not if this replica's NATS user may not
+// submit letters; redrives then wait for another replica.
 func (w *Worker) workRedrives(ctx context.Context) {
 	if w.dispatch == nil {
 		return
@@ -120,7 +121,7 @@ func (w *Worker) takeJobs() error {
 	if !w.settings.Has(config.RoleIngest) {
 		return nil
 	}
-	if w.server == nil { // otherwise the server's memory ends with this process
+	if w.server == nil { // the embedded server's memory of ids ends with this process
 		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
@@ -138,13 +139,13 @@ func (w *Worker) takeJobs() error {
 		return err
 	}
 	w.taking.Store(w.intake)
-	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know of the intake
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until the flush the server may not know the intake's subscriptions
 		return fmt.Errorf("start the intake: %w", err)
 	}
 	return nil
 }
 
-// listenHTTP opens the address of the HTTP side, or returns why it cannot.
+// listenHTTP listens on the HTTP address, if one is configured. serveHTTP begins to answer.
 func (w *Worker) listenHTTP() (err error) {
 	if w.settings.HTTPListen == "" {
 		return nil
@@ -160,8 +161,8 @@ func (w *Worker) listenHTTP() (err error) {
 	return err
 }
 
-// httpAuth returns which users the HTTP side admits on a loopback address while there is no token. An external server
-// authenticates its own clients; its setting does not apply to HTTP.
+// httpAuth returns which users the HTTP server admits on a loopback address if there is no token. An external server
+// authenticates its own clients, so the setting for NATS does not apply to HTTP there, except AuthOpen.
 func (w *link) httpAuth() config.NATSAuth {
 	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
 		return auth
@@ -169,7 +170,8 @@ func (w *link) httpAuth() config.NATSAuth {
 	return config.AuthOperators
 }
 
-// answerHTTP adds the API with a connection of its own: reading over HTTP must not delay what calls depend on.
+// answerHTTP adds the routes of the HTTP API. The API has a NATS connection of its own, so that its reading does not
+// delay calls.
 func (w *Worker) answerHTTP() error {
 	if w.http == nil {
 		return nil
@@ -193,8 +195,7 @@ func (w *Worker) answerHTTP() error {
 	return nil
 }
 
-// connectAside opens another connection of this process for a part that reads much, so that its reading does not delay
-// what calls depend on.
+// connectAside opens another NATS connection for a part that reads much, so that its reading does not delay calls.
 func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
 	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		w.log.Warn("nats", "component", part, "err", err)
@@ -212,8 +213,8 @@ func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, j
 	return nc, js, nil
 }
 
-// Bounds of the index of ended jobs: a part of the heap, and no more than two and a half million jobs take. And of its
-// sums of what was spent.
+// Bounds of the index of ended jobs and of its sums of spending: a fraction of the heap each, and a number of bytes.
+// 256 MiB hold two and a half million jobs.
 const (
 	indexShare = 16
 	mostIndex  = 256 << 20
@@ -221,7 +222,7 @@ const (
 	mostSums   = 64 << 20
 )
 
-// keepIndex begins to build the index of ended jobs.
+// keepIndex starts to build the index of ended jobs.
 func (w *link) keepIndex() (*jobindex.Index, error) {
 	_, js, err := w.connectAside("index", &connect.Denials{})
 	if err != nil {
@@ -234,8 +235,8 @@ func (w *link) keepIndex() (*jobindex.Index, error) {
 	return x, nil
 }
 
-// remarks returns what an operator should know of a ready weir: changes made by hand to weir's streams in the last
-// hour, and calls that wait because their limits do not answer, or refuse them. It must not be called before weir serves.
+// remarks returns problems of a ready weir for operators: changes by hand to weir's streams in the last hour, and calls
+// that wait because their limits do not answer or refuse them. It must not be called before weir serves.
 func (w *Worker) remarks() (remarks []string) {
 	if w.dispatch != nil {
 		down := w.dispatch.LimitersDown()
@@ -253,7 +254,7 @@ func (w *Worker) remarks() (remarks []string) {
 	return remarks
 }
 
-// limiter names where limits are counted.
+// limiter returns the name of the store that counts limits, for messages.
 func (w *records) limiter() string {
 	if w.redis != nil {
 		return w.redis.String()
@@ -271,12 +272,12 @@ func (w *Worker) serveHTTP() {
 		return
 	}
 	w.http.Serve()
-	w.onStop("http", w.http.Close) // before the parts that it asks
+	w.onStop("http", w.http.Close) // stops before the parts that it asks
 	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
 }
 
-// Ready reports whether a job could be accepted and dispatched now. It does not ping: it makes a write that the store
-// must acknowledge.
+// Ready returns nil if a job could be accepted and dispatched now. It makes a write that the store must acknowledge,
+// because a ping would not show that the store works.
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.soft.Err() != nil {
 		return errStopped
@@ -298,15 +299,15 @@ func (w *Worker) Ready(ctx context.Context) error {
 	return nil
 }
 
-// openTraces sends traces if the environment asks for them.
+// openTraces starts to send traces, if the environment asks for that.
 func (w *traces) openTraces(ctx context.Context) {
 	w.spans = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
 	if w.spans != nil {
-		w.onStop("traces", w.spans.Close) // after the parts that write them have ended
+		w.onStop("traces", w.spans.Close) // stops after the parts that write spans
 	}
 }
 
-// traceAnswers returns the function that writes the intake's spans; nil if none are written.
+// traceAnswers returns the function that writes the intake's spans; nil if no traces are sent.
 func (w *traces) traceAnswers() func(*ingest.Answered) {
 	if t := w.spans.Tracer(); t != nil {
 		return t.Answered

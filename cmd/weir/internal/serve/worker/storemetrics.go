@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics reports how full the store is, and each stream with a bound of its own. It reads them when it is
-// scraped.
+// storeMetrics reports how full the store is, and how full each bounded stream is. It reads the streams when it is
+// scraped, every ten seconds at most.
 type storeMetrics struct {
 	js    jetstream.JetStream
 	guard *diskGuard
 
-	mu     sync.Mutex // guards what follows; held while the streams are asked
+	mu     sync.Mutex // guards looked and full; held while the streams are read
 	looked time.Time
-	full   map[string]float64 // by stream, of those with a known bound
+	full   map[string]float64 // by stream, for streams with a bound: the used part of it
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 
 const (
 	streamsEvery = 10 * time.Second
-	streamsWait  = 2 * time.Second // for all of them
+	streamsWait  = 2 * time.Second // for reading all streams together
 )
 
 // Describe implements prometheus.Collector.
@@ -42,7 +42,7 @@ func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- streamDesc
 }
 
-// Collect implements prometheus.Collector. Unknown values are absent: the server names no bound, or does not answer.
+// Collect implements prometheus.Collector. A series is absent if the server names no bound or does not answer.
 func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	if ratio, ok := m.guard.ratio(); ok {
 		ch <- prometheus.MustNewConstMetric(storeDesc, prometheus.GaugeValue, ratio)

@@ -44,7 +44,7 @@ func (w *Worker) queueStreams() (names []string) {
 	return names
 }
 
-// remakeStreams creates deleted streams that all apis share again.
+// remakeStreams creates again the deleted streams that all apis share.
 func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) error {
 	letters := w.letterOptions(w.follower.inForce.Load())
 	letters.FirstSeq = firstSeq
@@ -57,7 +57,8 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 	return err
 }
 
-// tellUnread reports which values of the control bucket were damaged. A pause that cannot be read stays in force.
+// tellUnread logs which values of the control bucket were damaged, and stores replacements. A pause that cannot be read
+// stays in force; a callback posts all kept ends again.
 func (w *records) tellUnread(ctx context.Context) error {
 	for _, key := range w.unread {
 		what := "its value cannot be read any more, the store is damaged: look at the disk"
@@ -84,12 +85,12 @@ func (w *records) tellUnread(ctx context.Context) error {
 	return nil
 }
 
-// ledgerMade is the key in the control bucket which says that this store once had a ledger. If the ledger is missing
-// then, it was deleted.
+// ledgerMade is the key in the control bucket that says that this store once had a ledger. If it is there and the
+// ledger is not, the ledger was deleted.
 const ledgerMade = "ledger.made"
 
-// findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the sequence at which the new
-// one must begin.
+// findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the first sequence for the new
+// ledger.
 func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
 	_, err = w.control.Get(ctx, ledgerMade)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -107,7 +108,7 @@ func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, e
 	return map[string]uint64{ledger.CallsStream: 2}, nil
 }
 
-// noteLedger records that there is a ledger.
+// noteLedger stores that there is a ledger.
 func (w *records) noteLedger(ctx context.Context) error {
 	_, err := w.control.Create(ctx, ledgerMade, nil)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {

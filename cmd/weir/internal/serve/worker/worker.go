@@ -34,35 +34,35 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// link is the worker's connection to NATS, with what the process runs by.
+// link is the worker's connection to NATS, with the settings and the registry of the process.
 type link struct {
 	*lifetime
 
 	settings *config.Settings
 	registry *prometheus.Registry
-	server   *embedded.Server // nil with an external one
-	room     int64            // bytes the streams may take together, 0 if unknown
+	server   *embedded.Server // nil if the server is external
+	room     int64            // bytes that all streams may take together; 0: unknown
 	denied   connect.Denials
 	nc       *nats.Conn
-	// natsURL and natsOptions open further connections, as the same user as nc.
+	// natsURL and natsOptions are for further connections as the same user as nc.
 	natsURL     string
 	natsOptions []nats.Option
-	// replyPrefix is the subject prefix under which producers of a separate account receive replies; empty: there is
-	// none.
+	// replyPrefix is the subject prefix of replies to producers that have a separate account; "" if there is no such
+	// account.
 	replyPrefix string
 	js          jetstream.JetStream
 	control     jetstream.KeyValue
 }
 
-// records are what the worker keeps beside jobs: notes of the ledger and the limits, the flight recorder, and what tells
-// a restored store from the one that weir left.
+// records are what the worker keeps beside jobs: notes of the ledger and of the limits, the flight recorder, and the
+// notes by which it recognises a restored store.
 type records struct {
 	*link
 
 	unread   []string // keys of control whose values were damaged
 	streams  *streamwatch.Watch
 	redis    *limitstate.Redis  // nil if limits are counted in the process
-	recorder *recorder.Recorder // nil if no record is kept
+	recorder *recorder.Recorder // nil if there is no flight recorder
 	witness  *restoreguard.Keeper
 	restored *dispatcher.Restoration // nil: the store is as weir left it
 }
@@ -75,14 +75,14 @@ type notices struct {
 	senders  *webhook.Senders
 }
 
-// bodies is the room in memory for the bodies of jobs.
+// bodies bounds the memory for the bodies of jobs.
 type bodies struct {
 	*link
 
 	holdings *queue.Holdings // of all apis
 }
 
-// Worker is one running weir: everything `weir serve` starts, in one process.
+// Worker is one running weir: everything that `weir serve` runs in one process.
 type Worker struct {
 	*link
 	*records
@@ -90,14 +90,14 @@ type Worker struct {
 	*bodies
 	*traces
 
-	config *config.Config // at the start; follower has the present one
-	past   []pastConfig   // what ran before that, the newest first
+	config *config.Config // the configuration at the start; follower has the present one
+	past   []pastConfig   // the configurations before config, the newest first
 	clock  *clock.Clock
 
 	letters     *deadletter.Writer
 	opened      []*apiParts          // at the start
-	accounts    []*limitstate.Limits // at the start, the accounts whose limits this process counts
-	newAccounts []*limitstate.Limits // those of accounts that do not run yet
+	accounts    []*limitstate.Limits // the accounts at the start whose limits this process counts
+	newAccounts []*limitstate.Limits // opened limits of accounts that do not run yet
 	dispatch    *dispatcher.Dispatcher
 	dedupe      *queue.Dedupe
 	levels      limitstate.Levels // of the shared limits
@@ -105,10 +105,10 @@ type Worker struct {
 	foreign     *foreign.Watch
 	pauses      *admin.Pauses
 	limits      *limitstate.Options            // nil if this replica does not dispatch
-	shares      *lease.Registry                // if replicas share the partitions, with an external server
+	shares      *lease.Registry                // set if this replica shares partitions on an external server
 	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
 	http        *console.Server
-	reloads     chan func() // requests for a reload, each called when it has ended
+	reloads     chan func() // requests for a reload: each function is called after its reload
 }
 
 // traces sends the spans of jobs.
@@ -122,10 +122,10 @@ func newWorker(l *link) *Worker {
 	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
 }
 
-// Start starts everything and returns when jobs are accepted and dispatched. On an error nothing is left running.
+// Start starts a worker and returns when jobs are accepted and dispatched. After an error it leaves nothing running;
+// calls that run already may take until the shutdown timeout.
 //
-// It is one straight line, because nearly every step needs the result of an earlier one. After an error, running calls
-// may continue for the shutdown timeout.
+// Start is one straight line, because nearly every step needs the result of an earlier one.
 func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
 	return StartAt(ctx, s, log, clock.New())
 }
@@ -142,10 +142,10 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	w.denied.Tell(giveUp) // a user without the rights that a start needs need not wait for an answer
+	w.denied.Tell(giveUp) // a denied right ends the start at once, instead of after a timeout
 	w.lifetime = newLifetime(ctx, s.ShutdownTimeout, log)
 
-	// What can refuse the start comes before the first change that other processes see, and before the first call.
+	// Steps that can refuse the start come before the first change that other processes see, and before the first call.
 	file, err := readConfigFile(s.Config)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.refuseForeign(ctx); err != nil {
 		return nil, err
 	}
-	if w.server != nil { // beside other replicas nothing may be made anew
+	if w.server != nil { // with other replicas on the server no bucket may be made anew
 		if w.unread, err = stream.MendBucket(ctx, w.js, connect.ControlBucket); err != nil {
 			return nil, err
 		}
@@ -241,7 +241,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
 	}
-	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // a lease begins only after the follower has considered the newest version
 	if w.server != nil {
 		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
 	} else {
@@ -286,11 +286,12 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 // Config returns the configuration that the worker started with.
 func (w *Worker) Config() *config.Config { return w.config }
 
-// ConfigState returns which version of the configuration the worker has considered, and which is in force. It is safe
-// for concurrent use.
+// ConfigState returns the newest version of the configuration that the worker has considered, and the one in force. It
+// is safe for concurrent use.
 func (w *Worker) ConfigState() admin.ConfigState { return w.follower.state() }
 
-// Parts exposes the parts of a running worker to tests of the whole. They may be queried; none may be closed.
+// Parts are the parts of a running worker, for tests of a whole weir. Tests may query the parts and must not close
+// them.
 type Parts struct {
 	Dispatcher *dispatcher.Dispatcher // nil if the worker does not dispatch
 	Queues     []*queue.Queue         // of the apis at the start
@@ -320,7 +321,7 @@ func (w *link) NATSURL() string {
 	return w.nc.ConnectedUrl()
 }
 
-// HTTPAddr returns the address of metrics and health, "" if they are not served.
+// HTTPAddr returns the address of the HTTP server, "" if there is none.
 func (w *Worker) HTTPAddr() string {
 	if w.http == nil {
 		return ""

@@ -59,14 +59,14 @@ quotas and budgets are used up already. It changes nothing. Exit code 1: the fil
 	return cmd
 }
 
-// manner says how to propose a configuration.
+// manner is how a command proposes a configuration.
 type manner struct {
 	dryRun  bool
 	confirm cli.Confirmation
 	as      cli.Format
 }
 
-// applyFile checks a file and proposes it.
+// applyFile checks a configuration file and proposes it.
 func applyFile(cmd *cobra.Command, file string, how manner) error {
 	file, text, err := configText(cmd, file)
 	if err != nil {
@@ -87,7 +87,7 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 	})
 }
 
-// apply shows the difference, asks for confirmation, stores, and reports.
+// apply shows the difference, asks for confirmation, puts the proposal in force, and reports the outcome.
 func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, p *proposal.Proposal) error {
 	agreed := false
 	told, err := p.Apply(cmd.Context(), c, cmd.ErrOrStderr(), func(d proposal.Difference) (_ bool, err error) {
@@ -104,7 +104,7 @@ func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, p *proposal.Pr
 	return err
 }
 
-// show prints what would change.
+// show prints what the proposal would change.
 func (m *manner) show(cmd *cobra.Command, d *proposal.Difference) {
 	talk := cmd.ErrOrStderr()
 	if m.as == cli.ForPeople {

@@ -36,7 +36,8 @@ about valid values with effects that you should know.`,
 	return cmd
 }
 
-// checkConfig reports what is wrong with a file's text: problems and warnings on stderr, in the format of compilers.
+// checkConfig reports the problems, warnings and notes about a configuration's text on stderr, in the format of
+// compilers.
 func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) error {
 	found, _, err := proposal.Check(file, text, nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package configuration has the commands of weir config: a file for each, with its flags, its help and what it prints.
+// Package configuration has the commands of weir config. Each has a file with its flags, its help and its output.
 package configuration
 
 import (
@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// configFileName returns the file that a command is about: the given one, or the environment's.
+// configFileName returns the file given by a flag, or else the one that the environment names.
 func configFileName(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -39,7 +39,7 @@ func configFileName(given string) (string, error) {
 	return settings.Config, nil
 }
 
-// configText returns the file that a command is about, and its text.
+// configText returns the name and the text of that file.
 func configText(cmd *cobra.Command, given string) (file string, text []byte, err error) {
 	if file, err = configFileName(given); err != nil {
 		return "", nil, err

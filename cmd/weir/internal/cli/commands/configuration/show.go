@@ -62,7 +62,7 @@ func showConfig(out io.Writer, c admin.ShownVersion, as cli.Format) error {
 	return nil
 }
 
-// explainFile shows the values that a file would put in force.
+// explainFile prints the values that a file would put in force.
 func explainFile(cmd *cobra.Command, file string, as cli.Format) error {
 	file, text, err := configText(cmd, file)
 	if err != nil {
@@ -75,7 +75,7 @@ func explainFile(cmd *cobra.Command, file string, as cli.Format) error {
 	return explainConfig(cmd.OutOrStdout(), c, as)
 }
 
-// explainConfig prints the values in force, each with where it comes from.
+// explainConfig prints the values in force, each with its origin.
 func explainConfig(out io.Writer, c *config.Config, as cli.Format) error {
 	t := &cli.Table{}
 	t.Row("FIELD", "VALUE", "FROM", "DATE", "PAGE")

@@ -1,4 +1,4 @@
-// Package letters has the commands of weir dead: a file for each, with its flags, its help and what it prints.
+// Package letters has the commands of weir dead. Each has a file with its flags, its help and its output.
 package letters
 
 import (
@@ -50,7 +50,7 @@ func (f *letterFlags) choice() *deadview.Choice {
 	return &deadview.Choice{API: f.api, Key: f.key, Reason: f.reason, Since: f.since, Until: f.until, Status: f.status, Job: f.job}
 }
 
-// filter reads the flags.
+// filter returns the filter that the flags describe.
 func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 	filter, err := f.choice().Filter(now)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 	return filter, nil
 }
 
-// selection reads the flags, or the numbers of letters given in their place.
+// selection returns the selection that the flags describe, or that of the letters whose numbers are in args.
 func (f *letterFlags) selection(args []string, now time.Time) (chosen deadview.Selection, err error) {
 	var seqs []uint64
 	for _, arg := range args {
@@ -79,7 +79,7 @@ func (f *letterFlags) selection(args []string, now time.Time) (chosen deadview.S
 	return chosen, nil
 }
 
-// withLetters opens the letters for a command that may take long: a signal ends its context.
+// withLetters opens the letters for a command that may take long. A signal ends the context of do.
 func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -92,7 +92,7 @@ func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Con
 	})
 }
 
-// letterRow returns a letter as one row of a table.
+// letterRow returns the cells of a letter's row.
 func letterRow(k *deadletter.Kept, when string) []string {
 	status := "-"
 	if k.Status > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// editFlags are the changes of a letter that the command line asks for.
+// editFlags are the changes of a letter that the flags describe.
 type editFlags struct {
 	data  string
 	set   []string
@@ -62,7 +62,7 @@ even if the api is idempotent.`,
 	return cmd
 }
 
-// read returns the edit.
+// read returns the edit that the flags describe.
 func (f *editFlags) read(cmd *cobra.Command) (*deadletter.Edit, error) {
 	e := &deadletter.Edit{Unset: f.unset, EditedBy: cli.User()}
 	if cmd.Flags().Changed("data") {

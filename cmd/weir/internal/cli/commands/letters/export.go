@@ -58,7 +58,7 @@ followed by a line break. It deletes nothing.`,
 	return cmd
 }
 
-// exportLetters writes the letters of a scope and returns how many.
+// exportLetters writes the letters of a scope and returns their number.
 func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
 	walk, bar := scope.Walk(deadletter.Whole), cli.NewProgressBar(cmd.ErrOrStderr(), "exported", 0)
 	defer bar.Clear()
@@ -94,7 +94,7 @@ func printBody(w io.Writer, k *deadletter.Kept) error {
 	return err
 }
 
-// writeTo gives write a buffered writer to a file, or to out if no file is named. The file appears when it is complete
+// writeTo calls write with a buffered writer to the file, or to out if file is "". The file appears when it is complete
 // and on disk.
 func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error) {
 	if file == "" {
@@ -108,7 +108,7 @@ func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error
 	defer func() {
 		if err != nil {
 			_ = part.Close()
-			_ = os.Remove(part.Name()) // it is not complete
+			_ = os.Remove(part.Name()) // the file is not complete
 		}
 	}()
 	buffered := bufio.NewWriterSize(part, 1<<16)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// mostLine bounds a line of a file of letters: the largest body in base64, and headers.
+// mostLine is the most bytes of a line in a file of letters: the largest body in base64, and headers.
 const mostLine = 96 << 20
 
 func deadImportCommand() *cobra.Command {

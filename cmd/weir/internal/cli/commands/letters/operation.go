@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// letterOperation holds the flags of an operation on letters: which letters, how fast, and whether at all.
+// letterOperation holds the flags that operations on letters share: which letters, how fast, and whether only to plan.
 type letterOperation struct {
 	letterFlags
 
@@ -23,10 +23,10 @@ type letterOperation struct {
 	confirm cli.Confirmation
 	as      cli.Format
 	chosen  deadview.Selection
-	every   *bucket.Rate // nil: none given
+	every   *bucket.Rate // the given rate; nil: none
 }
 
-// addTo adds the flags to a command. rate is the default, "" for none.
+// addTo adds the flags to a command. rate is the default rate, "" for none.
 func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage string) {
 	o.add(cmd.Flags())
 	o.confirm.Add(cmd.Flags())
@@ -35,7 +35,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 }
 
-// on reads the flags, and calls do with the letters open.
+// on reads the flags, opens the letters, and calls do.
 func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)

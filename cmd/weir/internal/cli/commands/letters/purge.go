@@ -37,7 +37,7 @@ terminal it does nothing then, and exits with 4.`,
 	return cmd
 }
 
-// purge counts, asks for confirmation, deletes, and reports.
+// purge counts the letters, asks for confirmation, deletes them, and reports the outcome.
 func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, store *deadview.Store) error {
 	p, err := store.PlanPurge(ctx, f.chosen, f.every)
 	if err != nil {

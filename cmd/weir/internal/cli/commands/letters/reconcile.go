@@ -60,11 +60,11 @@ Exit code 4: nothing was done without --yes, or no letter could be asked about. 
 	return cmd
 }
 
-// inquiryPlan is the planned inquiries.
+// inquiryPlan is the set of planned inquiries.
 type inquiryPlan struct {
 	letters []askedAbout
 	skipped map[string]int // by reason
-	takes   time.Duration  // at the inquiries' rates alone
+	takes   time.Duration  // the least time that the inquiries take, by their rates alone
 }
 
 type askedAbout struct {
@@ -81,7 +81,7 @@ const (
 	mostLetters = 100_000
 )
 
-// plan finds the letters to make inquiries about.
+// plan finds the letters about which inquiries can be made, and counts the others.
 func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store *deadview.Store) (*inquiryPlan, error) {
 	current, ok := admin.RunningConfig(ctx, c)
 	if !ok {
@@ -129,7 +129,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 		return nil, deadview.None(f.chosen.Filter)
 	}
 	for _, d := range each {
-		p.takes += d // the letters are asked about one after another
+		p.takes += d // inquiries are made one after the other
 	}
 	if f.every != nil {
 		p.takes = max(p.takes, time.Duration(len(p.letters))*interval(*f.every))
@@ -139,7 +139,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 
 func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
 
-// reconcile counts, asks for confirmation, has the api asked about each letter, and reports.
+// reconcile counts the letters, asks for confirmation, has weir make an inquiry about each, and reports the outcome.
 func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	p, err := f.plan(ctx, c, store)
 	if err != nil {
@@ -181,14 +181,14 @@ func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *c
 	return nil
 }
 
-// If another process holds the right to end letters, reconcile waits heldRest before the next try, and tries heldTries
-// times.
+// If another process holds the right to end letters, the command waits heldRest before it tries again, and tries
+// heldTries times in all.
 const (
 	heldRest  = 2 * time.Second
 	heldTries = 30
 )
 
-// one asks about one letter.
+// one has weir make the inquiry about one letter.
 func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l askedAbout, did *reconciliation) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {
@@ -221,7 +221,7 @@ type reconciliation struct {
 // reconcileJSON is the plan or the outcome, as --json prints it.
 type reconcileJSON struct {
 	DryRun     bool                 `json:"dry_run"`
-	Letters    int                  `json:"letters"` // to ask about, or asked about
+	Letters    int                  `json:"letters"` // letters to ask about, or letters asked about
 	DurationMS int64                `json:"duration_ms,omitempty"`
 	Done       int                  `json:"done"`
 	Redriven   int                  `json:"redriven"`
@@ -248,7 +248,7 @@ func (f *reconcileFlags) printPlan(cmd *cobra.Command, p *inquiryPlan) error {
 	return t.Print(cmd.OutOrStdout())
 }
 
-// mostShown bounds the letters that are reported one by one.
+// mostShown is how many letters are reported one by one.
 const mostShown = 20
 
 func (f *reconcileFlags) printDone(cmd *cobra.Command, did *reconciliation) error {

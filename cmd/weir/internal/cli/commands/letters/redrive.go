@@ -25,8 +25,8 @@ type redriveFlags struct {
 	priority       string
 	name           string
 	detach         bool
-	edit           *deadletter.Edit        // of the one named letter; nil: none
-	planned        map[deadletter.Skip]int // the letters to leave alone, once the plan was printed
+	edit           *deadletter.Edit        // the edit of the one named letter; nil: none
+	planned        map[deadletter.Skip]int // after the plan was printed: the letters left alone that it has shown
 }
 
 func deadRedriveCommand() *cobra.Command {
@@ -75,12 +75,12 @@ matches. 5: the redrive waits, and no replica runs it so far.`,
 	return cmd
 }
 
-// addPriority adds the flag with the priority of redriven jobs.
+// addPriority adds the flag --priority, for the priority of redriven jobs.
 func (f *redriveFlags) addPriority(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.priority, "priority", deadletter.RedrivePriority.String(), "the jobs' priority from now on: high, normal or low")
 }
 
-// redrive counts, asks for confirmation, has a replica redrive, follows that and reports.
+// redrive plans, asks for confirmation, has a replica run the redrive, follows it and reports the outcome.
 func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	current, ok := admin.RunningConfig(ctx, c)
 	if !ok {
@@ -93,9 +93,9 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if err != nil {
 		return err
 	}
-	only := f.dryRun || !f.confirm.Possible(cmd) // the plan is all that is printed
+	only := f.dryRun || !f.confirm.Possible(cmd) // only the plan is printed
 	if !only && p.Letters+p.Settled == 0 {
-		return f.tell(cmd, &deadletter.Tally{Skipped: p.Skipped}) // which says the same as the plan
+		return f.tell(cmd, &deadletter.Tally{Skipped: p.Skipped}) // the tally says the same as the plan
 	}
 	if err := f.printPlan(cmd, p, only); err != nil || f.dryRun {
 		return err
@@ -123,7 +123,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	return f.followTask(ctx, cmd, tasks, task)
 }
 
-// tell reports the outcome of the redrive.
+// tell prints the outcome of the redrive, and returns the error with the exit code.
 func (f *redriveFlags) tell(cmd *cobra.Command, t *deadletter.Tally) error {
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err

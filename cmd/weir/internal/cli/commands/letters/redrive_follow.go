@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// waitsLong is how long to watch a task that waits for something.
+// waitsLong is how long the command watches a task that makes no progress.
 const waitsLong = 12 * time.Second
 
 // errWaitsLong reports that a task makes no progress.
 var errWaitsLong = errors.New("it waits")
 
-// followTask shows a task's progress until it has ended, and reports the outcome.
+// followTask shows a task's progress until the task has ended, and reports the outcome.
 func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks *deadview.Tasks, task deadletter.Task) error {
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", task.Total)
 	err := awaitTask(ctx, tasks, &task, func(t *deadletter.Task) { bar.Show(t.Progress.Tally.Done()) })
@@ -54,11 +54,11 @@ func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks
 	return fmt.Errorf("the redrive %s has failed, `weir dead resume %s` tries again: %s", task.Name, task.Name, task.Progress.Why)
 }
 
-// noWorker says why a task may wait although it has met no obstacle.
+// noWorker says why a task that has met no obstacle may wait.
 const noWorker = "no replica works it so far; one with the role dispatch does, if its NATS user may publish to " + ingest.RedrivePrefix + ">, once no purge runs"
 
-// awaitTask shows a task's progress until it has ended. It fails with errWaitsLong if the task has waited for long, and
-// not for another task.
+// awaitTask shows a task's progress until the task has ended. It fails with errWaitsLong if the task has made no
+// progress for waitsLong and no other task runs.
 func awaitTask(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task, show func(*deadletter.Task)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func awaitTask(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task
 	at, gone := task.Progress.Next, false
 	err := tasks.Watch(watching, func(all []deadletter.Task) bool {
 		gone = true
-		works := false // some task
+		works := false // whether any task runs
 		for i := range all {
 			works = works || all[i].State() == deadletter.TaskRunning
 			if all[i].Name == task.Name {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printPlan prints what would be done: on stdout if only the plan is printed, and otherwise as talk.
+// printPlan prints the plan. If only the plan is printed, it goes to stdout, and otherwise to stderr.
 func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive, only bool) error {
 	out := cmd.ErrOrStderr()
 	if f.dryRun || only && f.as == cli.AsJSON {
@@ -22,7 +22,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive,
 	}
 	if f.as == cli.AsJSON {
 		if !only {
-			return nil // the tally is the only object printed
+			return nil // in JSON only the tally is printed
 		}
 		return cli.PrintJSON(out, p.Shown())
 	}
@@ -64,6 +64,6 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive,
 		return err
 	}
 	f.planned = p.Skipped
-	_, err := fmt.Fprintln(out) // between the plan and the outcome
+	_, err := fmt.Fprintln(out) // an empty line between the plan and the outcome
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"weir/deadletter"
 )
 
-// printTally prints what was done. In the text it leaves out the letters left alone that the plan has shown.
+// printTally prints the outcome. As text it omits the letters left alone that the plan has shown.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned
 	if f.as == cli.AsJSON {
@@ -22,7 +22,7 @@ func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	return tab.Print(out)
 }
 
-// addTally adds what a redrive did, without the letters left alone that were shown before.
+// addTally adds the outcome of a redrive to a table, without the letters left alone that planned has.
 func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]int) {
 	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
 	for _, line := range []struct {

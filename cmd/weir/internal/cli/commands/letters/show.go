@@ -67,7 +67,7 @@ body, and the api's last answer, as text or else in hexadecimal. --body prints o
 	return cmd
 }
 
-// noBody says why a letter may have no body although its job had one.
+// noBody says why a letter may lack the body of its job.
 const noBody = "it was too large, or was lost with the store of its queue"
 
 func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
@@ -116,7 +116,7 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	return printAnswer(out, k.Answer)
 }
 
-// printAnswer prints the api's answer as text.
+// printAnswer prints the api's last answer.
 func printAnswer(out io.Writer, a *deadletter.Answer) error {
 	if a == nil {
 		return nil
@@ -152,7 +152,7 @@ func printBytes(out io.Writer, body []byte) error {
 	return nil
 }
 
-// addCall adds a letter's last call as text.
+// addCall adds a letter's last call to a table.
 func addCall(t *cli.Table, c *deadletter.LastCall) {
 	if c == nil {
 		return

@@ -46,7 +46,7 @@ func deadStatsCommand() *cobra.Command {
 	return cmd
 }
 
-// progressEvery is the number of letters between two displays of the progress.
+// progressEvery is how many letters are read between two displays of the progress.
 const progressEvery = 10_000
 
 func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*deadview.Count, error) {

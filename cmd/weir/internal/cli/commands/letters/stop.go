@@ -31,11 +31,11 @@ func deadResumeCommand() *cobra.Command {
 		})
 }
 
-// restWait is how long a stopped redrive may take until its outstanding messages are answered.
+// restWait is the longest time until the outstanding messages of a stopped redrive are answered.
 const restWait = 35 * time.Second
 
-// awaitRest waits until no replica works a stopped task. It does not wait for a replica that died while it worked the
-// task.
+// awaitRest blocks until no replica works on a stopped task, for restWait at most. It returns after waitsLong without
+// news, because the replica that worked on the task may have died.
 func awaitRest(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, restWait)
 	defer cancel()
@@ -55,7 +55,7 @@ func awaitRest(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task
 		return !task.Resting()
 	})
 	if ctx.Err() != nil {
-		return nil // no replica works it, or the replica will see the stop
+		return nil // no replica works on the task, or the replica will see the stop
 	}
 	return err
 }
