@@ -1,4 +1,4 @@
-// Package config turns weir.yaml and the environment into validated values. It is the only place that knows YAML.
+// Package config turns weir.yaml and the environment into validated values. No other package knows YAML.
 //
 //	weir.yaml ── Parse ──▶ *Config | *Errors      (pure: no environment, no clock, no file but zones)
 //	WEIR_…    ── ReadSettings ──▶ *Settings | *Errors
