@@ -22,7 +22,7 @@ type natsContext struct {
 var signIns = []string{"user", "creds", "nkey", "user_jwt"}
 
 // elsewhere are fields that make the nats command connect in a way that weir does not support. weir refuses a context
-// with one of them, because ignoring it could reach the wrong server.
+// with one of them: without the field weir could connect to another place, or as another user.
 var elsewhere = []string{"nsc", "socks_proxy", "jetstream_domain", "jetstream_api_prefix", "windows_cert_store"}
 
 // natsContextNamed reads the context called name. Its errors name the file, but quote nothing of its content.

@@ -2,9 +2,10 @@ package config
 
 import "time"
 
-// Profiles returns what the known vendors document, by name. A profile has only facts that its vendor documents. This
-// matters most for "a call may be repeated" and "a call is not billed", however likely they are.
-// || To add a fact, add a line here and run make fields. Date a changed value by the page that it was read from: the
+// Profiles returns what the known vendors document, by name. A profile leaves out a fact that its vendor does not
+// document, however likely the fact is: above all that a call may be repeated, or that it is not billed.
+//
+// To add a fact, add a line here and run make fields. Date a changed value by the page that it was read from: the
 // value takes effect with the next release of weir, and the date tells operators why.
 func Profiles() []Profile {
 	return []Profile{anthropic(), bedrock(), github(), openai(), shopify(), stripe(), twilio()}

@@ -71,9 +71,11 @@ const EnvironmentToken = "WEIR_HTTP_TOKEN"
 const rereadTokens = time.Second
 
 // Access identifies the actor of a request and decides what the actor may do. It is safe for concurrent use.
-// || Valid tokens are the environment's and those of the configuration in force. A client sends its token with each
+//
+// Valid tokens are the environment's and those of the configuration in force. A client sends its token with each
 // request (Authorization: Bearer …), or once at login; its browser then sends the session's cookie.
-// || If there is no token and only this machine can connect, no request needs one. Then weir's own user and root are
+//
+// If there is no token and only this machine can connect, no request needs one. Then weir's own user and root are
 // operators, and other users of the machine have the rights that they have on the embedded server.
 type Access struct {
 	own      digest // of the environment's token

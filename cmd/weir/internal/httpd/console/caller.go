@@ -45,9 +45,9 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{}
 }
 
-// user returns the user id of the connecting process. known is false if the kernel did not say. The first call must come
-// while the connection is open. It asks the kernel, which takes microseconds, or milliseconds if weir must read the
-// kernel's table.
+// user returns the user id of the connecting process. known is false if the kernel did not say. The first call must
+// come while the connection is open. It asks the kernel, which takes microseconds, or milliseconds if weir must read
+// the kernel's table.
 func (c *caller) user() (uid int, known bool) {
 	c.once.Do(func() {
 		if c.client.IsValid() && c.server.IsValid() {

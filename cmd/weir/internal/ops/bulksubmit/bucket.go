@@ -77,8 +77,8 @@ func (b *bucket) taken(position int, now time.Time) {
 	}
 }
 
-// full learns from the refusal of a full bucket. After retryAfter one job is tried, and more follow only if weir accepts
-// it. If the configuration could not be read, the highest position in a receipt counts as the capacity.
+// full learns from the refusal of a full bucket. After retryAfter one job is tried, and more follow only if weir
+// accepts it. If the configuration could not be read, the highest position in a receipt counts as the capacity.
 func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	b.inFlight--
 	b.window, b.until = 1, now.Add(retryAfter)

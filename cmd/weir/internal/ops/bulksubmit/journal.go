@@ -59,7 +59,7 @@ var errNoJournal = errors.New("this is not a journal of `weir submit`: name anot
 // cut matches an incomplete last line, as a kill may leave it.
 var cut = regexp.MustCompile(`^[0-9]*( [a-z]*( [0-9a-f]*)?)?$`)
 
-// load reads the journal. With forget it only checks that the file is a journal. It ignores an incomplete last line:
+// load reads the journal. With forget it only checks that the file is a journal. It cuts off an incomplete last line:
 // the job of that line was not sent yet, or will be sent again under its id.
 func (j *Journal) load(forget bool) error {
 	if info, err := j.file.Stat(); err != nil {

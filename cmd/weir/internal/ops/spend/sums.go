@@ -133,8 +133,8 @@ func NewSums(most int) *Sums {
 	return s
 }
 
-// Begin removes everything. From then on the caller adds every record that is stored after end, and also the older ones,
-// newest first.
+// Begin removes everything. From then on the caller adds every record that is stored after end, and also the older
+// ones, newest first.
 func (s *Sums) Begin(end time.Time) {
 	*s = Sums{most: s.most, days: map[dayNumber]*day{}, newest: noDay, merged: noDay, coarse: noDay, keyless: noDay, forgotten: noDay, reached: end}
 }
