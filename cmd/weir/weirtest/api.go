@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Secrets of the rig of OverHTTP: the api's, and one token of each role.
+// Secrets of the rig of OverHTTP: that of the api, and one token for each role.
 const (
 	CanaryHeader   = "canary-of-the-api-0123456789"
 	CanaryProducer = "canary-of-producer-0123456789"
@@ -80,7 +80,7 @@ func (r *Rig) Say(method, path, token, body string) (status int, answer string) 
 	return res.StatusCode, string(data)
 }
 
-// Document is the OpenAPI document of the rig.
+// Document is the OpenAPI document that the rig's weir serves.
 type Document struct {
 	Paths map[string]map[string]struct {
 		Responses map[string]struct {
@@ -102,7 +102,7 @@ func (r *Rig) Document() *Document {
 	if err := json.Unmarshal([]byte(text), d); err != nil {
 		r.T.Fatal(err)
 	}
-	// An answer must not have members that the document does not name.
+	// An answer must have no member that the document does not describe.
 	strict := regexp.MustCompile(`"properties": \{`).ReplaceAllString(text, `"additionalProperties": false, "properties": {`)
 	whole, err := jsonschema.UnmarshalJSON(strings.NewReader(strict))
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Rig) Document() *Document {
 	return d
 }
 
-// Check compares an answer with its description in the document.
+// Check fails the test if an answer does not match its schema in the document.
 func (d *Document) Check(t *testing.T, method, template, answer string) {
 	t.Helper()
 	pointer := fmt.Sprintf("weir:openapi.json#/paths/%s/%s/responses/200/content/application~1json/schema",

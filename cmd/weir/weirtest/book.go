@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Book is a log that a test can read. It is safe for concurrent use.
+// Book is a log that a test can read while it is written. It is safe for concurrent use.
 type Book struct {
 	Mu   sync.Mutex
 	Text bytes.Buffer
@@ -18,7 +18,7 @@ func (b *Book) Write(p []byte) (int, error) {
 	return b.Text.Write(p)
 }
 
-// String returns all that was written so far.
+// String returns everything written so far.
 func (b *Book) String() string {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Flood makes several producers, each with its own connection, send jobs of one key at the same time. It counts the
-// answers by code, with 200 for receipts.
+// Flood makes several producers, each with its own connection, submit jobs of one key at the same time. It counts the
+// answers by code; 200 stands for a receipt.
 func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	r.T.Helper()
 	codes := map[int]int{}
@@ -58,7 +58,7 @@ func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	return codes
 }
 
-// Swept reports whether the worker has noticed that what is finished is deleted.
+// Swept reports whether the worker has seen the deletion of all finished jobs.
 func (r *Rig) Swept() bool {
 	for _, q := range r.Worker.Parts().Queues {
 		for _, p := range q.Partitions() {

@@ -22,7 +22,7 @@ func (r *Rig) Command(args ...string) (stdout string, code int) {
 	return did.Stdout, did.Code
 }
 
-// Must runs a command that must succeed.
+// Must runs a command that must succeed, and returns its output.
 func (r *Rig) Must(args ...string) string {
 	r.T.Helper()
 	out, code := r.Command(args...)
@@ -32,13 +32,13 @@ func (r *Rig) Must(args ...string) string {
 	return out
 }
 
-// Ended is the output and the exit code of a command.
+// Ended is the result of a command.
 type Ended struct {
 	Code           int
 	Stdout, Stderr string
 }
 
-// Command runs weir in a process of its own, as a user of the server.
+// Command runs weir in a process of its own, with env in addition to the test's environment.
 func Command(t *testing.T, env []string, args ...string) Ended {
 	t.Helper()
 	ctx := await.Context(t, "weir "+strings.Join(args, " "))

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Blocks returns the files that hold the messages of the queue.
+// Blocks returns the files that hold the messages of the api pay's queue.
 func (r *Rig) Blocks() []string { return r.blocksIn(r.Settings().DataDir) }
 
 func (r *Rig) blocksIn(dir string) []string {
@@ -21,7 +21,7 @@ func (r *Rig) blocksIn(dir string) []string {
 	return found
 }
 
-// Flip inverts eight bytes of a job's body in the store.
+// Flip inverts eight bytes of a job's body in the store's files.
 func (r *Rig) Flip(body string) { r.FlipIn(r.Settings().DataDir, body) }
 
 func (r *Rig) FlipIn(dir, body string) {
@@ -44,7 +44,8 @@ func (r *Rig) FlipIn(dir, body string) {
 	r.T.Fatalf("%q is in no block", body)
 }
 
-// CheckDeadEvents compares the number of events of one key's letters with want. An event is stored after its letter.
+// CheckDeadEvents waits until the letters of a key have want events. It fails if there are more, or if the reason of
+// the last one is not unknown. weir stores an event after its letter.
 func (r *Rig) CheckDeadEvents(key string, want int) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), "WEIR_EVENTS")

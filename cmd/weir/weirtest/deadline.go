@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Gauge waits until a series of the api pay has exactly this value.
+// Gauge waits until a metric of the api pay has exactly this value.
 func (r *Rig) Gauge(name string, want float64) {
 	r.T.Helper()
 	line := fmt.Sprintf("\n%s{api=\"pay\"} %v\n", name, want)
 	r.Eventually("the metric"+line, func() bool { return strings.Contains(r.Get("/metrics"), line) })
 }
 
-// HoldEvents fails unless these are the subjects of all hold events, in order.
+// HoldEvents waits for hold and resume events, and fails unless their subjects are want.
 func (r *Rig) HoldEvents(want ...string) {
 	r.T.Helper()
 	of := func() (subjects []string) {
@@ -46,7 +46,7 @@ func (r *Rig) SendUntil(key, id, deadline string) *nats.Subscription {
 	return ends
 }
 
-// RequireExpired waits for a job's end and fails unless it is a letter.
+// RequireExpired waits for a job's end and fails unless the job has expired and has a letter.
 func (r *Rig) RequireExpired(ends *nats.Subscription, key, status string) {
 	r.T.Helper()
 	end, err := ends.NextMsg(Patience)

@@ -19,13 +19,14 @@ const (
 	denialMin  = 100 * time.Millisecond
 )
 
-// CallsOf returns the arrivals that the api answered with a status.
+// CallsOf returns the calls that the api answered with this status.
 func CallsOf(api *fakeapi.API, status int) []fakeapi.Arrival {
 	prefix := fmt.Sprintf("/%d/", status)
 	return slices.DeleteFunc(slices.Clone(api.All()), func(a fakeapi.Arrival) bool { return !strings.HasPrefix(a.Path, prefix) })
 }
 
-// CheckDenial waits until every job of an api is done, and compares what became of them with the promises.
+// CheckDenial waits until every job of the status's api is done, and checks the calls, the results and the event's text
+// told.
 func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 	name := fmt.Sprintf("on%d", status)
 	for _, word := range []string{strconv.Itoa(status), name, "weir resume " + name, "retry.reject"} {
@@ -48,7 +49,7 @@ func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 			}
 		}
 	}
-	var first []string // of the jobs that are called one after another
+	var first []string // jobs that are called one after another
 	for _, a := range CallsOf(r.API, status) {
 		if id := string(a.Body); a.Key == "key-0" && !slices.Contains(first, id) {
 			first = append(first, id)
@@ -63,7 +64,7 @@ func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 			denied = append(denied, a)
 		}
 	}
-	const atOnce = 3*4 + 1 // three keys with four concurrent calls, and one key with one
+	const atOnce = 3*4 + 1 // four concurrent calls for three keys, and one call for one key
 	took := time.Duration(denied[len(denied)-1].At - denied[0].At)
 	if most := atOnce + 2 + int(took/(denialMin*3/4)); len(denied) > most {
 		t.Errorf("%d calls were refused in %v: %d at once, then one at a time, make at most %d", len(denied), took, atOnce, most)

@@ -11,7 +11,7 @@ import (
 
 var DeployDir = filepath.Join(Repository, "deploy")
 
-// Clustered gives a server of a cluster its own addresses.
+// Clustered completes the options of the i-th server of a cluster.
 func Clustered(opts *server.Options, routes []string, i int, dir string) *server.Options {
 	addr := strings.TrimPrefix(routes[i], "nats://")
 	opts.Host, opts.Port, opts.HTTPPort, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, 0, true, true, dir

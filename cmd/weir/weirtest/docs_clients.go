@@ -14,7 +14,7 @@ import (
 // npmWithin bounds how long npm may take to install a client.
 const npmWithin = 45 * time.Second
 
-// Program returns the n-th block of a language in a topic.
+// Program returns the only code block of a language in a topic.
 func Program(t *testing.T, topic, language string) string {
 	t.Helper()
 	blocks := regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(TopicText(t, topic), -1)
@@ -24,7 +24,7 @@ func Program(t *testing.T, topic, language string) string {
 	return blocks[0][1]
 }
 
-// ClientRun runs a program against a rig, with an id as its last argument.
+// ClientRun runs a program with the address of the rig's server in NATS_URL, and returns its output.
 func (r *Rig) ClientRun(dir string, command ...string) (string, error) {
 	r.T.Helper()
 	cmd := exec.CommandContext(await.Context(r.T, command[0]), command[0], command[1:]...)
@@ -34,7 +34,8 @@ func (r *Rig) ClientRun(dir string, command ...string) (string, error) {
 	return string(out), err
 }
 
-// NpmInstalled returns a directory with packages of npm. It ends the test if they cannot be installed.
+// NpmInstalled returns a directory with packages of npm. It skips the test if node or npm is missing, or if they cannot
+// be installed.
 func NpmInstalled(t *testing.T, packages string) string {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {

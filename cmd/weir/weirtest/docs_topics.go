@@ -6,9 +6,9 @@ import (
 	"weir/cmd/weir/internal/cli/help"
 )
 
-// The tests of the reference, which `weir help` shows. A topic must name everything that users meet by name, and the
-// code must have everything that a topic names. Both lists are extracted, from the code and from the text, and
-// compared.
+// The functions below serve the tests of the topics, which `weir help` shows. A topic must name everything that users
+// meet by name, and everything that a topic names must exist in the code. The tests extract both lists, from the code
+// and from the text, and compare them.
 
 // TopicText returns a topic's Markdown.
 func TopicText(t *testing.T, name string) string {

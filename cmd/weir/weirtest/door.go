@@ -24,7 +24,7 @@ apis:
     bucket: {rate: 1/s, capacity: 100}
 `
 
-// OnDisk reports whether a text occurs anywhere in the data directory.
+// OnDisk reports whether a text occurs in any file of the data directory.
 func (r *Rig) OnDisk(text string) (found bool) {
 	r.T.Helper()
 	err := filepath.WalkDir(filepath.Join(r.Dir, "data"), func(path string, d fs.DirEntry, err error) error {

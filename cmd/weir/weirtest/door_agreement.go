@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// LetterOf returns what a letter says, without what differs between two equal letters.
+// LetterOf returns a letter's headers and body, without those that differ between equal letters.
 func (r *Rig) LetterOf(t *testing.T, seq uint64) map[string]string {
 	t.Helper()
 	s, err := r.JS.Stream(t.Context(), "WEIR_DEAD")

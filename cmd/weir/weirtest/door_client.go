@@ -19,7 +19,7 @@ var doorClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64
 // DoorConnections counts the connections that doorClient opened.
 var DoorConnections atomic.Int64
 
-// Ask sends a request and reads the JSON of its answer.
+// Ask sends a request and decodes the JSON of its answer into into.
 func Ask(t testing.TB, q *http.Request, into any) *http.Response {
 	t.Helper()
 	res, err := doorClient.Do(q)
@@ -37,7 +37,7 @@ func Ask(t testing.TB, q *http.Request, into any) *http.Response {
 	return res
 }
 
-// JobOverHTTP is the answer to a GET of a job.
+// JobOverHTTP is the answer to GET /v1/jobs/{api}/{id}.
 type JobOverHTTP struct {
 	Status        int
 	API, Key, Job string

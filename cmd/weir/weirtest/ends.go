@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Send submits a job that must be accepted.
+// Send submits a job, and fails unless weir accepts it.
 func (r *Rig) Send(api, key string, h nats.Header, body string) {
 	r.T.Helper()
 	reply, err := r.NC.RequestMsg(&nats.Msg{Subject: "weir.jobs." + api + "." + key, Header: h, Data: []byte(body)}, Patience)
@@ -31,7 +31,7 @@ func (r *Rig) Send(api, key string, h nats.Header, body string) {
 	}
 }
 
-// Stored reads the messages of a stream under a subject, in order.
+// Stored returns the messages of a stream under a subject, oldest first.
 func (r *Rig) Stored(stream, subject string) []*jetstream.RawStreamMsg {
 	r.T.Helper()
 	s, err := r.JS.Stream(r.T.Context(), stream)
@@ -60,7 +60,7 @@ func (r *Rig) Letters(api, key string) []*jetstream.RawStreamMsg {
 	return r.Stored("WEIR_DEAD", "weir.dead."+api+".*."+key)
 }
 
-// Ledger returns the records of the calls of a key.
+// Ledger returns the records of a key's calls.
 func (r *Rig) Ledger(api, key string) []ledger.Record {
 	r.T.Helper()
 	var records []ledger.Record
@@ -91,20 +91,20 @@ func (r *Rig) Depth(api, key string) int {
 	return n
 }
 
-// End is how a job should end, and what weir should report of it.
+// End is the expected end of a job, as weir reports it.
 type End struct {
-	As       string // done or a letter's reason
+	As       string // done, or a letter's reason
 	Status   int
 	Attempts int
 	Billed   deadletter.Billed
-	Ledger   []string // the outcomes of its calls
+	Ledger   []string // outcomes of its calls
 }
 
-// apart is the maximum difference between the two stamps of a call that come from two clocks: its slot uses the
-// schedule's clock, its start the machine's.
+// apart is the largest difference between two stamps of one call that come from different clocks: the slot has the
+// schedule's clock, and the start the machine's.
 var apart = bucket.Micros(0).Until(clock.Noise)
 
-// CheckEnd compares what became of the only job of a key with want.
+// CheckEnd waits for the end of a key's only job, and compares it with want.
 func (r *Rig) CheckEnd(t *testing.T, api, key, id, body string, want End) {
 	t.Helper()
 	r.Ended(api, key, 1)
@@ -132,7 +132,7 @@ func (r *Rig) CheckEnd(t *testing.T, api, key, id, body string, want End) {
 	}
 }
 
-// endIn reads the only end of a job, without its ledger.
+// endIn returns the only end in results and letters, without its ledger.
 func endIn(t *testing.T, results, letters []*jetstream.RawStreamMsg) End {
 	t.Helper()
 	if len(results) > 0 {

@@ -6,7 +6,7 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// ExternalSettings returns the settings of a worker on a nats-server that weir does not run.
+// ExternalSettings returns the settings of a worker with an external nats-server.
 func ExternalSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
 	t.Helper()
 	s := settingsOf(t, map[string]string{

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Fill publishes jobs and returns the answers in the same order. It publishes all jobs before it waits for answers.
-// Waiting for each answer in turn would take as long as the disk does, and a queue that a test expects to be full might
-// be empty by then.
+// Fill publishes jobs and returns the answers in the same order. It publishes all jobs before it waits for answers. If
+// it waited for each answer in turn, it would take as long as the disk, and a queue that a test expects to be full
+// could be empty by then.
 func Fill(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) []Answer {
 	t.Helper()
 	inbox := nats.NewInbox()
@@ -46,7 +46,7 @@ func Fill(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) []Answer {
 	return answers
 }
 
-// FillTaken is Fill for jobs that must all be accepted.
+// FillTaken is Fill, but fails unless every job has a receipt.
 func FillTaken(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) {
 	t.Helper()
 	for i, a := range Fill(t, nc, jobs) {
@@ -56,7 +56,7 @@ func FillTaken(t testing.TB, nc *nats.Conn, jobs []*nats.Msg) {
 	}
 }
 
-// JobFor returns a job that is called under its key's path.
+// JobFor returns a job that is called at the path /key.
 func JobFor(api, key, body string) *nats.Msg {
 	return &nats.Msg{Subject: "weir.jobs." + api + "." + key, Data: []byte(body), Header: nats.Header{"Weir-Path": {"/" + key}}}
 }

@@ -17,7 +17,7 @@ type FirstPage struct {
 	Part  float64
 }
 
-// AskFor returns the shortest time that a page takes.
+// AskFor returns the shortest time in which weir answers with a page.
 func (r *Rig) AskFor(p FirstPage) time.Duration {
 	r.T.Helper()
 	return LeastOf(p.Tries, func() {
@@ -27,8 +27,7 @@ func (r *Rig) AskFor(p FirstPage) time.Duration {
 	})
 }
 
-// LeastOf returns the shortest of n times that what takes. The shortest is the least disturbed by other work of the
-// machine.
+// LeastOf runs what n times and returns the shortest duration. Other work of the machine disturbs that one least.
 func LeastOf(n int, what func()) time.Duration {
 	var took []time.Duration
 	for range n {
@@ -39,7 +38,7 @@ func LeastOf(n int, what func()) time.Duration {
 	return slices.Min(took)
 }
 
-// ReadAll reads the headers of all letters as any client would.
+// ReadAll reads the headers of all letters over NATS, as any client would.
 func (r *Rig) ReadAll(letters int) {
 	t := r.T
 	t.Helper()

@@ -43,7 +43,7 @@ func (r *Rig) ConfigStore() admin.ConfigStore {
 	return store
 }
 
-// Versions returns the bucket of the configuration's versions.
+// Versions returns the key-value bucket with the versions of the configuration.
 func (r *Rig) Versions() jetstream.KeyValue {
 	r.T.Helper()
 	kv, err := r.Operators().KeyValue(r.T.Context(), connect.ConfigBucket)
@@ -53,8 +53,8 @@ func (r *Rig) Versions() jetstream.KeyValue {
 	return kv
 }
 
-// Follow applies a configuration and waits until the worker uses it. It returns when it began, and the time from which
-// on the worker certainly uses it.
+// Follow applies a configuration and waits until the worker uses it. It returns two times in nanoseconds since the
+// api's start: when it began, and when the worker certainly used the configuration.
 func (r *Rig) Follow(yaml string) (from, by int64) {
 	r.T.Helper()
 	from = int64(time.Since(r.API.Started()))
@@ -91,7 +91,7 @@ func EverySecond(n int64) bucket.Limit {
 	return bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: n, Per: time.Second, Burst: 1}}
 }
 
-// ConfigEvents returns the config events so far.
+// ConfigEvents returns the config events stored so far.
 func (r *Rig) ConfigEvents() []admin.ConfigChange {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)

@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RefusedMany submits jobs of many keys at once. It returns the answers of those that were refused with err_code 20429.
+// RefusedMany submits a job on each subject at once. It returns the answers with err_code 20429.
 func (r *Rig) RefusedMany(subjects []string) (refused []map[string]any) {
 	r.T.Helper()
 	inbox := nats.NewInbox()

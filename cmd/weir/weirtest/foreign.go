@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// PlainServer runs a nats-server with JetStream that is not weir's, and connects to it.
+// PlainServer runs a nats-server with JetStream and no weir, and connects to it.
 func PlainServer(t *testing.T) (url string, js jetstream.JetStream) {
 	t.Helper()
 	ns := StartNATS(t, &server.Options{

@@ -6,5 +6,5 @@ import (
 	"syscall"
 )
 
-// Freezes are the signals that stop a process and let it continue.
+// Freezes and Thaws are the signals that stop a process and let it continue.
 const Freezes, Thaws = syscall.SIGSTOP, syscall.SIGCONT

@@ -2,5 +2,5 @@ package weirtest
 
 import "syscall"
 
-// Freezes are signals that fail: no signal stops a process on Windows.
+// Freezes and Thaws are signals that fail: on Windows no signal stops a process.
 const Freezes, Thaws = syscall.Signal(0x13), syscall.Signal(0x12)

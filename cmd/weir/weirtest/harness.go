@@ -26,27 +26,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Rig is a whole weir with its paid api, in this process, on ports of its own.
+// Rig is a whole weir with a fake paid api, in this process, on ports of its own.
 type Rig struct {
 	T     *testing.T
 	API   *fakeapi.API
 	Dir   string
 	YAML  string
-	Redis config.Secret // its address; unset: limits are counted in the process
-	// Secrets are the variables that a configuration from NATS may refer to, besides those in the rig's own file.
+	Redis config.Secret // unset: the process counts limits itself
+	// Secrets are what a configuration from NATS may refer to, besides the references in the rig's own file.
 	Secrets []string
 	HeldUp  *machine.HeldUp
-	Said    *Book        // the log of the next worker; nil: discarded
+	Said    *Book        // receives the log of the next worker; nil: the test's log
 	Clock   *clock.Clock // of the next worker; nil: the machine's
 	Worker  *worker.Worker
 	NC      *nats.Conn          // without credentials, as a producer connects
-	JS      jetstream.JetStream // the same
-	// as is JetStream with the operators' credentials, at the server of asOf.
+	JS      jetstream.JetStream // over NC
+	// as is JetStream with the operators' credentials, on a connection to the server of asOf.
 	as   jetstream.JetStream
 	asOf *nats.Conn
 }
 
-// Operators returns JetStream with the operators' credentials, if the server tells producers from operators.
+// Operators returns JetStream with the operators' credentials, or without any if the server needs none.
 func (r *Rig) Operators() jetstream.JetStream {
 	r.T.Helper()
 	if r.asOf != r.NC {
@@ -55,8 +55,8 @@ func (r *Rig) Operators() jetstream.JetStream {
 	return r.as
 }
 
-// OperatorsAt connects to the server of nc with the operators' credentials that it keeps. If the server does not
-// authenticate, it connects without.
+// OperatorsAt connects to the server of nc with the operators' credentials, which the embedded server keeps in its data
+// directory. If the server does not authenticate, it connects without credentials.
 func OperatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	opts := []nats.Option{nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
@@ -88,7 +88,7 @@ func NewRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	return r
 }
 
-// ReadyRig starts the fake api, but no worker.
+// ReadyRig starts the fake api and prepares a rig without a worker.
 func ReadyRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	t.Helper()
 	if o.Key == (fakeapi.KeyFrom{}) {
@@ -106,7 +106,7 @@ func ReadyRig(t *testing.T, o fakeapi.Options, yaml string) *Rig {
 	return &Rig{T: t, API: api, Dir: t.TempDir(), YAML: fmt.Sprintf(yaml, api.URL())}
 }
 
-// Settings returns the worker's settings.
+// Settings returns the settings of the rig's worker. It writes the configuration file.
 func (r *Rig) Settings() *config.Settings {
 	r.T.Helper()
 	file := filepath.Join(r.Dir, "weir.yaml")
@@ -143,8 +143,8 @@ func (r *Rig) Start() {
 	}
 }
 
-// whenUnused calls do, which needs the data directory of a worker that has ended. It retries: a child that another test
-// forks at this moment holds the worker's lock until it executes its program.
+// whenUnused calls do, which needs the data directory of a worker that has ended. It retries, because a child that
+// another test forks at this moment holds the worker's lock until the child executes its program.
 func (r *Rig) whenUnused(do func() error) {
 	r.T.Helper()
 	r.Eventually("a data directory that nothing uses", func() bool {
@@ -153,7 +153,7 @@ func (r *Rig) whenUnused(do func() error) {
 	})
 }
 
-// log returns the logger of the next worker.
+// log returns the logger for the next worker.
 func (r *Rig) log() *slog.Logger {
 	if r.Said != nil {
 		return slog.New(slog.NewTextHandler(r.Said, nil))
@@ -176,15 +176,15 @@ func (r *Rig) Stop() {
 // Repository is the path from a test's directory to the root of the repository.
 var Repository = filepath.Join("..", "..", "..", "..")
 
-// Roomy is the store's bound for servers in tests that are not about room. The server compares the bounds of streams
-// with it, not with the free space of a small disk.
+// Roomy is the store's bound, in bytes, for servers in tests that are not about room. With it the server does not
+// compare the bounds of streams with the free space of a small disk.
 const Roomy = 100 << 30
 
-// Patience is how long a test waits before it fails. It allows for a busy machine.
+// Patience is how long a test waits for an event before it fails. It allows for a busy machine.
 const Patience = await.Patience
 
-// AwaitCalls waits until the api has answered n calls. weir may not have stored the results and the ledger records of
-// the last of them yet. A test that reads these must wait for them too.
+// AwaitCalls waits until the api has answered n calls. weir may not have stored the results and records of the last
+// calls yet, so a test that reads these must wait for them too.
 func (r *Rig) AwaitCalls(n int) []fakeapi.Arrival {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), Patience)
@@ -196,7 +196,7 @@ func (r *Rig) AwaitCalls(n int) []fakeapi.Arrival {
 	return r.API.All()
 }
 
-// Eventually polls until ok returns true, for events without a channel.
+// Eventually polls until ok returns true. Use it for events without a channel.
 func (r *Rig) Eventually(what string, ok func() bool) {
 	r.T.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -211,7 +211,7 @@ func (r *Rig) Eventually(what string, ok func() bool) {
 	}
 }
 
-// seen describes the state of a rig after a wait that timed out: the api's calls, and the contents of its streams.
+// seen describes the rig's state after a wait that timed out: the api's calls and the contents of the streams.
 func (r *Rig) seen() string {
 	var text strings.Builder
 	if r.API != nil {
@@ -235,7 +235,7 @@ func (r *Rig) seen() string {
 	return text.String()
 }
 
-// Control returns the bucket that stores pauses.
+// Control returns the key-value bucket weir_control, which has the pauses.
 func (r *Rig) Control() jetstream.KeyValue {
 	r.T.Helper()
 	kv, err := r.Operators().KeyValue(r.T.Context(), connect.ControlBucket)
@@ -268,7 +268,7 @@ func (r *Rig) Waiting(api string) int {
 		if err != nil {
 			r.T.Fatal(err)
 		}
-		n += int(info.State.Msgs) // from the same answer: a new owner's mark must not pass for a job that has gone
+		n += int(info.State.Msgs) // from the same answer, so that a new owner's mark does not count as a job that has gone
 		for _, m := range info.State.Subjects {
 			n -= int(m)
 		}
@@ -278,7 +278,7 @@ func (r *Rig) Waiting(api string) int {
 
 func TestLog(t *testing.T) *slog.Logger {
 	w := io.Discard
-	if flag.Lookup("test.v").Value.String() == "true" { // quiet for programs that read the tests' output
+	if flag.Lookup("test.v").Value.String() == "true" { // without -v the log is discarded, for programs that read the tests' output
 		w = t.Output()
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))

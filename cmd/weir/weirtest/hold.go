@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Pay submits a job with the same text as body and id.
+// Pay submits a job whose id is also its body.
 func (r *Rig) Pay(key, id string) {
 	r.T.Helper()
 	r.Send("pay", key, nats.Header{"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key}}, id)

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Shown reports whether `weir job` prints a text for a job.
+// Shown reports whether `weir job` prints a text about a job.
 func (r *Rig) Shown(job, what string) bool {
 	out, code := r.Command("job", job)
 	return code == 0 && strings.Contains(out, what)

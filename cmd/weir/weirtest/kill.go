@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// checkDepartures compares the starts in weir's ledger with the rate and the order. They do not include delays by the
-// network or a busy machine, as the arrivals do.
+// checkDepartures checks the starts of calls in weir's ledger against the rate and the order. Unlike arrivals, starts
+// do not include delays by the network or a busy machine.
 func (r *KillRig) checkDepartures() {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)
@@ -40,13 +40,13 @@ func (r *KillRig) checkDepartures() {
 	}
 }
 
-// The kill tests run many processes on a small machine: a call may arrive later than on a quiet one.
+// The kill tests run many processes on a small machine, so calls may arrive late.
 const (
 	killRate   = 50
 	killJitter = 20 * time.Millisecond
 )
 
-// Judge compares what the api saw with weir's promises.
+// Judge compares the calls that the api saw with weir's promises.
 func (r *KillRig) Judge(line string) {
 	t := r.T
 	arrivals, ended := r.API.All(), r.Outcomes()
@@ -84,7 +84,7 @@ func (r *KillRig) Judge(line string) {
 	}
 	for _, key := range fakeapi.KeysOf(arrivals) {
 		of := fakeapi.OfKey(arrivals, key)
-		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more, the rate cannot be judged
+		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more than a second, the rate cannot be judged
 		if fullest := fakeapi.FullestByCount(of, second); fullest.Count > killRate {
 			t.Errorf("key %s: %d calls arrived within %s, %d may", key, fullest.Count, second, killRate)
 		}

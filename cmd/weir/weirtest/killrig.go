@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// KillRig is a weir process that is killed again and again while a producer publishes.
+// KillRig is a weir process that a test kills again and again while a producer publishes.
 type KillRig struct {
 	T      *testing.T
 	API    *fakeapi.API
@@ -33,7 +33,7 @@ type KillRig struct {
 	heldUp *machine.HeldUp
 
 	Mu   sync.Mutex
-	Acks map[string]bool // ids with a receipt
+	Acks map[string]bool // ids of jobs with a receipt
 }
 
 func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *KillRig {
@@ -42,7 +42,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = api.Close() }) // it counts calls that kills cut as errors
+	t.Cleanup(func() { _ = api.Close() }) // the api counts calls that kills cut as errors
 	dir := t.TempDir()
 	file := filepath.Join(dir, "weir.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
@@ -78,10 +78,10 @@ func (r *KillRig) Start() {
 	}
 }
 
-// receiptWait is how long a producer waits before it asks again: the worker may have been killed before it answered.
+// receiptWait is how long a producer waits for an answer before it asks again. A kill may have prevented the answer.
 const receiptWait = 5 * time.Second
 
-// Publish submits a job and notes its receipt. If no answer comes, it submits the job again with the same id, as a
+// Publish submits a job and records its receipt. Without an answer it submits the job again with the same id, as a
 // careful producer does.
 func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) {
 	r.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
@@ -89,7 +89,7 @@ func (r *KillRig) Publish(ctx context.Context, subject, id string, body []byte) 
 	}})
 }
 
-// PublishMsg is Publish with a whole message.
+// PublishMsg is Publish for a whole message.
 func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 	for ctx.Err() == nil {
 		reply, err := r.NC.RequestMsg(msg, receiptWait)
@@ -110,12 +110,12 @@ func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 			return
 		}
 		if a.Error != nil && a.Error.Code != 503 {
-			return // refused: not accepted
+			return // refused
 		}
 	}
 }
 
-// Outcomes returns how every job ended, by job id: "done" or a letter's reason.
+// Outcomes returns the ends of all jobs, by id. An end is "done" or a letter's reason.
 func (r *KillRig) Outcomes() map[string][]string {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)
@@ -131,7 +131,7 @@ func (r *KillRig) Outcomes() map[string][]string {
 		for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq && s.CachedInfo().State.Msgs > 0; seq++ {
 			m, err := s.GetMsg(r.T.Context(), seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue // this letter only kept a late result out
+				continue // this letter only prevented a late result
 			} else if err != nil {
 				r.T.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func (r *KillRig) Queued() int {
 	return n
 }
 
-// AwaitEmpty waits until no job of the api pay waits.
+// AwaitEmpty waits until the api pay has no unfinished job.
 func (r *KillRig) AwaitEmpty() {
 	r.T.Helper()
 	ctx := await.Context(r.T, "an empty queue")

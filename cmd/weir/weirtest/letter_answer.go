@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Answered is what a letter keeps of an answer.
+// Answered is an api's answer as a letter has it.
 type Answered struct {
 	Status, ContentType, Body string
 	Cut                       bool
@@ -18,7 +18,7 @@ func (a Answered) String() string {
 	return fmt.Sprintf("%s %s, %d bytes, cut %v: %.100q", a.Status, a.ContentType, len(a.Body), a.Cut, a.Body)
 }
 
-// CheckShown compares what `weir dead show` prints of a letter's answer with want.
+// CheckShown compares the answer that `weir dead show` prints with want.
 func (r *Rig) CheckShown(t *testing.T, seq uint64, want Answered) {
 	t.Helper()
 	text, _ := r.Command("dead", "show", fmt.Sprint(seq))

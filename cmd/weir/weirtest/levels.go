@@ -9,7 +9,8 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// BudgetEvents returns the stored budget events of an api in order: limit, threshold, amount.
+// BudgetEvents returns the stored budget events of an api in order. Each is a text with its limit, threshold and
+// amount.
 func (r *Rig) BudgetEvents(api string) (told []string) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), "WEIR_EVENTS")

@@ -24,7 +24,7 @@ apis:
 	return y
 }
 
-// change puts other limits in force: live, or by a restart with another file.
+// change applies other limits: live, or by a restart with another file.
 func (r *Rig) change(live bool, limits ...string) {
 	r.T.Helper()
 	if live {
@@ -37,7 +37,7 @@ func (r *Rig) change(live bool, limits ...string) {
 }
 
 // ComesBack removes a limit of ten calls after six calls, and restores it after nine. Of six more jobs the limit must
-// let one pass. Raised by one it must let one more pass, so that any excess call would have been seen.
+// let only one pass. Raised by one, it must let one more pass. So the test would see any excess call.
 func (r *Rig) ComesBack(live bool, limit func(int) string, submit func(n int)) {
 	r.T.Helper()
 	submit(6)

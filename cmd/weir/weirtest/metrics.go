@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Get requests a path from the worker over HTTP. It returns the status and the body as one text.
+// Get requests a path from the worker. It returns the status and the body as one text.
 func (r *Rig) Get(path string) string {
 	r.T.Helper()
 	req, err := http.NewRequestWithContext(r.T.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+path, nil)
@@ -15,7 +15,7 @@ func (r *Rig) Get(path string) string {
 	return r.read(req)
 }
 
-// read sends a request. It returns the status of the answer and its body as one text.
+// read sends a request. It returns the status and the body of the answer as one text.
 func (r *Rig) read(req *http.Request) string {
 	r.T.Helper()
 	client := http.Client{Timeout: Patience}

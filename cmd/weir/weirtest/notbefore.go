@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// SendNotBefore submits a job that must not be called before a time. Its name is the last part of the path.
+// SendNotBefore submits a job with the earliest time of its call. Its id is name, which is also its path.
 func (r *Rig) SendNotBefore(key, name, notBefore string, more ...string) Answer {
 	r.T.Helper()
 	h := map[string]string{"Nats-Msg-Id": name, "Weir-Path": "/" + name}
@@ -31,7 +31,7 @@ func (a Answer) Eta() time.Duration {
 	return time.Duration(*a.ETAms) * time.Millisecond
 }
 
-// RefuseNotBefore submits jobs that could never be called, which must be refused.
+// RefuseNotBefore submits jobs that could never be called, and fails unless weir refuses them.
 func (r *Rig) RefuseNotBefore() {
 	r.T.Helper()
 	for notBefore, why := range map[string]string{"2h": "could never be called", "8784h1s": "366 days", "-1s": "negative", "tomorrow": "RFC 3339"} {
@@ -42,7 +42,7 @@ func (r *Rig) RefuseNotBefore() {
 	}
 }
 
-// FillNotBefore fills a bucket with jobs that must not be called for an hour, and submits one more.
+// FillNotBefore fills a bucket with jobs that must wait for an hour, and submits one more.
 func (r *Rig) FillNotBefore() {
 	r.T.Helper()
 	for n := range 6 {
@@ -63,7 +63,7 @@ func (r *Rig) FillNotBefore() {
 	}
 }
 
-// SeeNotBefore checks what weir shows of a key whose jobs wait for their time.
+// SeeNotBefore checks what weir shows of a key whose jobs wait for their earliest time.
 func (r *Rig) SeeNotBefore(due time.Time) {
 	r.T.Helper()
 	var shown admin.KeyShown

@@ -60,8 +60,8 @@ apis:
   once-tls: {url: "https://%[3]s", price: 0.25, bucket: {rate: 1000/s, capacity: 9}, retry: {attempts: 3, min: 5ms, max: 20ms}}
 `
 
-// CheckArrivals checks the calls of the only job of a key: their number, the same idempotency key on each, and none
-// before the time that the last answer asked to wait.
+// CheckArrivals checks the calls of a key's only job: their number, that each has the same idempotency key, and that
+// none comes before the time that the last answer asked to wait.
 func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool, orders []string) {
 	t.Helper()
 	arrivals := r.API.Arrivals(key)
@@ -81,7 +81,7 @@ func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool
 		}
 		_, after, _ := strings.Cut(orders[i-1], "retry-after=")
 		if after == "DATE" {
-			after = "1" // the minimum for a date nearly two seconds ahead
+			after = "1" // the least wait for a date nearly two seconds ahead
 		}
 		if seconds, err := strconv.ParseFloat(after, 64); err == nil && float64(a.At-arrivals[i-1].End) < seconds*1e9 {
 			t.Errorf("call %d came %v after an answer that asked for %s s", i+1, time.Duration(a.At-arrivals[i-1].End), after)
@@ -89,8 +89,8 @@ func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool
 	}
 }
 
-// StartOrdered starts an api that handles the n-th call of a key by the n-th of the key's orders. The key is the last
-// part of the path.
+// StartOrdered starts a fake api that treats the n-th call of a key by the n-th of the key's orders. The key is the
+// last part of the path.
 func StartOrdered(t *testing.T, orders map[string][]string) *fakeapi.API {
 	t.Helper()
 	api, err := fakeapi.Start(fakeapi.Options{

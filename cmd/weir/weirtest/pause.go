@@ -20,7 +20,7 @@ func (r *Rig) PutPause(key string) {
 	r.Eventually("the pause to be in force", func() bool { _, ok := r.Worker.Parts().Dispatcher.Desk.Pauses("pay")[key]; return ok })
 }
 
-// WhilePaused calls what while the api pay is paused.
+// WhilePaused runs what while the api pay is paused.
 func (r *Rig) WhilePaused(what func()) {
 	r.T.Helper()
 	r.PutPause("")

@@ -20,12 +20,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// AsWeir is the variable that makes this binary run as weir. It is needed when weir starts itself: such a child gets no
-// variable that begins with WEIR_.
+// AsWeir is a variable that makes this binary run as weir. It serves children that weir itself starts, because these
+// inherit no variable that begins with WEIR_.
 const AsWeir = "TEST_AS_WEIR"
 
-// referredTo are the variables that the tests' configurations refer to. They are set for all tests, so that these can
-// run side by side.
+// referredTo are the variables that configurations in tests refer to. Main sets them for all tests, so that the tests
+// can run side by side.
 var referredTo = map[string]string{
 	"PAY_TOKEN":        "secret-token",
 	"SECRET_OF_CANARY": CanaryHeader, "SECRET_OF_PRODUCER": CanaryProducer, "SECRET_OF_VIEWER": CanaryViewer, "SECRET_OF_OPERATOR": CanaryOperator,
@@ -34,18 +34,18 @@ var referredTo = map[string]string{
 	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
 }
 
-// variables guards the process's environment while settings are read from it.
+// variables guards the process's environment while settingsOf reads settings from it.
 var variables sync.Mutex
 
-// Environ returns the environment for a child.
+// Environ returns the environment for a child process.
 func Environ() []string {
 	variables.Lock()
 	defer variables.Unlock()
 	return os.Environ()
 }
 
-// settingsOf returns the settings that weir reads from these variables. It sets them only while it reads, so tests can
-// run side by side.
+// settingsOf returns the settings that weir reads from env. It sets the variables only while it reads, so that tests
+// can run side by side.
 func settingsOf(t testing.TB, env map[string]string) *config.Settings {
 	t.Helper()
 	variables.Lock()
@@ -70,8 +70,8 @@ func settingsOf(t testing.TB, env map[string]string) *config.Settings {
 	return s
 }
 
-// Main runs the tests of a package. When a test starts the package's binary as a weir, the binary runs weir, so that a
-// test can kill it and a script can run it.
+// Main runs the tests of a package. If a test starts the package's binary as a weir, the binary runs weir instead. So a
+// test can kill a weir, and a script can run it.
 func Main(m interface{ Run() int }) {
 	for name, secret := range referredTo {
 		_ = os.Setenv(name, secret)
@@ -94,7 +94,7 @@ func StartProcess(t testing.TB, env ...string) (*Process, error) {
 	return StartProgram(t, os.Args[0], env...)
 }
 
-// StartProgram starts a binary of weir, and returns when it is ready.
+// StartProgram starts a binary of weir and returns when the weir is ready.
 func StartProgram(t testing.TB, program string, env ...string) (*Process, error) {
 	t.Helper()
 	return StartCommand(t, exec.Command(program, "serve"), env...)
@@ -160,7 +160,7 @@ func FreePort(t testing.TB) string {
 	return addr
 }
 
-// Await waits until the process has logged a text.
+// Await waits until log contains a text, and fails if the process ends first.
 func (p *Process) Await(t *testing.T, log *Book, text string) {
 	t.Helper()
 	tick, limit := time.NewTicker(5*time.Millisecond), time.After(Patience)
@@ -176,7 +176,7 @@ func (p *Process) Await(t *testing.T, log *Book, text string) {
 	}
 }
 
-// Signal sends a signal to a process that must exist.
+// Signal sends a signal to the process, which must be running.
 func (p *Process) Signal(t *testing.T, s os.Signal) {
 	t.Helper()
 	if err := p.Cmd.Process.Signal(s); err != nil {
@@ -184,7 +184,7 @@ func (p *Process) Signal(t *testing.T, s os.Signal) {
 	}
 }
 
-// Stop ends the process with a signal and returns its exit code.
+// Stop ends the process with SIGTERM and returns its exit code.
 func (p *Process) Stop(t *testing.T) int {
 	t.Helper()
 	p.Signal(t, syscall.SIGTERM)

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// CheckHeld checks that the calls after the first, which is answered with a hold, respect it. The job of the other key
-// was sent at sent.
+// CheckHeld checks that the calls after the first respect the hold in the first call's answer. The job of the other key
+// was submitted at sent.
 func (r *Rig) CheckHeld(holds string, least time.Duration, sent int64) {
 	r.T.Helper()
 	arrivals := r.API.All()

@@ -7,7 +7,7 @@ import (
 	"weir/dispatcher/inquiry"
 )
 
-// Order submits one job that will have a letter with the reason unknown.
+// Order submits one job that will become a letter with the reason unknown.
 func (r *Rig) Order(key, order string) {
 	r.T.Helper()
 	a := r.Submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"order":%q}`, order), map[string]string{
@@ -41,7 +41,7 @@ func (r *Rig) Reconcile(args ...string) (did Reconciled, code int) {
 	return did, code
 }
 
-// PurgeMemoryOfLetters restarts weir: the embedded server forgets the ids of deleted letters.
+// PurgeMemoryOfLetters restarts weir, so that the embedded server forgets the ids of deleted letters.
 func (r *Rig) PurgeMemoryOfLetters() {
 	r.T.Helper()
 	r.Stop()

@@ -20,37 +20,37 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Left is what a dead worker left of one job, and what must come of it.
+// Left is what a dead worker left of one job, and the end that the job must have.
 type Left struct {
 	what    string
 	jobs    int    // 1 by default
-	Intents []int  // the calls that were to start, one message each
-	deaths  int    // as the intents say
-	keyed   string // how the calls carry their idempotency keys, as the intents say
+	Intents []int  // calls that were about to start, one message each
+	deaths  int    // deaths in the intents
+	keyed   string // form of the idempotency keys in the intents
 	epoch   uint64 // of the intents' owner
 	mark    *queue.RetryMark
-	behind  bool // the intents stand behind the mark
+	behind  bool // the intents come after the mark
 	Record  *ledger.Record
-	other   bool // the record is of another job, of a stream that is gone
-	before  bool // all of it is of a job that had the sequence before the server lost its last writes
-	taken   bool // as before, with a result, a record and a letter, and the streams know their ids
+	other   bool // the record is about another job, from a stream that is gone
+	before  bool // everything is about a job that had the sequence before the server lost its last writes
+	taken   bool // as before, with a result, a record and a letter whose ids the streams know
 	result  bool
 	reused  bool          // the result is the answer of another job
 	late    bool          // its deadline has passed
-	wait    time.Duration // NotBefore of the mark or the record, counted from when it is written
-	Orders  []string      // of the api after the restart
+	wait    time.Duration // NotBefore of the mark or the record, relative to when it is written
+	Orders  []string      // to the api after the restart
 	safe    OutcomeOf
 	once    OutcomeOf
 }
 
-// OutcomeOf is how the job ends, and after how many calls at the api.
+// OutcomeOf is the expected end of a job, and the expected number of its calls at the api.
 type OutcomeOf struct {
 	End
 	calls   int
 	results int
 }
 
-// pastEnd returns an end that was stored before the restart.
+// pastEnd returns the outcome of a job that ended before the restart.
 func pastEnd(results int) OutcomeOf { return OutcomeOf{results: results} }
 
 func answered(attempts int, ledger ...string) OutcomeOf {
@@ -61,15 +61,15 @@ func parked(attempts int, ledger ...string) OutcomeOf {
 	return OutcomeOf{End: End{As: "unknown", Attempts: attempts, Billed: "unknown", Ledger: ledger}}
 }
 
-// uncalled returns the letter of a job that was never called.
+// uncalled returns the outcome of a job that was never called and became a letter.
 func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
 
-// forgone returns the end of a job that has the answer of another one.
+// forgone returns the outcome of a job that got the answer of another one.
 func forgone() OutcomeOf {
 	return OutcomeOf{End: End{As: "done", Status: 201, Ledger: []string{"reused"}}, results: 1}
 }
 
-// poisoned returns the end of a job that killed too many workers.
+// poisoned returns the outcome of a job that killed too many workers.
 func poisoned() OutcomeOf {
 	return OutcomeOf{End: End{As: "exhausted", Attempts: 1, Billed: "unknown", Ledger: []string{"exhausted"}}}
 }
@@ -190,7 +190,7 @@ var Leftovers = []Left{
 	{what: "one intent of two jobs", jobs: 2, Intents: []int{1}, safe: OutcomeOf{calls: 2, results: 2}, once: OutcomeOf{}},
 }
 
-// CheckLeftovers waits until every job that was left has ended, and checks how.
+// CheckLeftovers waits until all leftover jobs have ended, and checks their ends.
 func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
 	r.T.Helper()
 	for _, api := range []string{"safe", "once"} {
@@ -224,7 +224,7 @@ func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
 	}
 }
 
-// CheckLeft is CheckEnd for a job of whose history the test wrote a part.
+// CheckLeft is CheckEnd for a job of which the test itself wrote a part of the history.
 func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 	t.Helper()
 	results, letters := r.Results(api, key), r.Letters(api, key)
@@ -240,11 +240,11 @@ func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 	}
 }
 
-// Offline is the storage of a worker that is not running.
+// Offline gives access to the store of a worker that is not running.
 type Offline struct {
 	t       *testing.T
 	JS      jetstream.JetStream
-	safeKey string // how calls of the api safe carry their idempotency keys
+	safeKey string // form of the idempotency keys in calls of the api safe
 }
 
 func (r *Rig) Offline(do func(o *Offline)) {
@@ -276,7 +276,7 @@ func (r *Rig) Offline(do func(o *Offline)) {
 	do(&Offline{r.T, js, safe.KeyIdentity()})
 }
 
-// Leave writes what is left of a job, and returns the time before which it must not be called.
+// Leave writes what is left of a job. It returns the time before which the job must not be called.
 func (o *Offline) Leave(api, key string, c Left) time.Time {
 	p := queue.PartitionOf(key, 4)
 	var seqs []uint64
@@ -349,7 +349,7 @@ func (o *Offline) Leave(api, key string, c Left) time.Time {
 	return until
 }
 
-// take stores a result, a record and a letter of another job under the ids that belong to an origin.
+// take stores a result, a record and a letter of another job, under ids that belong to origin.
 func (o *Offline) take(api, key, origin string) {
 	other := nats.Header{"Weir-Job-Id": {"lost"}, "Weir-Outcome": {"done"}, "Weir-Status": {"200"}}
 	o.Put(ledger.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// ApplyCommand runs `weir config apply` and waits until the worker uses the configuration. It returns the api's time
-// then, and the number of calls made by then and before the command.
+// ApplyCommand runs `weir config apply` and waits until the worker uses the configuration. by is then the time since
+// the api's start, in nanoseconds. calls is the number of calls made by then, and before their number before the
+// command.
 func (r *Rig) ApplyCommand(yaml string) (by int64, calls, before int) {
 	r.T.Helper()
 	file := filepath.Join(r.T.TempDir(), "new.yaml")

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RedisServer is a real redis-server of this test, on a free port and without persistence: killing it loses all its
+// RedisServer is a real redis-server for one test, on a free port. It does not persist, so killing it loses all its
 // data.
 type RedisServer struct {
 	T    *testing.T
@@ -77,7 +77,7 @@ func (s *RedisServer) Client() redisstore.Client {
 	return c
 }
 
-// RedisSetting returns the address as the worker's settings hold it.
+// RedisSetting returns the address as a setting.
 func RedisSetting(t *testing.T, url string) config.Secret {
 	t.Helper()
 	return settingsOf(t, map[string]string{"WEIR_REDIS_URL": url, "WEIR_CONFIG": ""}).RedisURL
@@ -123,7 +123,7 @@ func Stamped(arrivals []fakeapi.Arrival) []bucket.Arrival {
 	return stamps
 }
 
-// Check compares all arrivals with limits, and the calls of each key with its own rate and order.
+// Check checks all calls against limits, and the calls of each key against its rate and order.
 func (r *RedisRig) Check(rate bucket.Rate, limits ...bucket.Limit) {
 	r.T.Helper()
 	all := r.API.All()
@@ -138,12 +138,12 @@ func (r *RedisRig) Check(rate bucket.Rate, limits ...bucket.Limit) {
 	}
 }
 
-// RedisJitter allows for a machine that runs a redis-server and many tests.
+// RedisJitter is the jitter for a machine that runs a redis-server and many tests.
 const RedisJitter = 20 * time.Millisecond
 
 func (r *RedisRig) hold(what string, arrivals []fakeapi.Arrival, l bucket.Limit) {
 	r.T.Helper()
-	r.Referee().Hold(what, Stamped(arrivals), l, 2*RedisJitter) // blurs the burst, not the count
+	r.Referee().Hold(what, Stamped(arrivals), l, 2*RedisJitter) // blurs only the burst
 }
 
 func SharedRate(name string, count, burst int64) bucket.Limit {

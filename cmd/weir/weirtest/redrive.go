@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Redrive runs the command against the rig's server. It returns the tally and the exit code.
+// Redrive runs `weir dead redrive` against the rig's server. It returns the tally and the exit code.
 func (r *Rig) Redrive(args ...string) (did deadletter.Tally, code int) {
 	r.T.Helper()
 	out, code := r.Command(append([]string{"dead", "redrive", "--yes", "--json"}, args...)...)
@@ -30,7 +30,7 @@ func (r *Rig) PerBody() map[string]int {
 	return calls
 }
 
-// Skips returns which letters of a key a dry run would leave alone, by reason.
+// Skips returns how many letters of a key a redrive would skip, by reason.
 func (r *Rig) Skips(key string) map[deadletter.Skip]int {
 	out, _ := r.Command("dead", "redrive", "--key", key, "--dry-run", "--json")
 	var plan deadview.RedrivePlan
@@ -40,7 +40,7 @@ func (r *Rig) Skips(key string) map[deadletter.Skip]int {
 	return plan.Skipped
 }
 
-// LetterCount returns how many letters there are.
+// LetterCount returns the number of letters.
 func (r *Rig) LetterCount() int {
 	r.T.Helper()
 	s, err := r.JS.Stream(r.T.Context(), deadletter.Stream)

@@ -23,7 +23,7 @@ func (r *Rig) Task(name string) deadview.RedriveTask {
 	return told
 }
 
-// Overflowed fills the buckets of several keys while they are paused, and returns how many letters there are.
+// Overflowed fills the buckets of several keys during a pause, and returns the number of letters.
 func (r *Rig) Overflowed(api string, keys, each int) int {
 	r.T.Helper()
 	r.WhilePaused(func() {
@@ -37,8 +37,8 @@ func (r *Rig) Overflowed(api string, keys, each int) int {
 	return r.LetterCount()
 }
 
-// JudgeRedriven checks that each job was called at most once, and that each job without a call is a letter. Those
-// letters are calls that a kill -9 left unknown, and jobs that overflowed again.
+// JudgeRedriven checks that no job was called twice, and that each job without a call is a letter. Such letters are
+// about calls that a kill left unknown, and about jobs that overflowed again.
 func (r *KillRig) JudgeRedriven(jobs int) {
 	r.T.Helper()
 	calls := map[string]int{}
@@ -55,7 +55,7 @@ func (r *KillRig) JudgeRedriven(jobs int) {
 	}
 }
 
-// Letters returns how many letters there are.
+// Letters returns the number of letters.
 func (r *KillRig) Letters() int {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)

@@ -14,25 +14,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Referee compares stamps of calls with limits. A machine that lets programs wait stamps calls later than they were
-// made. The Referee reports a breach that only this could excuse, but does not fail the test. The planned times in the
-// ledger have no such error.
+// Referee checks stamps of calls against limits. If the machine lets programs wait, stamps are later than the calls. A
+// breach that could come from this alone is logged and does not fail the test. The planned times in the ledger have no
+// such error.
 type Referee struct {
 	t      *testing.T
 	heldUp *machine.HeldUp
 }
 
-// MeasureHeldUp measures how long this machine lets programs wait, until the test ends.
+// MeasureHeldUp measures until the test ends how long this machine lets programs wait.
 func MeasureHeldUp(t *testing.T) *machine.HeldUp {
 	h := machine.MeasureHeldUp()
 	t.Cleanup(h.Stop)
 	return h
 }
 
-// Eps returns the maximum error of a stamp: a call passes through two programs.
+// Eps returns the largest error of a stamp. A call passes through two programs, and each may wait.
 func (f Referee) Eps() time.Duration { return 2 * f.heldUp.Worst() }
 
-// Hold compares calls with one limit.
+// Hold checks calls against one limit.
 func (f Referee) Hold(what string, calls []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	f.t.Helper()
 	eps := f.Eps()
@@ -43,7 +43,7 @@ func (f Referee) Hold(what string, calls []bucket.Arrival, l bucket.Limit, jitte
 	}
 }
 
-// order checks that jobs with numbered bodies arrived in their order.
+// order checks that jobs arrived in the order of the numbers in their bodies.
 func (f Referee) order(arrivals []fakeapi.Arrival) {
 	f.t.Helper()
 	last, at := -1, int64(0)
@@ -61,8 +61,8 @@ func (f Referee) order(arrivals []fakeapi.Arrival) {
 	}
 }
 
-// Used checks that the fastest n consecutive calls used a part of a rate while jobs waited. Capacity that weir leaves
-// unused is missing from all of them. Each of them may be late by as long as the machine lets programs wait.
+// Used checks that the fastest n consecutive calls used at least part of the rate, while jobs waited. If weir left
+// capacity unused, no n calls would be that fast. Each call may be late by as long as the machine lets programs wait.
 func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64) {
 	f.t.Helper()
 	best := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At)
@@ -76,7 +76,7 @@ func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64
 	}
 }
 
-// WaitedFor reports whether a job that was sent well before a time was called only after it.
+// WaitedFor reports whether a job that was submitted well before until was called only after it.
 func (f Referee) WaitedFor(sent, called, until int64) bool {
 	return called >= until && time.Duration(until-sent) > time.Second+f.Eps()
 }
@@ -93,8 +93,8 @@ func (r *Rig) CheckRate(arrivals []fakeapi.Arrival, rate bucket.Rate) {
 	r.Referee().Hold("calls", Stamped(arrivals), bucket.Limit{Name: "rate", Rate: &rate}, 20*time.Millisecond)
 }
 
-// CheckStarts checks the ledger: the order of all calls in each key, and the planned slots against limits. A busy
-// machine does not distort these.
+// CheckStarts checks the ledger: the order of first calls in each key, and the planned slots against limits. A busy
+// machine distorts neither.
 func (r *Rig) CheckStarts(limits ...bucket.Limit) {
 	r.T.Helper()
 	var slots []bucket.Arrival
@@ -114,7 +114,7 @@ func (r *Rig) CheckStarts(limits ...bucket.Limit) {
 	}
 }
 
-// checkSlots compares the times that calls were planned for with a limit.
+// checkSlots checks the planned times of calls against a limit.
 func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	t.Helper()
 	v := bucket.Check(slots, bucket.Expectation{Limit: l, Jitter: jitter})

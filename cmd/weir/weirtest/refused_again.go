@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RefusedAgain submits the same jobs many times at once. It returns the numbers of the letters in the answers.
+// RefusedAgain submits the same jobs several times at once. It returns the sequences of letters in the answers.
 func (r *Rig) RefusedAgain(times int, ids ...string) (told []uint64) {
 	r.T.Helper()
 	inbox := nats.NewInbox()
@@ -38,7 +38,7 @@ func (r *Rig) RefusedAgain(times int, ids ...string) (told []uint64) {
 	return told
 }
 
-// ThrottledEvents returns the events of a key's refusals, by job: the count in each.
+// ThrottledEvents returns the number of refusals in each throttled event of a key, by job.
 func (r *Rig) ThrottledEvents() map[string][]int {
 	r.T.Helper()
 	events := map[string][]int{}

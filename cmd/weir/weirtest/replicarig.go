@@ -24,11 +24,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Replicas are several weir processes on one nats-server, with producers.
+// Replicas are several weir processes that share a nats-server, with producers.
 type Replicas struct {
 	*KillRig
 	Procs []*Process
-	Each  [][]string // the environment of each
+	Each  [][]string // the environment of each process
 }
 
 const ReplicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n    jitter: 50ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n"
@@ -42,14 +42,14 @@ func NewReplicas(t *testing.T, url string, n int, yaml string, env ...string) *R
 	}, yaml, env...)
 }
 
-// NewReplicasOf is NewReplicas with another api.
+// NewReplicasOf is NewReplicas with another fake api.
 func NewReplicasOf(t *testing.T, url string, n int, o fakeapi.Options, yaml string, env ...string) *Replicas {
 	t.Helper()
 	api, err := fakeapi.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = api.Close() }) // it counts calls that kills cut as errors
+	t.Cleanup(func() { _ = api.Close() }) // the api counts calls that kills cut as errors
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	WriteFile(t, file, fmt.Sprintf(yaml, api.URL()))
 	nc, err := nats.Connect(url, nats.Timeout(await.Patience), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
@@ -89,7 +89,7 @@ func (r *Replicas) Signal(i int, sig os.Signal) {
 	}
 }
 
-// StopOne stops a replica with a signal.
+// StopOne stops a replica with SIGTERM and waits for its end.
 func (r *Replicas) StopOne(i int) {
 	r.T.Helper()
 	r.Signal(i, syscall.SIGTERM)
@@ -110,7 +110,7 @@ func OneServer(t *testing.T) string {
 	return server.ClientURL()
 }
 
-// UnderLoad makes producers publish, each for a key of its own and with a pause after each job, while what runs. It
+// UnderLoad runs what while producers publish. Each producer has a key of its own and pauses after each job. UnderLoad
 // then waits until no job waits.
 func (r *Replicas) UnderLoad(keys int, pause time.Duration, what func(ctx context.Context)) {
 	r.T.Helper()
@@ -151,7 +151,7 @@ func (r *Replicas) CallsBy() map[string]int {
 	return n
 }
 
-// AwaitCalls waits until the api has answered n more calls. It is for tests in which producers keep submitting.
+// AwaitCalls waits until the api has answered n more calls. Use it while producers keep submitting.
 func (r *Replicas) AwaitCalls(ctx context.Context, n int) {
 	r.T.Helper()
 	base := len(r.API.All())
@@ -171,7 +171,7 @@ func (r *Replicas) AwaitAll(n int) {
 	}
 }
 
-// CheckArrivals compares the calls of all replicas together with limits that all keys share.
+// CheckArrivals checks the calls of all replicas together against limits that all keys share.
 func (r *Replicas) CheckArrivals(limits ...bucket.Limit) {
 	r.T.Helper()
 	all := r.API.All()
@@ -180,12 +180,12 @@ func (r *Replicas) CheckArrivals(limits ...bucket.Limit) {
 		slots = append(slots, bucket.Arrival{At: c.Planned.UnixNano(), End: c.Ended.UnixNano()})
 	}
 	for _, l := range limits {
-		checkSlots(r.T, slots, l, RedisJitter) // by as many clocks as there are replicas
+		checkSlots(r.T, slots, l, RedisJitter) // the slots come from several clocks
 		r.Referee().Hold("arrivals", Stamped(all), l, 2*RedisJitter)
 	}
 }
 
-// LongestGap returns the longest time for which a key with jobs was not called.
+// LongestGap returns the longest time between two calls of the same key.
 func (r *Replicas) LongestGap() time.Duration {
 	longest := time.Duration(0)
 	all := r.API.All()

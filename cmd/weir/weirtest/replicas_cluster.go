@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// ThreeServers starts a cluster of three nats-servers in this process. It returns the address of all, and the servers,
-// so that a test can end one.
+// ThreeServers starts a cluster of three nats-servers in this process. It returns the addresses of all, and the
+// servers, so that a test can end one.
 func ThreeServers(t *testing.T) (url string, servers []*server.Server) {
 	t.Helper()
 	var routes, urls []string

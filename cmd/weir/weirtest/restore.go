@@ -14,20 +14,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// RestoreRig is a weir whose store is backed up, lost, and restored as in the runbook.
+// RestoreRig is a weir whose store is backed up, lost, and restored as the runbook says.
 type RestoreRig struct {
 	*KillRig
 
 	Backup string
 }
 
-// Submit submits a job that the fake api knows by its id.
+// Submit submits a job whose body is its id.
 func (r *RestoreRig) Submit(api, key, id string) {
 	r.T.Helper()
 	r.Publish(r.T.Context(), "weir.jobs."+api+"."+key, id, []byte(id))
 }
 
-// Restart starts weir with flags of serve.
+// Restart starts weir serve with flags.
 func (r *RestoreRig) Restart(flags ...string) error {
 	r.T.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"serve"}, flags...)...)
@@ -66,7 +66,7 @@ func (r *RestoreRig) DataDir() string {
 	panic("the rig has no data directory")
 }
 
-// CopyTree copies like cp -a.
+// CopyTree copies a directory with cp -a.
 func CopyTree(t *testing.T, from, to string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
@@ -83,7 +83,7 @@ func (r *RestoreRig) PutBack() {
 	CopyTree(r.T, r.Backup, r.DataDir())
 }
 
-// Calls returns how often each job was called, by the fake api's own count.
+// Calls returns how often each job was called, according to the fake api.
 func (r *RestoreRig) Calls() map[string]int {
 	n := map[string]int{}
 	for _, a := range r.API.All() {
@@ -97,7 +97,7 @@ func (r *RestoreRig) AwaitCalls(n int64) {
 	await.Until(r.T, fmt.Sprintf("%d calls", n), func() bool { return r.API.Totals().Ended >= n })
 }
 
-// Details returns the details of the letters, by job.
+// Details returns the details of all letters, by job.
 func (r *RestoreRig) Details() map[string]string {
 	r.T.Helper()
 	js, err := jetstream.New(r.NC)

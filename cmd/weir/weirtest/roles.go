@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// RoleServer runs a nats-server with a configuration file. It returns a function that gives the address for a user of
-// the server.
+// RoleServer runs a nats-server with a configuration file. It returns a function from a user's name to the address with
+// that user.
 func RoleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
 	opts, err := server.ProcessConfigFile(file)
@@ -30,7 +30,7 @@ func RoleServer(t *testing.T, file string) func(user string) string {
 func StartNATS(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
 	if opts.JetStreamMaxStore == 0 {
-		opts.JetStreamMaxStore = 100 << 30 // otherwise this disk's free space bounds the streams
+		opts.JetStreamMaxStore = 100 << 30 // otherwise the free space of this disk bounds the streams
 	}
 	opts.AuthTimeout = 10 // a client on a busy machine may not sign in within the usual two seconds
 	ns, err := server.NewServer(opts)
@@ -45,7 +45,7 @@ func StartNATS(t *testing.T, opts *server.Options) *server.Server {
 	return ns
 }
 
-// WorkerSettings returns ExternalSettings for the role worker of accounts.conf.
+// WorkerSettings returns ExternalSettings for the user with the role worker in accounts.conf.
 func WorkerSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
 	t.Helper()
 	s := ExternalSettings(t, url, file, instance, roles...)

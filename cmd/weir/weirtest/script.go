@@ -5,7 +5,7 @@ import (
 	"os/exec"
 )
 
-// ExitCode returns a process's exit code, or -1 if it had none.
+// ExitCode returns a process's exit code, or -1 if err has none.
 func ExitCode(err error) int {
 	var ended *exec.ExitError
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// RigBeside returns a rig around a worker that the test has started.
+// RigBeside returns a rig for a worker that the test has started itself.
 func RigBeside(t *testing.T, w *worker.Worker, api *fakeapi.API) *Rig {
 	t.Helper()
 	r := &Rig{T: t, API: api, Worker: w}

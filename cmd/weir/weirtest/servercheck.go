@@ -32,7 +32,7 @@ func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string)
 	return settingsOf(t, all)
 }
 
-// Occupy creates a stream that is not weir's.
+// Occupy creates a stream that is not weir's on a subject.
 func Occupy(t *testing.T, url, subject string) {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(await.Patience))

@@ -25,7 +25,7 @@ func (r *Rig) SubmitFile(out *bytes.Buffer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// journaled counts the jobs that a journal records as accepted.
+// journaled returns how many jobs a journal records as taken.
 func (r *Rig) journaled(file string) int {
 	text, err := os.ReadFile(file + ".journal")
 	if err != nil {
@@ -42,7 +42,7 @@ apis:
     bucket: {rate: 5000/s, capacity: 100000, in_flight: 8}
 `
 
-// JobsFile writes a file of jobs without ids, each with a path of its own, for twenty keys.
+// JobsFile writes a file of jobs without ids for twenty keys, each with a path of its own.
 func JobsFile(t *testing.T, jobs int) string {
 	t.Helper()
 	var text strings.Builder
@@ -54,7 +54,7 @@ func JobsFile(t *testing.T, jobs int) string {
 	return file
 }
 
-// KillSubmission submits a file and kills the command when upTo jobs have their receipts.
+// KillSubmission submits a file and kills the command when at least upTo jobs have receipts.
 func (r *Rig) KillSubmission(file string, upTo int) {
 	r.T.Helper()
 	var out bytes.Buffer
@@ -68,7 +68,7 @@ func (r *Rig) KillSubmission(file string, upTo int) {
 	}
 }
 
-// CalledOnce checks that no job was called twice, and that at least so many were called once.
+// CalledOnce checks that no job was called twice, and that at least least jobs were called.
 func CalledOnce(t *testing.T, calls []fakeapi.Arrival, least int) {
 	t.Helper()
 	seen := map[string]int{}

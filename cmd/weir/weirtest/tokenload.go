@@ -13,11 +13,11 @@ import (
 	"weir/ingest/await"
 )
 
-// mostOutstanding is how many unfinished jobs the producers keep. They are more than the running calls, so that jobs
+// mostOutstanding is how many unfinished jobs the producers keep. It exceeds the number of running calls, so that jobs
 // always wait for the limit.
 const mostOutstanding = 150
 
-// Produce makes producers submit jobs, each for a key of its own, while what runs. It then waits until no job waits.
+// Produce runs what while producers submit jobs, each for a key of its own. It then waits until no job waits.
 func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context)) {
 	r.T.Helper()
 	ctx, cancel := context.WithTimeout(r.T.Context(), 10*time.Minute) // each wait has its own timeout
@@ -47,8 +47,8 @@ func (l Tokens) Produce(r *KillRig, producers int, what func(ctx context.Context
 	}
 }
 
-// CheckSpent compares weir spend with the vendor's bill for the jobs that are done, to a millionth. A job whose outcome
-// is unknown may be on the bill. weir has its price in doubt.
+// CheckSpent compares the sums of `weir spend` with the vendor's bill for jobs that are done, to a millionth. The bill
+// may include jobs whose outcome is unknown; weir must show their price as in doubt.
 func (r *KillRig) CheckSpent(l Tokens) {
 	r.T.Helper()
 	account := SpendOf(r.T, r.NC.ConnectedUrl())
@@ -84,8 +84,8 @@ func (r *KillRig) CheckSpent(l Tokens) {
 	}
 }
 
-// TokenAPI returns a fake language model whose calls take about a tenth of a second. It bills a repeated idempotency
-// key once.
+// TokenAPI returns the options of a fake language model whose calls take about a tenth of a second. The model bills a
+// repeated idempotency key once.
 func TokenAPI() fakeapi.Options {
 	return fakeapi.Options{
 		Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1}, KeepBody: 128,
@@ -96,7 +96,7 @@ func TokenAPI() fakeapi.Options {
 	}
 }
 
-// TokenCases are estimates that are five times too high, right and five times too low, each with what weir learns.
+// TokenCases returns loads with estimates five times too high, right, and five times too low, for each value of Learn.
 func TokenCases(learns ...string) (all []Tokens) {
 	for _, learn := range learns {
 		for _, e := range []struct {

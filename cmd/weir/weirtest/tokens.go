@@ -14,14 +14,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Tokens is a load of calls to a fake language model whose producers estimate what their calls take.
+// Tokens is a load of calls to a fake language model. The producers estimate how many tokens their calls take.
 type Tokens struct {
 	What string
-	// Of and In give the estimate: Of/In times what the call takes.
+	// Of and In give the estimate: a call that takes n tokens is estimated at n × Of / In.
 	Of, In int64
-	Learn  string // the percentile by which weir corrects estimates; empty: none
+	Learn  string // percentile by which weir corrects estimates; empty: none
 	Limit  bucket.Rate
-	Lines  string // more lines of the api's configuration
+	Lines  string // further lines of the api's configuration
 }
 
 // YAML returns the configuration, with %s for the url of the api.
@@ -48,7 +48,7 @@ apis:
 `, learn, l.Limit.Count, config.FormatDuration(l.Limit.Per), l.Limit.Burst, l.Lines)
 }
 
-// Job returns the nth job, of one of as many keys as there are producers. Calls take 20 to 60 tokens.
+// Job returns the n-th job, for one of producers keys. Its call takes 20 to 60 tokens.
 func (l Tokens) Job(n, producers int) *nats.Msg {
 	in, out := int64(10+n%21), int64(10+n*7%21)
 	m := JobFor("pay", fmt.Sprint("k", n%producers), fmt.Sprintf(
@@ -60,7 +60,7 @@ func (l Tokens) Job(n, producers int) *nats.Msg {
 	return m
 }
 
-// Window returns the limit by which the fake api is judged, from stamps that are off by eps at most.
+// Window returns the limit by which the fake api is judged. Its stamps may be off by eps.
 func (l Tokens) Window(eps time.Duration) fakeapi.UseLimit {
 	return fakeapi.UseLimit{
 		Name: "tokens", Count: l.Limit.Count, Per: max(l.Limit.Per-eps, 1), Scope: fakeapi.AllKeys,
@@ -68,7 +68,8 @@ func (l Tokens) Window(eps time.Duration) fakeapi.UseLimit {
 	}
 }
 
-// CheckWindows checks by the api's own ledger that no window was over, and says how much of the limit was used.
+// CheckWindows checks by the api's own record that no window exceeded the limit, and logs how much of the limit was
+// used.
 func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival) {
 	t.Helper()
 	v := fakeapi.Windows(arrivals, l.Window(f.Eps()))[0]
@@ -79,10 +80,10 @@ func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival
 	}
 }
 
-// TokenRate is the limit of loads that run for a minute. Its burst lets the highest estimate through.
+// TokenRate is the limit for loads that run for a minute. Its burst is large enough for the highest estimate.
 var TokenRate = bucket.Rate{Count: 12_000, Per: 10 * time.Second, Burst: 400}
 
-// SpendOf returns what weir spend says of a weir.
+// SpendOf returns the output of `weir spend`.
 func SpendOf(t *testing.T, nats string) spend.Account {
 	t.Helper()
 	did := Command(t, []string{"WEIR_NATS_URL=" + nats, "WEIR_REPLICAS=1"}, "spend", "--json", "--since", "1d")
@@ -93,7 +94,7 @@ func SpendOf(t *testing.T, nats string) spend.Account {
 	return account
 }
 
-// Millionths reads an amount of money.
+// Millionths returns an amount of money in millionths.
 func Millionths(t *testing.T, text string) int64 {
 	t.Helper()
 	m, err := config.ParseMoney(text)
@@ -103,7 +104,7 @@ func Millionths(t *testing.T, text string) int64 {
 	return int64(m)
 }
 
-// CheckBill compares what weir spend says with the api's own bill, to a millionth.
+// CheckBill compares the sums of `weir spend` with the api's own bill, to a millionth.
 func CheckBill(t *testing.T, nats string, bill fakeapi.Invoice) {
 	t.Helper()
 	account := SpendOf(t, nats)

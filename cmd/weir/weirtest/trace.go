@@ -10,7 +10,7 @@ const (
 	SomeParent = "00-" + SomeTrace + "-b7ad6b7169203331-01"
 )
 
-// CheckExemplars requests the metrics as a Prometheus that stores exemplars does.
+// CheckExemplars requests the metrics as a Prometheus server that stores exemplars, and checks the exemplars.
 func (r *Rig) CheckExemplars() {
 	r.T.Helper()
 	req, err := http.NewRequestWithContext(r.T.Context(), http.MethodGet, "http://"+r.Worker.HTTPAddr()+"/metrics", nil)

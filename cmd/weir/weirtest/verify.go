@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Verify runs the command against the rig's server. It returns the report of each api, and the exit code.
+// Verify runs `weir verify` against the rig's server. It returns the report on each api, and the exit code.
 func (r *Rig) Verify(args ...string) (found map[string]verify.Report, code int) {
 	r.T.Helper()
 	out, code := r.Command(append([]string{"verify", "--json"}, args...)...)
@@ -26,7 +26,7 @@ func (r *Rig) Verify(args ...string) (found map[string]verify.Report, code int) 
 	return found, code
 }
 
-// Record writes a call into the ledger.
+// Record stores a call in the ledger.
 func (r *Rig) Record(c ledger.Record) {
 	r.T.Helper()
 	data, err := json.Marshal(c)

@@ -15,17 +15,17 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// HookSecret signs the posts of these tests.
+// HookSecret signs the posts in webhook tests.
 const HookSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 
-// HookReceiver is the receiver of a webhook.
+// HookReceiver is a server that receives the posts of webhooks.
 type HookReceiver struct {
 	*httptest.Server
 	t *testing.T
 
 	mu     sync.Mutex // guards what follows
 	answer func(n int, body string) int
-	IDs    []string // of the posts that were answered with 200, in order
+	IDs    []string // of the posts that it answered with 200, in order
 	Bodies []string
 	tries  []string // ids of all posts
 }
@@ -69,7 +69,7 @@ func (r *HookReceiver) Answers(with func(n int, body string) int) {
 	r.answer = with
 }
 
-// Took returns the ids of the accepted posts, and how many of their bodies contain a text.
+// Took returns the ids of the accepted posts, and how many of their bodies contain text.
 func (r *HookReceiver) Took(text string) (ids []string, with int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *HookReceiver) Took(text string) (ids []string, with int) {
 	return slices.Clone(r.IDs), with
 }
 
-// Each passes the accepted posts to take, in order.
+// Each calls take with the accepted posts, in order.
 func (r *HookReceiver) Each(take func(id, body string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ apis:
     bucket: {rate: 1/h, capacity: 1}
 `
 
-// AwaitPosition waits until a replica posts events.
+// AwaitPosition waits until a replica has stored the position of the destination webhook.
 func AwaitPosition(t *testing.T, kv jetstream.KeyValue) {
 	t.Helper()
 	await.Until(t, "a sender", func() bool {

@@ -17,7 +17,7 @@ type Account struct {
 // mostAccounts bounds the accounts of a file.
 const mostAccounts = 100
 
-// section has the fields of one account.
+// section returns the fields of one account.
 func (a *Account) section() section {
 	of, lines := &a.Rules, map[string]int{}
 	of.Jitter = DefaultJitter // each api is also checked by its own jitter
@@ -46,7 +46,7 @@ func (c *Config) Account(name string) (*Account, bool) {
 	return &c.Accounts[i], true
 }
 
-// join appends the limits of its account to an api's own limits. Such a limit is named account/limit.
+// join appends the limits of a's account to a's own limits, under the name account/limit.
 func (a *API) join(f fields, accounts []Account) {
 	if a.Account == "" {
 		f.ignored("without an account", "weight")
@@ -89,7 +89,7 @@ func (a *API) checkBudget(f fields, l *bucket.Limit) {
 	}
 }
 
-// joinAccounts tells each api the other apis of its account, and the largest jitter and lease of them all.
+// joinAccounts tells each api of an account the names of all its apis, and the largest jitter and lease among them.
 func (c *Config) joinAccounts() {
 	for i := range c.Accounts {
 		var apis []string
@@ -107,7 +107,7 @@ func (c *Config) joinAccounts() {
 	}
 }
 
-// warnOfAccounts warns of accounts whose limits count nothing.
+// warnOfAccounts warns of accounts that no api uses.
 func (c *Config) warnOfAccounts(f fields) {
 	for i := range c.Accounts {
 		name := c.Accounts[i].Name

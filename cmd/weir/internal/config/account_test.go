@@ -62,7 +62,7 @@ func TestAccountIsGivenToItsAPIs(t *testing.T) {
 	}
 }
 
-// TestMistakesOfAccounts checks that mistakes are refused, with the fix.
+// TestMistakesOfAccounts checks that mistakes are refused with their fix.
 func TestMistakesOfAccounts(t *testing.T) {
 	for _, c := range []struct{ what, from, to, path, message string }{
 		{"another name", "account: acme\n    price", "account: acne\n    price", "apis.search.account", "there is no account"},
@@ -82,7 +82,7 @@ func TestMistakesOfAccounts(t *testing.T) {
 	}
 }
 
-// TestChangesOfAccountsConcernAll checks that a change of an account concerns every api.
+// TestChangesOfAccountsConcernAll checks that a change of an account affects every api.
 func TestChangesOfAccountsConcernAll(t *testing.T) {
 	before, err := Parse([]byte(twoOfAcme), Options{})
 	if err != nil {

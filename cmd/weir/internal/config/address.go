@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// natsURL reads one address or several with commas. No message quotes it.
+// natsURL reads one address, or several separated by commas. Its errors do not quote the text, which may hold a
+// password.
 func natsURL(text string) (Secret, error) {
 	const fix = "write nats://host:4222, several with commas; the schemes are nats, tls, ws and wss"
 	var shown []string
@@ -32,7 +33,7 @@ func natsURL(text string) (Secret, error) {
 	return Secret{text: text, shown: strings.Join(shown, ",")}, nil
 }
 
-// redisURL reads the address of a Redis. No message quotes it.
+// redisURL reads the address of a Redis server. Its errors do not quote the text, which may hold a password.
 func redisURL(text string) (Secret, error) {
 	const fix = "write redis://host:6379 or rediss://host:6379"
 	u, err := url.Parse(text)
@@ -45,7 +46,8 @@ func redisURL(text string) (Secret, error) {
 	return Secret{text: text, shown: withoutCredentials(u)}, nil
 }
 
-// withoutCredentials writes an address without user, password and query: a lone user is NATS's token.
+// withoutCredentials returns an address without its user, password and query. NATS takes a user without a password as a
+// token.
 func withoutCredentials(u *url.URL) string {
 	shown := u.Scheme + "://"
 	if u.User != nil {
@@ -74,19 +76,19 @@ func IsLoopback(listen string) bool {
 	return err == nil && onThisMachine(host)
 }
 
-// onThisMachine reports whether what is sent to a host never leaves this machine.
+// onThisMachine reports whether traffic to host stays on this machine.
 func onThisMachine(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// isPort says whether text is a port of at least least, or empty for the scheme's own.
+// isPort reports whether text is a port from least to 65535, or empty, which means the scheme's default.
 func isPort(text string, least int) bool {
 	n, err := strconv.Atoi(text)
 	return text == "" || err == nil && n >= least && n <= 65535
 }
 
-// inboxPrefix reads the beginning of the subjects on which answers arrive. NATS itself accepts no wildcard there.
+// inboxPrefix reads the prefix of the subjects on which answers arrive. NATS allows no wildcard there.
 func inboxPrefix(text string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`).MatchString(text) {
 		return "", refuse("write tokens of letters, digits, '-' and '_' with dots between, as in _INBOX.worker",

@@ -7,9 +7,8 @@ const (
 	mostSoft  = 1000 // percent
 )
 
-// admission has the fields of a limit that is checked when the intake receives a job. A bucket's burst is the rate's
-// count unless the file says otherwise: as many jobs may arrive together as may arrive per period. A window's burst is
-// its count, because windows have no burst.
+// admission returns the fields of a limit that the intake checks when a job arrives. The default burst of a bucket is
+// the rate's count: one period's jobs may arrive together. A window has no burst of its own, so its burst is its count.
 func admission(a *bucket.Admission) section {
 	return section{
 		fields: []field{

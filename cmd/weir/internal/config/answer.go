@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// mostUsage bounds the numbers of an answer that are counted: each is a series of metrics.
+	// mostUsage bounds the usage counters of an api. Each counter is a series of metrics.
 	mostUsage = 16
 	placeFix  = "write header:NAME or json:/pointer"
 )
 
-// Usage is a number of an api's answers that is counted for reports.
+// Usage is a counter: a number that weir takes from an api's answers, for reports.
 type Usage struct {
 	Name string
-	From ingest.Source // a place in the answer, or several
+	From ingest.Source // one place in the answer, or several
 }
 
-// answerPlace is a place in an answer.
+// answerPlace returns the type of a place in an answer: a header, or a pointer into the body.
 func answerPlace() of[ingest.Source] {
 	return of[ingest.Source]{
 		func(text string) (ingest.Source, error) {
@@ -39,7 +39,7 @@ func answerPlace() of[ingest.Source] {
 	}
 }
 
-// readPlaces reads a place in an answer, or a list of them.
+// readPlaces reads one place in an answer, or a list of them. ok is false if it reported a problem.
 func readPlaces(v value) (s ingest.Source, ok bool) {
 	items := []value{v}
 	if v.isList() {
@@ -74,8 +74,8 @@ func readPlaces(v value) (s ingest.Source, ok bool) {
 	return s, ok
 }
 
-// settled is where an answer has the number of a term: a place, a list of places, or a usage counter, which stands for
-// its places.
+// settled returns the kind of a term's settle field: where the answer has the term's actual number. Its value is a
+// place, a list of places, or the name of a usage counter, whose places it copies.
 func settled(at *ingest.Source, usage *[]Usage) kind {
 	place := answerPlace()
 	return kind{
@@ -116,7 +116,7 @@ func settled(at *ingest.Source, usage *[]Usage) kind {
 	}
 }
 
-// usage is a mapping of names that the user chooses to places in the answer.
+// usage returns the kind of a mapping from names, chosen by the user, to places in the answer.
 func usage(at *[]Usage) kind {
 	place := answerPlace()
 	return kind{

@@ -11,36 +11,37 @@ import (
 	"weir/ingest"
 )
 
-// API is one paid downstream: how to call it and what it may be asked for.
+// API is one downstream API: how weir calls it, and which calls a job may ask for.
 type API struct {
 	Name           string
 	Vendor         Vendor
 	Account        string   // "" for none
-	Weight         int64    // of its turns in the account
+	Weight         int64    // the api's share of the account's turns
 	URL            *url.URL // scheme, host and base path, without a slash at its end
-	Methods        []string // what a job may ask for, at least one; the first is the default
+	Methods        []string // that a job may ask for, at least one; the first is the default
 	Headers        []Header // sent with every call, applied last; in the order of the file
-	ForwardHeaders []string // what a job may add, in canonical form
+	ForwardHeaders []string // that a job may set, in canonical form
 	Timeout        time.Duration
-	IdleTimeout    time.Duration // without a byte of the answer; 0: no bound but Timeout
+	IdleTimeout    time.Duration // longest wait for the next byte of an answer; 0: only Timeout bounds it
 	MaxBody        int64         // bytes of a job's body
-	Price          Money         // of a usual call; 0 when unknown
+	Price          Money         // of a usual call; 0 if unknown
 	Prices         ingest.Cost   // of a call, in millionths
-	Usage          []Usage       // numbers of answers that are counted
+	Usage          []Usage       // counters fed from answers
 	Idempotency    *Idempotency
 	Key            KeySource
-	Rules          bucket.Rules // the overrides are sorted, the most exact pattern first
+	Rules          bucket.Rules // Overrides are sorted, the most exact pattern first
 	Retry          Retry
 	Breaker        Breaker
 	Inquiry        *Inquiry
 	Callback       *Callback
-	Operation      *Operation // nil: an answer ends the work
-	Reuse          *Reuse     // nil: every job is called
+	Operation      *Operation // nil: the answer to a call ends the job
+	Reuse          *Reuse     // nil: weir calls for every job
 	Pack           *Pack      // nil: each call has one job
-	TLS            *TLS       // nil: the machine's authorities
+	TLS            *TLS       // nil: trust the machine's authorities
 }
 
-// Idempotency says that the api processes a job once however often it is sent. A nil *Idempotency says it does not.
+// Idempotency says how the api recognizes a repeated call, so that it processes a job only once. A nil *Idempotency
+// means that it does not recognize one.
 type Idempotency struct {
 	Header string        // gets the job's id, in canonical form
 	Quoted bool          // the id is sent as a structured-field string: in double quotes
@@ -50,12 +51,12 @@ type Idempotency struct {
 // Allows reports whether a job may ask for a method.
 func (a *API) Allows(method string) bool { return slices.Contains(a.Methods, method) }
 
-// Forwards reports whether a job may add a header, in any case.
+// Forwards reports whether a job may set a header. It ignores case.
 func (a *API) Forwards(header string) bool {
 	return slices.ContainsFunc(a.ForwardHeaders, func(h string) bool { return strings.EqualFold(h, header) })
 }
 
-// section has the fields of one api.
+// section returns the fields of one api.
 func (a *API) section(accounts *[]Account) section {
 	r := &a.Rules
 	return section{
@@ -160,7 +161,7 @@ func (a *API) section(accounts *[]Account) section {
 	}
 }
 
-// check reports what fields of the api cause together.
+// check reports the problems that the api's fields cause together.
 func (a *API) check(f fields, accounts []Account) {
 	if a.Name == "_" {
 		f.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
@@ -197,7 +198,7 @@ func (a *API) check(f fields, accounts []Account) {
 	}
 }
 
-// answerPointers returns how many places in an answer's body settle or count a call.
+// answerPointers returns how many different pointers into an answer's body settle or count a call.
 func (a *API) answerPointers() int {
 	places := map[string]bool{}
 	add := func(at ingest.Source) {
@@ -219,7 +220,7 @@ func (a *API) answerPointers() int {
 	return len(places)
 }
 
-// warnOfPlainText warns of secrets that others on the network could read.
+// warnOfPlainText warns if a call sends secrets over plain http to another machine.
 func warnOfPlainText(f fields, a *API) {
 	if a.URL == nil || a.URL.Scheme != "http" || onThisMachine(a.URL.Hostname()) {
 		return
@@ -229,8 +230,8 @@ func warnOfPlainText(f fields, a *API) {
 	}
 }
 
-// checkRules checks the limits together. Problems of one field were reported before with their line. So this finds only
-// what several fields cause together, such as a headroom that stretches a slow rate beyond any date.
+// checkRules reports the problems that several limits cause together, such as a headroom that stretches a slow rate
+// beyond any date. Problems of single fields were reported before, each on its line.
 func checkRules(v value, r bucket.Rules) {
 	err := r.Validate()
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -242,7 +243,7 @@ func checkRules(v value, r bucket.Rules) {
 	}
 }
 
-// method reads what a job may name as its method.
+// method reads an HTTP method that a job may ask for.
 func method(text string) (string, error) {
 	switch {
 	case !isToken(text) || len(text) > 32:
@@ -255,7 +256,7 @@ func method(text string) (string, error) {
 	return text, nil
 }
 
-// section has the fields of an api's idempotency. Headers of other fields must not contradict it.
+// section returns the fields of an api's idempotency. Its check refuses a contradiction with a's headers.
 func (i *Idempotency) section(a *API) section {
 	return section{
 		fields: []field{
@@ -284,7 +285,7 @@ func (i *Idempotency) section(a *API) section {
 	}
 }
 
-// parseURL reads an api's base url. Messages do not quote it: it may carry a password.
+// parseURL reads an api's base url. Its errors do not quote the text, which may hold a password.
 func parseURL(text string) (*url.URL, error) {
 	const fix = "write url: https://host/base/path"
 	u, err := url.Parse(strings.TrimRight(text, "/"))

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Callback says where weir posts each end of an api's jobs. A nil *Callback says nowhere.
+// Callback says where weir posts the end of each of an api's jobs. A nil *Callback means that weir posts none.
 type Callback struct {
 	Receiver
-	For time.Duration // how long an end is tried, from when it was stored: 1m to 30d
+	For time.Duration // how long weir tries to post an end, counted from when it stored the end: 1m to 30d
 
-	forSet bool // the file has it
+	forSet bool // the file sets For
 }
 
 func (c *Callback) section() section {
@@ -42,7 +42,7 @@ func (c *Callback) section() section {
 	}
 }
 
-// warnOfCallbacks warns of a callback whose for is longer than ends are kept.
+// warnOfCallbacks warns of a callback that weir tries for longer than it keeps ends.
 func (c *Config) warnOfCallbacks(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

@@ -14,27 +14,27 @@ import (
 	"weir/bucket/queue"
 )
 
-// Config is a validated configuration. It is not changed after Parse and may be shared between goroutines.
+// Config is a validated configuration. It does not change after Parse, so goroutines may share it.
 type Config struct {
 	Accounts      []Account // sorted by name
 	APIs          []API     // sorted by name
 	DeadLetters   DeadLetters
 	Results       Results
-	Dedupe        time.Duration // how long a job's id is remembered: 1s to 7d
-	ReplyTo       []string      // patterns of subjects that jobs may name for the report of their end; none: _INBOX.>
+	Dedupe        time.Duration // how long weir remembers a job's id: 1s to 7d
+	ReplyTo       []string      // patterns of subjects that a job may name in Weir-Reply-To; none: _INBOX.>
 	HTTP          HTTP
-	Notifications []Destination // by name
+	Notifications []Destination // sorted by name
 
-	File string // its name in messages
-	// Version orders configurations: a later one has a greater Version. 0: it is not in force.
+	File string // the file's name in messages
+	// Version orders configurations: a later one has a greater Version. 0 means that the configuration is not in force.
 	Version int64
 
-	// Warnings are settings that are allowed and probably not meant, in the order of the lines.
+	// Warnings are about settings that are allowed but probably a mistake. They are in the order of the lines.
 	Warnings []Problem
 
 	notes      []Problem
 	references []reference
-	text       []byte // of the file, for describe
+	text       []byte // the file's content, for describe
 }
 
 // DeadLetters bounds the stream of dead letters. When it is full, the intake refuses jobs whose letters would not fit.
@@ -46,12 +46,12 @@ type DeadLetters struct {
 // Results bounds the stream of results.
 type Results struct {
 	MaxAge  time.Duration // 1s to 3650d
-	MaxBody int64         // bytes of a response that are kept: 0 to 64MiB
+	MaxBody int64         // how many bytes of an answer weir keeps: 0 to 64MiB
 }
 
-// Options say how Parse reports.
+// Options control how Parse reports problems.
 type Options struct {
-	Name string // the file's name in messages; weir.yaml when empty
+	Name string // the file's name in messages; empty: weir.yaml
 }
 
 const (
@@ -62,8 +62,8 @@ const (
 	mostReplySubjects = 64
 )
 
-// Parse reads a configuration. It touches neither the environment nor any file but the zone database: secrets need not
-// exist, see MissingSecrets. The error is *Errors and has everything that is wrong.
+// Parse reads a configuration. It does not read the environment, and no file except the time zone database. It does not
+// check that secrets exist: MissingSecrets does. The error is an *Errors that lists every problem.
 func Parse(data []byte, opts Options) (*Config, error) {
 	doc, c := &document{}, &Config{}
 	if root, ok := doc.open(data); ok {
@@ -82,7 +82,7 @@ func Parse(data []byte, opts Options) (*Config, error) {
 	return c, nil
 }
 
-// section has the fields of the file.
+// section returns the fields of the file.
 func (c *Config) section() section {
 	return section{
 		fields: []field{
@@ -148,7 +148,7 @@ func (r *Results) section() section {
 	}}
 }
 
-// Names returns the names of the configured apis.
+// Names returns the names of the configured apis, sorted.
 func (c *Config) Names() []string {
 	names := make([]string, len(c.APIs))
 	for i := range c.APIs {
@@ -157,7 +157,7 @@ func (c *Config) Names() []string {
 	return names
 }
 
-// API returns the api of that name.
+// API returns the api called name. The bool is false if there is none.
 func (c *Config) API(name string) (*API, bool) {
 	i, found := slices.BinarySearchFunc(c.APIs, name, func(a API, name string) int { return strings.Compare(a.Name, name) })
 	if !found {
@@ -166,7 +166,7 @@ func (c *Config) API(name string) (*API, bool) {
 	return &c.APIs[i], true
 }
 
-// replyTo is a list of patterns of subjects.
+// replyTo returns the kind of a list of subject patterns.
 func replyTo(at *[]string) kind {
 	k := many(at, mostReplySubjects, free("at most 64 patterns of NATS subjects", replySubjects))
 	show := k.show
@@ -174,7 +174,7 @@ func replyTo(at *[]string) kind {
 	return k
 }
 
-// replySubjects reads a pattern of subjects that jobs may name for the report of their end.
+// replySubjects reads a pattern of subjects that a job may name in Weir-Reply-To.
 func replySubjects(text string) (string, error) {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {
@@ -189,7 +189,7 @@ func replySubjects(text string) (string, error) {
 	return text, nil
 }
 
-// parseName reads the name of an api or a limit. It becomes part of subjects, stream names and keys of a shared store.
+// parseName reads the name of an api or a limit. The name becomes part of subjects, stream names and Redis keys.
 func parseName(text string) (string, error) {
 	if text == "" || len(text) > 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return "", refuse("write a-z, 0-9, '-' and '_' only, at most 64", "%s cannot be a name", quote(text))
@@ -200,8 +200,8 @@ func parseName(text string) (string, error) {
 // usualPartitions is how many partitions an api has unless WEIR_PARTITIONS says otherwise.
 const usualPartitions = 8
 
-// warnOfIDs warns if so many jobs may end within dedupe that memory cannot hold their ids: those of one key, which has
-// one partition, or of all.
+// warnOfIDs warns if more jobs may end within dedupe than weir can remember the ids of. It checks the jobs of one key,
+// which all have one partition, and the jobs of all keys.
 func (c *Config) warnOfIDs(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]
@@ -227,7 +227,7 @@ func (c *Config) warnOfIDs(f fields) {
 	}
 }
 
-// endsOf returns how many jobs can end at a rate while an id is remembered.
+// endsOf returns how many jobs can end within dedupe at a rate.
 func (c *Config) endsOf(r bucket.Rate) float64 {
 	if r.Per <= 0 {
 		return 0

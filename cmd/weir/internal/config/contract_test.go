@@ -33,7 +33,7 @@ func mustTemplate(t *testing.T, text string) Template {
 	return parsed
 }
 
-// TestContractExample holds every value of the example that documents the file format.
+// TestContractExample checks every value of the example that documents the file format.
 func TestContractExample(t *testing.T) {
 	c := parseFile(t, "testdata/contract.yaml")
 	pacific, err := time.LoadLocation("America/Los_Angeles")
@@ -105,7 +105,7 @@ func TestContractExample(t *testing.T) {
 	}
 }
 
-// TestAPI finds an api by its name.
+// TestAPI checks that Config.API finds an api by its name.
 func TestAPI(t *testing.T) {
 	c := parseText(t, "apis: {sms: {url: 'http://127.0.0.1:9/', bucket: {rate: 1/s, capacity: 10}}}")
 	if api, ok := c.API("sms"); !ok || api != &c.APIs[0] {

@@ -11,16 +11,16 @@ import (
 
 const (
 	costFix = "write a whole number, header:NAME or json:/pointer"
-	// mostTerms bounds the terms of a cost or a price: each call reads them all.
+	// mostTerms bounds the terms of a cost or a price. Each call reads all of them.
 	mostTerms = 16
-	// mostPer is the most units that a price can be for.
+	// mostPer bounds the number of units that a price is stated for.
 	mostPer = 1_000_000_000
 	// mostTimes bounds a weight.
 	mostTimes = 1_000_000
 )
 
-// cost is what a job takes from a limit: a source alone, a term, or a list of terms. nil is one unit. Terms may name
-// the usage counters.
+// cost returns the kind of a cost, the units that a job takes from a limit: a source alone, a term, or a list of terms.
+// A nil cost is one unit. Terms may name the counters in usage.
 func cost(at *ingest.Cost, usage *[]Usage) kind {
 	t := source(1)
 	return terms(at, of[ingest.Cost]{
@@ -40,7 +40,8 @@ func cost(at *ingest.Cost, usage *[]Usage) kind {
 	}, func(t *ingest.Term) section { return unitsTerm(t, usage) })
 }
 
-// price is what a call costs: an amount of money, a term, or a list of terms, which may name the usage counters.
+// price returns the kind of a call's price: an amount of money, a term, or a list of terms. Terms may name the counters
+// in usage.
 func price(at *ingest.Cost, usage *[]Usage) kind {
 	return terms(at, of[ingest.Cost]{
 		func(text string) (ingest.Cost, error) {
@@ -51,7 +52,8 @@ func price(at *ingest.Cost, usage *[]Usage) kind {
 	}, func(t *ingest.Term) section { return moneyTerm(t, usage) })
 }
 
-// terms is a single value, a term, or a list of terms of which a call takes the sum.
+// terms returns the kind of a field that is a single value, a term, or a list of terms. A call takes the sum of the
+// list.
 func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) section) kind {
 	alone := one(at, short)
 	k := kind{
@@ -83,7 +85,7 @@ func terms(at *ingest.Cost, short of[ingest.Cost], term func(*ingest.Term) secti
 	return k
 }
 
-// termFields has the values of a term's fields until all are read.
+// termFields holds the values of a term's fields until check has all of them.
 type termFields struct {
 	*ingest.Term
 	usage          *[]Usage
@@ -94,13 +96,13 @@ type termFields struct {
 	per            int64
 }
 
-// unitsTerm has the fields of a term of a cost.
+// unitsTerm returns the fields of a term of a cost.
 func unitsTerm(t *ingest.Term, usage *[]Usage) section {
 	at := &termFields{Term: t, usage: usage}
 	return section{fields: at.fields(), check: at.check}
 }
 
-// moneyTerm has the fields of a term of a price.
+// moneyTerm returns the fields of a term of a price.
 func moneyTerm(t *ingest.Term, usage *[]Usage) section {
 	at := &termFields{Term: t, usage: usage}
 	return section{
@@ -125,7 +127,7 @@ func moneyTerm(t *ingest.Term, usage *[]Usage) section {
 	}
 }
 
-// fields are those of both kinds of terms.
+// fields returns the fields that terms of costs and of prices share.
 func (t *termFields) fields() []field {
 	number := whole[int64](0, mostQuota).prefixed("a whole number from ")
 	return []field{
@@ -154,14 +156,14 @@ func (t *termFields) fields() []field {
 	}
 }
 
-// check reports what the fields of a term cause together.
+// check completes the term and reports the problems that its fields cause together.
 func (t *termFields) check(f fields) {
 	t.Weight, t.NoDefault = t.weight, t.otherwise == nil
 	if t.otherwise != nil {
 		t.Default = *t.otherwise
 	}
 	if strings.EqualFold(t.From.Header, ingest.HeaderCost) && t.NoDefault {
-		t.Default, t.NoDefault = 1, false // as without a limit: a job that says nothing costs 1
+		t.Default, t.NoDefault = 1, false // as without a limit: a job that names no cost costs 1
 	}
 	if t.max != nil {
 		t.Max = *t.max
@@ -187,7 +189,7 @@ func (t *termFields) check(f fields) {
 	}
 }
 
-// source is where a number comes from: itself, from least on, or a place in the job.
+// source returns the type of a number's origin: a constant of at least least, or a place in the job.
 func source(least int64) of[ingest.Source] {
 	return of[ingest.Source]{
 		func(text string) (ingest.Source, error) {
@@ -206,7 +208,7 @@ func source(least int64) of[ingest.Source] {
 	}
 }
 
-// answerHeader is a header of an answer.
+// answerHeader returns the type of an answer's header.
 func answerHeader() of[ingest.Source] {
 	const fix = "write header:NAME, the name of a header of the answer"
 	place := answerPlace()
@@ -221,7 +223,7 @@ func answerHeader() of[ingest.Source] {
 	}
 }
 
-// weight is what a term's number is multiplied by.
+// weight returns the type of a factor by which a term multiplies its number.
 func weight() of[ingest.Weight] {
 	return of[ingest.Weight]{
 		parseTimes, formatWeight,
@@ -229,7 +231,7 @@ func weight() of[ingest.Weight] {
 	}
 }
 
-// parseTimes reads a weight with up to six digits after the point.
+// parseTimes reads a weight above 0 and at most mostTimes, with at most six digits after the point.
 func parseTimes(text string) (ingest.Weight, error) {
 	const fix = "write a number above 0 such as 5, 1.25 or 0.000001"
 	n, ok := parseDecimal(text)
@@ -249,7 +251,7 @@ func parseTimes(text string) (ingest.Weight, error) {
 	return w, nil
 }
 
-// formatCost writes a cost in one line. Costs that differ in what they mean have different lines.
+// formatCost writes a cost in one line. Costs with different meanings have different lines.
 func formatCost(c ingest.Cost) string {
 	if c == nil {
 		return ""
@@ -262,7 +264,7 @@ func formatCost(c ingest.Cost) string {
 	})
 }
 
-// formatPrice writes a price in one line. Prices that differ in what they mean have different lines.
+// formatPrice writes a price in one line. Prices with different meanings have different lines.
 func formatPrice(c ingest.Cost) string {
 	if c.Fixed() {
 		return Money(c.Usual()).String()
@@ -275,7 +277,8 @@ func formatPrice(c ingest.Cost) string {
 	})
 }
 
-// formatEach writes the price of a million units, or of another number if it is exact only for that.
+// formatEach writes the price of a million units if that is a whole number of millionths, else the price of w.Den
+// units.
 func formatEach(w ingest.Weight) string {
 	if million, exact := w.Times(millionths, 1); exact && million.Den == 1 {
 		return Money(million.Num).String() + " a million"
@@ -317,7 +320,7 @@ func formatSource(s ingest.Source) string {
 	return cmp.Or(strings.Join(places, " or "), strconv.FormatInt(s.Number, 10))
 }
 
-// formatWeight writes a weight that parseTimes read: its denominator divides a million.
+// formatWeight writes a weight that parseTimes read. Such a weight has a denominator that divides a million.
 func formatWeight(w ingest.Weight) string {
 	if w == (ingest.Weight{}) {
 		return "1"
@@ -326,7 +329,7 @@ func formatWeight(w ingest.Weight) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// maybe is a single value that may be absent: nil then.
+// maybe returns the kind of a single value that may be absent. *at is nil if it is.
 func maybe[T any](at **T, t of[T]) kind {
 	held := new(T)
 	k := one(held, t)

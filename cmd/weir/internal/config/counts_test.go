@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// rateIn reads a file with one api whose bucket says rate, and one key that says key.
+// rateIn parses a file with one api. rate has fields of its bucket, and key has fields of the override for the key k.
 func rateIn(t *testing.T, rate, key string) (bucket.Rate, *Config, error) {
 	t.Helper()
 	text := "apis: {sms: {url: http://127.0.0.1:9, bucket: {capacity: 10, " + rate + "}, keys: {k: {" + key + "}}}}"
@@ -19,7 +19,7 @@ func rateIn(t *testing.T, rate, key string) (bucket.Rate, *Config, error) {
 	return c.APIs[0].Rules.For("k").Rate, c, nil
 }
 
-// TestCounts: what is said and what is not, for a bucket and a key's override of it.
+// TestCounts checks how burst and counts combine, in a bucket and in the override for a key.
 func TestCounts(t *testing.T) {
 	second := func(count, burst int64, counts bucket.Counting) bucket.Rate {
 		return bucket.Rate{Count: count, Per: time.Second, Burst: burst, Counts: counts}
@@ -27,7 +27,7 @@ func TestCounts(t *testing.T) {
 	for _, c := range []struct {
 		rate, key string
 		want      bucket.Rate
-		refused   string // by a part of it
+		refused   string // a part of the refusal
 	}{
 		{"rate: 10/s, burst: 8", "capacity: 1", second(10, 8, ""), ""},
 		{"rate: 10/s, burst: 10, counts: window", "capacity: 1", second(10, 10, ""), ""},
@@ -51,7 +51,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestWarningsOfPace: a burst that leaves little of a rate is told with the word that gives it back.
+// TestWarningsOfPace checks the warning of a burst that leaves little of a rate. It must name the field that restores
+// the rate.
 func TestWarningsOfPace(t *testing.T) {
 	for rate, want := range map[string]string{
 		"rate: 10/s, burst: 8":                          "write counts: token_bucket",

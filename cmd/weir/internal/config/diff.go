@@ -25,9 +25,9 @@ func (c Change) String() string {
 	}
 }
 
-// Diff lists the differences when other replaces c, sorted by path. Two files that mean the same have none: a default
-// that is written out is no change, nor is another order of fields. An api, a shared limit or another mapping that only one
-// of them has is one change. A nil Config stands for none at all.
+// Diff lists the differences when other replaces c, sorted by path. Files with the same meaning have no difference: the
+// order of fields and written-out defaults do not count. A mapping that only one file has, such as an api or a shared
+// limit, is one change. A nil Config is an empty configuration.
 func (c *Config) Diff(other *Config) []Change {
 	before, after := c.describe(), other.describe()
 	paths := maps.Clone(before)
@@ -41,8 +41,8 @@ func (c *Config) Diff(other *Config) []Change {
 	return changes
 }
 
-// describe returns the values of the file as texts. It reads the file again: the texts of a large one take more memory
-// than its values do, and few configurations are ever compared.
+// describe returns the values of the file as texts. It parses the file again, because few configurations are ever
+// compared, and the texts of a large file take more memory than its values.
 func (c *Config) describe() texts {
 	if c == nil {
 		return texts{}
@@ -53,8 +53,8 @@ func (c *Config) describe() texts {
 	return all
 }
 
-// toldOtherwise reports whether another line covers path: a mapping that only one side has is one line, and one that
-// both have is described by its fields.
+// toldOtherwise reports whether the difference at path appears under another path. A mapping that only one side has is
+// one change, which covers all paths below it. A mapping that both sides have differs by its fields only.
 func toldOtherwise(path string, before, after texts) bool {
 	for i := range path {
 		if (path[i] == '.' || path[i] == '[') && before[path[:i]].whole != after[path[:i]].whole {
@@ -64,7 +64,8 @@ func toldOtherwise(path string, before, after texts) bool {
 	return before[path].whole && after[path].whole
 }
 
-// Concerns reports whether one of the changes concerns the api, or all apis. A change of accounts concerns all apis.
+// Concerns reports whether any of the changes affects the api. A change of accounts, dedupe or results.max_body affects
+// all apis.
 func Concerns(changes []Change, api string) bool {
 	path := "apis." + api
 	for _, c := range changes {

@@ -80,8 +80,8 @@ dedupe: 10m -> 5m`
 	}
 }
 
-// TestEveryFieldShowsInTheDiff takes values of the widest file away or changes them, at least one of each field:
-// whatever a file can say must show in the difference.
+// TestEveryFieldShowsInTheDiff checks that each field of a file shows in differences. It removes or changes values of
+// the widest file, at least one of each field.
 func TestEveryFieldShowsInTheDiff(t *testing.T) {
 	data, err := os.ReadFile("testdata/good/everything.yaml")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestEveryFieldShowsInTheDiff(t *testing.T) {
 	}
 }
 
-// tells reports whether a difference at path can be that of a field: it names the mapping that has the field.
+// tells reports whether a difference at path can come from the field: path ends with the mapping that has the field.
 func tells(path, field string) bool {
 	names := strings.Split(field, ".")
 	for _, name := range names[:max(1, len(names)-1)] {
@@ -294,7 +294,7 @@ func tells(path, field string) bool {
 	return true
 }
 
-// singleFields returns the paths of the fields that have no mapping inside.
+// singleFields returns the paths of all fields without a mapping inside.
 func singleFields(s Section) (paths []string) {
 	for _, f := range s.Fields {
 		if f.Inner != nil {

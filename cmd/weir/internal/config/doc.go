@@ -1,4 +1,4 @@
-// Package config turns weir.yaml and the environment into validated values. It is the only place that knows YAML.
+// Package config turns weir.yaml and the environment into validated values. No other package knows YAML.
 //
 //	weir.yaml ── Parse ──▶ *Config | *Errors      (pure: no environment, no clock, no file but zones)
 //	WEIR_…    ── ReadSettings ──▶ *Settings | *Errors
@@ -8,7 +8,7 @@
 //
 //	field.go, kind.go           the registry of fields, for this package and others; how a mapping is read
 //	values.go                   types of single values
-//	config.go, api.go           a whole file, with what is about all of it; one api of it
+//	config.go, api.go           a whole file, with the checks across it; one api
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
 //	limit.go, quota.go          limits that keys share; periods
 //	account.go                  limits that several apis share
@@ -46,8 +46,8 @@
 //   - mapping(section) is a mapping that always has a value, optional(at, section) one that may be absent: nil.
 //     items(at, most, section) is a list of mappings; named(at, most, below, section, name) has names that the user
 //     chooses; shorthand(section) is a mapping that may be written as its first field alone. They nest.
-//   - needs makes a field required and is the fix if it is missing. or is the default, as a file writes it; absent sets
-//     a default that follows from fields above it, and otherwise describes that one.
+//   - needs makes a field required; its text is the fix if the field is missing. or is the default, as a file writes it.
+//     absent sets a default that depends on fields above, and otherwise describes such a default.
 //   - A section's check reports what its fields cause together: f.place(name).fail or warn, f.ignored for fields without
 //     effect. It runs if the file has the mapping, even if fields of it were refused: see f.clean and f.fine.
 //
@@ -61,15 +61,15 @@
 //
 //   - Strict: whatever Parse does not understand is a problem, never a guess. A typing error in a limit must not become
 //     "no limit", so unknown fields, duplicate keys and missing units are all refused.
-//   - All problems of a file are reported at once, each with its line, the path of the field, and how to mend it. A
-//     section with a problem is not checked against other sections, so that one mistake is told once.
+//   - Parse reports all problems of a file at once, each with its line, the path of the field, and the fix. It does not
+//     check a section with a problem against other sections, so that each mistake is reported once.
 //   - Numbers are exact. Rates and money are decimals on paper and whole numbers here; no float is involved.
 //   - A secret is never in a value of this package: a Template holds the reference, and only Resolve's result holds
 //     what it refers to. Messages never quote a header's value, nor a url that may carry a password.
-//   - What passes Parse can be counted: every limit lets at least one call through, and its arithmetic stays below
-//     2^53, where the numbers of a shared store's scripts are still whole.
+//   - weir can count every limit that passes Parse: it lets at least one call through, and its arithmetic stays below
+//     2^53, up to which the scripts in Redis count exactly.
 //
-// A node walk was preferred to decoding into structs with tags: the decoder stops at the first wrong type of a field,
-// knows no paths, and accepts 010 as 8 and 1_0 as 10. The registry binds a field to a pointer for the same reason that
-// it is no tag: types are checked by the compiler, and a range or a default can be any expression.
+// Parse walks YAML nodes and does not decode into structs with tags: the decoder stops at the first wrong type of a
+// field, knows no paths, and accepts 010 as 8 and 1_0 as 10. The registry binds a field to a pointer, and not to a tag,
+// so that the compiler checks types, and a range or a default can be any expression.
 package config

@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	// maxFile bounds a configuration file: it must fit in one message of a NATS server with default settings.
+	// maxFile bounds a configuration file, in bytes. The file must fit in one message of a NATS server with default
+	// settings.
 	maxFile = 512 << 10
-	// maxVisits bounds the work on one file: aliases may repeat a part of it many times.
+	// maxVisits bounds the values that weir reads from one file. Aliases may repeat a part of the file many times.
 	maxVisits = 500_000
-	// mostProblems bounds the problems that one reading reports. The reading stops then.
+	// mostProblems bounds the problems that weir reports for one file. Reading stops after that many.
 	mostProblems = 1000
 )
 
-// document collects the problems found while a file is read.
+// document collects the problems that are found while a file is read.
 type document struct {
 	problems   []Problem
 	warnings   []Problem
 	notes      []Problem
 	references []reference
 	visits     int
-	describes  bool                    // values are returned as texts, too
-	facts      map[*yaml.Node]*sourced // the nodes that come from vendors' profiles
+	describes  bool                    // read also returns the values as texts
+	facts      map[*yaml.Node]*sourced // nodes that come from a vendor's profile
 }
 
-// value is one place in a document: its node with aliases followed, the line to report and the path from the root. A
-// field that the file does not have has no node.
+// value is one place in a document: its node (aliases are followed), the line that a message names, and the path from
+// the root. A field that the file does not have has a nil node.
 type value struct {
 	doc  *document
 	node *yaml.Node
@@ -41,7 +42,7 @@ type value struct {
 	path string
 }
 
-// open reads the text of one YAML document; a syntax error is then the only problem.
+// open reads the text of one YAML document. After a syntax error it reports only that one.
 func (d *document) open(data []byte) (value, bool) {
 	root := value{doc: d, line: 1}
 	if len(data) > maxFile {
@@ -71,7 +72,8 @@ func (d *document) open(data []byte) (value, bool) {
 	return root.at(node.Content[0], 1, ""), true
 }
 
-// strangeByte returns the position from which data is no UTF-8, or -1. The YAML parser recognises UTF-16 by its mark.
+// strangeByte returns the position of the first byte that is not valid UTF-8, or -1. It accepts UTF-16 with a byte
+// order mark, which the YAML parser recognizes.
 func strangeByte(data []byte) int {
 	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
 		return -1
@@ -86,7 +88,7 @@ func strangeByte(data []byte) int {
 	return -1
 }
 
-// syntaxProblem takes the line from an error of the YAML parser, which has it only in its text.
+// syntaxProblem makes a Problem of a YAML parser's error. It cuts the line number out of the error's text.
 func syntaxProblem(err error) Problem {
 	p := Problem{Line: 1, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(p.Message); m != nil {
@@ -108,7 +110,7 @@ func syntaxProblem(err error) Problem {
 	return p
 }
 
-// at returns the value of a node below v; line is the line of its key.
+// at returns the value of a node below v. line is the line of its key.
 func (v value) at(node *yaml.Node, line int, path string) value {
 	for range 8 { // a bound, although YAML has no alias of an alias
 		if node.Kind != yaml.AliasNode || node.Alias == nil {
@@ -122,7 +124,7 @@ func (v value) at(node *yaml.Node, line int, path string) value {
 	return value{doc: v.doc, node: node, line: line, path: path}
 }
 
-// visit counts the work of reading v and its children, and reports whether it may be done.
+// visit counts the work of reading v and its children. It reports whether the file's bound allows that work.
 func (v value) visit() bool {
 	if v.doc.visits >= maxVisits {
 		return false
@@ -135,8 +137,8 @@ func (v value) visit() bool {
 	return true
 }
 
-// problem returns a problem at v. If v is not in the file, but in the profile of the api's vendor, it says so, and how
-// to leave it out: the line is the one that names the vendor.
+// problem returns a problem at v. If v comes from the profile of the api's vendor, the message says so, the fix says
+// how to leave the value out, and the line is the one that names the vendor.
 func (v value) problem(message, fix string) Problem {
 	if f := v.doc.facts[v.node]; f != nil {
 		message += " (from the profile of vendor " + f.vendor + ")"
@@ -165,17 +167,17 @@ func (v value) failWith(err error) {
 	v.fail(p.Message, p.Fix)
 }
 
-// warn reports at v a setting that is allowed and probably not meant.
+// warn reports at v a setting that is allowed but probably a mistake.
 func (v value) warn(message, fix string) {
 	v.doc.warnings = append(v.doc.warnings, v.problem(message, fix))
 }
 
-// note records at v what a reader should know although it is neither wrong nor doubtful.
+// note records at v a fact that a reader of the file should know, although the setting is not a mistake.
 func (v value) note(message, fix string) {
 	v.doc.notes = append(v.doc.notes, v.problem(message, fix))
 }
 
-// scalar returns the text of a single value as written, quotes aside.
+// scalar returns the text of a single value as the file has it, without quotes.
 func (v value) scalar() (string, bool) {
 	if !v.visit() {
 		return "", false
@@ -193,7 +195,7 @@ func (v value) scalar() (string, bool) {
 	return "", false
 }
 
-// list returns the items of a sequence, at most most; a null is an empty one.
+// list returns the items of a sequence, at most most. A null is an empty list.
 func (v value) list(most int) []value {
 	if v.node == nil || !v.visit() || isNull(v.node) {
 		return nil
@@ -213,15 +215,15 @@ func (v value) list(most int) []value {
 	return items
 }
 
-// entry is one key of a mapping with free names.
+// entry is one key of a mapping, with its value.
 type entry struct {
 	name string
 	key  int // line of the name
 	value
 }
 
-// entries returns the entries of a mapping, at most most; a null is an empty one. A key that stands twice is a problem
-// and returned once.
+// entries returns the entries of a mapping, at most most. A null is an empty mapping. A key that stands twice is a
+// problem; entries returns its first value.
 func (v value) entries(most int) ([]entry, bool) {
 	if v.node == nil {
 		return nil, true
@@ -270,7 +272,7 @@ func (v value) entries(most int) ([]entry, bool) {
 	return entries, true
 }
 
-// inProfile returns how many values of a mapping are not in the file, but in a vendor's profile.
+// inProfile returns how many values of a mapping come from a vendor's profile and not from the file.
 func (v value) inProfile() (n int) {
 	for i := 1; i < len(v.node.Content); i += 2 {
 		if v.doc.facts[v.node.Content[i]] != nil {
@@ -280,10 +282,10 @@ func (v value) inProfile() (n int) {
 	return n
 }
 
-// isList says whether v is a list.
+// isList reports whether v is a list.
 func (v value) isList() bool { return v.node != nil && v.node.Kind == yaml.SequenceNode }
 
-// isScalar says whether v is a single value and not null.
+// isScalar reports whether v is a single value other than null.
 func (v value) isScalar() bool {
 	return v.node != nil && v.node.Kind == yaml.ScalarNode && !isNull(v.node)
 }
@@ -306,7 +308,7 @@ func kindName(node *yaml.Node) string {
 	return kind
 }
 
-// joinPath appends a name to a path; a name with unusual letters is quoted.
+// joinPath appends a name to a path. It quotes a name with unusual characters.
 func joinPath(path, name string) string {
 	plain := name != "" && len(name) <= longestName && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", r)

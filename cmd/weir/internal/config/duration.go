@@ -14,7 +14,8 @@ const (
 	durationFix = "write 30s, 10m, 24h or 30d"
 )
 
-// durationUnit returns the length of a unit by its name, 0 for no such unit. A month is not here: it has no fixed length.
+// durationUnit returns the length of the unit with this name, or 0 if there is no such unit. Months are missing because
+// their length is not fixed.
 func durationUnit(name string) time.Duration {
 	switch name {
 	case "ms":
@@ -79,7 +80,7 @@ func unknownUnit(text, unit string) error {
 	return refuse("the units are ms, s, m, h, d and w", "%s has the unknown unit %s", quote(text), quote(unit))
 }
 
-// FormatDuration writes d so that ParseDuration reads it back: in the longest unit that divides it, as in 90s, 3h, 30d.
+// FormatDuration writes d in the longest unit that divides it: 90s, 3h, 30d. ParseDuration reads the text back.
 func FormatDuration(d time.Duration) string {
 	units := []struct {
 		length time.Duration
@@ -97,7 +98,7 @@ func FormatDuration(d time.Duration) string {
 	return fmt.Sprintf("%d.%sms", d/time.Millisecond, fraction)
 }
 
-// durationIn is ParseDuration within least and most, both allowed.
+// durationIn returns a parser that is ParseDuration, but refuses durations below least or above most.
 func durationIn(least, most time.Duration) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := ParseDuration(text)

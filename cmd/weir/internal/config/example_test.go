@@ -6,7 +6,7 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Everything that is wrong is told at once.
+// ExampleParse shows that Parse reports all problems at once.
 func ExampleParse() {
 	_, err := config.Parse([]byte(`
 apis:
@@ -21,7 +21,7 @@ apis:
 	// weir.yaml:5: apis.sms.bucket.rate: "10" has no unit: write 10/s, 300/3h or 1000/24h
 }
 
-// What an operator is asked to confirm.
+// ExampleConfig_Diff shows the changes that an operator is asked to confirm.
 func ExampleConfig_Diff() {
 	before, err := config.Parse([]byte(`apis: {sms: {url: "https://sms.example.com", bucket: {rate: 10/s, capacity: 500}}}`), config.Options{})
 	if err != nil {

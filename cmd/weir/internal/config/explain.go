@@ -35,7 +35,7 @@ func (c *Config) Explain() []Explained {
 	return values
 }
 
-// sourced is a fact with the name of its vendor.
+// sourced is a vendor's fact with the vendor's name.
 type sourced struct {
 	vendor string
 	*Fact

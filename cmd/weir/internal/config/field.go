@@ -7,56 +7,56 @@ import (
 	"strings"
 )
 
-// field is one field of weir.yaml or one variable of the environment: everything that weir knows about it. doc.go says
-// how to add one.
+// field describes one field of weir.yaml or one variable of the environment completely. doc.go says how to add one.
 type field struct {
 	name  string
-	is    kind   // the values that it may have, and where the value is kept
-	needs string // a field with one is required: it is the fix if the field is missing
-	or    string // the default, as a file writes it
+	is    kind   // the values that the field may have, and where its value is stored
+	needs string // if not empty, the field is required, and this is the fix if it is missing
+	or    string // the default, as a file would have it
 	means string
 
-	// otherwise describes a default that no text states, for the tables and for differences. absent sets one that
-	// follows from other fields.
+	// otherwise describes a default that or cannot express, for tables and differences. absent sets a default that
+	// depends on other fields.
 	otherwise string
 	absent    func()
 
-	// Only variables have these. in is the field of a context of the nats command that may replace the variable, and
-	// expand converts that field's value. empty says that a variable that is set to nothing has no value. Otherwise it
-	// has its default.
+	// Only variables have the next three. in is the field of a nats context that may replace the variable, and expand
+	// converts that field's value. empty means that a variable set to the empty string has no value; without it such a
+	// variable has its default.
 	in     string
 	expand func(string) (string, error)
 	empty  bool
 }
 
-// section is a mapping whose names are known.
+// section is a mapping with a fixed set of field names.
 type section struct {
 	fields []field
-	// check is called after the fields were read, if the file has the mapping. It reports what the fields cause together.
+	// check runs after the fields were read, if the file has the mapping. It reports the problems that the fields cause
+	// together.
 	check func(f fields)
-	// whole describes the mapping in a line. Without it the line has the fields that differ from their defaults.
+	// whole describes the mapping in one line. If nil, the line lists the fields that differ from their defaults.
 	whole func() string
-	// entryName names an entry of a list for differences. Without it the entry's position does.
+	// entryName names an entry of a list in differences. If nil, the entry's position is its name.
 	entryName func() string
 	// relations are the relations between fields that JSON Schema can express.
 	relations object
-	// short allows to write a mapping as the value of its first field alone.
+	// short allows a file to write the first field's value in place of the mapping.
 	short bool
-	// fill returns the mapping with the values that the file leaves to something else, such as a vendor's profile.
+	// fill returns the mapping completed with values from elsewhere, such as a vendor's profile.
 	fill func(value) value
 }
 
-// fields is a mapping that was read.
+// fields is a mapping that was read from a document.
 type fields struct {
 	value
 	byName  map[string]value
-	refused map[string]bool // fields with a problem, missing ones included
-	left    map[string]bool // fields without effect, which no difference mentions
-	before  int             // problems before the mapping was read
+	refused map[string]bool // fields with a problem, including missing ones
+	left    map[string]bool // fields without effect, which differences leave out
+	before  int             // number of problems before the mapping was read
 }
 
-// read reads the mapping at v, and sets the default of each absent field. If the document describes, it returns the
-// values as texts, and the line that describes the whole.
+// read reads the mapping at v, and sets the default of each absent field. If the document describes, it also returns
+// the values as texts, and a line that describes the whole mapping.
 func (s section) read(v value) (all texts, whole string) {
 	if s.fill != nil {
 		v = s.fill(v)
@@ -117,7 +117,7 @@ func (s section) read(v value) (all texts, whole string) {
 	return all, cmp.Or(strings.Join(differs, ", "), "with defaults")
 }
 
-// open reads the names of the mapping at v. Any name that the section does not have is a problem.
+// open collects the fields of the mapping at v by name. A name that the section does not have is a problem.
 func (s section) open(v value) (fields, bool) {
 	f := fields{value: v, byName: map[string]value{}, refused: map[string]bool{}, left: map[string]bool{}, before: len(v.doc.problems)}
 	names := make([]string, len(s.fields))
@@ -146,20 +146,20 @@ func (f fields) has(name string) bool {
 	return ok
 }
 
-// fine reports whether none of the fields was refused.
+// fine reports whether none of the named fields has a problem.
 func (f fields) fine(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return f.refused[name] })
 }
 
-// clean reports whether the mapping has no problem so far.
+// clean reports whether reading the mapping has found no problem so far.
 func (f fields) clean() bool { return len(f.doc.problems) == f.before }
 
-// absent returns the place of a field that the file does not have.
+// absent returns the place where a missing field would be.
 func (v value) absent(name string) value {
 	return value{doc: v.doc, line: v.line, path: joinPath(v.path, name)}
 }
 
-// place returns the field's value for a message, or the mapping itself when the field is absent.
+// place returns the value of a field for a message, or the mapping itself if the field is absent.
 func (f fields) place(name string) value {
 	if v, ok := f.byName[name]; ok {
 		return v
@@ -167,14 +167,14 @@ func (f fields) place(name string) value {
 	return f.value
 }
 
-// leave keeps fields without effect out of differences.
+// leave removes fields without effect from differences.
 func (f fields) leave(names ...string) {
 	for _, name := range names {
 		f.left[name] = true
 	}
 }
 
-// ignored reports a problem for each present field that has no effect here; why follows their name.
+// ignored reports a problem for each present field that has no effect here. why ends the message "means nothing …".
 func (f fields) ignored(why string, names ...string) {
 	f.leave(names...)
 	for _, name := range names {
@@ -184,7 +184,7 @@ func (f fields) ignored(why string, names ...string) {
 	}
 }
 
-// text describes the present value, for differences; "" says that there is none.
+// text describes the present value for differences. It is empty if there is no value.
 func (fd field) text() string {
 	switch {
 	case fd.is.show == nil:
@@ -195,16 +195,16 @@ func (fd field) text() string {
 	return cmp.Or(fd.is.show(), strings.ReplaceAll(fd.otherwise, "`", ""))
 }
 
-// text is a value as a text.
+// text describes one value in a comparison or an explanation.
 type text struct {
 	text  string
-	whole bool // it describes a mapping whose fields have texts of their own
-	usual bool // it is the default
+	whole bool // text describes a mapping whose fields have texts of their own
+	usual bool // the value is the default
 	from  origin
 }
 
-// texts describe a configuration by path, with defaults written out. Two configurations differ exactly if their texts
-// do.
+// texts describes a configuration by path, with defaults written out. Configurations are equal if and only if their
+// texts are.
 type texts map[string]text
 
 // add adds texts below a path.
@@ -214,7 +214,7 @@ func (t texts) add(path string, more texts) {
 	}
 }
 
-// inWhole reports whether another text describes the mapping that has the path.
+// inWhole reports whether a mapping above path has a text that describes all of it.
 func (t texts) inWhole(path string) bool {
 	for i := range path {
 		if (path[i] == '.' || path[i] == '[') && t[path[:i]].whole {
@@ -232,23 +232,23 @@ func under(path, rest string) string {
 	return path + "." + rest
 }
 
-// Section is a mapping of weir.yaml, for descriptions of it.
+// Section describes a mapping of weir.yaml, for documentation.
 type Section struct {
 	Path      string // apis.NAME.retry, "" for the file
 	Fields    []Field
-	Relations map[string]any // between fields, as JSON Schema states them
+	Relations map[string]any // between fields, as JSON Schema expresses them
 }
 
-// Field is one field of a mapping of weir.yaml, or a variable of the environment, with what the help says about it.
+// Field describes one field of a mapping of weir.yaml, or a variable of the environment, for documentation.
 type Field struct {
 	Name     string
 	Default  string // a value in backticks, or words
 	Values   string
 	Meaning  string
 	Required bool
-	Lent     bool     // a vendor's profile has it, so that an api of that vendor need not
-	Inner    *Section // the mapping in it, or in each of its entries
-	// Shape returns its JSON Schema, given that of Inner.
+	Lent     bool     // some vendor's profile sets it, so an api of that vendor may leave it out
+	Inner    *Section // the mapping that the field is, or that each of its entries is
+	// Shape returns the field's JSON Schema. inner is the schema of Inner.
 	Shape func(inner map[string]any) map[string]any
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzParse holds for any text: no panic, every problem has a line of the file, and an accepted file has only values
-// within their bounds and no difference from itself.
+// FuzzParse checks for any text that Parse does not panic, that every problem has a line of the file, and that an
+// accepted file has only values within their bounds and no difference from itself.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
@@ -70,7 +70,7 @@ func checkBounds(t *testing.T, c *Config) {
 	}
 }
 
-// TestHostileFiles holds the bounds on work and on what is told.
+// TestHostileFiles checks the bounds on the work and on the number of problems.
 func TestHostileFiles(t *testing.T) {
 	var fields, keys, aliases strings.Builder
 	for i := range 20_000 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestGoldenFiles reads every file of testdata/good and testdata/bad and compares what comes of it with the .want file
-// beside it: all values and warnings of a good one, all problems of a bad one. UPDATE_GOLDEN=1 writes them anew.
+// TestGoldenFiles checks what Parse makes of every file in testdata/good and testdata/bad. The .want file beside it has
+// all values and warnings of a good file, and all problems of a bad one. UPDATE_GOLDEN=1 writes these files.
 func TestGoldenFiles(t *testing.T) {
 	for _, kind := range []string{"good", "bad"} {
 		files, err := filepath.Glob("testdata/" + kind + "/*.yaml")
@@ -67,7 +67,7 @@ func checkGolden(t *testing.T, file string, good bool) {
 	}
 }
 
-// describeAll writes every value by its path, then the warnings.
+// describeAll returns all values by path, and then the warnings.
 func describeAll(c *Config, file string) string {
 	var b strings.Builder
 	d := c.describe()
@@ -80,7 +80,7 @@ func describeAll(c *Config, file string) string {
 	return b.String()
 }
 
-// TestTenMistakesAreToldAtOnce holds the promise that a file is mended in one go.
+// TestTenMistakesAreToldAtOnce checks that a user can mend all mistakes of a file at once.
 func TestTenMistakesAreToldAtOnce(t *testing.T) {
 	data, err := os.ReadFile("testdata/bad/ten-mistakes.yaml")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// grammarCase is one text and what a grammar makes of it: a value, or a part of the message that refuses it.
+// grammarCase is a text and what its grammar makes of it: a value, or a part of the error.
 type grammarCase[T comparable] struct {
 	text    string
 	want    T

@@ -17,7 +17,7 @@ const (
 	longestName = 128 // bytes of a header's name or a key
 )
 
-// isToken says whether text is an RFC 9110 token: what a method or a header's name may be.
+// isToken reports whether text is an RFC 9110 token, as methods and header names must be.
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') &&
@@ -25,7 +25,7 @@ func isToken(text string) bool {
 	})
 }
 
-// headerName reads a header's name, as written.
+// headerName reads a header's name and keeps its case.
 func headerName(text string) (string, error) {
 	if !isToken(text) || len(text) > longestName {
 		return "", refuse("write letters, digits and - only, at most 128", "%s cannot be a header's name", quote(text))
@@ -33,8 +33,8 @@ func headerName(text string) (string, error) {
 	return text, nil
 }
 
-// sentHeader reads the name of a header that goes to the api, in canonical form. It refuses headers that frame the
-// request or concern the connection: weir sets those.
+// sentHeader reads the name of a header that weir sends to the api, and returns its canonical form. It refuses headers
+// of framing and of the connection, which weir sets itself.
 func sentHeader(text string) (string, error) {
 	if _, err := headerName(text); err != nil {
 		return "", err
@@ -50,8 +50,8 @@ func sentHeader(text string) (string, error) {
 	return name, nil
 }
 
-// forwardedHeader reads the name of a header that a job may add: not one that carries the api's credentials, nor one
-// that speaks to weir or NATS.
+// forwardedHeader reads the name of a header that a job may set. It refuses headers that carry the api's credentials,
+// and headers meant for weir or NATS.
 func forwardedHeader(text string) (string, error) {
 	name, err := sentHeader(text)
 	if err != nil {
@@ -66,7 +66,7 @@ func forwardedHeader(text string) (string, error) {
 	return name, nil
 }
 
-// isSecretName reports whether a header of this name carries a secret, whose value must not be in the file.
+// isSecretName reports whether a header of this name usually carries a secret. Such a value must not stand in the file.
 func isSecretName(name string) bool {
 	lower := strings.ToLower(name)
 	for _, word := range []string{"authorization", "cookie", "key", "token", "secret", "password", "credential"} {
@@ -77,7 +77,7 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// headers are the headers of every call.
+// headers returns the kind of the headers that every call sends.
 func headers(at *[]Header) kind {
 	return kind{
 		words: "a mapping, at most 64", shape: func(object) object {
@@ -101,7 +101,8 @@ func headers(at *[]Header) kind {
 	}
 }
 
-// readHeader reads a header. paths has the places of the headers before it.
+// readHeader reads one header. paths maps the names of the headers before it to their places, so that it can refuse a
+// duplicate.
 func readHeader(e entry, paths map[string]string) (Header, bool) {
 	name, err := sentHeader(e.name)
 	if err != nil {

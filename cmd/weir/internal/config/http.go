@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// HTTP says which clients may use the HTTP side, besides the bearer of WEIR_HTTP_TOKEN, and by which names they reach
-// it.
+// HTTP says which clients may use the HTTP interface besides the bearer of WEIR_HTTP_TOKEN, and by which host names
+// they reach it.
 type HTTP struct {
 	Tokens []NamedToken // sorted by name
 	Hosts  []string     // in lower case, without a port
@@ -17,16 +17,16 @@ type HTTP struct {
 type NamedToken struct {
 	Name  string
 	Role  HTTPRole
-	Token Template // one reference, resolved anew each time, see Bearer
+	Token Template // a single reference; Bearer resolves it anew each time
 }
 
 // HTTPRole is what the bearer of a token may do: a closed set.
 type HTTPRole string
 
-// The roles. An operator may do what all others may.
+// The roles. An operator may do everything that the other roles may.
 const (
-	RoleProducer HTTPRole = "producer" // submit jobs, and ask what became of them
-	RoleViewer   HTTPRole = "viewer"   // view everything but the bodies of jobs
+	RoleProducer HTTPRole = "producer" // submit jobs, and ask for their state
+	RoleViewer   HTTPRole = "viewer"   // see everything except the bodies of jobs
 	RoleOperator HTTPRole = "operator"
 )
 
@@ -35,7 +35,8 @@ const (
 	mostHosts  = 64
 )
 
-// Bearer returns the present token. It reads a variable or a file. The error never contains any part of it.
+// Bearer returns the present token. It reads a variable or a file on each call. The error contains no part of the
+// token.
 func (t NamedToken) Bearer() (string, error) {
 	text, err := t.Token.Resolve()
 	if err == nil && !isBearer(text) {
@@ -82,7 +83,7 @@ func (t *NamedToken) section() section {
 	}
 }
 
-// tokenReference reads a reference to a token. No message quotes it.
+// tokenReference reads a reference to a token. Its errors do not quote the text, which may be the token itself.
 func tokenReference(text string) (Template, error) {
 	t, err := ParseTemplate(text)
 	if err == nil && (len(t.parts) != 1 || !t.HasReference()) {
@@ -91,7 +92,7 @@ func tokenReference(text string) (Template, error) {
 	return t, err
 }
 
-// hostName reads a name that browsers and clients reach weir by.
+// hostName reads a host name by which browsers and clients reach weir.
 func hostName(text string) (string, error) {
 	if !regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`).MatchString(text) {
 		return "", refuse("write a name like weir.example.com, without a port", "%s is no host's name", quote(text))
@@ -99,8 +100,8 @@ func hostName(text string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// bearerToken reads the token itself, or a reference to it. It is resolved once: a new token needs a restart. No
-// message quotes it.
+// bearerToken reads the token itself, or a reference to it. It resolves the reference once, so a new token needs a
+// restart. Its errors do not quote the text.
 func bearerToken(text string) (Secret, error) {
 	template, err := ParseTemplate(text)
 	if err != nil {
@@ -116,7 +117,7 @@ func bearerToken(text string) (Secret, error) {
 	return Secret{text: token}, nil
 }
 
-// bearerFix says what a token must be. Sixteen characters cannot be guessed, at whatever speed.
+// bearerFix says what a token must be. Sixteen random characters cannot be guessed at any speed.
 const bearerFix = "write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them"
 
 func isBearer(text string) bool {

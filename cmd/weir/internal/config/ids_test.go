@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTooManyIDs: a dedupe within which more jobs may end than their ids are kept of is warned of.
+// TestTooManyIDs checks the warning if more jobs may end within dedupe than weir remembers ids of.
 func TestTooManyIDs(t *testing.T) {
 	for _, tt := range []struct {
 		dedupe, rate, shared string

@@ -9,32 +9,32 @@ import (
 	"weir/bucket"
 )
 
-// Inquiry says how to ask an api what became of a call with an unknown outcome. A nil *Inquiry says that the api cannot
-// be asked.
+// Inquiry says how to ask an api what became of a call whose outcome is unknown. A nil *Inquiry means that the api
+// cannot be asked.
 type Inquiry struct {
 	Method  string          // GET, HEAD or POST
 	Path    string          // below the api's url, optionally with a query; {job}, {key} and {json:/pointer} stand for the letter's
-	Answers []InquiryAnswer // the first that matches decides; without a match the outcome stays unknown
-	Rate    bucket.Rate     // of inquiries, by each replica
-	After   time.Duration   // time after the letter from which "not processed" is believed: 0 to 7d
-	Auto    bool            // weir asks by itself
-	Tries   int             // of Auto: 1 to 100
+	Answers []InquiryAnswer // the first that matches decides; if none matches, the outcome stays unknown
+	Rate    bucket.Rate     // of the inquiries of each replica
+	After   time.Duration   // "not processed" counts only this long after the letter: 0 to 7d
+	Auto    bool            // weir asks without an operator
+	Tries   int             // of automatic inquiries: 1 to 100
 }
 
 // Finding is what an answer to an inquiry means.
 type Finding string
 
-// The findings that an answer can mean; any other answer leaves it unknown.
+// The findings. An answer that means neither leaves the outcome unknown.
 const (
 	Processed    Finding = "processed"
 	NotProcessed Finding = "not_processed"
 )
 
-// InquiryAnswer says what some answers to an inquiry mean.
+// InquiryAnswer says what an answer to an inquiry means if it has this status and, optionally, this content.
 type InquiryAnswer struct {
 	Status int      // 200 to 499
-	JSON   string   // a pointer into the body, "" for none: the answer must have a value there that is not null
-	Values []string // if any: one of them
+	JSON   string   // a pointer into the body, or "": the answer must have a non-null value there
+	Values []string // if not empty, the value must be one of these
 	Means  Finding
 }
 
@@ -88,12 +88,13 @@ func (q *Inquiry) section() section {
 	}
 }
 
-// section has the fields of what an answer to q means.
+// section returns the fields of one meaning of an answer to q.
 func (a *InquiryAnswer) section(q *Inquiry) section {
 	return a.sectionOf(q.Method, Processed, NotProcessed)
 }
 
-// sectionOf has the fields of what an answer to a request with a method means: one of a few findings.
+// sectionOf returns the fields of one meaning of an answer to a request with this method. The meaning is one of
+// findings.
 func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) section {
 	telling := whole(200, 499).but("200 to 499, except 3xx, 401, 402, 403, 407 and 429", tellingStatus)
 	return section{
@@ -127,7 +128,7 @@ func (a *InquiryAnswer) sectionOf(method string, findings ...Finding) section {
 	}
 }
 
-// tellingStatus reads a status that can say what became of a call.
+// tellingStatus reads a status that says what became of a call, and not only what became of the inquiry.
 func tellingStatus(text string) (int, error) {
 	n, err := wholeIn(200, 499)(text)
 	status := int(n)
@@ -140,7 +141,7 @@ func tellingStatus(text string) (int, error) {
 	return status, nil
 }
 
-// parseInquiryPath reads a path below the api's url, with placeholders for the letter's values in braces.
+// parseInquiryPath reads a path below the api's url. Placeholders in braces stand for values of the letter.
 func parseInquiryPath(text string) (string, error) {
 	const fix = "write a path such as /payments/{job} or /search?reference={json:/order/id}"
 	return parseTemplatePath(text, fix, func(name string) (names bool, err error) {
@@ -156,8 +157,8 @@ func parseInquiryPath(text string) (string, error) {
 }
 
 // parseTemplatePath reads a path below an api's url, with placeholders in braces. check checks a placeholder's name,
-// and reports whether its value differs from job to job. A path may be a single placeholder for a whole address, if
-// that begins with answer.
+// and reports whether its value differs between jobs. A path that is one placeholder beginning with answer stands for a
+// whole address.
 func parseTemplatePath(text, fix string, check func(name string) (names bool, err error)) (string, error) {
 	whole := strings.HasPrefix(text, "{answer") && strings.HasSuffix(text, "}") && strings.Count(text, "{") == 1
 	switch {

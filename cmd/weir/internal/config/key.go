@@ -12,16 +12,16 @@ const (
 	KeyFromJSON    KeyFrom = "json"
 )
 
-// KeySource is where to read a job's key from.
+// KeySource says where to read a job's key.
 type KeySource struct {
 	From    KeyFrom
-	Name    string // of the job's header, as written, when From is KeyFromHeader
-	Pointer string // RFC 6901, into the job's body, when From is KeyFromJSON
-	// TenantUntil ends the part of the key that names its tenant; "" if every key is a tenant of its own.
+	Name    string // the job's header, in the case of the file; only for KeyFromHeader
+	Pointer string // RFC 6901, into the job's body; only for KeyFromJSON
+	// TenantUntil is the separator behind the tenant's part of a key; "" if every key is a tenant of its own.
 	TenantUntil string
 }
 
-// String writes the source as the file does: subject, header:NAME or json:/pointer. The tenant is not in it.
+// String writes the source as the file does: subject, header:NAME or json:/pointer. It leaves out TenantUntil.
 func (k KeySource) String() string {
 	switch k.From {
 	case KeyFromHeader:
@@ -33,7 +33,7 @@ func (k KeySource) String() string {
 	}
 }
 
-// section has the fields of the place of a key.
+// section returns the fields of a key's place.
 func (k *KeySource) section() section {
 	place := of[KeySource]{
 		func(text string) (KeySource, error) {
@@ -55,7 +55,7 @@ func (k *KeySource) section() section {
 	}}
 }
 
-// mostSeparator bounds a separator, in bytes.
+// mostSeparator bounds TenantUntil, in bytes.
 const mostSeparator = 8
 
 func parseSeparator(text string) (string, error) {
@@ -82,7 +82,7 @@ func parseKey(text string) (KeySource, error) {
 	}
 }
 
-// parseSource reads header:NAME or json:/pointer; it returns neither for any other text.
+// parseSource reads header:NAME or json:/pointer. For any other text it returns two empty strings and no error.
 func parseSource(text string) (header, pointer string, err error) {
 	if rest, ok := strings.CutPrefix(text, "header:"); ok {
 		header, err = headerName(strings.TrimSpace(rest))
@@ -95,7 +95,7 @@ func parseSource(text string) (header, pointer string, err error) {
 	return "", "", nil
 }
 
-// parsePointer reads an RFC 6901 pointer to a part of a document, at most 256 bytes.
+// parsePointer reads an RFC 6901 pointer of at most 256 bytes. The pointer must not be empty.
 func parsePointer(text string) (string, error) {
 	const fix = "write json:/field/subfield; ~0 stands for ~ and ~1 for /"
 	if !strings.HasPrefix(text, "/") || len(text) > 256 {

@@ -10,7 +10,7 @@ import (
 // object is a JSON Schema, or a part of one.
 type object = map[string]any
 
-// of is a type of single values: how a file writes them, and how tables and JSON Schema describe them.
+// of is a type of single values: how a file has them, and how tables and JSON Schema describe them.
 type of[T any] struct {
 	parse  func(string) (T, error)
 	show   func(T) string
@@ -18,29 +18,29 @@ type of[T any] struct {
 	schema object
 }
 
-// but returns the type with other limits on the same values.
+// but returns the type with another parser and other words, for other limits on the same values.
 func (t of[T]) but(words string, parse func(string) (T, error)) of[T] {
 	t.words, t.parse = words, parse
 	return t
 }
 
-// kind is the type of a field and the place of its value.
+// kind is the type of a field, bound to the place of its value.
 type kind struct {
 	words string
-	// shape returns the JSON Schema, given that of the mapping inside, if there is one.
+	// shape returns the JSON Schema of the field. inner is the schema of the mapping inside, if there is one.
 	shape func(inner object) object
-	// parse reads a single value from a text. It is nil for any other.
+	// parse reads a single value from a text. It is nil for lists and mappings.
 	parse func(text string) error
-	// read reads the value at v. If the file has none, it sets the default or, and v has no node.
+	// read reads the value at v. If v has no node, the file lacks the field, and read sets the default from or.
 	read func(v value, or string) texts
-	// show returns the value as a text, "" for none. It is nil if read returns texts.
+	// show returns the value as a text, "" for none. It is nil if read returns the texts.
 	show func() string
-	// inner returns the mapping inside, for a description of it; below is what its path has after the field's.
+	// inner returns the mapping inside, for descriptions. below follows the field's name in the path of that mapping.
 	inner func() section
 	below string
 }
 
-// one is a single value.
+// one returns the kind of a single value.
 func one[T any](at *T, t of[T]) kind {
 	parse := func(text string) error {
 		got, err := t.parse(text)
@@ -67,7 +67,8 @@ func one[T any](at *T, t of[T]) kind {
 	}
 }
 
-// many is a list of at most most values, none of them twice. t describes the list, and its schema an item.
+// many returns the kind of a list of at most most different values. t has the words of the list, and parses, shows and
+// describes one item.
 func many[T comparable](at *[]T, most int, t of[T]) kind {
 	return kind{
 		words: t.words, shape: func(object) object { return list(t.schema, most) },
@@ -111,7 +112,7 @@ func many[T comparable](at *[]T, most int, t of[T]) kind {
 	}
 }
 
-// mapping is a mapping that is there even if the file does not have it: with the defaults of its fields.
+// mapping returns the kind of a mapping that always exists. If the file lacks it, its fields have their defaults.
 func mapping(s func() section) kind {
 	return kind{
 		words: "a mapping, below", shape: func(inner object) object { return inner }, inner: s,
@@ -122,7 +123,7 @@ func mapping(s func() section) kind {
 	}
 }
 
-// shorthand is a mapping that may be written as the value of its first field alone.
+// shorthand returns the kind of a mapping that a file may also write as the value of its first field.
 func shorthand(s func() section) kind {
 	k := mapping(func() section {
 		of := s()
@@ -135,7 +136,7 @@ func shorthand(s func() section) kind {
 	return k
 }
 
-// optional is a mapping that may be absent: nil then.
+// optional returns the kind of a mapping that may be absent. *at is nil if it is.
 func optional[T any](at **T, s func(*T) section) kind {
 	k := mapping(func() section { return s(new(T)) })
 	k.read = func(v value, _ string) texts {
@@ -148,7 +149,7 @@ func optional[T any](at **T, s func(*T) section) kind {
 	return k
 }
 
-// items is a list of at most most mappings.
+// items returns the kind of a list of at most most mappings.
 func items[T any](at *[]T, most int, s func(*T) section) kind {
 	return kind{
 		words: fmt.Sprintf("at most %d, below", most), inner: func() section { return s(new(T)) },
@@ -171,8 +172,8 @@ func items[T any](at *[]T, most int, s func(*T) section) kind {
 	}
 }
 
-// named is a mapping of at most most mappings whose names the user chooses, sorted by them. What the names are is called
-// below; a NAME has only letters that may stand in subjects.
+// named returns the kind of a mapping of at most most mappings whose names the user chooses. *at is sorted by name.
+// below is the word for the names in descriptions. If it is NAME, a name must fit into subjects.
 func named[T any](at *[]T, most int, below string, s func(of *T) section, name func(of *T) *string) kind {
 	return kind{
 		words: fmt.Sprintf("at most %d, by name", most), inner: func() section { return s(new(T)) }, below: below,
@@ -205,7 +206,7 @@ func named[T any](at *[]T, most int, below string, s func(of *T) section, name f
 	}
 }
 
-// readWhole reads a mapping. If it is new or gone, the difference of two configurations says so in one line.
+// readWhole reads a mapping that Diff reports in one line if only one configuration has it.
 func (s section) readWhole(v value) texts {
 	all, whole := s.read(v)
 	if all != nil {

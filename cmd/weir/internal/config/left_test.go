@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLeft: a rate and a quota may name the headers that say what is left of them, and no other limit.
+// TestLeft checks that only a rate and a quota may name the headers that say what is left of them.
 func TestLeft(t *testing.T) {
 	const api = "apis:\n  sms:\n    url: https://a\n    price: 0.1\n    bucket: {rate: 1/s, capacity: 1}\n    retry: {hold: api}\n    limits: [{name: all, %s}]\n"
 	for _, c := range []struct{ limit, left, until, refused, warned string }{

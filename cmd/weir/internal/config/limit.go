@@ -11,13 +11,13 @@ import (
 	"weir/ingest"
 )
 
-// mostShared bounds the shared limits of an api: one reservation asks all of them.
+// mostShared bounds the shared limits of an api. Each reservation asks all of them.
 const mostShared = 32
 
-// limit has the fields of a limit that all keys share. of are the rules that were read before it. price is what a call
-// costs; nil for a limit of an account. usage are the usage counters. lines has the names of the limits before it. A
-// limit without a name is called by its kind. A limit whose value could not be read has its kind, so that the other
-// checks of the file can continue.
+// limit returns the fields of a limit that all keys share. of has the rules that were read before it. price is what a
+// call costs, and nil for a limit of an account. usage has the usage counters. lines maps the names of the limits
+// before it to their lines. A limit without a name is called after its kind. A limit whose value could not be read
+// still has its kind, so that the other checks of the file can continue.
 func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
@@ -92,7 +92,7 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 
 func required(name string) object { return object{"required": []string{name}} }
 
-// limitFields has room for the fields of every kind of limit, until it is known which kind it is.
+// limitFields holds the fields of every kind of limit until check knows the kind.
 type limitFields struct {
 	*bucket.Limit
 	rate   *bucket.Rate
@@ -102,7 +102,8 @@ type limitFields struct {
 	zone   *time.Location
 }
 
-// check leaves the limit the fields of its kind, and refuses a second limit with the same name.
+// check keeps the fields of the limit's kind, and reports the problems that the fields cause together. It refuses a
+// second limit with the same name.
 func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, lines map[string]int) {
 	l.Rate, l.Quota, l.Budget = nil, nil, nil
 	kind, ok := limitKind(f)
@@ -158,13 +159,13 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, line
 	lines[l.Name] = place.line
 }
 
-// ownRate is the name of a key's own rate in the reasons for waits, so no shared limit can have it.
+// ownRate names a key's own rate in reasons for waits. No shared limit may have this name.
 const ownRate = "rate"
 
-// unnamed returns the name of a limit without one: its kind, and not its place in the list, so that it keeps its count
-// when another is written above it.
+// unnamed returns the name of a limit that the file does not name. It derives from the kind and not from the place in
+// the list, so that a limit keeps its count when another is inserted above it.
 func unnamed(kind bucket.Kind) string {
-	if kind == bucket.KindRate { // its word is ownRate
+	if kind == bucket.KindRate { // the kind's own word is ownRate
 		return "shared-rate"
 	}
 	return string(kind)
@@ -179,7 +180,7 @@ func limitName() of[string] {
 	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
 }
 
-// limitKind returns which kind a limit is, by the field of that name; none or several is a problem.
+// limitKind returns the kind of a limit, by the one field that names it. None or several of these fields are a problem.
 func limitKind(f fields) (bucket.Kind, bool) {
 	const fix = "write exactly one of rate, quota, in_flight and budget"
 	kind := bucket.Kind("")
@@ -199,7 +200,7 @@ func limitKind(f fields) (bucket.Kind, bool) {
 	return kind, kind != ""
 }
 
-// checkPassable refuses a limit that can never let a call through, and warns of a limit with a surprising effect.
+// checkPassable refuses a limit that can never let a call through, and warns of limits with surprising effects.
 func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost) {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -211,9 +212,9 @@ func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price *ingest.Cost
 			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
 				cost, left), "raise the quota, or lower cost or headroom")
 		}
-	case bucket.KindInFlight: // at least one call may be under way, whatever the headroom
+	case bucket.KindInFlight: // at least one call may be in flight, whatever the headroom
 	case bucket.KindBudget:
-		if price == nil { // each api of the account has its own
+		if price == nil { // each api of the account has its own price
 			checkFixed(f, l.Budget.Quota, of.Jitter)
 			return
 		}
@@ -247,7 +248,7 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 	}
 }
 
-// SlowLimitFix says what to do about an api's limit that is slower than the rate of one key. Many calls in a long time
+// SlowLimitFix returns the fix for an api's limit that is slower than the rate of one key. Many calls in a long period
 // are probably meant as a quota: the rate 20000/day lets one call pass every 4.32 s.
 func SlowLimitFix(r bucket.Rate) string {
 	if r.Per >= time.Hour && r.Count > 1 {
@@ -256,7 +257,8 @@ func SlowLimitFix(r bucket.Rate) string {
 	return "lower bucket.rate, or raise this"
 }
 
-// noteOfDay tells that a rate spreads many calls over a day or more, which an API's allowance for a day need not be.
+// noteOfDay notes that a rate of a day or more spreads its calls over that period. An API's daily allowance may not
+// require that.
 func noteOfDay(f fields, r bucket.Rate, fix string) {
 	if f.has("rate") && r.Per >= day && r.Count > 1 {
 		every := (r.Per / time.Duration(r.Count)).Round(time.Millisecond)
@@ -264,13 +266,14 @@ func noteOfDay(f fields, r bucket.Rate, fix string) {
 	}
 }
 
-// allowanceFix says how a key's rate that is an API's allowance for a day is written.
+// allowanceFix returns the fix for a key's rate that is really an API's daily allowance.
 func allowanceFix(r bucket.Rate) string {
 	return "if they may be used at any time of the period, write limits: [{name: allowance, quota: " + FormatRate(r) +
 		"}] for all keys together, and as rate the highest pace"
 }
 
-// checkFixed refuses a fixed window that jitter fills: calls stay that far away from both its ends.
+// checkFixed refuses a fixed window that jitter fills. Calls keep the jitter as a distance from both ends of the
+// window.
 func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
 	if q.Window == bucket.Fixed && q.Per <= 2*jitter+time.Microsecond {
 		f.place("window").fail("a fixed window of "+FormatDuration(q.Per)+" has no room between the jitter of "+
@@ -278,12 +281,12 @@ func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
 	}
 }
 
-// afterHeadroom returns what percent of free headroom leaves of count; at least 1.
+// afterHeadroom returns count less percent of it, but at least 1.
 func afterHeadroom(count, percent int64) int64 { return max(1, count*(100-percent)/100) }
 
-// slower reports whether calls of that cost leave more slowly by shared than by own.
+// slower reports whether calls of this cost leave more slowly at the rate shared than at the rate own.
 func slower(shared bucket.Rate, cost int64, own bucket.Rate) bool {
-	// Per × cost / Count is the time between two calls; multiplied crosswise, so that nothing is rounded.
+	// Per × cost / Count is the time between two calls. Multiplied crosswise, the comparison rounds nothing.
 	theirs := new(big.Int).Mul(big.NewInt(int64(shared.Per)), big.NewInt(cost))
 	theirs.Mul(theirs, big.NewInt(own.Count))
 	ours := new(big.Int).Mul(big.NewInt(int64(own.Per)), big.NewInt(shared.Count))

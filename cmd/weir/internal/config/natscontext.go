@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// natsContext is a context of the nats command, as far as weir uses it: it says where a server is and how to sign in.
-// The zero value is none. jsm's package natscontext reads the same file, but links a language for expressions and every
-// schema of NATS, and runs the programs that a context names.
+// natsContext is the part of a context of the nats command that weir uses: where a server is and how to sign in. The
+// zero value is no context. weir does not use jsm's package natscontext for the same file: it links an expression
+// language and all schemas of NATS, and runs programs that a context names.
 type natsContext struct {
 	path   string            // of its file
-	fields map[string]string // with a text that is not empty
+	fields map[string]string // only texts that are not empty
 	first  bool              // TLS begins before the server's first message
 }
 
-// signIns are the fields that identify the user, in the order in which the nats command checks them: the first present
-// one counts. A token is sent beside it.
+// signIns are the fields that identify the user, in the order in which the nats command checks them. Only the first one
+// present counts. A token is sent in addition.
 var signIns = []string{"user", "creds", "nkey", "user_jwt"}
 
-// elsewhere are fields that make the nats command connect in a way that weir does not support. Ignoring them would be
-// worse than refusing them.
+// elsewhere are fields that make the nats command connect in a way that weir does not support. weir refuses a context
+// with one of them: without the field weir could connect to another place, or as another user.
 var elsewhere = []string{"nsc", "socks_proxy", "jetstream_domain", "jetstream_api_prefix", "windows_cert_store"}
 
-// natsContextNamed reads the context of that name. Its errors name the file, and quote nothing of its content.
+// natsContextNamed reads the context called name. Its errors name the file, but quote nothing of its content.
 func natsContextNamed(name string) (natsContext, error) {
 	if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
 		return natsContext{}, refuse("write a name that nats context ls shows", "%s is no name of a context", quote(name))
@@ -64,7 +64,7 @@ func (c *natsContext) read(text string) error {
 		}
 	}
 	if c.fields["url"] == "" {
-		c.fields["url"] = "nats://127.0.0.1:4222" // the default of the nats command
+		c.fields["url"] = "nats://127.0.0.1:4222" // default of the nats command
 	}
 	if i := slices.IndexFunc(signIns, func(name string) bool { return c.fields[name] != "" }); i >= 0 {
 		c.without(signIns[i+1:]...)
@@ -72,14 +72,15 @@ func (c *natsContext) read(text string) error {
 	return nil
 }
 
-// without removes the fields that a variable replaces.
+// without removes the fields called names.
 func (c *natsContext) without(names ...string) {
 	for _, name := range names {
 		delete(c.fields, name)
 	}
 }
 
-// fileOf returns the path in a field of a context: file:// may precede it, and it may contain ~ and variables.
+// fileOf returns the file's path in a field of a context. The field may begin with file:// or ~, and may contain
+// variables.
 func fileOf(text string) (string, error) {
 	if scheme := schemeOf(text); scheme != "" && scheme != "file" {
 		return "", refuse("name a file", "weir does not read %s references", scheme)
@@ -104,7 +105,7 @@ func wordOf(text string) (string, error) {
 	return "${file:" + path + "}", err
 }
 
-// schemeOf returns the scheme by which a context refers to a value kept elsewhere.
+// schemeOf returns the scheme of a field that refers to a value kept elsewhere, or "" for a plain value.
 func schemeOf(text string) string {
 	scheme, _, is := strings.Cut(text, ":")
 	if scheme = strings.ToLower(scheme); is && slices.Contains([]string{"file", "op", "nsc", "env", "data"}, scheme) {

@@ -12,17 +12,17 @@ type Destination struct {
 	Name string
 	Receiver
 	Format Format                 // of posts
-	Group  time.Duration          // for which events of one kind are collected into one post; 0: each event is posted at once
+	Group  time.Duration          // how long weir collects events of one kind for one post; 0: it posts each event at once
 	Events []deadletter.EventType // sorted; all types if the file names none
 }
 
-// Format is the form of posts.
+// Format is the form of the posts to a destination.
 type Format string
 
 // The formats.
 const (
 	StandardFormat Format = "standard" // the CloudEvent, signed as Standard Webhooks specifies
-	SlackFormat    Format = "slack"    // a text, as incoming webhooks of Slack and of others take it
+	SlackFormat    Format = "slack"    // a text in the form of Slack's incoming webhooks, which others accept too
 )
 
 const mostDestinations = 16

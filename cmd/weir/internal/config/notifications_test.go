@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestChatsGetGroups checks that a chat gets one post a minute unless the file says otherwise, and a program each event.
+// TestChatsGetGroups checks the default of group: a chat gets one post a minute, and a program gets each event.
 func TestChatsGetGroups(t *testing.T) {
 	t.Parallel()
 	c, err := Parse([]byte(`

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// decimal is an exact number as people write it: digits / 10^scale, without trailing zeros behind the point.
+// decimal is an exact number, digits / 10^scale, without trailing zeros after the point.
 type decimal struct {
 	digits int64 // 0 to 10^15-1
 	scale  int   // 0 to 9
 }
 
-// parseDecimal reads 12, 0.5 or 12.50: digits with at most one point, no sign, exponent or separator. It accepts at
-// most 15 digits, at most 9 of them after the point.
+// parseDecimal reads 12, 0.5 or 12.50: at most 15 digits, at most 9 of them after the point. It refuses a sign, an
+// exponent and separators.
 func parseDecimal(text string) (decimal, bool) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if whole == "" || point && fraction == "" {
@@ -36,7 +36,7 @@ func parseDecimal(text string) (decimal, bool) {
 	return decimal{digits: digits, scale: len(fraction)}, true
 }
 
-// times returns the number multiplied by unit, and whether that is a whole number an int64 can hold.
+// times returns d × unit. The bool is false if the product is not a whole number or does not fit in an int64.
 func (d decimal) times(unit int64) (int64, bool) {
 	hi, lo := bits.Mul64(uint64(d.digits), uint64(unit))
 	divisor := uint64(powerOfTen(d.scale))
@@ -65,7 +65,7 @@ func greatestCommonDivisor(a, b int64) int64 {
 	return a
 }
 
-// leadingNumber splits a text behind its digits and points: "300/3h" has the number "300".
+// leadingNumber splits a text after its leading digits and points: "300/3h" has the number "300".
 func leadingNumber(text string) (number, rest string) {
 	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	if end < 0 {
@@ -74,17 +74,17 @@ func leadingNumber(text string) (number, rest string) {
 	return text[:end], text[end:]
 }
 
-// Money is an amount in millionths of the currency unit, so that sums are exact. weir knows no currencies: price and
-// budgets of one file are in the same one.
+// Money is an amount in millionths of a currency unit, so that sums are exact. weir knows no currencies: all amounts of
+// one file are in the same one.
 type Money int64
 
 const (
 	millionths = 1_000_000
-	// mostMoney is a thousand million units: 10^15 millionths, which a shared store's scripts still count exactly.
+	// mostMoney is a thousand million units: 10^15 millionths, which Redis scripts still count exactly.
 	mostMoney Money = 1_000_000_000 * millionths
 )
 
-// ParseMoney reads an amount of 0 to 1,000,000,000 with at most six digits behind the point: 0.40, 200, 0.000125.
+// ParseMoney reads an amount of 0 to 1,000,000,000 with at most six digits after the point: 0.40, 200, 0.000125.
 func ParseMoney(text string) (Money, error) {
 	const fix = "write a plain amount such as 0.40"
 	if strings.HasPrefix(text, "-") {
@@ -104,7 +104,7 @@ func ParseMoney(text string) (Money, error) {
 	return Money(amount), nil
 }
 
-// String writes the amount with two digits behind the point, or as many as it needs: 0.40, 200.00, 0.000125.
+// String writes the amount with at least two and at most six digits after the point: 0.40, 200.00, 0.000125.
 func (m Money) String() string {
 	text := fmt.Sprintf("%d.%06d", m/millionths, m%millionths)
 	for range 4 {
@@ -113,7 +113,7 @@ func (m Money) String() string {
 	return text
 }
 
-// percentIn reads a whole percentage from 0 to most: 10%. Only 0 needs no sign.
+// percentIn returns a parser of whole percentages from 0 to most: 10%. Only 0 needs no percent sign.
 func percentIn(most int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		fix := fmt.Sprintf("write a whole number from 0%% to %d%%", most)
@@ -136,7 +136,7 @@ func percentIn(most int64) func(string) (int64, error) {
 
 const sizeFix = "write 64KiB, 10GiB or a number of bytes"
 
-// sizeUnit returns the bytes of a unit by its name, 0 for no such unit.
+// sizeUnit returns the number of bytes in a unit, or 0 if there is no such unit.
 func sizeUnit(name string) int64 {
 	switch name {
 	case "", "B":
@@ -162,7 +162,7 @@ func sizeUnit(name string) int64 {
 	}
 }
 
-// ParseSize reads a number of bytes: 512, 64KiB, 1.5MiB, 10GiB or, in thousands, KB, MB, GB.
+// ParseSize reads a number of bytes: 512, 64KiB, 1.5MiB, 10GiB, or the decimal units KB, MB, GB.
 func ParseSize(text string) (int64, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, refuse(sizeFix, "%s is negative", quote(text))
@@ -184,7 +184,7 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// FormatSize writes a size so that ParseSize reads it back: in the largest binary unit that divides it.
+// FormatSize writes a size in the largest binary unit that divides it. ParseSize reads the text back.
 func FormatSize(size int64) string {
 	for _, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if length := sizeUnit(unit); size != 0 && size%length == 0 {
@@ -194,7 +194,7 @@ func FormatSize(size int64) string {
 	return strconv.FormatInt(size, 10) + "B"
 }
 
-// sizeIn is ParseSize within least and most bytes, both allowed.
+// sizeIn returns a parser that is ParseSize, but refuses sizes below least or above most bytes.
 func sizeIn(least, most int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		size, err := ParseSize(text)

@@ -8,33 +8,33 @@ import (
 	"weir/bucket"
 )
 
-// Operation says how weir polls an api that may accept a call and go on working on it. A nil *Operation says that every
-// answer ends the work.
+// Operation says how weir polls an api that accepts a call and then goes on working on it. A nil *Operation means that
+// every answer is final.
 type Operation struct {
 	Accepted []int // statuses of answers that begin an operation: 200 to 299
 	Poll     Poll
-	Answers  []InquiryAnswer // to polls; the first that matches decides; without a match the operation is polled again
-	Result   string          // a pointer to the job's result in the final answer; "": all of it
-	HoldSlot bool            // an operation counts as a call in flight until it has ended
+	Answers  []InquiryAnswer // to polls; the first that matches decides; if none matches, weir polls again
+	Result   string          // a pointer to the job's result in the final answer; "": the whole answer
+	HoldSlot bool            // the operation counts as a call in flight until it ends
 	Cancel   *OperationCancel
 }
 
-// Poll says how operations are polled.
+// Poll says how weir polls operations.
 type Poll struct {
-	Path  string        // below the api's url, with {job}, {answer:/pointer} and {answer-header:Name}; or one of the last two alone
+	Path  string        // below the api's url, with {job}, {answer:/pointer} and {answer-header:Name}; or only one of the last two
 	Every time.Duration // between two polls of one operation: 1s to 1d
-	Rate  bucket.Rate   // of all polls, by each replica
-	For   time.Duration // from the call until weir gives up: 1s to 31d
-	Hosts []string      // scheme and host of other places where operations may be polled
+	Rate  bucket.Rate   // of all polls of each replica
+	For   time.Duration // how long after the call weir gives up: 1s to 31d
+	Hosts []string      // scheme and host of other places where weir may poll
 }
 
-// OperationCancel says how the api is told to cancel an operation.
+// OperationCancel says how weir asks the api to cancel an operation.
 type OperationCancel struct {
 	Method string
-	Path   string // as in Poll; "": where the operation is polled
+	Path   string // as in Poll; "": the address of the polls
 }
 
-// What an answer to a poll can mean; any other answer leaves it open.
+// The findings of polls. weir polls again after an answer that means none of them.
 const (
 	OperationDone    Finding = "done"
 	OperationFailed  Finding = "failed"
@@ -137,7 +137,7 @@ func (c *OperationCancel) section() section {
 	}
 }
 
-// parseOperationPath reads where an operation is polled.
+// parseOperationPath reads the path or the placeholder that says where to poll an operation.
 func parseOperationPath(text string) (string, error) {
 	const fix = `write "{answer-header:Location}", or a path such as /operations/{answer:/id}`
 	return parseTemplatePath(text, fix, func(name string) (names bool, err error) {
@@ -158,7 +158,7 @@ func parseOperationPath(text string) (string, error) {
 	})
 }
 
-// parsePollHost reads the scheme and the host of a place where operations may be polled.
+// parsePollHost reads the scheme and host of a place where weir may poll operations.
 func parsePollHost(text string) (string, error) {
 	const fix = "write https://host, without a path"
 	u, err := parseURL(text)

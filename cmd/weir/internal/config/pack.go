@@ -6,31 +6,31 @@ import (
 	"weir/ingest"
 )
 
-// Pack says how an api takes several jobs of a key in one call. A nil *Pack says that each call has one job.
+// Pack says how weir sends several jobs of a key to an api in one call. A nil *Pack means that each call has one job.
 type Pack struct {
 	Jobs    int
 	Bytes   int64         // of a call's body
-	Wait    time.Duration // for more jobs
+	Wait    time.Duration // how long to wait for more jobs
 	Request PackForm
 	Answers PackForm
-	Match   string // JSON pointer to what a job and its answer have in common; "": the answers are in the jobs' order
-	Status  string // JSON pointer to the status in each answer; "": it has none
+	Match   string // JSON pointer to a value that a job and its answer share; "": the answers are in the order of the jobs
+	Status  string // JSON pointer to the status in each answer; "": answers have none
 }
 
-// PackForm is how the jobs of a pack, or their answers, are written in one body.
+// PackForm says how one body holds the jobs of a pack, or their answers.
 type PackForm struct {
 	Lines bool
 	Under string // JSON pointer to the array; "": the body is the array
 }
 
-// How jobs and answers are written, and matched.
+// The words for the forms of a body, and for matching by order.
 const (
 	PackArray = "array"
 	PackLines = "lines"
 	PackOrder = "order"
 )
 
-// Bounds of packs. The intents of a pack are stored in one message, and its jobs are in memory together.
+// Bounds of packs. weir stores the intents of a pack in one message, and holds its jobs in memory together.
 const (
 	mostPackJobs  = 500
 	leastPackSize = 1 << 10
@@ -82,7 +82,7 @@ func (p *Pack) section(a *API) section {
 	}
 }
 
-// packForm is how jobs or answers stand in a body: a word, or a mapping.
+// packForm returns the kind of a PackForm: a word, or a mapping.
 func packForm(at *PackForm) kind {
 	inner := func(at *PackForm) section {
 		return section{fields: []field{{
@@ -117,12 +117,12 @@ func packForm(at *PackForm) kind {
 	}
 }
 
-// packPointer is a JSON pointer into a job's body or its answer.
+// packPointer returns the type of a JSON pointer into a job's body or its answer.
 func packPointer(words string) of[string] {
 	return of[string]{parsePointer, same, words, pattern("/.*")}
 }
 
-// packMatch is PackOrder, which reads as "", or a JSON pointer.
+// packMatch returns the type of Match: the word PackOrder, which is stored as "", or a JSON pointer.
 func packMatch() of[string] {
 	return of[string]{
 		func(text string) (string, error) {
@@ -141,7 +141,7 @@ func packMatch() of[string] {
 	}
 }
 
-// Rule returns what the intake requires of the api's jobs so that they fit into packs; nil if each is called alone.
+// Rule returns what the intake requires of the api's jobs so that they fit into packs. It is nil for a nil Pack.
 func (p *Pack) Rule() *ingest.Packed {
 	if p == nil {
 		return nil

@@ -42,9 +42,9 @@ func (p Problem) text() string {
 	return strings.Join(parts, ": ")
 }
 
-// Errors holds all mistakes, in the order of the lines. Its text is one problem per line.
+// Errors holds all problems of a file or the environment, in the order of the lines.
 type Errors struct {
-	File     string // the name the file is known by in messages
+	File     string // the file's name in messages
 	Problems []Problem
 }
 
@@ -57,7 +57,8 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// valueError is a parser's error about a text that it refuses. The caller knows the place and makes a Problem of it.
+// valueError is a parser's error about a text that it refuses. The caller knows where the text stands, and makes a
+// Problem of the error.
 type valueError struct {
 	message string
 	fix     string
@@ -65,7 +66,7 @@ type valueError struct {
 
 func (e *valueError) Error() string { return Problem{Message: e.message, Fix: e.fix}.text() }
 
-// refuse returns a valueError; message is a format for args, fix is used unchanged.
+// refuse returns a valueError. message is a format for args; fix is used as it is.
 func refuse(fix, message string, args ...any) error {
 	return &valueError{message: fmt.Sprintf(message, args...), fix: fix}
 }
@@ -79,7 +80,7 @@ func problemOf(path string, err error) Problem {
 	return Problem{Path: path, Message: err.Error()}
 }
 
-// quote shows a refused text in a message: at most 60 bytes of it, so that a pasted file does not fill the screen.
+// quote quotes a refused text in a message. It shows at most 60 bytes, so that a pasted file does not fill the screen.
 func quote(text string) string { return quoteAtMost(text, 60) }
 
 func quoteAtMost(text string, most int) string {
@@ -93,8 +94,8 @@ func sortProblems(problems []Problem) {
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 }
 
-// Closest returns the candidate a mistyped name most likely meant, or "" when none is near: at most one typing error
-// in three letters, two in all. A swap of neighbours counts as one.
+// Closest returns the candidate that a mistyped name most likely means, or "" if none is close. It allows one typing
+// error per three letters, and at most two. A swap of neighbours counts as one error.
 func Closest(name string, candidates []string) string {
 	const longest = 64
 	if len(name) > longest {
@@ -110,9 +111,9 @@ func Closest(name string, candidates []string) string {
 	return best
 }
 
-// typingErrors counts the letters to insert, delete, replace or swap to make b of a.
+// typingErrors returns the least number of insertions, deletions, replacements and swaps that turn a into b.
 func typingErrors(a, b string) int {
-	var before []int // the row two above: a swap reaches back to it
+	var before []int // the row two above, which a swap needs
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
@@ -135,7 +136,7 @@ func typingErrors(a, b string) int {
 	return row[len(b)]
 }
 
-// meant is the fix for a name that is not among names: the nearest one, or all of them.
+// meant returns the fix for a name that is not in names: the closest one, or all of them.
 func meant(name string, names []string) string {
 	if c := Closest(name, names); c != "" {
 		return `did you mean "` + c + `"?`

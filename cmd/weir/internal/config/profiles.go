@@ -2,11 +2,11 @@ package config
 
 import "time"
 
-// Profiles returns what the known vendors document, by name. A fact that a vendor does not document is in no profile,
-// however likely it is: least of all that a call may be repeated, or is not billed.
+// Profiles returns what the known vendors document, by name. A profile leaves out a fact that its vendor does not
+// document, however likely the fact is: above all that a call may be repeated, or that it is not billed.
 //
-// A new fact is a line here, and make fields. A changed value gets the date of the page that it was read from: it takes
-// effect with the new weir, and the date tells operators.
+// To add a fact, add a line here and run make fields. Date a changed value by the page that it was read from: the
+// value takes effect with the next release of weir, and the date tells operators why.
 func Profiles() []Profile {
 	return []Profile{anthropic(), bedrock(), github(), openai(), shopify(), stripe(), twilio()}
 }

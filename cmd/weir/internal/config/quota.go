@@ -8,10 +8,10 @@ import (
 	"weir/bucket"
 )
 
-// mostQuota bounds a quota's count; with the percents of headroom applied it is still exact in 2^53.
+// mostQuota bounds a quota's count. Multiplied by the percents of headroom, it still stays below 2^53.
 const mostQuota = 1_000_000_000_000
 
-// parseZone reads an IANA zone: its rules, not an abbreviation of them.
+// parseZone reads an IANA time zone name. It refuses Local.
 func parseZone(text string) (*time.Location, error) {
 	zone, err := time.LoadLocation(text)
 	if err != nil || text == "" || text == "Local" {
@@ -20,7 +20,7 @@ func parseZone(text string) (*time.Location, error) {
 	return zone, nil
 }
 
-// quota is amount/period; count reads the amount before the slash, and amount writes it.
+// quota returns the type of amount/period. count parses the amount, and amount writes it.
 func quota(words string, count func(string) (int64, error), amount func(int64) string) of[bucket.Quota] {
 	return of[bucket.Quota]{
 		func(text string) (bucket.Quota, error) { return parseQuota(text, count) },
@@ -38,7 +38,8 @@ func zone() of[*time.Location] {
 	return of[*time.Location]{parseZone, (*time.Location).String, "an IANA zone, as in `America/Los_Angeles`", anyText}
 }
 
-// layQuota decides how a quota's period lies on the time line. field is where the file has it.
+// layQuota sets the quota's window and zone: whether its periods slide, are fixed, or follow the calendar. field is the
+// quota's field in the file.
 func layQuota(f fields, field string, q *bucket.Quota, window *bucket.Window, zone *time.Location) {
 	if !f.fine(field, "window", "tz") {
 		return
@@ -54,8 +55,8 @@ func layQuota(f fields, field string, q *bucket.Quota, window *bucket.Window, zo
 	f.ignored("to a "+string(q.Window)+" window: it follows no calendar", "tz")
 }
 
-// parseQuota reads amount/period. A plain word (hour, day, week, month) sets only Unit, any other period only Per; both
-// are set if the period has a fixed length and is a calendar unit too.
+// parseQuota reads amount/period. hour, day and week set Unit and Per, and month sets only Unit. Any other period sets
+// only Per.
 func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, error) {
 	const fix = "write 50000/day or 300/3h"
 	amount, period, found := strings.Cut(text, "/")
@@ -91,8 +92,8 @@ func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, e
 	return q, nil
 }
 
-// layWindow decides how the period lies on the time line. Without a window in the file a calendar word means the
-// calendar, and any other period slides: the strictest reading, which the api's own cannot exceed.
+// layWindow sets the quota's window. If the file names none, a calendar word means the calendar, and any other period
+// slides. Sliding is the strictest reading, so the api's own window cannot allow less.
 func layWindow(q *bucket.Quota, window bucket.Window) error {
 	switch {
 	case window == "" && q.Unit != "":
@@ -117,7 +118,7 @@ func layWindow(q *bucket.Quota, window bucket.Window) error {
 	return nil
 }
 
-// calendarUnit returns the calendar's name for a length, if it has one.
+// calendarUnit returns the calendar unit of this length, if there is one.
 func calendarUnit(per time.Duration) (bucket.Unit, bool) {
 	switch per {
 	case time.Hour:

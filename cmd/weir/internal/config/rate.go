@@ -13,17 +13,17 @@ import (
 const (
 	rateFix = "write 10/s, 300/3h or 1000/24h"
 
-	// slowestInterval is the longest time between two calls of a rate: what is rarer is a quota.
+	// slowestInterval is the longest time between two calls of a rate. Rarer calls need a quota.
 	slowestInterval = 31 * day
 	// longestPeriod bounds a rate's and a window's period.
 	longestPeriod = 366 * day
-	// longestDrain bounds burst × interval: beyond it the time of a reserved slot is no valid date.
+	// longestDrain bounds burst × interval. Beyond it the time of a reserved slot would not be a valid date.
 	longestDrain = 100 * 365 * day
 )
 
-// ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per are whole, and Per is as
-// written unless the count has a fraction: 0.5/s is 1 per 2s, 2.5/s is 5 per 2s, 300/3h stays 300 per 3h. Rates range
-// from one call in 31 days to 1,000,000/s. Burst is 1.
+// ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per become whole numbers. Per stays
+// as written unless the count has a fraction: 0.5/s is 1 per 2s, 2.5/s is 5 per 2s, but 300/3h is 300 per 3h. Rates
+// range from one call in 31 days to 1,000,000/s. Burst is 1.
 func ParseRate(text string) (bucket.Rate, error) {
 	count, period, err := splitRate(text)
 	if err != nil {
@@ -60,7 +60,7 @@ func ParseRate(text string) (bucket.Rate, error) {
 	return r, nil
 }
 
-// splitRate cuts count/duration and explains a missing half and a sign.
+// splitRate cuts count/duration in two. Its errors explain a missing half or a minus sign.
 func splitRate(text string) (count, period string, err error) {
 	count, period, found := strings.Cut(text, "/")
 	count, period = strings.TrimSpace(count), strings.TrimSpace(period)
@@ -76,7 +76,7 @@ func splitRate(text string) (count, period string, err error) {
 	return count, period, nil
 }
 
-// parsePeriod reads the part of text after the slash: a duration above 0, or a unit alone for one of it.
+// parsePeriod reads the part of text after the slash: a duration above 0, or a unit alone, which means one of it.
 func parsePeriod(text, period string) (time.Duration, error) {
 	if durationUnit(period) != 0 {
 		return durationUnit(period), nil
@@ -104,7 +104,7 @@ func parsePeriod(text, period string) (time.Duration, error) {
 	return per, nil
 }
 
-// FormatRate writes a rate so that ParseRate reads it back, burst aside: 10/s, 1/2s, 300/3h, 1000/day.
+// FormatRate writes a rate without its burst: 10/s, 1/2s, 300/3h, 1000/day. ParseRate reads the text back.
 func FormatRate(r bucket.Rate) string {
 	return strconv.FormatInt(r.Count, 10) + "/" + formatPeriod(r.Per)
 }
@@ -124,7 +124,7 @@ func formatPeriod(per time.Duration) string {
 	}
 }
 
-// drains reports whether a full burst is called within longestDrain if nothing else comes; t is the rate's interval.
+// drains reports whether calls of a full burst end within longestDrain. t is the rate's interval.
 func drains(t bucket.Interval, burst int64) bool {
 	needs, needsLow := bits.Mul64(uint64(burst), uint64(t.P))
 	has, hasLow := bits.Mul64(uint64(t.Q), uint64(longestDrain/time.Microsecond))

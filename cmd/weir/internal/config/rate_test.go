@@ -63,7 +63,7 @@ func TestParseRate(t *testing.T) {
 	})
 }
 
-// exactRate is calls per nanosecond.
+// exactRate returns calls per nanosecond.
 func exactRate(r bucket.Rate) *big.Rat { return big.NewRat(r.Count, int64(r.Per)) }
 
 func TestRateIsExactAndReadBack(t *testing.T) {
@@ -75,7 +75,7 @@ func TestRateIsExactAndReadBack(t *testing.T) {
 		unit := rapid.SampledFrom(units).Draw(t, "unit")
 		r, err := ParseRate(fmt.Sprintf("%s/%d%s", count, number, unit))
 		if err != nil {
-			return // too fast or too slow; the table has these
+			return // too fast or too slow; the table has such rates
 		}
 		want, _ := new(big.Rat).SetString(count)
 		want.Quo(want, big.NewRat(number*int64(durationUnit(unit)), 1))

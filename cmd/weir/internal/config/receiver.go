@@ -14,7 +14,7 @@ import (
 // Receiver is an address to which weir posts messages, signed as Standard Webhooks specifies.
 type Receiver struct {
 	URL    Template
-	Secret Template    // one reference, resolved anew for each post, see Key; without parts if posts are not signed
+	Secret Template    // a single reference, which Key resolves for each post; empty if posts are not signed
 	Rate   bucket.Rate // of posts
 }
 
@@ -25,8 +25,8 @@ const (
 	webhookFix      = "write whsec_ and 24 to 64 bytes in base64, as `echo whsec_$(openssl rand -base64 32)` makes them"
 )
 
-// Target returns the present address, and reads the variables or files that it refers to. The error holds no part of
-// the address.
+// Target returns the present address. It reads the variables or files that the address refers to. The error contains no
+// part of the address.
 func (r *Receiver) Target() (string, error) {
 	text, err := r.URL.Resolve()
 	if err == nil {
@@ -38,8 +38,8 @@ func (r *Receiver) Target() (string, error) {
 	return text, err
 }
 
-// Key returns the present signing key, nil if posts are not signed. It reads a variable or a file. The error holds no
-// part of it.
+// Key returns the present signing key, or nil if posts are not signed. It reads a variable or a file. The error
+// contains no part of the key.
 func (r *Receiver) Key() ([]byte, error) {
 	if !r.Secret.HasReference() {
 		return nil, nil
@@ -78,14 +78,14 @@ func (r *Receiver) pace() kind {
 	return one(&r.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate))
 }
 
-// warnOfPlainText warns of a receiver whose address another host on the network could read.
+// warnOfPlainText warns of an address that has a secret and that weir posts to over plain http.
 func (r *Receiver) warnOfPlainText(f fields) {
 	if r.URL.inPlainText() {
 		f.place("url").warn("a secret goes over the network in plain text", "write https")
 	}
 }
 
-// webhookRate reads the rate of posts.
+// webhookRate reads the rate of posts, from 1/min to 1000/s.
 func webhookRate(text string) (bucket.Rate, error) {
 	r, err := ParseRate(text)
 	if err == nil && (r.Per/time.Duration(r.Count) > time.Minute || r.Per/time.Duration(r.Count) < time.Millisecond) {
@@ -95,7 +95,7 @@ func webhookRate(text string) (bucket.Rate, error) {
 	return r, err
 }
 
-// webhookTarget reads an address, in which references stand for what is secret.
+// webhookTarget reads an address. References in it stand for secret parts.
 func webhookTarget(text string) (Template, error) {
 	t, err := ParseTemplate(text)
 	if err != nil || t.HasReference() {

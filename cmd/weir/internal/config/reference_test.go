@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestReference keeps the file that documents every field complete, and its defaults the true ones: it means the same as
-// the example of the contract, in which they are left out. UPDATE_GOLDEN=1 lists the fields that it does not show.
+// TestReference checks that the file that documents every field is complete, and that the defaults in it are true. The
+// example of the contract leaves the defaults out, and must mean the same. UPDATE_GOLDEN=1 appends the fields that the
+// file lacks.
 func TestReference(t *testing.T) {
 	const file = "../../../../deploy/weir.reference.yaml"
 	contract, reference := parseFile(t, "testdata/contract.yaml"), parseFile(t, file)
@@ -43,10 +44,10 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// further begins the list of fields that the file does not show in their place.
+// further begins the list of fields that the file does not show where they belong.
 const further = "\n# Further fields, which weir help fields explains:\n"
 
-// fieldPaths are the paths of all fields.
+// fieldPaths returns the paths of all fields.
 func fieldPaths(s Section) (paths []string) {
 	for _, f := range s.Fields {
 		paths = append(paths, strings.Trim(s.Path+"."+f.Name, "."))

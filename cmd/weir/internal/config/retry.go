@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Scope says what a pushback stops.
+// Scope says which calls a pushback stops.
 type Scope string
 
 const (
-	// HoldAPI stops every key of the api: its pushback concerns a limit that they share.
+	// HoldAPI stops every key of the api: the pushback concerns a limit that the keys share.
 	HoldAPI Scope = "api"
 	// HoldAccount stops every api of the account.
 	HoldAccount Scope = "account"
@@ -19,26 +19,26 @@ const (
 	HoldKey Scope = "key"
 )
 
-// Retry says what happens to a job whose call failed.
+// Retry says what weir does with a job whose call failed.
 type Retry struct {
-	Attempts int           // calls that count against the job: 1 to 1000
+	Attempts int           // attempts of a job, pushback not counted: 1 to 1000
 	Min, Max time.Duration // of the backoff: 1ms to 24h
-	On       []int         // statuses that mean "not processed": 400 to 599
-	Reject   []int         // statuses that concern the job, though they usually concern weir: 300 to 499
+	On       []int         // statuses that mean that the api did not process the call: 400 to 599
+	Reject   []int         // statuses that usually concern weir's access, but concern the single job here: 300 to 499
 	Hold     Scope
 	Headers  Obedience
 	Adaptive *Adaptive // nil: the rate does not follow pushback
 
-	holdSet bool // the file says what a pushback stops
+	holdSet bool // the file sets Hold
 }
 
-// Obedience says how an answer's RateLimit headers are used, in all their spellings.
+// Obedience says how weir uses an answer's RateLimit headers, in all their spellings.
 type Obedience string
 
 const (
-	// ObeyHeaders stops calls until the time in an answer whose headers say that nothing is left.
+	// ObeyHeaders stops calls when an answer's headers say that no call is left, until the time in these headers.
 	ObeyHeaders Obedience = "obey"
-	// IgnoreHeaders uses only what a pushback says.
+	// IgnoreHeaders makes weir use the headers of a pushback only.
 	IgnoreHeaders Obedience = "ignore"
 )
 
@@ -48,7 +48,7 @@ type Adaptive struct {
 	Recover time.Duration // how long the rate takes to grow from zero to the configured one: 1s to 24h
 }
 
-// section has the fields of an adaptive rate.
+// section returns the fields of an adaptive rate.
 func (a *Adaptive) section() section {
 	return section{fields: []field{
 		{
@@ -68,12 +68,12 @@ func (a *Adaptive) section() section {
 	}}
 }
 
-// Notes returns what a reader of the file should know although it is neither wrong nor doubtful: for each API whose
-// keys share a limit, the effect of one 429, unless the file states it; and where a rate is a day's, what a quota is.
+// Notes returns what a reader of the file should know although no setting is a mistake. For each api whose keys share a
+// limit, it has the effect of one 429, unless the file states it. For each rate per day, it explains quotas.
 func (c *Config) Notes() []Problem { return c.notes }
 
-// section has the fields of what happens to failed calls. The default of what a pushback stops depends on what keys
-// share.
+// section returns the fields of what weir does with failed calls. The default of hold depends on whether keys share a
+// limit.
 func (r *Retry) section(of *API) section {
 	backoff := duration(time.Millisecond, day)
 	return section{
@@ -126,12 +126,12 @@ func (r *Retry) section(of *API) section {
 	}
 }
 
-// status is an HTTP status that parse accepts.
+// status returns the type of an HTTP status that parse accepts.
 func status(least, most int64, parse func(text string) (int, error)) of[int] {
 	return of[int]{parse, strconv.Itoa, fmt.Sprintf("statuses from %d to %d", least, most), wholeSchema(least, most)}
 }
 
-// retryable reads a status that means that a call was not processed.
+// retryable reads a status that means that the api did not process the call.
 func retryable(text string) (int, error) {
 	status, err := wholeIn(400, 599)(text)
 	if err != nil {
@@ -140,7 +140,7 @@ func retryable(text string) (int, error) {
 	return int(status), nil
 }
 
-// rejectable reads a status that ends its job with a letter. None of them may also mean that the call is repeated.
+// rejectable reads a status that ends its job with a letter. It refuses statuses that make weir repeat the call.
 func (r *Retry) rejectable(text string) (int, error) {
 	n, err := wholeIn(300, 499)(text)
 	status := int(n)
@@ -157,13 +157,13 @@ func (r *Retry) rejectable(text string) (int, error) {
 	return status, nil
 }
 
-// Breaker says when all calls of an api stop because they fail.
+// Breaker says when failures stop all calls of an api.
 type Breaker struct {
 	Failures int           // failures in a row that open it: 1 to 1000; 0 for never
-	Min, Max time.Duration // of the time it stays open: 1ms to 24h
+	Min, Max time.Duration // how long it stays open: 1ms to 24h
 }
 
-// section has the fields of the breaker. By default the breaker stays open as long as a retry waits.
+// section returns the fields of the breaker. By default it stays open as long as a retry waits.
 func (b *Breaker) section(r *Retry) section {
 	open := duration(time.Millisecond, day)
 	return section{

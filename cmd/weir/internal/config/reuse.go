@@ -9,15 +9,15 @@ import (
 	"weir/ingest"
 )
 
-// Reuse says when a job gets the answer of an equal job without a call. A nil *Reuse says never.
+// Reuse says when weir gives a job the answer of an equal job instead of calling. A nil *Reuse means never.
 type Reuse struct {
-	For        time.Duration // how old the answer may be
-	Of         []string      // what is compared besides the method: path, body, header:NAME; nil: the whole request
-	AcrossKeys bool          // jobs of different keys of a tenant may be equal
-	Bytes      int64         // of memory for the places of answers
+	For        time.Duration // the greatest age of an answer
+	Of         []string      // parts compared besides the method: path, body, header:NAME; nil: the whole request
+	AcrossKeys bool          // jobs of different keys of one tenant may be equal
+	Bytes      int64         // memory for the places of answers
 }
 
-// The parts of a request that are compared, besides headers. The query belongs to the path.
+// Parts of a request that Of can name, besides headers. The query belongs to the path.
 const (
 	ReusePath = "path"
 	ReuseBody = "body"
@@ -29,11 +29,11 @@ const (
 	mostReuseBytes  = 1 << 30
 )
 
-// Compares reports whether a part of a request is compared.
+// Compares reports whether jobs must agree in this part of a request to be equal.
 func (r *Reuse) Compares(part string) bool { return r.Of == nil || slices.Contains(r.Of, part) }
 
-// ComparedHeaders returns the names of the headers that are compared, of those that jobs may add, sorted. Headers of a
-// trace are compared only if they are named: each job has its own.
+// ComparedHeaders returns the sorted names of the headers that jobs may set and that weir compares. Trace headers
+// differ between jobs, so weir compares them only if the configuration names them.
 func (a *API) ComparedHeaders() (names []string) {
 	for _, name := range a.ForwardHeaders {
 		if a.Reuse.Compares(reuseHeader+name) && (a.Reuse.Of != nil || !isOfTrace(name)) {
@@ -44,7 +44,7 @@ func (a *API) ComparedHeaders() (names []string) {
 	return names
 }
 
-// isOfTrace reports whether a header names one job's trace.
+// isOfTrace reports whether a header identifies the trace of one job.
 func isOfTrace(name string) bool {
 	return slices.Contains([]string{ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage}, strings.ToLower(name))
 }
@@ -93,7 +93,7 @@ func (r *Reuse) section(a *API) section {
 	}
 }
 
-// comparedPart reads a part of a request that is compared.
+// comparedPart reads the name of a part of a request.
 func comparedPart(text string) (string, error) {
 	name, isHeader := strings.CutPrefix(text, reuseHeader)
 	if !isHeader {
@@ -103,7 +103,7 @@ func comparedPart(text string) (string, error) {
 	return reuseHeader + name, err
 }
 
-// checkReuse warns of an api that gives answers again for longer than results are kept.
+// checkReuse warns of an api that reuses answers for longer than weir keeps results.
 func (c *Config) checkReuse(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

@@ -10,7 +10,7 @@ import (
 	"weir/ingest"
 )
 
-// Bounds of a bucket's fields. They are part of the file format that users rely on.
+// Bounds of a bucket's fields. Users rely on them as part of the file format.
 const (
 	mostBurst     = 1_000_000
 	mostCapacity  = 10_000_000
@@ -18,18 +18,18 @@ const (
 	mostOverrides = 10_000
 	mostJitter    = 10 * time.Second
 
-	// DefaultJitter is how much later than planned a call may arrive unless the file says.
+	// DefaultJitter is the default of jitter: how much later than planned a call may arrive at the api.
 	DefaultJitter = 5 * time.Millisecond
 
-	// leaseMargin is added to an api's timeout and jitter: a permit is taken back only when its call cannot still be
-	// running. The lease begins with the slot; the call starts within the jitter and ends one second late at most.
-	// Until then the permit of a dead replica is unused.
+	// leaseMargin is added to an api's timeout and jitter to get the lease of a permit. The lease begins with the slot.
+	// Its call starts within the jitter, and ends at most one second after the timeout. So the permit is taken back
+	// only when the call cannot be running any more. Until then nothing uses the permit of a dead replica.
 	leaseMargin = 5 * time.Second
 )
 
-// rules are the fields of an api's limits. A call costs price. usage are the api's usage counters.
+// rules returns the fields of an api's limits. price is what a call costs, and usage has the api's usage counters.
 func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
-	lines := map[string]int{} // of the names of shared limits
+	lines := map[string]int{} // of the shared limits, by name
 	return []field{
 		{name: "headroom", is: one(&r.Headroom, percent(0, 99)), or: "0%", means: "how far weir stays below every limit"},
 		{
@@ -60,7 +60,7 @@ func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 	}
 }
 
-// priorities are the weights of jobs by their Weir-Priority.
+// priorities returns the weights of jobs by their Weir-Priority.
 func priorities(w *bucket.Weights) section {
 	weight := whole[int64](1, bucket.MostWeight)
 	return section{fields: []field{
@@ -70,7 +70,7 @@ func priorities(w *bucket.Weights) section {
 	}}
 }
 
-// pace are the fields of a rate of calls.
+// pace returns the fields of a rate of calls.
 func pace(r *bucket.Rate) []field {
 	counts := word(bucket.ByWindow, bucket.ByTokens)
 	counts.show = func(c bucket.Counting) string { return string(cmp.Or(c, bucket.ByWindow)) }
@@ -92,8 +92,8 @@ func pace(r *bucket.Rate) []field {
 	}
 }
 
-// keyLimits has the fields of the bucket that every key has. The rate's Count is 0 if it was refused. of has headroom
-// and jitter.
+// keyLimits returns the fields of the bucket that every key has. If the rate was refused, its Count is 0. of has the
+// headroom and the jitter.
 func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
 	wait := duration(time.Millisecond, longestPeriod)
 	return section{
@@ -118,7 +118,7 @@ func keyLimits(k *bucket.KeyLimits, of *bucket.Rules) section {
 	}
 }
 
-// maxWait reads how long a job may wait. It refuses 0, which could mean "not at all" as well as "no bound".
+// maxWait reads how long a job may wait. It refuses 0, which could mean "not at all" or "no bound".
 func maxWait(text string) (time.Duration, error) {
 	if d, err := ParseDuration(text); err == nil && d == 0 {
 		return 0, refuse("remove it for no bound, or write at least 1ms", "%s would let no job wait", quote(text))
@@ -126,8 +126,8 @@ func maxWait(text string) (time.Duration, error) {
 	return durationIn(time.Millisecond, longestPeriod)(text)
 }
 
-// checkPace checks a rate with its burst and how the api counts it. pace has the headroom and the jitter, which reduce
-// a rate.
+// checkPace checks a rate together with its burst and how the api counts it. pace has the headroom and the jitter,
+// which reduce a rate.
 func checkPace(f fields, r *bucket.Rate, pace bucket.Rules) {
 	if !f.fine("rate", "burst", "counts") || r.Count == 0 {
 		return
@@ -144,7 +144,7 @@ func checkPace(f fields, r *bucket.Rate, pace bucket.Rules) {
 	warnOfPace(f, *r, pace)
 }
 
-// counted returns how the api counts a rate. No window has room for a burst above the count.
+// counted returns how the api counts a rate. It reports a problem if a burst exceeds the count of a window.
 func counted(f fields, r bucket.Rate) bucket.Counting {
 	switch {
 	case r.Counts == bucket.ByTokens:
@@ -161,7 +161,7 @@ func counted(f fields, r bucket.Rate) bucket.Counting {
 	return r.Counts
 }
 
-// warnOfPace warns of a burst, or a missing one, that leaves little of the rate.
+// warnOfPace warns if jitter and burst leave less than half of the rate.
 func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	pace.Headroom = 0 // its effect is intended
 	steady, hoped := pace.Interval(r).Duration(), r.Per/time.Duration(r.Count)
@@ -174,13 +174,13 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
 			" in the long run, for no period to see more than it",
 			"write counts: token_bucket if the api lets through its burst + rate × time; else lower burst or jitter, or write the rate for a longer period")
-	default: // there is no burst to lower
+	default: // the burst is 1 and cannot be lowered
 		f.place("rate").warn("jitter leaves less than half of "+FormatRate(r)+
 			" in the long run, for no period to see more than it", "lower the api's jitter, or write the rate for a longer period")
 	}
 }
 
-// override has the fields of o, which replace those of the rules' Key for the keys that o.Pattern matches.
+// override returns the fields of o, which replace those of of.Key for the keys that o.Pattern matches.
 func override(o *bucket.Override, of *bucket.Rules) section {
 	k := of.Key
 	s := keyLimits(&k, of)
@@ -208,7 +208,7 @@ func override(o *bucket.Override, of *bucket.Rules) section {
 	return s
 }
 
-// set sets at to the value of a field, if the file has the field.
+// set points *at to value if the file has the field. Otherwise it keeps the field out of differences.
 func set[T any](f fields, name string, at **T, value *T) {
 	if f.has(name) {
 		*at = value
@@ -217,8 +217,8 @@ func set[T any](f fields, name string, at **T, value *T) {
 	}
 }
 
-// moreExact orders overrides by precedence: a pattern without * first, and then the longer one. Equally long patterns
-// are ordered by the alphabet, so that the result never depends on the order of a YAML mapping.
+// moreExact orders overrides by precedence: patterns without * first, then longer ones first, then by the alphabet. So
+// the order of a YAML mapping does not matter.
 func moreExact(a, b bucket.Override) int {
 	wildA, wildB := strings.Contains(a.Pattern, "*"), strings.Contains(b.Pattern, "*")
 	if wildA != wildB {
@@ -230,7 +230,8 @@ func moreExact(a, b bucket.Override) int {
 	return cmp.Or(cmp.Compare(len(b.Pattern), len(a.Pattern)), strings.Compare(a.Pattern, b.Pattern))
 }
 
-// leastJitter is the smallest jitter, even if the operator allows none: timers of an operating system are not finer.
+// leastJitter is the smallest jitter that weir uses, even if the operator allows less. Timers of operating systems are
+// not finer.
 const leastJitter = time.Millisecond
 
 // CallRules returns the rules for an api's calls: its own, with a jitter of at least leastJitter.

@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// TestRulesAreAskedLast holds that what only the limits themselves refuse is told one by one, at the api.
+// TestRulesAreAskedLast checks that problems which only the limits themselves find are reported one by one, at the api.
 func TestRulesAreAskedLast(t *testing.T) {
 	doc := &document{}
 	checkRules(value{doc: doc, line: 7, path: "apis.sms"}, bucket.Rules{
@@ -28,7 +28,8 @@ func TestRulesAreAskedLast(t *testing.T) {
 	}
 }
 
-// TestNotesOfHold: of an api whose keys share a limit it is noted once what one 429 does, unless the file says it.
+// TestNotesOfHold checks that there is one note on the effect of a 429 for each api whose keys share a limit, unless
+// the file states the effect.
 func TestNotesOfHold(t *testing.T) {
 	const api = "apis:\n  sms:\n    url: https://a\n    bucket: {rate: 1/s, capacity: 1}\n"
 	for more, want := range map[string]int{
@@ -61,8 +62,8 @@ func TestNotesOfHold(t *testing.T) {
 	}
 }
 
-// TestNotesOfDays: of a rate that spreads many calls over a day it is noted that a quota does not, for the bucket, for
-// a key and for a limit; a rate of one call, and one of a shorter period, is a pace.
+// TestNotesOfDays checks the note on quotas for a rate that spreads many calls over a day: for the bucket, a key and a
+// limit. There is no note for a rate of one call, or of a shorter period.
 func TestNotesOfDays(t *testing.T) {
 	for text, want := range map[string]string{
 		"bucket: {rate: 20000/day, capacity: 1}":                                                               "bucket.rate",
@@ -84,7 +85,7 @@ func TestNotesOfDays(t *testing.T) {
 	}
 }
 
-// TestFixOfJitter: the advice about a rate that jitter fills names only what the file can change: no burst if there is none.
+// TestFixOfJitter checks that the advice about a rate that jitter fills names a burst only if there is one to lower.
 func TestFixOfJitter(t *testing.T) {
 	for burst, names := range map[string]bool{"": false, ", burst: 2": true} {
 		c, err := Parse(fmt.Appendf(nil, "apis:\n  sms:\n    url: https://a\n    jitter: 5s\n    bucket: {rate: 2/s, capacity: 1%s}\n", burst), Options{})
@@ -97,7 +98,8 @@ func TestFixOfJitter(t *testing.T) {
 	}
 }
 
-// TestAdviceOfPeriods: what is probably meant is advised: a quota for many calls a day, and a period that there is for one that is not.
+// TestAdviceOfPeriods checks the advice for limits that probably mean something else: a quota for many calls a day, and
+// a known period for one that does not exist.
 func TestAdviceOfPeriods(t *testing.T) {
 	const api = "apis:\n  sms:\n    url: https://a\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: all, %s}]\n"
 	for limit, want := range map[string]string{

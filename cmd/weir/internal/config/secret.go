@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Secret is a setting that must not be printed: a path of credentials, or an address that may carry a password. Only
+// Secret is a setting that must not be printed, such as a path of credentials or an address with a password. Only
 // Reveal shows it.
 type Secret struct {
 	text string
-	// shown replaces the text in messages: an address without its credentials. Empty: nothing is shown.
+	// shown replaces the text in messages: an address without its credentials. If empty, String shows ***.
 	shown string
 }
 
 // Reveal returns the setting itself.
 func (s Secret) Reveal() string { return s.text }
 
-// IsSet reports whether there is a setting.
+// IsSet reports whether the setting is not empty.
 func (s Secret) IsSet() bool { return s.text != "" }
 
-// String returns an address without its credentials, *** for any other setting, and nothing if there is no setting.
+// String returns an address without its credentials, *** for any other setting, and "" if the setting is empty.
 func (s Secret) String() string {
 	if s.text != "" && s.shown == "" {
 		return "***"
@@ -30,27 +30,26 @@ func (s Secret) String() string {
 	return s.shown
 }
 
-// GoString shows the same.
+// GoString returns the text of String, quoted.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// MarshalJSON writes the same.
+// MarshalJSON encodes the text of String.
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// LogValue logs the same.
+// LogValue returns the text of String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// SecretScope says which references to secrets a configuration may resolve in this process. A configuration comes over
-// NATS from any user that may apply one, and the variables and files are readable for weir's user. Without this bound,
-// each such user could make weir send any of them to an address of the user's choice. A scope does not change after
-// NewSecretScope; a nil one allows every reference.
+// SecretScope says which references to secrets this process may resolve for a configuration. Any NATS user with the
+// right to apply a configuration could otherwise make weir read its variables and files, and send them to an address of
+// that user's choice. A scope does not change after NewSecretScope. A nil scope allows every reference.
 type SecretScope struct {
 	env   map[string]bool
 	files map[string]bool
 	dirs  []string // with a slash at the end
 }
 
-// NewSecretScope allows the given names of variables and paths of directories or files, and every reference in own: the
-// file that the process was started with. own is nil if there is none.
+// NewSecretScope returns a scope that allows the given names of variables and paths of directories or files, and every
+// reference in own. own is the configuration file that the process was started with, or nil.
 func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	s := &SecretScope{env: map[string]bool{}, files: map[string]bool{}}
 	for _, text := range allowed {
@@ -72,13 +71,13 @@ func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	return s
 }
 
-// reference is a place of a configuration that refers to secrets or files.
+// reference is a place in a configuration that refers to secrets or files.
 type reference struct {
 	line    int
 	path    string
 	parts   []part
 	resolve bool         // each part is a secret that must resolve
-	check   func() error // tells whether weir can use what they refer to; nil: it can
+	check   func() error // reports whether weir can use the referenced values; nil: no check
 }
 
 // refer records that the configuration refers to secrets or files at v.
@@ -87,8 +86,8 @@ func (v value) refer(r reference) {
 	v.doc.references = append(v.doc.references, r)
 }
 
-// secret is a text with references, which weir resolves when it needs the text. check tells whether the present text
-// can be used.
+// secret returns the kind of a text with references, which weir resolves each time it needs the text. check reports
+// whether the present text can be used.
 func secret(at *Template, words string, parse func(string) (Template, error), check func() error) kind {
 	k := one(at, of[Template]{parse, Template.String, words, anyText})
 	read := k.read
@@ -101,8 +100,8 @@ func secret(at *Template, words string, parse func(string) (Template, error), ch
 	return k
 }
 
-// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are
-// not read.
+// MissingSecrets lists the references that scope does not allow, and those that do not resolve on this machine now. It
+// does not read references that scope forbids.
 func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	var problems []Problem
 	for _, r := range c.references {
@@ -137,7 +136,7 @@ func (r reference) missing(scope *SecretScope) (problems []Problem) {
 	return problems
 }
 
-// allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.
+// allows reports whether weir may resolve a part. Paths are clean, so none climbs out of its directory.
 func (s *SecretScope) allows(p part) bool {
 	switch {
 	case s == nil || p.literal != "":
@@ -155,7 +154,7 @@ func (s *SecretScope) allows(p part) bool {
 	return false
 }
 
-// secretNames reads what WEIR_SECRETS allows.
+// secretNames reads WEIR_SECRETS: names of variables and absolute paths, separated by commas.
 func secretNames(text string) ([]string, error) {
 	var names []string
 	for word := range strings.SplitSeq(text, ",") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSecretScope: a configuration resolves what the start's own file refers to and what WEIR_SECRETS allows. Whatever else it refers
-// to is neither read nor told apart from what does not exist.
+// TestSecretScope checks that a configuration can resolve only what the own file of the process refers to and what
+// WEIR_SECRETS allows. Other references are not read, and the message does not tell whether they exist.
 func TestSecretScope(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"own", "other", "allowed/token", "allowed-not/token"} {

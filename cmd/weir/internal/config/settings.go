@@ -12,42 +12,42 @@ import (
 	"time"
 )
 
-// Settings are what the environment says about this process.
+// Settings holds the values of the WEIR_ variables for this process.
 type Settings struct {
 	Config          string // path of the configuration file, empty for none
-	NATSContext     string // name of a context of the nats command, empty: none. Its values are in the fields below
-	NATSURL         Secret // empty: a server runs inside the process
+	NATSContext     string // name of a nats context, empty: none. Its values are in the fields below
+	NATSURL         Secret // empty: the server is embedded
 	NATSCreds       Secret // path of a credentials file
 	NATSSignIn      SignIn
 	NATSCA          string // path of a CA file
-	NATSInbox       string // prefix of the subjects on which answers arrive: _INBOX unless set
+	NATSInbox       string // prefix of the subjects on which answers arrive: by default _INBOX
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
 	NATSConnections int // of producers to the embedded server at a time, 0: as many as memory allows
 	DataDir         string
-	StateDir        string // directory for state kept outside the store, empty: none
+	StateDir        string // directory for state kept outside the store; empty: none
 	Durability      Durability
-	RedisURL        Secret   // empty: limits are counted in the process
+	RedisURL        Secret   // empty: this process counts the limits itself
 	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
 	Partitions      int      // of an api's queue: 1 to 256
 	Roles           []Role   // at least one, sorted
 	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
 	HTTPListen      string   // host:port, empty for none
-	HTTPToken       Secret   // that a request must bear; required if other machines can connect
+	HTTPToken       Secret   // that a request must carry; required if other machines can connect
 	Secrets         []string // allowed in a configuration from NATS: names of variables, clean paths of directories or files
 	LogLevel        slog.Level
 	LogFormat       LogFormat
-	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
+	Memory          int64         // bytes that may be resident; 0: as much as the machine or container allows
 	ShutdownTimeout time.Duration // 0 to 1h
 
-	// Restored and Moved are an operator's statements about this start, given by flags: the store was restored from a
-	// backup, or is the store of the stopped weir in another place. Counted says that limits continue with what a
-	// restored store has counted.
+	// Restored, Moved and Counted are an operator's statements about this start, given by flags. Restored: the store
+	// was restored from a backup. Moved: the store is that of a stopped weir, in another place. Counted: limits
+	// continue with the counts in a restored store.
 	Restored, Moved, Counted bool
 
-	ofContext map[string]string // variable → the field of the context that replaces it
+	ofContext map[string]string // variable → the context's field that set it
 
-	// Warnings are settings that are allowed and probably not meant.
+	// Warnings are about settings that are allowed but probably a mistake.
 	Warnings []Problem
 }
 
@@ -55,16 +55,16 @@ type Settings struct {
 type NATSAuth string
 
 const (
-	// AuthOperators admits all clients, to publish jobs and to read; everything else requires the operators'
-	// credentials.
+	// AuthOperators lets clients without credentials publish jobs and read. Everything else requires the credentials of
+	// an operator.
 	AuthOperators NATSAuth = "operators"
-	// AuthOpen admits all clients, as operators.
+	// AuthOpen gives every client the rights of an operator.
 	AuthOpen NATSAuth = "open"
-	// AuthRequired admits only clients with credentials of the data directory.
+	// AuthRequired admits only clients with credentials from the data directory.
 	AuthRequired NATSAuth = "required"
 )
 
-// lets says what a connection without credentials can do.
+// lets says in words what a client without credentials can do.
 func (a NATSAuth) lets() string {
 	if a == AuthOpen {
 		return "read and delete every job"
@@ -72,17 +72,17 @@ func (a NATSAuth) lets() string {
 	return "read everything and submit jobs"
 }
 
-// Durability says when the embedded server's writes are on disk.
+// Durability says when writes of the embedded server reach the disk.
 type Durability string
 
 const (
-	// DurabilityAlways means that a job is on disk before its receipt is sent.
+	// DurabilityAlways syncs a job to disk before its receipt is sent.
 	DurabilityAlways Durability = "always"
-	// DurabilityInterval means that the server syncs the disk once a second: a power cut may lose the last second.
+	// DurabilityInterval syncs the disk once a second. A power cut may lose the last second.
 	DurabilityInterval Durability = "interval"
 )
 
-// Role is a part of the work that a replica does.
+// Role is a part of weir's work that a replica does.
 type Role string
 
 // The roles.
@@ -91,7 +91,7 @@ const (
 	RoleIngest   Role = "ingest"
 )
 
-// LogFormat is how log lines are written.
+// LogFormat is the format of log lines.
 type LogFormat string
 
 // The log formats.
@@ -100,10 +100,10 @@ const (
 	LogJSON LogFormat = "json"
 )
 
-// LeastMemory is the least with which weir can run, with the embedded server and small bodies.
+// LeastMemory is the least memory, in bytes, with which weir can run: embedded server, small bodies.
 const LeastMemory = 96 << 20
 
-// DefaultFile is the configuration file that is read if none is named and it exists.
+// DefaultFile is the configuration file that weir reads if the operator names none and this one exists.
 const DefaultFile = "weir.yaml"
 
 // Embedded reports whether the NATS server runs inside the process.
@@ -112,11 +112,11 @@ func (s *Settings) Embedded() bool { return !s.NATSURL.IsSet() }
 // Has reports whether this replica has a role.
 func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It reads the file
-// system only for a context of the nats command, and to check that weir.yaml and the files for signing in exist.
+// ReadSettings reads the WEIR_ variables. The error is an *Errors that lists every wrong variable. It reads files only
+// for a nats context, and to check that weir.yaml and the files for signing in exist.
 func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
 
-// ReadSettingsFor is ReadSettings with address in place of WEIR_NATS_URL, unless it is empty.
+// ReadSettingsFor is ReadSettings, but uses address in place of WEIR_NATS_URL if address is not empty.
 func ReadSettingsFor(address string) (*Settings, error) {
 	s := &Settings{}
 	all, err := s.decoded()
@@ -143,7 +143,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 	return s, nil
 }
 
-// variables collects the problems found while the environment is read into settings.
+// variables collects the problems that are found while the environment is read into settings.
 type variables struct {
 	settings *Settings
 	texts    map[string]string // of the variables that are set
@@ -151,7 +151,7 @@ type variables struct {
 	warnings []Problem
 }
 
-// read takes each variable that is not set from the context of the nats command, or sets its default.
+// read sets each variable that the environment leaves out from the nats context, or to its default.
 func (v *variables) read(all []*variable) {
 	c := v.context()
 	for _, each := range all {
@@ -180,8 +180,8 @@ func (v *variables) warn(name, message, fix string) {
 	v.warnings = append(v.warnings, Problem{Path: name, Message: message, Fix: fix})
 }
 
-// Guarded refuses an HTTP side that other machines can reach without any token, neither of the environment nor of the
-// configuration. c may be nil.
+// Guarded refuses an HTTP interface that other machines can reach although neither the environment nor the
+// configuration has a token. c may be nil.
 func (s *Settings) Guarded(c *Config) error {
 	if s.HTTPListen == "" || s.HTTPToken.IsSet() || IsLoopback(s.HTTPListen) || c != nil && len(c.HTTP.Tokens) > 0 {
 		return nil
@@ -192,7 +192,7 @@ func (s *Settings) Guarded(c *Config) error {
 	}}}
 }
 
-// exposed warns of an embedded server that other machines can reach without credentials, and says what that means.
+// exposed warns of an embedded server that other machines can reach without credentials.
 func (v *variables) exposed() {
 	s := v.settings
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
@@ -205,9 +205,9 @@ func (v *variables) exposed() {
 	}
 }
 
-// unknown looks for variables that weir does not have. One that is nearly a name is a typing error and refused: with a
-// mistyped WEIR_REDIS_URL, limits would silently not be shared. Any other is only a warning: Kubernetes sets
-// WEIR_SERVICE_HOST and similar ones for a service called weir; those are ignored.
+// unknown reports variables that weir does not have. A name close to a known one is a typing error and refused: a
+// mistyped WEIR_REDIS_URL would silently leave limits unshared. Any other name is only a warning. Kubernetes sets
+// variables such as WEIR_SERVICE_HOST for a service called weir; weir ignores these.
 func (v *variables) unknown() {
 	var names []string
 	for _, known := range v.settings.variables() {
@@ -235,8 +235,8 @@ func defaultFile() string {
 	return ""
 }
 
-// besideData returns the directory for state kept outside the store: the data directory. With an external server there
-// need not be one, and none is created unless it is named.
+// besideData returns the directory for state kept outside the store, which lies in the data directory. An external
+// server needs no data directory, so the result is "" unless the operator named one.
 func (s *Settings) besideData(named bool) string {
 	if !s.Embedded() && !named {
 		return ""
@@ -244,7 +244,7 @@ func (s *Settings) besideData(named bool) string {
 	return filepath.Join(s.DataDir, "state")
 }
 
-// readableFile reads the path of an existing readable file. The message does not contain the path.
+// readableFile checks that text is the path of a readable regular file. Its error does not contain the path.
 func readableFile(text string) (string, error) {
 	file, err := openRegular(text)
 	if err != nil {
@@ -289,8 +289,8 @@ func instance(text string) (string, error) {
 	return text, nil
 }
 
-// randomInstance returns the host's name and eight random hexadecimal digits, so that two replicas on one host, or a
-// restarted one, never share a name.
+// randomInstance returns the host's name and eight random hexadecimal digits. So two replicas on one host never share a
+// name, and neither do a replica and its successor.
 func randomInstance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -298,6 +298,6 @@ func randomInstance() string {
 	}
 	host = regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(host, "-")
 	var suffix [4]byte
-	rand.Read(suffix[:]) // never fails: it ends the program instead
+	rand.Read(suffix[:]) // never returns an error: it ends the program instead
 	return host[:min(len(host), 64)] + "-" + hex.EncodeToString(suffix[:])
 }

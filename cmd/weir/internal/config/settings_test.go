@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// clearEnvironment removes every WEIR_ variable for one test and works in an empty directory.
+// clearEnvironment removes every WEIR_ variable for one test, and changes to an empty directory.
 func clearEnvironment(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for _, pair := range os.Environ() {
 		if name, text, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "WEIR_") {
-			t.Setenv(name, text) // so that it is put back
+			t.Setenv(name, text) // so that it is restored after the test
 			if err := os.Unsetenv(name); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,8 @@ func TestSettingsRead(t *testing.T) {
 	}
 }
 
-// TestSettingsStateDir: what is kept beside the store goes into the data directory, and nowhere where there need be none.
+// TestSettingsStateDir checks where state outside the store is kept: in the data directory, or nowhere if no data
+// directory is needed.
 func TestSettingsStateDir(t *testing.T) {
 	for _, c := range []struct{ url, data, state, want string }{
 		{"", "", "", "weir-data/state"},
@@ -122,8 +123,8 @@ func TestSettingsFindTheFile(t *testing.T) {
 	}
 }
 
-// TestSettingsThatExpose: an HTTP side that others reach needs a token, a server inside that they reach is told of, and so
-// is one on which nobody calls.
+// TestSettingsThatExpose checks that an HTTP interface which other machines can reach needs a token. It also checks the
+// warnings of an embedded server that they can reach, and of one without a dispatcher.
 func TestSettingsThatExpose(t *testing.T) {
 	const secret = "0123456789abcdef"
 	for _, c := range []struct {
@@ -173,7 +174,7 @@ func TestSettingsThatExpose(t *testing.T) {
 	}
 }
 
-// TestSettingsTellEveryProblem also holds that no message shows a password.
+// TestSettingsTellEveryProblem checks that all problems are reported at once, and that no message shows a password.
 func TestSettingsTellEveryProblem(t *testing.T) {
 	clearEnvironment(t)
 	for name, text := range map[string]string{
@@ -267,7 +268,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestSettingsShowNoSecret prints them in every way a careless line of code could.
+// TestSettingsShowNoSecret checks that settings show no secret, in whichever way they are printed.
 func TestSettingsShowNoSecret(t *testing.T) {
 	clearEnvironment(t)
 	creds := filepath.Join(t.TempDir(), hidden+".creds")
@@ -302,7 +303,7 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	showsNothing(t, s)
 }
 
-// showsNothing prints settings in every way, and wants nothing of what is hidden in them.
+// showsNothing prints settings in every way, and fails the test if the text has a secret.
 func showsNothing(t *testing.T, s *Settings) {
 	t.Helper()
 	encoded, err := json.Marshal(s)
@@ -321,7 +322,8 @@ func showsNothing(t *testing.T, s *Settings) {
 	}
 }
 
-// TestVariablesAreDecoded: envconfig decodes each variable into what it holds. All that are wrong are told at once, each by its name.
+// TestVariablesAreDecoded checks that envconfig decodes each variable, and that all wrong ones are reported at once,
+// each by its name.
 func TestVariablesAreDecoded(t *testing.T) {
 	clearEnvironment(t)
 	for name, value := range map[string]string{"WEIR_MEMORY": "much", "WEIR_SHUTDOWN_TIMEOUT": "soon", "WEIR_ROLES": "cook", "WEIR_LOG_LEVEL": "loud"} {

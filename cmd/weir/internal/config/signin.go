@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// SignIn is how weir signs in to an external server, beside credentials, the server's certificate authority and the
-// prefix of inboxes. Files are read for each connection, so that a changed key takes effect from the next connection
-// on.
+// SignIn is how weir signs in to an external server, besides Settings.NATSCreds. weir reads the files for each
+// connection, so a changed key takes effect with the next one.
 type SignIn struct {
 	Nkey           Secret // path of a file with a user's seed
-	User, Password Secret // templates: the word itself, or references to it
-	Cert, Key      string // paths of a client's certificate and its key: both or neither
+	User, Password Secret // templates: the text itself, or references to it
+	Cert, Key      string // paths of a client certificate and its key: both or neither
 
-	// Only a context of the nats command can set these.
+	// Only a nats context can set these.
 	Token, JWT, Seed Secret // templates
 	TLSFirst         bool   // TLS begins before the server's first message
 }
 
-// SignsIn reports whether weir shows a server anything that identifies it, apart from the server's address.
+// SignsIn reports whether weir sends a server anything that identifies it, apart from what the address has.
 func (s *Settings) SignsIn() bool {
 	return s.NATSCreds.IsSet() || s.NATSSignIn != SignIn{TLSFirst: s.NATSSignIn.TLSFirst}
 }
 
-// SaidBy names the source of a variable's setting: the variable, or a field of a context.
+// SaidBy returns what set a variable, for messages: the variable itself, or a field of a nats context.
 func (s *Settings) SaidBy(variable string) string {
 	if field, ok := s.ofContext[variable]; ok {
 		return fmt.Sprintf("%s in the context %s (WEIR_NATS_CONTEXT)", field, s.NATSContext)
@@ -32,10 +31,10 @@ func (s *Settings) SaidBy(variable string) string {
 	return variable
 }
 
-// ways are the variables that identify weir's user.
+// ways are the variables that each identify weir's user.
 var ways = []string{"WEIR_NATS_CREDS", "WEIR_NATS_NKEY", "WEIR_NATS_USER"}
 
-// signsIn returns how many ways to sign in the variables name, and whether the address has a user.
+// signsIn returns how many of ways are set, and whether the address has a user.
 func (v *variables) signsIn() (several int, inAddress bool) {
 	for _, name := range ways {
 		if v.texts[name] != "" {
@@ -45,7 +44,7 @@ func (v *variables) signsIn() (several int, inAddress bool) {
 	return several, strings.Contains(v.texts["WEIR_NATS_URL"], "@")
 }
 
-// context reads the context of the nats command, without the fields that variables replace.
+// context reads the nats context, without the fields that variables replace.
 func (v *variables) context() (c natsContext) {
 	name := v.texts["WEIR_NATS_CONTEXT"]
 	if name == "" {
@@ -64,7 +63,7 @@ func (v *variables) context() (c natsContext) {
 	return c
 }
 
-// from sets a variable from a field of the context. expand converts the field.
+// from sets a variable from a field of the nats context. expand converts the field's value.
 func (v *variables) from(c natsContext, field, name string, expand func(string) (string, error), is kind) {
 	if v.settings.ofContext == nil {
 		v.settings.ofContext = map[string]string{}
@@ -81,7 +80,7 @@ func (v *variables) from(c natsContext, field, name string, expand func(string) 
 	}
 }
 
-// whole reads what only a context can set. It refuses an incomplete sign-in, and two ways where a server takes one.
+// whole reads the settings that only a nats context can set. It refuses an incomplete sign-in, and two ways to sign in.
 func (v *variables) whole(c natsContext) {
 	in := &v.settings.NATSSignIn
 	in.TLSFirst = c.first
@@ -104,8 +103,8 @@ func (v *variables) whole(c natsContext) {
 	}
 }
 
-// secretWord reads a user's name or password, or a reference to it. The reference must resolve; it is resolved again
-// for each connection. No message quotes it.
+// secretWord reads a user's name or password, or a reference to it. The reference must resolve now; weir resolves it
+// again for each connection. Errors do not quote the text.
 func secretWord(text string) (Secret, error) {
 	template, err := ParseTemplate(text)
 	if err != nil {

@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// maxSecret bounds a secret's file, in bytes: it becomes part of one header.
+// maxSecret bounds a secret's file, in bytes. Its content becomes part of one header.
 const maxSecret = 16 << 10
 
-// Template is a header's value in which secrets stand as references, ${env:NAME} or ${file:/path}. It never holds what
-// they refer to, so printing, logging or encoding it shows the references only. The zero Template is an empty text.
+// Template is a header's value in which references, ${env:NAME} or ${file:/path}, stand for secrets. It never holds the
+// secrets, so printing, logging or encoding it shows only the references. The zero Template is an empty text.
 type Template struct {
 	parts []part
 }
 
-// part is a literal text, or a reference to an environment variable or a file: exactly one is set.
+// part is a literal text, or a reference to an environment variable or a file. Exactly one field is set.
 type part struct {
 	literal string
 	env     string
 	file    string
 }
 
-// ParseTemplate reads a header's value. Only the two forms of reference are known: any other "${" is an error. Messages
-// do not quote the text: it may hold the very secret that should not stand there.
+// ParseTemplate reads a header's value. It knows only the two forms of references: any other "${" is an error. Its
+// errors do not quote the text, which may hold a secret by mistake.
 func ParseTemplate(text string) (Template, error) {
 	const fix = "write ${env:NAME} or ${file:/path}"
 	var t Template
@@ -65,7 +65,7 @@ func ParseTemplate(text string) (Template, error) {
 	return t, nil
 }
 
-// headerValue refuses what cannot stand in an HTTP header, without quoting it.
+// headerValue refuses a text that cannot stand in an HTTP header. Its error does not quote the text.
 func headerValue(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return refuse("write one line of plain text", "the value has a line break or another control character")
@@ -79,7 +79,7 @@ func isVariable(name string) bool {
 	})
 }
 
-// HasReference says whether any part comes from elsewhere.
+// HasReference reports whether any part is a reference.
 func (t Template) HasReference() bool {
 	for _, p := range t.parts {
 		if p.literal == "" {
@@ -89,7 +89,7 @@ func (t Template) HasReference() bool {
 	return false
 }
 
-// inPlainText reports whether a secret is a part of an http address that begins with another host than this machine.
+// inPlainText reports whether the text is an http address of another machine that contains a secret.
 func (t Template) inPlainText() bool {
 	if !t.HasReference() || t.parts[0].literal == "" {
 		return false
@@ -100,8 +100,8 @@ func (t Template) inPlainText() bool {
 	return plain && (err != nil || !onThisMachine(u.Hostname()))
 }
 
-// Secrets returns the present values of the references, as far as they resolve: for code that must keep them out of
-// what is stored.
+// Secrets returns the present values of those references that resolve, for code that must keep them out of what it
+// stores.
 func (t Template) Secrets() []string {
 	var secrets []string
 	for _, p := range t.parts {
@@ -112,8 +112,8 @@ func (t Template) Secrets() []string {
 	return secrets
 }
 
-// Resolve returns the value with every reference replaced. It reads variables and files anew each time, so that a
-// rotated secret takes effect from the next call on. The error never contains any part of a secret.
+// Resolve returns the value with every reference replaced. It reads variables and files on each call, so a rotated
+// secret takes effect with the next call. The error contains no part of a secret.
 func (t Template) Resolve() (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -126,7 +126,7 @@ func (t Template) Resolve() (string, error) {
 	return b.String(), nil
 }
 
-// resolve returns what the part stands for; nothing at all is an error: a header without its secret is no header.
+// resolve returns the text that the part stands for. An empty secret is an error.
 func (p part) resolve() (string, error) {
 	switch {
 	case p.env != "":
@@ -146,7 +146,7 @@ func (p part) resolve() (string, error) {
 	}
 }
 
-// readSecret reads a file of at most maxSecret bytes without the newline at its end.
+// readSecret reads a file of at most maxSecret bytes, and cuts the newline at its end.
 func readSecret(path string) (string, error) {
 	file, err := openRegular(path)
 	if err != nil {
@@ -166,8 +166,8 @@ func readSecret(path string) (string, error) {
 	return strings.TrimSuffix(string(data), "\n"), nil
 }
 
-// openRegular opens a file that can be read to its end: a pipe would block the call that needs the secret. Its error
-// does not have the path.
+// openRegular opens a regular file. It refuses a pipe, which would block the call that needs the secret. Its error does
+// not contain the path.
 func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -184,7 +184,7 @@ func openRegular(path string) (*os.File, error) {
 	return file, err
 }
 
-// checkSecret refuses a secret that is empty or would end the header early; source names it in the message.
+// checkSecret refuses a secret that is empty or has a control character. source names the secret in the message.
 func checkSecret(text, source string) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s is empty", source)
@@ -195,7 +195,7 @@ func checkSecret(text, source string) (string, error) {
 	return text, nil
 }
 
-// String shows the references, never what they refer to.
+// String returns the text with its references, never their values.
 func (t Template) String() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -211,11 +211,11 @@ func (t Template) String() string {
 	return b.String()
 }
 
-// GoString shows the references too.
+// GoString returns the text with its references, never their values.
 func (t Template) GoString() string { return fmt.Sprintf("config.Template(%q)", t.String()) }
 
-// MarshalJSON writes the references.
+// MarshalJSON encodes the text with its references, never their values.
 func (t Template) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 
-// LogValue logs the references.
+// LogValue returns the text with its references, never their values.
 func (t Template) LogValue() slog.Value { return slog.StringValue(t.String()) }

@@ -92,7 +92,7 @@ func TestTemplateRefusesVariables(t *testing.T) {
 	}
 }
 
-// TestTemplateShowsNoSecret prints a template in every way a careless line of code could.
+// TestTemplateShowsNoSecret checks that a template shows no secret, in whichever way it is printed.
 func TestTemplateShowsNoSecret(t *testing.T) {
 	t.Setenv("CONFIG_TEST_SECRET", hidden)
 	template := mustTemplate(t, "Bearer ${env:CONFIG_TEST_SECRET}")

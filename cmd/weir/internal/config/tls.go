@@ -13,17 +13,17 @@ import (
 	"sync"
 )
 
-// TLS is how an https api is verified and what weir presents to it. Empty paths: the machine's authorities, and
-// nothing.
+// TLS says how weir verifies an https api, and which certificate weir presents. Empty paths mean the machine's
+// authorities and no certificate.
 type TLS struct {
-	CAFile            string // the authorities that may have signed the api's certificate, in PEM; no others are trusted
-	CertFile, KeyFile string // presented to the api, in PEM: both or neither; they may be one file
+	CAFile            string // the only authorities that weir trusts to sign the api's certificate, in PEM
+	CertFile, KeyFile string // the certificate that weir presents, in PEM: both or neither; they may be one file
 }
 
-// maxPEM bounds a file of certificates, in bytes: that of all authorities of a machine has a fourth of it.
+// maxPEM bounds a file of certificates, in bytes. All authorities of a machine take a fourth of it.
 const maxPEM = 1 << 20
 
-// section has the fields of how a is verified.
+// section returns the fields that say how a is verified.
 func (t *TLS) section(a *API) section {
 	path := free("a full path", fullPath)
 	return section{
@@ -63,7 +63,7 @@ func (t *TLS) section(a *API) section {
 	}
 }
 
-// fullPath reads the path of a file.
+// fullPath reads an absolute path of a file, and cleans it.
 func fullPath(text string) (string, error) {
 	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\r\n") {
 		return "", refuse("write it from the root on: /etc/weir/ca.pem", "%s is not the full path of a file", quote(text))
@@ -78,7 +78,7 @@ func (t *TLS) files() []string {
 	return slices.DeleteFunc([]string{t.CAFile, t.CertFile, t.KeyFile}, func(file string) bool { return file == "" })
 }
 
-// Read reads the files. The errors name them and quote nothing of them. A nil TLS returns the defaults.
+// Read reads the files. Its errors name the files and quote nothing of them. A nil TLS returns the defaults.
 func (t *TLS) Read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t == nil {
@@ -128,9 +128,9 @@ func readPEM(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Source returns a function that reads the files anew when they have been replaced, so that a renewed certificate takes
-// effect from the next connection on. While the files cannot be used, as between the replacement of a certificate and
-// of its key, it returns what was read last. It is safe for concurrent use.
+// Source returns a function that reads the files again after they were replaced, so a renewed certificate takes effect
+// with the next connection. While the files cannot be used, for example between the replacement of a certificate and of
+// its key, the function returns the last good configuration. It is safe for concurrent use.
 func (t *TLS) Source() func() (*tls.Config, error) {
 	var (
 		mu   sync.Mutex
@@ -177,7 +177,7 @@ func sameFiles(a, b []os.FileInfo) bool {
 	return true
 }
 
-// String names the files; it is empty if there are none. Two values with the same text are equal.
+// String names the files, or is empty if there are none. Values with the same text are equal.
 func (t *TLS) String() string {
 	if t == nil {
 		return ""

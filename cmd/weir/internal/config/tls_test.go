@@ -11,7 +11,8 @@ import (
 	"weir/bucket/certtest"
 )
 
-// TestTLSOfAnAPI: its files are looked at as secrets are, and no message quotes what they hold.
+// TestTLSOfAnAPI checks that weir checks the files of an api's TLS as it checks secrets, and that no message quotes
+// their content.
 func TestTLSOfAnAPI(t *testing.T) {
 	a, dir := certtest.New(t), t.TempDir()
 	cert, key := certtest.Write(t, dir, a.Sign(time.Now().Add(time.Hour)))
@@ -51,7 +52,8 @@ func TestTLSOfAnAPI(t *testing.T) {
 	}
 }
 
-// TestRenewedCertificate: files that are replaced are read anew, and what is there in between, which does not fit, is passed over.
+// TestRenewedCertificate checks that replaced files are read again, and that a certificate without its key is ignored
+// meanwhile.
 func TestRenewedCertificate(t *testing.T) {
 	a, dir, half := certtest.New(t), t.TempDir(), t.TempDir()
 	first := a.Sign(time.Now().Add(time.Minute))

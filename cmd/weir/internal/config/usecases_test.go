@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// TestUseCases: what people say of limits in a word is a line of configuration.
+// TestUseCases checks that each limit that people describe in a few words is one line of configuration.
 func TestUseCases(t *testing.T) {
 	quota := func(n int64, per time.Duration) bucket.Limit {
 		return bucket.Limit{Quota: &bucket.Quota{Count: n, Window: bucket.Sliding, Per: per}}

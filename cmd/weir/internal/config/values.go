@@ -12,7 +12,7 @@ import (
 	"weir/bucket"
 )
 
-// Patterns of JSON Schema: everything that the parsers accept matches.
+// Patterns of JSON Schema. They match everything that the parsers accept.
 const (
 	numberPattern   = `[0-9]+(\.[0-9]*)?|\.[0-9]+`
 	unitPattern     = `(ms|s|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)`
@@ -25,12 +25,12 @@ var anyText = object{"type": "string"}
 
 func pattern(p string) object { return object{"type": "string", "pattern": "^(" + p + ")$"} }
 
-// orNumber also accepts what YAML reads as a number.
+// orNumber returns the schema of a text that matches p. It also accepts what YAML reads as a number.
 func orNumber(p string) object {
 	return object{"type": []string{"string", "number"}, "pattern": "^(" + p + ")$"}
 }
 
-// orZero also accepts the number 0, which needs no unit.
+// orZero returns the schema of a text that matches p. It also accepts the number 0, which needs no unit.
 func orZero(p string) object { return object{"anyOf": []object{pattern(p), {"const": 0}}} }
 
 func list(item object, most int) object {
@@ -44,7 +44,7 @@ func wholeSchema(least, most int64) object {
 
 func same(text string) string { return text }
 
-// either lists words as a sentence does: a, b or c.
+// either joins words as a sentence does: a, b or c.
 func either(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -84,7 +84,7 @@ func percent(least, most int64) of[int64] {
 	}
 }
 
-// word is one of a few words.
+// word returns the type of a field whose value is one of choices.
 func word[T ~string](choices ...T) of[T] {
 	quoted := make([]string, len(choices))
 	for i, c := range choices {
@@ -93,13 +93,13 @@ func word[T ~string](choices ...T) of[T] {
 	return of[T]{oneOf(choices...), func(w T) string { return string(w) }, either(quoted), object{"enum": choices}}
 }
 
-// prefixed returns the type with words before those that describe its values.
+// prefixed returns the type with words put before its description.
 func (t of[T]) prefixed(words string) of[T] {
 	t.words = words + t.words
 	return t
 }
 
-// orEmpty returns the type for values of which zero means that there is none.
+// orEmpty returns the type for values whose zero value means "none", which it shows as "".
 func orEmpty[T comparable](t of[T]) of[T] {
 	show := t.show
 	t.show = func(v T) string {
@@ -112,7 +112,7 @@ func orEmpty[T comparable](t of[T]) of[T] {
 	return t
 }
 
-// orNone is orEmpty for a field whose default is not always none, so that a difference names it.
+// orNone is orEmpty for a field whose default is a value. It shows "none", so that differences name it.
 func orNone[T comparable](t of[T]) of[T] {
 	t = orEmpty(t)
 	show := t.show
@@ -135,7 +135,7 @@ func money() of[Money] {
 	return of[Money]{ParseMoney, Money.String, "money", orNumber(numberPattern)}
 }
 
-// free is a text that parse reads; its words describe which.
+// free returns the type of a text that parse reads. words describes its values.
 func free(words string, parse func(string) (string, error)) of[string] {
 	return of[string]{parse, same, words, anyText}
 }
@@ -149,7 +149,7 @@ func address(words string, parse func(string) (*url.URL, error)) of[*url.URL] {
 	}, words, object{"type": "string", "pattern": "^https?://"}}
 }
 
-// wholeIn reads a whole number from least to most, in digits only.
+// wholeIn returns a parser of whole numbers from least to most. It accepts digits and a minus sign only.
 func wholeIn(least, most int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		fix := fmt.Sprintf("write a whole number from %d to %d", least, most)
@@ -164,7 +164,7 @@ func wholeIn(least, most int64) func(string) (int64, error) {
 	}
 }
 
-// oneOf reads one of a few words.
+// oneOf returns a parser that accepts only choices.
 func oneOf[T ~string](choices ...T) func(string) (T, error) {
 	return func(text string) (T, error) {
 		if slices.Contains(choices, T(text)) {

@@ -11,13 +11,13 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// group is a part of the environment's variables that the help shows in one table.
+// group is a set of variables that the help shows in one table.
 type group struct {
 	heading   string
 	variables []field
 }
 
-// groups are all variables of weir. They are read in this order.
+// groups returns all variables of weir, in the order in which they are read.
 func (s *Settings) groups() []group {
 	in, dataNamed := &s.NATSSignIn, true
 	return []group{
@@ -174,7 +174,7 @@ func (s *Settings) groups() []group {
 	}
 }
 
-// variables are the fields of all groups.
+// variables returns the fields of all groups.
 func (s *Settings) variables() (all []field) {
 	for _, g := range s.groups() {
 		all = append(all, g.variables...)
@@ -184,7 +184,7 @@ func (s *Settings) variables() (all []field) {
 
 func anything(text string) (string, error) { return text, nil }
 
-// secretOf is a setting that is shown only without its credentials, or not at all.
+// secretOf returns the type of a setting that is shown without its credentials, or not at all.
 func secretOf(words string, parse func(string) (Secret, error)) of[Secret] {
 	return of[Secret]{parse, Secret.String, words, nil}
 }
@@ -199,16 +199,16 @@ func rolesType() of[[]Role] {
 	}, "`ingest` and `dispatch`, with a comma between", nil}
 }
 
-// variable is one variable as it is decoded. It keeps the error, because envconfig ends at the first one that Decode
-// returns, and all wrong variables must be reported at once.
+// variable is one variable while it is decoded. It keeps its error, because envconfig stops at the first error that
+// Decode returns, and weir must report all wrong variables at once.
 type variable struct {
 	field
 	text string
-	set  bool // even to nothing
+	set  bool // even to the empty string
 	err  error
 }
 
-// Decode implements envconfig.Decoder. An empty variable means its default.
+// Decode implements envconfig.Decoder. An empty variable gets its default later.
 func (v *variable) Decode(text string) error {
 	if v.text, v.set = text, true; text != "" {
 		v.err = v.is.parse(text)
@@ -216,9 +216,9 @@ func (v *variable) Decode(text string) error {
 	return nil
 }
 
-// decoded returns the variables of the environment. envconfig decodes each into a variable, which puts the value in its
-// place in the settings. It takes only a struct, with the names in its tags. This one is made from the registry, since
-// a declared struct would repeat every name, and could lack one.
+// decoded returns the variables of the environment. envconfig decodes each one into a variable, which puts the value in
+// its place in the settings. envconfig takes only a struct with the names in its tags. weir makes this struct from the
+// registry, because a declared one would repeat every name, and could lack one.
 func (s *Settings) decoded() ([]*variable, error) {
 	var all []*variable
 	var types []reflect.StructField
@@ -235,10 +235,10 @@ func (s *Settings) decoded() ([]*variable, error) {
 	return all, envconfig.Process("", into.Interface())
 }
 
-// Setting is one variable in a form that may be shown.
+// Setting is one variable with its value as it may be shown.
 type Setting struct{ Name, Value string }
 
-// Redacted lists the settings by their variables, secrets hidden.
+// Redacted lists the variables and their values, with secrets hidden.
 func (s *Settings) Redacted() (all []Setting) {
 	for _, v := range s.variables() {
 		all = append(all, Setting{v.name, v.is.show()})
@@ -246,7 +246,7 @@ func (s *Settings) Redacted() (all []Setting) {
 	return all
 }
 
-// LogValue logs the settings, secrets hidden.
+// LogValue returns the settings with secrets hidden.
 func (s *Settings) LogValue() slog.Value {
 	var attrs []slog.Attr
 	for _, setting := range s.Redacted() {
@@ -255,7 +255,7 @@ func (s *Settings) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Environment returns all variables of weir, by the heading under which the help shows them.
+// Environment returns all variables of weir, grouped under the headings of the help.
 func Environment() (all []Section) {
 	for _, g := range new(Settings).groups() {
 		all = append(all, described(g.heading, section{fields: slices.Clip(g.variables)}))

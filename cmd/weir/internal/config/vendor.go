@@ -11,28 +11,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Profile is what a vendor documents about its API, as values of an api's fields that a file leaves out.
+// Profile is what a vendor documents about its API: values for an api's fields that a file leaves out.
 type Profile struct {
 	Name string
-	// Period is that of the limits of which the vendor's answers say what is left. They say nothing of a limit with
-	// another period, which begins anew at other times.
+	// Period is the period of the limits whose remainder the vendor's answers report. Answers report nothing about
+	// limits with other periods, which begin anew at other times.
 	Period time.Duration
 	Facts  []Fact
 }
 
-// Fact is the value of one field of an api, by a vendor's documents.
+// Fact is the value of one field of an api, according to the vendor's documents.
 type Fact struct {
-	// Field is the field's path below the api. limits.NAME.FIELD is about the limit of that name in the file, if the
-	// field may stand there: a profile adds no limit.
+	// Field is the field's path below the api. limits.NAME.FIELD applies to the file's limit of that name, if such a
+	// limit may have the field. A profile adds no limit.
 	Field string
-	Value string // as a file writes it
+	Value string // as a file would have it
 	Says  string // what the vendor says
-	Page  string // where it says so
-	Date  string // of the page that was read
+	Page  string // where the vendor says it
+	Date  string // date of the page
 }
 
-// Revision returns the date of the newest fact, with a checksum of all values: a fact that was added, changed or
-// removed makes another revision, whatever the date of its page.
+// Revision returns the date of the newest fact and a checksum of all values. Adding, changing or removing a fact
+// changes the revision, whatever the date of its page.
 func (p *Profile) Revision() string {
 	date, sum := "", sha256.New()
 	_, _ = fmt.Fprintln(sum, p.Period) // a hash never fails
@@ -44,13 +44,13 @@ func (p *Profile) Revision() string {
 	return date + "/" + hex.EncodeToString(sum.Sum(nil)[:4])
 }
 
-// Vendor names the profile of an api. The zero value names none.
+// Vendor says which profile an api uses. The zero value means none.
 type Vendor struct {
 	Name    string
-	Without []string // paths of fields that the profile leaves as they are without it
+	Without []string // paths of fields that the profile must not set
 }
 
-// mostWithout bounds the fields that a profile leaves out.
+// mostWithout bounds Vendor.Without.
 const mostWithout = 64
 
 func (o *Vendor) section() section {
@@ -75,11 +75,11 @@ func (o *Vendor) section() section {
 	}
 }
 
-// without reads the path of a field that the vendor's profile has, or of a mapping with such a field.
+// without reads the path of a field that the vendor's profile sets, or of a mapping with such a field.
 func (o *Vendor) without(text string) (string, error) {
 	p := profileOf(o.Name)
 	if p == nil {
-		return text, nil // the name is missing or unknown, and reported
+		return text, nil // the name is missing or unknown, which is reported elsewhere
 	}
 	var paths []string
 	for i := range p.Facts {
@@ -96,10 +96,10 @@ func (o *Vendor) without(text string) (string, error) {
 	return "", refuse(fix, "the profile of %s has no field %s", o.Name, quote(text))
 }
 
-// within reports whether a path equals another one, or is below it.
+// within reports whether path equals above or is below it.
 func within(path, above string) bool { return path == above || strings.HasPrefix(path, above+".") }
 
-// profileOf returns the profile of that name, or nil.
+// profileOf returns the profile called name, or nil.
 func profileOf(name string) *Profile {
 	all := Profiles()
 	if i := slices.IndexFunc(all, func(p Profile) bool { return p.Name == name }); i >= 0 {
@@ -108,9 +108,9 @@ func profileOf(name string) *Profile {
 	return nil
 }
 
-// filled returns an api's mapping with the values of its vendor's profile where the file has none. It changes no node
-// of the file: an alias may stand for the same nodes elsewhere. The values stand on the line that names the vendor, so
-// that problems with them show there.
+// filled returns an api's mapping, completed with values from its vendor's profile. It copies nodes before it changes
+// them, because an alias may use the same nodes elsewhere. The values get the line that names the vendor, so that
+// problems with them point there.
 func (d *document) filled(v value) value {
 	if v.node == nil || v.node.Kind != yaml.MappingNode || d.visits >= maxVisits {
 		return v
@@ -137,7 +137,7 @@ func (d *document) filled(v value) value {
 	return v
 }
 
-// vendorIn returns the name of the vendor that an api's mapping names, and the fields that it shall leave out.
+// vendorIn returns the name of an api's vendor, and the fields that its profile must not set.
 func vendorIn(v value) (name value, without []string) {
 	name = v.at(&yaml.Node{}, v.line, v.path)
 	at, ok := v.entry("vendor")
@@ -158,7 +158,7 @@ func vendorIn(v value) (name value, without []string) {
 	return name, without
 }
 
-// entry returns the value of a key of a mapping, without a report of problems.
+// entry returns the value of a key of a mapping. It reports no problems.
 func (v value) entry(name string) (value, bool) {
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
 		if key := v.node.Content[i]; key.Kind == yaml.ScalarNode && key.Value == name {
@@ -168,16 +168,16 @@ func (v value) entry(name string) (value, bool) {
 	return value{}, false
 }
 
-// filling puts facts into copies of the nodes of one api.
+// filling puts facts into copies of an api's nodes.
 type filling struct {
 	doc    *document
 	vendor string
-	period time.Duration       // of the limits of which answers say what is left
+	period time.Duration       // of the limits whose remainder answers report
 	line   int                 // of the vendor's name
-	own    map[*yaml.Node]bool // copies, which may be changed
+	own    map[*yaml.Node]bool // the copies, which may be changed
 }
 
-// copied returns a node that may be changed, with the content of another.
+// copied returns a copy of a node that f may change. A node that f copied before is returned as it is.
 func (f *filling) copied(node *yaml.Node) *yaml.Node {
 	if f.own[node] {
 		return node
@@ -188,8 +188,8 @@ func (f *filling) copied(node *yaml.Node) *yaml.Node {
 	return &own
 }
 
-// inner returns the value at a position of own as a node that may be changed, if it is of a kind. A null is an empty
-// mapping.
+// inner replaces the value at a position of own by a copy that f may change, and returns the copy. ok is false if the
+// value is not of this kind. A null counts as an empty mapping.
 func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, bool) {
 	node := own.Content[at]
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
@@ -205,8 +205,8 @@ func (f *filling) inner(own *yaml.Node, at int, kind yaml.Kind) (*yaml.Node, boo
 	return own.Content[at], true
 }
 
-// fill puts a fact at a path below a mapping, unless the file has a value there, or on the way to it. The case of a
-// name is of no account, as in headers; any other name of another case is a problem anyway.
+// fill sets a fact at a path below a mapping, unless the file has a value there or on the way. It ignores the case of
+// names, as header names do; a name of a field in the wrong case is a problem anyway.
 func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if !strings.EqualFold(mapping.Content[i].Value, path[0]) {
@@ -235,8 +235,8 @@ func (f *filling) fill(mapping *yaml.Node, path []string, fact *Fact) {
 	mapping.Content = append(mapping.Content, key, node)
 }
 
-// companion returns the field that another field needs beside it to mean anything. A file or vendor.without may leave
-// the companion out.
+// companion returns the field without which the given field means nothing, or "". The file or vendor.without may have
+// left the companion out.
 func companion(field string) string {
 	switch field {
 	case "left_until":
@@ -247,7 +247,7 @@ func companion(field string) string {
 	return ""
 }
 
-// fillLimits puts a fact into each limit of that name.
+// fillLimits sets a fact in each limit called name.
 func (f *filling) fillLimits(api *yaml.Node, name string, path []string, fact *Fact) {
 	for i := 0; i+1 < len(api.Content); i += 2 {
 		if api.Content[i].Value != "limits" {
@@ -270,7 +270,7 @@ func (f *filling) fillLimits(api *yaml.Node, name string, path []string, fact *F
 	}
 }
 
-// suits reports whether a field may stand in a limit of its kind, and is about it.
+// suits reports whether the field may stand in this limit. left and left_until must also be about its period.
 func (f *filling) suits(field string, limit value) bool {
 	rate, isRate := limit.entry("rate")
 	quota, isQuota := limit.entry("quota")
@@ -280,7 +280,7 @@ func (f *filling) suits(field string, limit value) bool {
 	}
 	var per time.Duration
 	if isRate {
-		r, _ := ParseRate(rate.node.Value) // what cannot be read is reported when it is read, and has no period
+		r, _ := ParseRate(rate.node.Value) // what cannot be read has no period, and is reported later
 		per = r.Per
 	} else if isQuota {
 		q, _ := parseQuota(quota.node.Value, quotaCount)
@@ -295,7 +295,7 @@ func has(mapping *yaml.Node, name string) bool {
 	return ok
 }
 
-// written returns a fact's value as nodes that the document knows as the vendor's.
+// written returns a fact's value as nodes that the document attributes to the vendor.
 func (f *filling) written(fact *Fact) *yaml.Node {
 	var text yaml.Node
 	if err := yaml.Unmarshal([]byte(fact.Value), &text); err != nil {
@@ -316,7 +316,7 @@ func (f *filling) written(fact *Fact) *yaml.Node {
 	return text.Content[0]
 }
 
-// isLent reports whether a vendor's profile has the field with that path in descriptions of the file.
+// isLent reports whether any vendor's profile sets the field at path. path is as in descriptions of the file.
 func isLent(path string) bool {
 	field, ofAPI := strings.CutPrefix(path, "apis.NAME.")
 	return ofAPI && slices.ContainsFunc(Profiles(), func(p Profile) bool {
@@ -324,7 +324,7 @@ func isLent(path string) bool {
 	})
 }
 
-// Vendors returns the revisions of the profiles that the apis name, by vendor.
+// Vendors returns the revisions of the profiles that the configuration uses, by vendor.
 func (c *Config) Vendors() map[string]string {
 	named := map[string]string{}
 	for i := range c.APIs {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// vendored is a file with one api of a vendor, which has a rate of each name that the vendor's facts are about, and
-// more fields of the api.
+// vendored returns a file with one api of a vendor. It has a rate for each limit that the vendor's facts name. more has
+// further fields of the api.
 func vendored(p *Profile, more string) string {
 	var limits []string
 	rate := "10000/min"
@@ -28,7 +28,7 @@ func vendored(p *Profile, more string) string {
 		p.Name, strings.Join(limits, ", "), more)
 }
 
-// explained returns the values in force by their paths below the api.
+// explained returns the values in force, by their paths below the api.
 func explained(t *testing.T, text string) map[string]Explained {
 	t.Helper()
 	values := map[string]Explained{}
@@ -38,8 +38,8 @@ func explained(t *testing.T, text string) map[string]Explained {
 	return values
 }
 
-// TestProfiles checks that each profile can be used with nothing but what no vendor documents, that each of its facts
-// is then in force and says where it is from, and that nothing else claims to be the vendor's.
+// TestProfiles checks that an api needs only the fields that no vendor documents, that each fact of its profile is then
+// in force and names its source, and that no other value claims to be the vendor's.
 func TestProfiles(t *testing.T) {
 	var before string
 	for _, p := range Profiles() {
@@ -79,8 +79,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestProfilesPromise holds what a profile must never do: only a vendor that documents idempotency keys gets a header
-// for them, and only statuses that the vendor says were not processed or not billed are repeated without a bill.
+// TestProfilesPromise checks what a profile must never do. Only a vendor that documents idempotency keys gets a header
+// for them. Only statuses that the vendor documents as not processed or not billed are repeated.
 func TestProfilesPromise(t *testing.T) {
 	headers := map[string]string{"stripe": "Idempotency-Key"}
 	statuses := map[string][]int{"anthropic": {429, 503, 529}, "stripe": {429, 503, 409}}
@@ -104,8 +104,8 @@ func TestProfilesPromise(t *testing.T) {
 	}
 }
 
-// TestFileBeforeProfile checks that a value of the file counts before the vendor's, in every mapping and for every
-// limit, and that the fields beside it keep the vendor's.
+// TestFileBeforeProfile checks that a value of the file replaces the vendor's, in every mapping and for every limit,
+// and that the fields beside it keep the vendor's values.
 func TestFileBeforeProfile(t *testing.T) {
 	values := explained(t, `
 apis:
@@ -153,8 +153,8 @@ apis:
 	}
 }
 
-// TestProfileOfLeft checks in which limits the vendor's headers say what is left: in those of the vendor's own period
-// that do more than watch. A field that means nothing without another one is left out with that.
+// TestProfileOfLeft checks which limits get the vendor's headers of what is left: those with the vendor's period that
+// are not shadows. A field that means nothing without another one is left out together with it.
 func TestProfileOfLeft(t *testing.T) {
 	const until = "header:x-ratelimit-reset-requests"
 	for limit, want := range map[string][2]string{
@@ -188,7 +188,7 @@ func TestProfileOfLeft(t *testing.T) {
 	}
 }
 
-// TestEmptyMappings checks that a mapping without a value, as one that has only comments, keeps the vendor's values.
+// TestEmptyMappings checks that an empty mapping, for example with only comments, keeps the vendor's values.
 func TestEmptyMappings(t *testing.T) {
 	for _, empty := range []string{"", " {}", " null", " ~"} {
 		values := explained(t, "apis:\n  a:\n    url: https://a.example.com\n    vendor: anthropic\n    bucket: {rate: 1/s, capacity: 1}\n"+
@@ -204,7 +204,8 @@ func TestEmptyMappings(t *testing.T) {
 	}
 }
 
-// TestProfileOfAlias checks that what a vendor fills in for one api stays out of another that shares its fields.
+// TestProfileOfAlias checks that values which a profile fills in for one api do not get into another api that shares
+// its fields by an alias.
 func TestProfileOfAlias(t *testing.T) {
 	c := parseText(t, `
 apis:
@@ -222,8 +223,8 @@ apis:
 	}
 }
 
-// TestDiffOfProfile checks that a difference is one of values in force: a vendor's value that a file writes out is
-// none.
+// TestDiffOfProfile checks that a difference compares values in force. A file that writes out a vendor's value does not
+// differ.
 func TestDiffOfProfile(t *testing.T) {
 	const without = "apis: {a: {url: 'https://a.example.com', bucket: {rate: 1/s, capacity: 1}, %s}}"
 	before, after := parseText(t, fmt.Sprintf(without, "timeout: 30s")), parseText(t, fmt.Sprintf(without, "vendor: stripe"))
@@ -243,7 +244,8 @@ apis.a.vendor: added stripe`
 	}
 }
 
-// TestRevisions checks that each change of a profile's values is another revision, and one of its words is not.
+// TestRevisions checks that a change of a profile's values changes the revision, and that a change of its words does
+// not.
 func TestRevisions(t *testing.T) {
 	of := func(change func(p *Profile)) string {
 		p := stripe()
@@ -267,8 +269,8 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestProfileProblems checks that what is wrong with a vendor, or with one of its values in this file, is told where
-// the file names the vendor.
+// TestProfileProblems checks that problems with a vendor, or with its values in this file, are reported on the line
+// that names the vendor.
 func TestProfileProblems(t *testing.T) {
 	for more, want := range map[string]string{
 		"vendor: antropic": `line 4: apis.a.vendor: "antropic" is unknown: did you mean "anthropic"?`,

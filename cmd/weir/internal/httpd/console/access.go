@@ -13,12 +13,12 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Role is the right that a request needs or has.
+// Role is a set of rights, which a request needs or has.
 type Role string
 
 // The roles. An operator may do everything.
 const (
-	Anybody  Role = "anybody" // any request, also one without a token
+	Anybody  Role = "anybody" // any request, even one without a token
 	AnyRole  Role = "known"   // any request with one of the roles below
 	Producer      = Role(config.RoleProducer)
 	Viewer        = Role(config.RoleViewer)
@@ -26,7 +26,7 @@ const (
 	Local    Role = "local" // another user of this machine without a token: a producer and a viewer
 )
 
-// covers reports whether a request with the role r may do what requires the role needed.
+// covers reports whether a request with the role r may do something that needs the role needed.
 func (r Role) covers(needed Role) bool {
 	switch needed {
 	case Anybody:
@@ -42,13 +42,13 @@ func (r Role) covers(needed Role) bool {
 	return r == needed || r == Operator
 }
 
-// Actor is the user or program that makes a request.
+// Actor is the user or program that sent a request.
 type Actor struct {
 	Name string // of the token; "" if no token is required
-	Role Role   // Anybody: the request showed no valid token
+	Role Role   // Anybody: the request has no valid token
 }
 
-// String names the actor in events and in messages to operators.
+// String names the actor, for events and messages to operators.
 func (a Actor) String() string {
 	if a.Name == "" {
 		return "a user of this machine, over HTTP"
@@ -56,42 +56,44 @@ func (a Actor) String() string {
 	return a.Name + ", over HTTP"
 }
 
-// digest identifies tokens and sessions: comparing digests reveals neither a secret nor its length.
+// digest stands for a token or a session's cookie. Comparing digests reveals neither the secret nor its length.
 type digest [sha256.Size]byte
 
 func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
 func (d digest) is(other digest) bool { return subtle.ConstantTimeCompare(d[:], other[:]) == 1 }
 
-// EnvironmentToken names the bearer of WEIR_HTTP_TOKEN.
+// EnvironmentToken is the Name of the actor that bears WEIR_HTTP_TOKEN.
 const EnvironmentToken = "WEIR_HTTP_TOKEN"
 
-// rereadTokens is how long tokens read from the configuration stay cached. A rotated secret takes effect after it.
+// rereadTokens is how long Access caches the tokens of the configuration. A rotated secret takes effect after that
+// time.
 const rereadTokens = time.Second
 
 // Access identifies the actor of a request and decides what the actor may do. It is safe for concurrent use.
 //
-// The tokens are the environment's and those of the configuration in force. If there are none and only this machine can
-// connect, weir's own user and root are operators, and other users of the machine have the rights that they have on the
-// embedded server. A client shows a token with each request (Authorization: Bearer …), or once to begin a session,
-// whose cookie its browser sends.
+// Valid tokens are the environment's and those of the configuration in force. A client sends its token with each
+// request (Authorization: Bearer …), or once at login; its browser then sends the session's cookie.
+//
+// If there is no token and only this machine can connect, no request needs one. Then weir's own user and root are
+// operators, and other users of the machine have the rights that they have on the embedded server.
 type Access struct {
 	own      digest // of the environment's token
 	hasOwn   bool
 	loopback bool                // only this machine can connect
 	auth     config.NATSAuth     // which users a loopback address admits without a token
 	self     int                 // the user id that weir runs as
-	named    func() *config.HTTP // in force; its answer may be nil
+	named    func() *config.HTTP // the HTTP configuration in force; may return nil
 	sessions sessions
 	failures failures
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards the fields below
 	read   time.Time
 	of     *config.HTTP
 	cached []knownToken
 }
 
-// knownToken is a token as it was last read.
+// knownToken is a token of the configuration as Access last read it.
 type knownToken struct {
 	Actor
 
@@ -117,20 +119,20 @@ func (a *Access) who(r *http.Request, now time.Time) Actor {
 	}
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if of, ok := a.sessions.find(digestOf(cookie.Value), now); ok {
-			return a.bearer(of, now) // the token may have been changed or removed since
+			return a.bearer(of, now) // the token may have changed or gone since the login
 		}
 	}
 	return Actor{Role: Anybody}
 }
 
-// open reports whether no token is required.
+// open reports whether requests need no token.
 func (a *Access) open() bool {
 	h := a.configured()
 	return a.loopback && a.auth != config.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
 }
 
-// byUser returns the role of a request that comes from this machine and bears no token. If the user of the request is
-// unknown, as with a proxy in another container, the request does not count as weir's own user.
+// byUser returns the role of a request without a token from this machine. A request whose user is unknown, for example
+// through a proxy in another container, does not count as weir's own user.
 func (a *Access) byUser(r *http.Request) Role {
 	if a.auth == config.AuthOpen || !tellsUsers {
 		return Operator
@@ -142,7 +144,7 @@ func (a *Access) byUser(r *http.Request) Role {
 	return Local
 }
 
-// notOperator tells another user of this machine why the request is refused, and how to be allowed.
+// notOperator returns the problem for another user of this machine. It says how that user can get the right.
 func notOperator(r *http.Request) *Problem {
 	who := "a user of this machine that weir cannot identify"
 	if uid, known := callerOf(r.Context()).user(); known {
@@ -159,8 +161,7 @@ func (a *Access) configured() *config.HTTP {
 	return a.named()
 }
 
-// bearer returns the actor with this token. It compares all tokens, so that the time it takes does not reveal a near
-// match.
+// bearer returns the actor with this token. It compares all tokens, so that its duration does not reveal a near match.
 func (a *Access) bearer(d digest, now time.Time) Actor {
 	found := Actor{Role: Anybody}
 	if a.hasOwn && d.is(a.own) {
@@ -174,7 +175,8 @@ func (a *Access) bearer(d digest, now time.Time) Actor {
 	return found
 }
 
-// tokens returns the configuration's tokens, read anew once a second. A token that cannot be read admits no request.
+// tokens returns the configuration's tokens, and reads them again after rereadTokens. A token that cannot be read
+// admits no request.
 func (a *Access) tokens(now time.Time) []knownToken {
 	h := a.configured()
 	a.mu.Lock()
@@ -194,7 +196,7 @@ func (a *Access) tokens(now time.Time) []knownToken {
 	return a.cached
 }
 
-// May returns the actor of a request if the request has the role needed, and otherwise the problem to answer with.
+// May returns the actor of a request. The problem is nil if the actor has the role needed; otherwise it is the answer.
 func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	who := a.Who(r)
 	switch {
@@ -210,9 +212,9 @@ func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	return who, NewProblem(http.StatusUnauthorized, "this needs a token with the role %s: WEIR_HTTP_TOKEN, or one under http.tokens in the configuration (Authorization: Bearer <token>)", needed)
 }
 
-// failed counts a wrong token and reports whether its address has shown too many. A right token is never refused for
-// that: wrong tokens of other clients behind the same proxy must not keep a producer's jobs out. Beyond the bound, weir
-// only stops saying that a token was wrong.
+// failed counts a wrong token. It reports whether the request's address has shown too many, and then the answer no
+// longer says that the token was wrong. A valid token is never refused: wrong tokens of other clients behind the same
+// proxy must not block a producer.
 func (a *Access) failed(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" && !a.failures.take(remote(r), time.Now())
 }

@@ -23,13 +23,13 @@ import (
 
 const token = "0123456789abcdef"
 
-// start serves on an address, with the tokens of a configuration that the test may change.
+// start starts a server on an address. The test may change the HTTP configuration that it returns.
 func start(t *testing.T, listen, token string) (*Server, *atomic.Pointer[config.HTTP]) {
 	t.Helper()
 	return startFor(t, listen, token, config.AuthOperators)
 }
 
-// startFor is start with whom a loopback address lets in.
+// startFor is start with a setting of WEIR_NATS_AUTH.
 func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server, *atomic.Pointer[config.HTTP]) {
 	t.Helper()
 	named := &atomic.Pointer[config.HTTP]{}
@@ -59,7 +59,7 @@ func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server
 	return s, named
 }
 
-// request is one, with what it says besides where it goes.
+// request is an HTTP request of a test.
 type request struct {
 	method, path, body, host string
 	header                   map[string]string
@@ -111,7 +111,7 @@ func get(t *testing.T, s *Server, path, authorization string) (int, string) {
 	return res.StatusCode, body
 }
 
-// named is a configuration with tokens in files of a directory, one of each role, whose text is the role and enough besides.
+// named returns a configuration with one token for each role, in files of dir. A token's text begins with the role.
 func named(t *testing.T, dir, hosts string) *config.HTTP {
 	t.Helper()
 	text := "apis: {}\nhttp:\n  hosts: [" + hosts + "]\n  tokens:\n"
@@ -129,7 +129,8 @@ func named(t *testing.T, dir, hosts string) *config.HTTP {
 	return &c.HTTP
 }
 
-// TestOnlyWhoBearsTheTokenSeesAnything: probes are open, and tell a stranger no more than yes or no.
+// TestOnlyWhoBearsTheTokenSeesAnything checks that only requests with the token get answers. Probes are open, but tell
+// a client without a token only yes or no.
 func TestOnlyWhoBearsTheTokenSeesAnything(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	for _, path := range []string{"/metrics", "/api/v1/test/known", "/api/v1/test/operator"} {
@@ -154,8 +155,8 @@ func TestOnlyWhoBearsTheTokenSeesAnything(t *testing.T) {
 	}
 }
 
-// TestOpenOnThisMachineOnly: without any token weir's own user is an operator on this machine, and other machines have
-// no rights.
+// TestOpenOnThisMachineOnly checks that without any token weir's own user is an operator on this machine, and that
+// other machines have no rights.
 func TestOpenOnThisMachineOnly(t *testing.T) {
 	open, configured := start(t, "127.0.0.1:0", "")
 	if got, body := get(t, open, "/api/v1/test/operator", ""); got != 200 || body != " operator " {
@@ -175,7 +176,8 @@ func TestOpenOnThisMachineOnly(t *testing.T) {
 	}
 }
 
-// TestRolesMayWhatTheyAreFor: each role does its own, an operator everything, and a token that is rotated or taken away holds no longer.
+// TestRolesMayWhatTheyAreFor checks that each role may do what it is for, that an operator may do everything, and that
+// a rotated or removed token is no longer valid.
 func TestRolesMayWhatTheyAreFor(t *testing.T) {
 	s, configured := start(t, "127.0.0.1:0", token)
 	dir := t.TempDir()
@@ -213,7 +215,8 @@ func TestRolesMayWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// TestSessions: a token is shown once, its cookie does what it may until the session ends, and no script or other site has it.
+// TestSessions checks that a browser sends its token once, and that its cookie has the token's rights until the session
+// ends. No script and no other site can read or use the cookie.
 func TestSessions(t *testing.T) {
 	s, configured := start(t, "127.0.0.1:0", "")
 	dir := t.TempDir()
@@ -260,7 +263,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBounded in number and time.
+// TestSessionsAreBounded checks the bounds of sessions, in number and time.
 func TestSessionsAreBounded(t *testing.T) {
 	var s sessions
 	now, of := time.Unix(1_000_000, 0), digestOf(token)
@@ -282,7 +285,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWrongTokensAreBounded: an address with too many wrong tokens must wait; right tokens are accepted meanwhile.
+// TestWrongTokensAreBounded checks that an address with too many wrong tokens must wait, and that valid tokens are
+// accepted meanwhile.
 func TestWrongTokensAreBounded(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	login := request{method: "POST", path: "/api/v1/login", body: `{"token": "wrong"}`}
@@ -307,7 +311,8 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestPagesOfOtherSitesMayNothing: neither by their browsers' requests, nor by a name of their own that resolves to this machine.
+// TestPagesOfOtherSitesMayNothing checks that pages of other sites cannot use weir, neither by requests of their
+// browsers nor by a name of their own that resolves to this machine.
 func TestPagesOfOtherSitesMayNothing(t *testing.T) {
 	s, configured := start(t, "127.0.0.1:0", "")
 	own := "http://" + s.Addr()
@@ -359,7 +364,8 @@ func TestPagesOfOtherSitesMayNothing(t *testing.T) {
 	}
 }
 
-// TestHostsElsewhere: where others can connect, any name will do until some are configured, and addresses always.
+// TestHostsElsewhere checks the host names if other machines can connect: any name until some are configured, and
+// addresses always.
 func TestHostsElsewhere(t *testing.T) {
 	s, configured := start(t, "0.0.0.0:0", token)
 	by := func(host string) int {
@@ -375,7 +381,8 @@ func TestHostsElsewhere(t *testing.T) {
 	}
 }
 
-// TestRequestsAreBounded: no body is larger than its route takes, and what no route is for is told as all errors are.
+// TestRequestsAreBounded checks that no body is larger than its route allows, and that requests without a route get a
+// problem as their answer.
 func TestRequestsAreBounded(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	if res, _ := ask(t, s, request{method: "POST", path: "/api/v1/test/viewer", body: "0123456789"}); res.StatusCode != 200 {
@@ -406,7 +413,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestOnlySoManyAtATime: a route that costs much tells others to come again.
+// TestOnlySoManyAtATime checks that an expensive route refuses further requests with 503.
 func TestOnlySoManyAtATime(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	inside, leave := make(chan bool, 1), make(chan bool)

@@ -7,22 +7,23 @@ import (
 	"sync"
 )
 
-// overflowUID is the user id that Linux reports for users unknown in a user namespace. It may stand for any user.
+// overflowUID is the user id that Linux reports for a user that is unknown in weir's user namespace. It may stand for
+// any user.
 const overflowUID = 65534
 
-// caller identifies the process that made a connection. It is safe for concurrent use.
+// caller identifies the process at the other end of a connection. It is safe for concurrent use.
 type caller struct {
-	client, server netip.AddrPort // zero if they are no TCP addresses
+	client, server netip.AddrPort // zero if the addresses are not TCP
 
-	once  sync.Once // the kernel is asked once a connection, when user is first called
+	once  sync.Once // user asks the kernel once per connection
 	uid   int
 	found bool
 }
 
-// callerKey is the key of a connection's caller in the contexts of its requests.
+// callerKey is the context key of the caller. Requests find the caller of their connection under it.
 type callerKey struct{}
 
-// withCaller implements http.Server's ConnContext.
+// withCaller adds the connection's caller to ctx. It is an http.Server.ConnContext.
 func withCaller(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, &caller{client: addrPort(conn.RemoteAddr()), server: addrPort(conn.LocalAddr())})
 }
@@ -36,7 +37,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// callerOf returns the caller of a request's connection, or a caller of which nothing is known.
+// callerOf returns the caller of a request's connection, or an unknown caller.
 func callerOf(ctx context.Context) *caller {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
 		return c
@@ -44,8 +45,9 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{}
 }
 
-// user returns the user's id as long as the connection is open; known is false if the kernel does not tell. The first
-// call asks the kernel, which takes some microseconds, or milliseconds if the kernel's table must be read.
+// user returns the user id of the connecting process. known is false if the kernel did not say. The first call must
+// come while the connection is open. It asks the kernel, which takes microseconds, or milliseconds if weir must read
+// the kernel's table.
 func (c *caller) user() (uid int, known bool) {
 	c.once.Do(func() {
 		if c.client.IsValid() && c.server.IsValid() {

@@ -18,7 +18,7 @@ import (
 // tellsUsers reports whether the kernel says which user made a connection.
 const tellsUsers = true
 
-// sight is what one look at a socket shows.
+// sight is what the kernel says about a socket at one moment.
 type sight struct {
 	uid, inode uint64
 }
@@ -30,9 +30,9 @@ var (
 
 // userOf returns the user whose process has the client's end of a connection on this machine.
 //
-// A socket that its process has closed belongs to no user, and kernels report it with user 0 and inode 0. The kernel
-// does not read the two at the same moment, so userOf looks twice: a socket that has an inode at the second look had an
-// owner at the first.
+// A socket that its process has closed belongs to no user, but kernels report user 0 and inode 0 for it. The kernel
+// does not read the two values at the same moment, so userOf asks twice: a socket that has an inode in the second
+// answer had an owner at the first.
 func userOf(client, server netip.AddrPort) (uid int, known bool) {
 	first, err := look(client, server)
 	if err != nil {
@@ -45,8 +45,8 @@ func userOf(client, server netip.AddrPort) (uid int, known bool) {
 	return int(first.uid), true
 }
 
-// look asks the kernel for one socket. If the kernel may not be asked (a sandbox) or does not support the question,
-// look reads its table.
+// look asks the kernel about one socket. If a sandbox forbids the question, or the kernel does not support it, look
+// reads the kernel's table of sockets.
 func look(client, server netip.AddrPort) (sight, error) {
 	seen, err := askKernel(client, server)
 	if err != nil {
@@ -55,8 +55,8 @@ func look(client, server netip.AddrPort) (sight, error) {
 	return seen, err
 }
 
-// Sizes and numbers of sock_diag(7). A question is a netlink header and an inet_diag_req_v2; an answer is a header and
-// an inet_diag_msg.
+// Sizes and numbers of sock_diag(7). A question is a netlink header and an inet_diag_req_v2. An answer is a netlink
+// header and an inet_diag_msg.
 const (
 	sockDiagByFamily = 20
 	headerBytes      = unix.SizeofNlMsghdr
@@ -65,7 +65,7 @@ const (
 	stateListen      = 10
 )
 
-// askKernel asks by netlink. The kernel looks up one socket, which takes some microseconds. It does not block.
+// askKernel asks over netlink. The kernel looks up one socket in some microseconds. askKernel does not block.
 func askKernel(client, server netip.AddrPort) (sight, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -76,7 +76,7 @@ func askKernel(client, server netip.AddrPort) (sight, error) {
 		return sight{}, fmt.Errorf("netlink: %w", err)
 	}
 	answer := make([]byte, 4<<10)
-	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT) // the kernel answers while the question is sent
+	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT) // the kernel answers during Sendto
 	if err != nil {
 		return sight{}, fmt.Errorf("netlink: %w", err)
 	}
@@ -98,7 +98,7 @@ func socketRequest(client, server netip.AddrPort) []byte {
 		family = unix.AF_INET6
 	}
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
-	b = native.AppendUint32(b, ^uint32(0)) // in any state
+	b = native.AppendUint32(b, ^uint32(0)) // any state
 	b = binary.BigEndian.AppendUint16(b, client.Port())
 	b = binary.BigEndian.AppendUint16(b, server.Port())
 	for _, ip := range []netip.Addr{client.Addr(), server.Addr()} {
@@ -106,11 +106,11 @@ func socketRequest(client, server netip.AddrPort) []byte {
 		copy(wide[:], ip.AsSlice())
 		b = append(b, wide[:]...)
 	}
-	b = native.AppendUint32(b, 0)             // by any interface
-	return native.AppendUint64(b, ^uint64(0)) // with any cookie
+	b = native.AppendUint32(b, 0)             // any interface
+	return native.AppendUint64(b, ^uint64(0)) // any cookie
 }
 
-// readSocket reads the answer. The kernel also answers with the socket that listens at the client's address.
+// readSocket reads the kernel's answer. It refuses an answer about the socket that listens at the client's address.
 func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	native := binary.NativeEndian
 	switch {
@@ -137,11 +137,11 @@ func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	return sight{uid: uint64(native.Uint32(b[64:])), inode: uint64(native.Uint32(b[68:]))}, nil
 }
 
-// reading allows one read of the table at a time: the table has a line for every connection of the machine, some
+// reading lets one goroutine at a time read the table. The table has a line for every connection of the machine, some
 // megabytes in all.
 var reading sync.Mutex
 
-// readTable looks for a socket in /proc/net/tcp, and then in the table of IPv6 sockets, which also carry IPv4.
+// readTable looks for a socket in /proc/self/net/tcp, and then in the table of IPv6 sockets, which also carry IPv4.
 func readTable(client, server netip.AddrPort) (sight, error) {
 	reading.Lock()
 	defer reading.Unlock()
@@ -164,7 +164,7 @@ func tableEnd(at netip.AddrPort) string {
 	return fmt.Sprintf("%s:%04X", text.String(), at.Port())
 }
 
-// scanTable reads a table up to the line of a socket. Both addresses follow the number of the line.
+// scanTable reads a table up to the socket's line. Both addresses follow the number of the line.
 func scanTable(path, addresses string) (sight, error) {
 	file, err := os.Open(path) // #nosec G304 -- the kernel's own
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // stranger is a user that is neither root nor the user of the tests.
 const stranger = 54321
 
-// dialAs connects as another user. A socket is of the user whose thread made it.
+// dialAs connects as another user. A socket belongs to the user of the thread that created it.
 func dialAs(ctx context.Context, t *testing.T, uid int, network, addr string) net.Conn {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +39,7 @@ func dialAs(ctx context.Context, t *testing.T, uid int, network, addr string) ne
 	return conn
 }
 
-// askAs asks over a connection of a user's.
+// askAs sends a request over a connection of another user.
 func askAs(t *testing.T, s *Server, uid int, q request) (*http.Response, string) {
 	t.Helper()
 	ctx := await.Context(t, q.path)
@@ -49,8 +49,9 @@ func askAs(t *testing.T, s *Server, uid int, q request) (*http.Response, string)
 	return askBy(t, client, s, q)
 }
 
-// TestOtherUsersAreNoOperators: on a loopback address without a token whom weir runs as may do everything, and another user of the machine
-// what the server inside allows: submit jobs and look. A refusal says which user the request has, and what to do.
+// TestOtherUsersAreNoOperators checks the rights on a loopback address without a token. weir's own user may do
+// everything. Another user of the machine may do what the embedded server allows: submit jobs and look. A refusal names
+// that user, and says what to do.
 func TestOtherUsersAreNoOperators(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "[::1]:0"} {
 		s, configured := start(t, listen, "")
@@ -82,8 +83,8 @@ func TestOtherUsersAreNoOperators(t *testing.T) {
 	}
 }
 
-// TestRootIsAnOperator: also if weir runs as another user. An unknown user, as of a process in a container, is not
-// weir's own.
+// TestRootIsAnOperator checks that root is an operator even if weir runs as another user. An unknown user, for example
+// of a process in a container, does not count as weir's own.
 func TestRootIsAnOperator(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	for _, c := range []struct{ self, uid, want int }{
@@ -96,7 +97,7 @@ func TestRootIsAnOperator(t *testing.T) {
 	}
 }
 
-// TestWhomTheSettingsLetIn: with WEIR_NATS_AUTH=open all clients are operators, with required none is.
+// TestWhomTheSettingsLetIn checks that with WEIR_NATS_AUTH=open all clients are operators, and with required none is.
 func TestWhomTheSettingsLetIn(t *testing.T) {
 	for auth, want := range map[config.NATSAuth]int{config.AuthOpen: 200, config.AuthOperators: 403, config.AuthRequired: 401} {
 		s, _ := startFor(t, "127.0.0.1:0", "", auth)
@@ -106,7 +107,8 @@ func TestWhomTheSettingsLetIn(t *testing.T) {
 	}
 }
 
-// TestWhoHasGoneIsNobody: a socket that its process has closed has no owner, and kernels report it as root's.
+// TestWhoHasGoneIsNobody checks that a socket that its process has closed has no user, although kernels report root for
+// it.
 func TestWhoHasGoneIsNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,7 +120,7 @@ func TestWhoHasGoneIsNobody(t *testing.T) {
 	if uid, known := userOf(client, server); !known || uid != stranger {
 		t.Fatalf("the caller is user %d, known %t", uid, known)
 	}
-	_ = conn.Close() // it is not accepted: the other end stays
+	_ = conn.Close() // the other end stays, because nothing accepts it
 	if uid, known := userOf(client, server); known {
 		t.Errorf("a caller that has gone is user %d", uid)
 	}
@@ -127,7 +129,8 @@ func TestWhoHasGoneIsNobody(t *testing.T) {
 	}
 }
 
-// TestBothWaysTellTheSame: if the kernel may not be asked, its table says which user made a connection.
+// TestBothWaysTellTheSame checks that the kernel's table says the same as its answer about which user made a
+// connection.
 func TestBothWaysTellTheSame(t *testing.T) {
 	for _, c := range []struct{ network, listen, dial string }{
 		{"tcp4", "127.0.0.1:0", "127.0.0.1"}, {"tcp6", "[::1]:0", "::1"}, {"tcp4", "127.0.0.1:0", "::ffff:127.0.0.1"},

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// worthwhile is the number of bytes above which an answer is compressed.
+// worthwhile is the length in bytes above which WriteBody compresses an answer.
 const worthwhile = 1 << 10
 
-// gzipAccepted is a writer to a client that accepts gzip. It does not compress by itself: WriteBody compresses complete
-// answers, and streams stay as they are.
+// gzipAccepted marks the writer of a client that accepts gzip. It does not compress: WriteBody compresses complete
+// answers, and streams stay uncompressed.
 type gzipAccepted struct{ http.ResponseWriter }
 
-// Unwrap serves http.ResponseController.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (g gzipAccepted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
 // accepting returns w, wrapped in a gzipAccepted if the client accepts gzip.
@@ -27,7 +27,7 @@ func accepting(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	return w
 }
 
-// WriteBody writes a complete answer, compressed if that is worthwhile and the client accepts it.
+// WriteBody writes a complete answer. It compresses an answer of more than worthwhile bytes if the client accepts gzip.
 func WriteBody(w http.ResponseWriter, status int, data []byte) {
 	if len(data) <= worthwhile {
 		w.WriteHeader(status)

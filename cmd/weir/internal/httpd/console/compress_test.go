@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLargeAnswersAreCompressed: for clients that take gzip, and only those; small answers are not.
+// TestLargeAnswersAreCompressed checks that large answers are compressed for clients that accept gzip, and only for
+// those. Small answers are not compressed.
 func TestLargeAnswersAreCompressed(t *testing.T) {
 	for _, c := range []struct {
 		accepts string
@@ -24,7 +25,8 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// TestPagesThatAreNot: a browser gets the console's page for an address that there is not, other clients a problem; /config leads to the page.
+// TestPagesThatAreNot checks the answers for unknown addresses: a browser gets the console's page, and other clients
+// get a problem. /config redirects to the page of the configuration.
 func TestPagesThatAreNot(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	browser := map[string]string{"Accept": "text/html,*/*;q=0.8"}

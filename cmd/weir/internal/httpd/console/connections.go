@@ -8,38 +8,38 @@ import (
 	"sync"
 )
 
-// connections bounds what clients hold without being served: open connections, and the headers of requests. Beyond the
-// bound, the connection closes that has waited longest. A client that sends its request at once is thus answered,
-// however many clients only hold connections. A client that keeps a connection for its next request may have to open
-// another one. It is safe for concurrent use.
+// connections is a listener that bounds the open connections and the bytes of request headers. Beyond a bound it closes
+// the connection that has waited longest for a request. So clients that only hold connections cannot shut out a client
+// that sends its request at once. A client that keeps a connection for its next request may find it closed. connections
+// is safe for concurrent use.
 type connections struct {
 	net.Listener
 	most    int   // connections
 	headers int64 // bytes of headers beyond usualHeaders, over all connections
 
-	mu      sync.Mutex // guards all below, and the connections' fields
+	mu      sync.Mutex // guards the fields below, and those of the connections
 	open    int
-	waiting list.List // of *connection, in the order in which they began to wait
+	waiting list.List // of *connection, the one that has waited longest first
 	held    int64     // bytes of headers beyond usualHeaders
 }
 
-// usualHeaders is how many bytes of headers a request may have before they are counted.
+// usualHeaders is the number of header bytes that each request may have uncounted.
 const usualHeaders = 4 << 10
 
-// errHeaders ends a connection when the headers of all requests exceed their bound.
+// errHeaders ends a connection that would take the headers of all requests beyond their bound.
 var errHeaders = errors.New("the headers of all requests need more memory than is allowed")
 
 // connection is one client's connection.
 type connection struct {
 	net.Conn
 	of     *connections
-	place  *list.Element // in waiting; nil while a request is being answered, and after the end
-	read   int64         // bytes since it began to wait
-	counts bool          // whether what is read belongs to headers
+	place  *list.Element // in waiting; nil while a request is being answered, and at the end
+	read   int64         // bytes since the connection began to wait
+	counts bool          // the bytes read belong to headers
 	ended  bool
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It closes a new connection if all others are answering requests.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
@@ -49,11 +49,12 @@ func (c *connections) Accept() (net.Conn, error) {
 		if one := c.admit(conn); one != nil {
 			return one, nil
 		}
-		_ = conn.Close() // all other connections have a request being answered
+		_ = conn.Close() // no connection waits for a request
 	}
 }
 
-// admit counts a connection. If none is left, the new one replaces a waiting one; nil if none waits.
+// admit counts a new connection. At the bound it closes the connection that has waited longest. It returns nil if none
+// waits.
 func (c *connections) admit(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait and the methods below require mu.
+// wait puts a connection at the end of the waiting ones. It and the methods below require mu.
 func (c *connections) wait(one *connection) {
 	c.leave(one)
 	one.counts, one.place = true, c.waiting.PushBack(one)
@@ -143,7 +144,8 @@ func (o *connection) Close() error {
 	return o.Conn.Close()
 }
 
-// CloseWrite lets net/http end an answer before the whole request has arrived. A reset could overtake the answer.
+// CloseWrite lets net/http end an answer before the whole request has arrived. Without it net/http would reset the
+// connection, and the reset could overtake the answer.
 func (o *connection) CloseWrite() error {
 	half, ok := o.Conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"weir/ingest/await"
 )
 
-// dialRaw connects without a request.
+// dialRaw connects and sends nothing.
 func dialRaw(t *testing.T, s *Server) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr())
@@ -28,7 +28,7 @@ func dialRaw(t *testing.T, s *Server) net.Conn {
 	return c
 }
 
-// ended reports whether the server has closed a connection, without waiting for it.
+// ended reports whether the server has closed a connection. It does not wait for that.
 func ended(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := c.Read(make([]byte, 1))
@@ -44,8 +44,8 @@ func count(all []net.Conn, is func(net.Conn) bool) (n int) {
 	return n
 }
 
-// TestWaitingConnectionsGiveWay: a client that only holds connections has no more than are allowed, and keeps no other
-// from being answered; and an answer that is being written is not cut off for it.
+// TestWaitingConnectionsGiveWay checks that a client that only holds connections cannot shut out another client, and
+// has no more than the bound. An answer that is being written is not cut off for this.
 func TestWaitingConnectionsGiveWay(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	long := dialRaw(t, s)
@@ -75,15 +75,15 @@ func TestWaitingConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// TestHeadersAreBounded: the unfinished headers of all requests together are bounded. Requests with small headers never
-// suffer from it.
+// TestHeadersAreBounded checks the bound on the unfinished headers of all requests together. It never affects requests
+// with small headers.
 func TestHeadersAreBounded(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	const each = 60 << 10
 	var held []net.Conn
 	for range s.opts.Connections / 2 {
 		c := dialRaw(t, s)
-		_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s", strings.Repeat("x", each)) // a connection that is closed meanwhile is what is asked for
+		_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s", strings.Repeat("x", each)) // an error means that the server has closed the connection, as it should
 		held = append(held, c)
 	}
 	fit := int(s.opts.HeaderBytes/(each-usualHeaders)) + 1
@@ -96,7 +96,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	for _, c := range held {
 		_ = c.Close()
 	}
-	await.Until(t, "large headers alone", func() bool { // what they held is given back
+	await.Until(t, "large headers alone", func() bool { // the connections gave back what they held
 		res, err := large(s, strings.Repeat("x", each))
 		return err == nil && res.StatusCode == http.StatusOK
 	})
@@ -115,8 +115,8 @@ func large(s *Server, header string) (*http.Response, error) {
 	return res, err
 }
 
-// TestUnreadBodiesHoldNoConnection: a body that nobody reads, of who shows no token, for a path that there is none of, or where none is
-// asked for, is not waited for.
+// TestUnreadBodiesHoldNoConnection checks that the server does not wait for a body that no handler reads: from a client
+// without a token, for an unknown path, or for a route without a body.
 func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	for _, path := range []string{"POST /api/v1/test/operator", "POST /nowhere", "GET /livez"} {
@@ -129,8 +129,8 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 	}
 }
 
-// TestAnswersHoldNoConnection: a body that is not read because its route is busy, or because its handler has answered
-// before it came, holds its connection no longer than any other unread body.
+// TestAnswersHoldNoConnection checks that a body that is not read because its route is busy, or because its handler
+// answered before it came, holds its connection no longer than any other unread body.
 func TestAnswersHoldNoConnection(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", "")
 	inside, leave := make(chan bool, 1), make(chan bool)
@@ -159,7 +159,8 @@ func TestAnswersHoldNoConnection(t *testing.T) {
 	}
 }
 
-// TestLoginsLeaveConnections: clients whose logins do not come keep no probe out, though they need no token.
+// TestLoginsLeaveConnections checks that clients whose logins do not arrive shut out no probe, although logins need no
+// token.
 func TestLoginsLeaveConnections(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	for range s.opts.Connections {
@@ -182,8 +183,8 @@ func TestLoginsLeaveConnections(t *testing.T) {
 	}
 }
 
-// TestReadinessOutlivesTheClient: the answer of one check goes to all clients, so a client that has gone does not fail
-// it.
+// TestReadinessOutlivesTheClient checks that a client that has gone does not fail the check of readiness, because all
+// clients share its answer.
 func TestReadinessOutlivesTheClient(t *testing.T) {
 	s := &Server{opts: Options{Ready: func(ctx context.Context) error { return ctx.Err() }}}
 	gone, leave := context.WithCancel(t.Context())
@@ -197,7 +198,7 @@ func TestReadinessOutlivesTheClient(t *testing.T) {
 	}
 }
 
-// TestLivezTellsTheEnd: /livez fails if the process must be restarted. Only viewers are told why.
+// TestLivezTellsTheEnd checks that /livez fails if the process must be restarted, and that only viewers read why.
 func TestLivezTellsTheEnd(t *testing.T) {
 	why := errors.New("the connection has ended")
 	s := &Server{opts: Options{Alive: func() error { return why }}}

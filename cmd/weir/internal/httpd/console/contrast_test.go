@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestContrast: in both themes text has a contrast of 4.5 to 1 at least on all that it stands on, and what is drawn, borders of controls and
-// the focus one of 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). The dark theme by choice is the same as the system's.
+// TestContrast checks the contrast in both themes. Text has at least 4.5 to 1 on everything that it stands on.
+// Drawings, borders of controls and the focus have at least 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). The dark theme that a
+// user chooses is the same as the system's.
 func TestContrast(t *testing.T) {
 	css, err := web.ReadFile("web/base.css")
 	if err != nil {
@@ -57,7 +58,7 @@ func contrasts() (all []contrast) {
 		all = append(all, contrast{of, "card", drawn}, contrast{of, "back", drawn})
 	}
 	for _, of := range []string{"left", "held", "dead", "good-line"} {
-		all = append(all, contrast{of, "track", drawn - 0.6}) // a meter: its number stands beside it
+		all = append(all, contrast{of, "track", drawn - 0.6}) // a meter, whose number stands beside it
 	}
 	return all
 }
@@ -70,7 +71,7 @@ func colours(block string) map[string]string {
 	return c
 }
 
-// ratio is WCAG's contrast of two colours.
+// ratio returns WCAG's contrast of two colours.
 func ratio(t *testing.T, a, b string) float64 {
 	t.Helper()
 	x, y := luminance(t, a), luminance(t, b)

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of wrong tokens from one address: failuresAtOnce at once, then one per failureEvery. At most mostAddresses
-// addresses are remembered; beyond that, all are forgotten but the newest.
+// Bounds of wrong tokens from one address: failuresAtOnce at once, then one per failureEvery. failures remembers at
+// most mostAddresses addresses. One more makes it forget all others.
 const (
 	failuresAtOnce = 10
 	failureEvery   = 6 * time.Second
 	mostAddresses  = 4096
 )
 
-// failures bounds how often an address may try tokens. It is safe for concurrent use; the zero value is ready.
+// failures bounds how often an address may show wrong tokens. It is safe for concurrent use. The zero value is ready.
 type failures struct {
 	mu sync.Mutex
 	of map[netip.Prefix]*rate.Limiter
 }
 
-// take counts a try and reports whether it is allowed.
+// take counts a wrong token and reports whether the address is still within its bound.
 func (f *failures) take(from netip.Prefix, now time.Time) bool { return f.limiter(from).AllowN(now, 1) }
 
 func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
@@ -41,8 +41,8 @@ func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
 	return l
 }
 
-// remote returns where a request comes from: its address, or for IPv6 the prefix that one household or machine is
-// assigned.
+// remote returns the address that a request comes from. For IPv6 it returns the prefix that one household or machine
+// has.
 func remote(r *http.Request) netip.Prefix {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

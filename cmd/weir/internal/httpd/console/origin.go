@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// origins refuses requests that a page of another site makes a browser send. If a page's own name was made to resolve
-// to this machine (DNS rebinding), its browser takes weir for the page's own origin. So origins also checks the host
-// name of a request.
+// origins refuses requests that a page of another site makes a browser send. Such a site can make its own name resolve
+// to this machine (DNS rebinding); then the browser takes weir for the page's own origin. So origins also checks the
+// host name of a request.
 type origins struct {
 	access *Access
-	cross  *http.CrossOriginProtection // for requests that change something, by Sec-Fetch-Site and Origin
+	cross  *http.CrossOriginProtection // for requests that change something; checks Sec-Fetch-Site and Origin
 }
 
 func newOrigins(a *Access) origins { return origins{a, http.NewCrossOriginProtection()} }
 
-// refuse returns the problem to answer a forbidden request with, and nil for any other. page says that the request is
-// for a page or a part of one, to which other sites may link.
+// refuse returns the problem for a forbidden request, or nil. page means that the request is for a page or a part of
+// one, to which other sites may link.
 func (o origins) refuse(r *http.Request, page bool) *Problem {
 	if !o.knows(r.Host) {
 		return NewProblem(http.StatusMisdirectedRequest, "weir is not called %q here: use localhost or 127.0.0.1, or name it under http.hosts in the configuration", r.Host)
@@ -36,9 +36,9 @@ func (o origins) refuse(r *http.Request, page bool) *Problem {
 	return nil
 }
 
-// knows reports whether hostport is a name of this weir. If only this machine can connect, those are its loopback names
-// and the configuration's. Otherwise they are the configuration's names, and addresses, which no page can rebind. If
-// the configuration names none, any name is known.
+// knows reports whether hostport is a name of this weir. If only this machine can connect, the names are the loopback
+// names and those of the configuration. Otherwise they are the names of the configuration, and all IP addresses,
+// because no page can rebind an address. If the configuration has no names, every name is known.
 func (o origins) knows(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// web is the console as browsers receive it. It is public: its scripts read all data from /api/v1 with the rights of the
+// web holds the files of the console. They are public: the scripts read all data from /api/v1 with the rights of the
 // user that has logged in.
 //
 //go:embed web
 var web embed.FS
 
-// pagePaths are the addresses of pages. weir answers each with the same document, whose script draws the page.
+// pagePaths are the paths of pages. weir answers each with the same document, whose script draws the page.
 var pagePaths = []string{
 	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/jobs", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
 }
 
-// pagePolicy restricts what a browser does on a page: it loads and runs only what weir serves, and sends requests only
-// to weir. No script assembles markup, so data that strangers have stored in weir is never anything but text.
+// pagePolicy restricts a page in the browser: it loads and runs only files of weir, and sends requests only to weir. No
+// script builds markup from strings, so data from outside is always shown as text.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// fileTypes maps the extensions of the served files to their types. No other file is served.
+// fileTypes maps the extensions of the console's files to their content types. weir serves no other files.
 var fileTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// file is one served file, as a handler.
+// file is one file of the console.
 type file struct {
 	kind, tag string
 	data      []byte
@@ -66,7 +66,7 @@ func pageRoutes() ([]Route, error) {
 	}}), nil
 }
 
-// showNowhere answers a browser that asks for an unknown page with the console's own page, and reports whether the
+// showNowhere answers a browser's request for an unknown page with the console's own page. It reports whether the
 // request was one.
 func showNowhere(w http.ResponseWriter, r *http.Request) bool {
 	outside := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/console/")
@@ -110,8 +110,8 @@ func webFiles() (map[string]file, error) {
 	return files, nil
 }
 
-// serve answers with the file, or says that the browser's copy is current. Browsers ask each time, so that files of two
-// versions are mixed only briefly.
+// serve answers with the file, or with 304 if the browser's copy is current. Browsers ask each time, so files of two
+// versions mix only briefly.
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache")

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestPagesAreOfOneDocument: every page of the script has an address here and the other way round, each answers with the document and a policy
-// that admits only what weir serves, also without a login, because a page by itself shows no data.
+// TestPagesAreOfOneDocument checks that the pages of the script and the paths of the server are the same. Each path
+// answers with the document and a policy that admits only files of weir. It needs no login, because a page itself has
+// no data.
 func TestPagesAreOfOneDocument(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	var drawn []string
@@ -44,7 +45,8 @@ func TestPagesAreOfOneDocument(t *testing.T) {
 	}
 }
 
-// TestFilesOfPages: what the document and the scripts name is served as what it is, a browser that has it is told so, and nothing else is there.
+// TestFilesOfPages checks that every file that the document and the scripts name is served with its type, that a
+// browser with a current copy gets 304, and that no other file is served.
 func TestFilesOfPages(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	files, err := webFiles()
@@ -71,8 +73,8 @@ func TestFilesOfPages(t *testing.T) {
 	}
 }
 
-// TestPagesPutNoMarkupTogether: scripts make elements and texts, and never markup, which strangers' words would be part of; nothing is loaded
-// from elsewhere.
+// TestPagesPutNoMarkupTogether checks that scripts create elements and texts, and never markup, which text from outside
+// could become part of. Nothing is loaded from elsewhere.
 func TestPagesPutNoMarkupTogether(t *testing.T) {
 	files, err := webFiles()
 	if err != nil {

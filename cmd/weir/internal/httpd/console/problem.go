@@ -21,21 +21,21 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"` // for the header; 0: none
 }
 
-// errCodes is added to the status to form an error code, as on NATS.
+// errCodes plus the status is the error code, as on NATS.
 const errCodes = 20000
 
-// NewProblem returns a problem with this status.
+// NewProblem returns a problem with this status. format and args make its Detail.
 func NewProblem(status int, format string, args ...any) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), ErrCode: errCodes + status}
 }
 
-// Error implements error.
+// Error returns the Detail.
 func (p *Problem) Error() string { return p.Detail }
 
 // Write answers with the problem.
 func (p *Problem) Write(w http.ResponseWriter) { WriteProblem(w, p, p) }
 
-// WriteProblem answers with as, which is the problem p with further members.
+// WriteProblem answers with as, the encoding of the problem p and its further members.
 func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
@@ -58,7 +58,7 @@ func writeAs(w http.ResponseWriter, kind string, status int, v any) {
 	WriteBody(w, status, append(data, '\n'))
 }
 
-// ReadJSON reads the body of a request strictly: one value without unknown fields.
+// ReadJSON reads the body of a request. It accepts exactly one JSON value without unknown fields.
 func ReadJSON(r *http.Request, into any) *Problem {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Route is one way into the HTTP side. It defines the request, the role it needs, and the bounds of its time and size.
+// Route is one entry of the HTTP interface: its requests, the role that they need, their bounds and their handler.
 type Route struct {
 	Method string // GET routes answer HEAD as well
 	Path   string // in the syntax of http.ServeMux
-	Role   Role   // the role that a request needs
+	Role   Role   // that a request needs
 	Serve  func(w http.ResponseWriter, r *http.Request, who Actor)
 
-	MaxBody int64         // bytes of the request's body, 0: it has none
-	Time    time.Duration // for all of it, 0: usualTime; Endless: the handler bounds it
-	AtOnce  int           // requests answered at a time, 0: any number; more are answered 503
-	Page    bool          // other sites may link to it
-	Open    bool          // for probes, which call weir by any name
+	MaxBody int64         // bytes of a request's body; 0: it has none
+	Time    time.Duration // for the whole request; 0: usualTime; Endless: the handler sets its own bounds
+	AtOnce  int           // requests answered at the same time; 0: no bound; one more is answered 503
+	Page    bool          // a page or a part of one, to which other sites may link
+	Open    bool          // any host name and any site, for probes
 }
 
 // Endless is the Time of a route that streams.
@@ -30,12 +30,12 @@ const (
 	usualTime  = 30 * time.Second
 	headerTime = 5 * time.Second
 	maxHeaders = 64 << 10
-	busyAgain  = time.Second // Retry-After of a request that found too many others
+	busyAgain  = time.Second // Retry-After of a request beyond AtOnce
 	writeGrace = 2 * time.Second
-	unreadTime = time.Second // for what no handler reads of a body
+	unreadTime = time.Second // for the part of a body that the handler did not read
 )
 
-// handler wraps the route in every check that a request must pass.
+// handler wraps the route's handler in the checks that every request must pass.
 func (s *Server) handler(r Route) http.Handler {
 	var atOnce chan struct{}
 	if r.AtOnce > 0 {
@@ -81,7 +81,7 @@ func (s *Server) handler(r Route) http.Handler {
 	})
 }
 
-// requestBody notes whether a request's body was read to its end.
+// requestBody records whether a request's body was read to its end.
 type requestBody struct {
 	io.ReadCloser
 	ended bool
@@ -94,7 +94,7 @@ func (b *requestBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// routed returns the mux, with its own errors turned into problems.
+// routed returns the mux. It turns the mux's own errors into problems.
 func (s *Server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := s.mux.Handler(r)
@@ -115,7 +115,7 @@ func (s *Server) routed() http.Handler {
 	})
 }
 
-// refusal captures the mux's answer to a request that no route matches.
+// refusal captures the mux's answer to a request that matches no route.
 type refusal struct {
 	header http.Header
 	status int
@@ -130,12 +130,12 @@ func (r *refusal) WriteHeader(status int) { r.status = status }
 // Write implements http.ResponseWriter.
 func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
 
-// timed bounds a request by its route's time.
+// timed sets the deadlines of a request to its route's time.
 func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Request, context.CancelFunc) {
 	connection := http.NewResponseController(w)
 	switch t {
 	case Endless:
-		_ = connection.SetReadDeadline(time.Time{}) // if it passed, net/http would take the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // after a deadline net/http would take the client for gone
 		_ = connection.SetWriteDeadline(time.Time{})
 		return q, func() {}
 	case 0:
@@ -143,13 +143,13 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	}
 	deadline := time.Now().Add(t)
 	_ = connection.SetReadDeadline(deadline)
-	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // leaves time to tell a client that the time is over
+	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // leaves time to tell a client that its time is over
 	ctx, cancel := context.WithDeadline(q.Context(), deadline)
 	return q.WithContext(ctx), cancel
 }
 
-// unread lets a body that no handler reads keep its connection for at most unreadTime. Otherwise net/http would wait
-// for it as long as for a body that is read, and clients without a token could tie up all connections.
+// unread bounds the time that net/http waits for a body that no handler reads to unreadTime. Otherwise clients without
+// a token could hold connections as long as clients whose bodies are read.
 func unread(w http.ResponseWriter, q *http.Request) {
 	if q.ContentLength == 0 {
 		return
@@ -158,13 +158,13 @@ func unread(w http.ResponseWriter, q *http.Request) {
 	boundRest(w)
 }
 
-// boundRest bounds the time for which net/http waits for what is left of a body. After a whole body the deadline could
-// end the connection's next request.
+// boundRest bounds the time that net/http waits for the rest of a body to unreadTime. Do not call it after a whole
+// body: the deadline could end the connection's next request.
 func boundRest(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 }
 
-// protect adds the headers that every answer has for browsers.
+// protect adds the security headers that every answer has.
 func protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -172,7 +172,7 @@ func protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // pages say what they need
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // pages replace it
 		if strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") {
 			h.Set("Cache-Control", "no-store")
 		}

@@ -1,4 +1,4 @@
-// Package console serves weir's HTTP side: metrics, health, access rights, and the pages of the console.
+// Package console serves weir's HTTP interface: metrics, health, access rights, and the pages of the console.
 package console
 
 import (
@@ -18,41 +18,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options of a Server. All but Token and Named are required.
+// Options of a Server. All are required but Token, Named and Remarks.
 type Options struct {
 	Listen string // host:port
-	// Token lets a request do everything (Authorization: Bearer …). Empty: there is none.
+	// Token gives a request every right (Authorization: Bearer …). Empty: no such token.
 	Token string
-	// Named returns the HTTP side's configuration in force, or nil. It is called for each request.
+	// Named returns the HTTP configuration in force, or nil. The server calls it for each request.
 	Named func() *config.HTTP
-	// Auth decides which users a loopback address admits while there is no token. With AuthOperators, weir's own user
-	// and root are operators, and other users of the machine may view and submit jobs. With AuthOpen, all are
+	// Auth decides what users of this machine may do at a loopback address while no token exists. With AuthOperators,
+	// weir's own user and root are operators, and other users may view and submit jobs. With AuthOpen, all users are
 	// operators. With AuthRequired, only probes are admitted.
 	Auth config.NATSAuth
-	// Connections bounds the open connections. One more closes the one that has waited longest for its next request.
+	// Connections bounds the open connections. One more closes the connection that has waited longest for a request.
 	Connections int
-	// HeaderBytes bounds what the headers of all requests hold at a time beyond 4 KiB each. Connections that need more
-	// are closed.
+	// HeaderBytes bounds the header bytes of all present requests together, 4 KiB of each not counted. A connection
+	// that would exceed it is closed.
 	HeaderBytes int64
 	Log         *slog.Logger // for net/http's messages
 	Gatherer    prometheus.Gatherer
 	Version     string
-	// Ready reports whether a job could be accepted and dispatched now.
+	// Ready reports whether weir could accept and dispatch a job now.
 	Ready func(context.Context) error
-	// Alive returns why the process cannot work any more and must be restarted; nil while it works.
+	// Alive returns why the process must be restarted, or nil while it works.
 	Alive func() error
-	// Remarks returns lines shown beside readiness to users that may view. Nil: nothing.
+	// Remarks returns lines that readyz adds for users that may view. Optional.
 	Remarks func() []string
 }
 
-// readyTimeout bounds one check of readiness, and readyCache is how long its answer holds: probes must not load the
-// store.
+// readyTimeout bounds one check of readiness. readyCache is how long the server reuses the answer, so that probes do
+// not load the store.
 const (
 	readyTimeout = 3 * time.Second
 	readyCache   = time.Second
 )
 
-// Server is the running HTTP side.
+// Server is the HTTP interface, from Listen to Close.
 type Server struct {
 	http     *http.Server
 	listener net.Listener
@@ -63,15 +63,15 @@ type Server struct {
 	origins  origins
 	mux      *http.ServeMux
 	routes   []Route
-	close    func() error // once
+	close    func() error // runs once
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	checked time.Time
 	answer  error
 }
 
-// Listen opens the address. Connections wait until Serve. Listen does not check whether other machines may connect: see
-// config.Settings.Guarded. If there is no token at all, other machines are refused everything but the probes.
+// Listen opens the address. Clients that connect wait until Serve. Listen does not check whether other machines may
+// connect; config.Settings.Guarded does. While there is no token, requests of other machines can reach only the probes.
 func Listen(o Options) (*Server, error) {
 	pages, err := pageRoutes()
 	if err != nil {
@@ -109,10 +109,10 @@ func (s *Server) Add(routes ...Route) {
 	}
 }
 
-// Routes returns all routes.
+// Routes returns the added routes and the server's own.
 func (s *Server) Routes() []Route { return s.routes }
 
-// Serve answers requests until Close. It does not block. It must be called once at most, and not after Close.
+// Serve answers requests until Close. It does not block. Call it at most once, and not after Close.
 func (s *Server) Serve() {
 	s.serving = true
 	go func() { s.served <- s.http.Serve(s.listener) }()
@@ -121,11 +121,11 @@ func (s *Server) Serve() {
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops listening and serving, and returns when the server has ended. Only the first call has an effect.
+// Close stops the server, and returns when it has ended. Only the first call has an effect.
 func (s *Server) Close() error { return s.close() }
 
-// closeGrace is how long answers that are being written may take when the server closes: one may be the receipt of a
-// stored job.
+// closeGrace is how long Close lets answers finish that are being written. One of them may be the receipt of a stored
+// job.
 const closeGrace = 250 * time.Millisecond
 
 func (s *Server) closeNow() error {
@@ -144,7 +144,7 @@ func (s *Server) closeNow() error {
 	return err
 }
 
-// livez answers every client, as probes need it. Only users that may view are told why weir ends.
+// livez answers every client, as probes need it. Only users that may view read why weir cannot work any more.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	err := s.opts.Alive()
 	switch {
@@ -157,7 +157,7 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	}
 }
 
-// readyz answers every client, as probes need it. Only users that may view are told why weir is not ready.
+// readyz answers every client, as probes need it. Only users that may view read why weir is not ready.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	if err := s.ready(r.Context()); err != nil {
 		why := "not ready"
@@ -174,7 +174,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	answer(w, http.StatusOK, strings.Join(told, "\n"))
 }
 
-// ready checks at most once in readyCache. All clients share the answer, so a client that goes does not end the check.
+// ready runs the check at most once per readyCache. All clients share the answer, so a client that disconnects does not
+// end the check.
 func (s *Server) ready(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

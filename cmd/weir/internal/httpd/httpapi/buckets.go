@@ -29,10 +29,11 @@ var (
 	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: desk.MaxInspected, usual: 20}
 )
 
-// keyNamed is a key beside the path: browsers and proxies remove . and .. from a path, however they are written.
+// keyNamed is the key as a parameter of the query. In a path it could be lost: browsers and proxies remove . and ..
+// from a path, however they are written.
 var keyNamed = parameter{name: "key", summary: "the key", kind: text}
 
-// buckets answers with the apis' buckets, as their owners report them.
+// buckets answers with the buckets of apis. It asks their owners.
 type buckets struct{ *Options }
 
 func (b *buckets) list(_ context.Context, r *request) (any, error) {

@@ -80,7 +80,7 @@ func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 	return list, nil
 }
 
-// letter returns the letter that a path names.
+// letter returns the letter whose sequence is in the path.
 func (l *deadLetters) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
 	seq, err := deadview.ParseSeq(r.PathValue("seq"))
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
 	looked := deadletter.Event{Type: deadletter.RevealedEvent, API: k.API, Key: k.Key, Data: deadletter.RevealData{
 		Who: r.who.String(), Job: k.JobID, DeadLetterSeq: k.Seq,
 	}}
-	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // no body is shown without an event
+	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // without the event the body is not shown
 		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, because the event that records it could not be stored: %w", err))
 	}
 	return deadview.Whole(k), nil

@@ -1,5 +1,4 @@
-// Package httpapi is /api/v1 of weir serve: every question that a command asks, and every command of an operator, over
-// HTTP.
+// Package httpapi is /api/v1 of weir serve. It offers over HTTP what the commands ask, and all commands of an operator.
 //
 //	table.go      all questions and commands: the routes, their roles, their bounds and the OpenAPI document follow from it
 //	routes.go     what a line of the table is, and how a request is answered
@@ -25,10 +24,10 @@
 //	proposals.go  configurations that are checked, applied, rolled back
 //	whatif.go     plans and verifications, within bounds
 //
-// The code of the command that asks the same question answers it, over a separate connection to NATS with the rights of
-// weir itself. The request's role was checked before (console.Access). So an answer has the fields that the command
-// prints with --json. What a command prints line by line is a list in an object here, with the parameter of the next
-// page.
+// The code of the command that asks the same question computes the answer. It uses a separate connection to NATS with
+// weir's own rights. console.Access has checked the role of the request before. An answer has the fields that the
+// command prints with --json. If a command prints one value per line, the answer is an object with a list of them, and
+// with the parameter for the next page.
 //
-// A viewer is never told the body of a job, the value of a header that its producer chose, or a secret.
+// A viewer never sees the body of a job, the value of a header that its producer chose, or a secret.
 package httpapi

@@ -25,7 +25,8 @@ import (
 	"weir/ingest"
 )
 
-// TestDocumentIsUpToDate: the document that is served is what the table of routes and the types say. UPDATE_OPENAPI=1 writes it anew.
+// TestDocumentIsUpToDate checks that the served document agrees with the table of routes and the types.
+// UPDATE_OPENAPI=1 writes the document.
 func TestDocumentIsUpToDate(t *testing.T) {
 	want, err := json.MarshalIndent(newDocument(t), "", " ")
 	if err != nil {
@@ -43,7 +44,8 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 }
 
-// TestEveryRouteIsDescribed: each line of the table has a name of its own, a summary and an answer, and declares its path's parameters.
+// TestEveryRouteIsDescribed checks that each line of the table has a unique name, a summary and an answer, and declares
+// the parameters of its path.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	names := map[string]bool{}
 	for _, r := range new(API).table() {
@@ -62,14 +64,14 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 
 type object = map[string]any
 
-// writer gathers a document.
+// writer builds the document.
 type writer struct {
 	t       *testing.T
 	paths   object
 	schemas object
 	names   map[reflect.Type]string
 	said    map[string]string   // comments of types and fields, by package.Type and package.Type.field
-	words   map[string][]string // constants of types of strings
+	words   map[string][]string // constants of string types
 }
 
 func newDocument(t *testing.T) object {
@@ -108,7 +110,7 @@ func newDocument(t *testing.T) object {
 	}
 }
 
-// tags group the operations, by the first part of their paths behind /api/v1.
+// tags group the operations by the first part of their path after /api/v1.
 var tags = []struct{ name, about, parts string }{
 	{"Producers", "Jobs of producers without NATS", "v1"},
 	{"Overview", "The state of weir", "status apis limits replicas doctor version events history stream openapi.json"},
@@ -124,7 +126,7 @@ var tags = []struct{ name, about, parts string }{
 func tagOf(path string) string {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, base), "/"), "/")
 	if parts[0] == "apis" && len(parts) > 2 {
-		parts = parts[2:] // behind the api's name
+		parts = parts[2:] // after the api's name
 	}
 	for _, t := range tags {
 		if slices.Contains(strings.Fields(t.parts), parts[0]) {
@@ -143,7 +145,7 @@ func listedTags() (all []any) {
 
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
-// operation puts one in. last says what the last parameter of the path is.
+// operation adds an operation. last describes the last parameter of the path.
 func (w *writer) operation(method, path string, op object, last ...string) {
 	item, ok := w.paths[path].(object)
 	if !ok {
@@ -205,7 +207,7 @@ func answered(what, kind string, schema object) object {
 	return object{"description": what, "content": object{kind: object{"schema": schema}}}
 }
 
-// sessions describes the console's ways in and out.
+// sessions describes login and logout.
 func (w *writer) sessions() {
 	session := w.schema(reflect.TypeOf(console.Session{}))
 	problem := object{"$ref": "#/components/responses/Problem"}
@@ -224,8 +226,8 @@ func (w *writer) sessions() {
 	})
 }
 
-// door describes jobs over HTTP. OpenAPI takes two paths that differ in the name of a parameter for the same one: so a key and an id have
-// one name there.
+// door describes jobs over HTTP. For OpenAPI, two paths that differ only in a parameter's name are the same path. So a
+// key and an id share one name there.
 func (w *writer) door() {
 	text := object{"type": "string"}
 	headers := []any{object{"name": "Idempotency-Key", "in": "header", "schema": text, "description": "the job's id, with or without quotes: another name of Nats-Msg-Id. The same id for the same key within dedupe is the same job"}}
@@ -269,7 +271,7 @@ func (w *writer) door() {
 	}, "the job's id, percent-encoded")
 }
 
-// headersNamed describes headers of answers.
+// headersNamed describes headers of answers, by name.
 func headersNamed(names ...string) object {
 	what := map[string]object{
 		"Location":         {"description": "where the job can be asked for", "schema": object{"type": "string", "format": "uri-reference"}},
@@ -284,7 +286,7 @@ func headersNamed(names ...string) object {
 	return headers
 }
 
-// schema is that of a type, by reference where it has a name of its own.
+// schema returns the schema of a type. A named type is a reference.
 func (w *writer) schema(of reflect.Type) object {
 	switch {
 	case of == reflect.TypeFor[time.Time]():
@@ -322,10 +324,10 @@ func (w *writer) schema(of reflect.Type) object {
 	return nil
 }
 
-// key is how sources are looked up: package.Type.
+// key returns package.Type, under which said and words have a type.
 func key(of reflect.Type) string { return of.String() }
 
-// name gives a type its place among the schemas.
+// name adds a type to the schemas and returns its name there.
 func (w *writer) name(of reflect.Type) string {
 	if name, ok := w.names[of]; ok {
 		return name
@@ -382,7 +384,7 @@ func (w *writer) fields(of reflect.Type, properties object, required *[]string) 
 	}
 }
 
-// readSources reads the comments of types and their fields, and the words that types of strings have.
+// readSources reads the comments of types and their fields, and the constants of string types.
 func (w *writer) readSources(root string) {
 	files := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

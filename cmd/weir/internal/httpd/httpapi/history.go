@@ -14,7 +14,7 @@ type pastOf struct {
 	Samples []flowsamples.Part `json:"samples"` // oldest first
 }
 
-// past answers with what flowed recently.
+// past answers with the flow of the recent past.
 type past struct{ *Options }
 
 func (p *past) tell(_ context.Context, r *request) (any, error) {

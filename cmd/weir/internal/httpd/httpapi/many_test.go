@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// askedAPI is an API at a real server, on which no weir runs.
+// askedAPI returns an API on a real server without a weir.
 func askedAPI(t *testing.T, js jetstream.JetStream) *API {
 	t.Helper()
 	c, err := config.Parse([]byte("apis: {}"), config.Options{})
@@ -40,7 +40,7 @@ func askedAPI(t *testing.T, js jetstream.JetStream) *API {
 	return a
 }
 
-// get answers a question as the mux does.
+// get answers a request as the mux would.
 func (a *API) get(t *testing.T, path string, into any) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -57,8 +57,8 @@ func (a *API) get(t *testing.T, path string, into any) {
 	}
 }
 
-// TestPagesReadNoMoreThanTheyShow: of 100,000 letters a page reads about as many as are on it, wherever in the stream it is, and however
-// few of the letters its filter chooses.
+// TestPagesReadNoMoreThanTheyShow checks that a page of 100,000 letters reads about as many letters as it shows,
+// wherever it is in the stream, and however few letters its filter selects.
 func TestPagesReadNoMoreThanTheyShow(t *testing.T) {
 	const letters, rare = 100_000, 20_000
 	js := natstest.JetStream(t)
@@ -107,12 +107,12 @@ func TestPagesReadNoMoreThanTheyShow(t *testing.T) {
 	}
 }
 
-// TestSlowListenersAreCutOff: a listener that reads nothing is cut off and delays no other. Without listeners nothing
-// is computed.
+// TestSlowListenersAreCutOff checks that a listener that reads nothing is disconnected and delays no other. Without
+// listeners the hub computes nothing.
 func TestSlowListenersAreCutOff(t *testing.T) {
 	h := &hub{listeners: map[*listener]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
-	h.stop = stop // as if it worked already
+	h.stop = stop // as if the computation ran already
 	slow, quick := h.join(console.Viewer), h.join(console.Operator)
 	for i := range 2 * heldMessages {
 		h.tell(message{name: "event", id: uint64(i + 1)})

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestLongNamesAreRefused: no question names what is too long for a subject. At a control line over its bound the server would close the
-// connection, for good.
+// TestLongNamesAreRefused checks that no request can name something too long for a subject. If a control line exceeded
+// its bound, the server would close weir's connection for good.
 func TestLongNamesAreRefused(t *testing.T) {
 	js := natstest.JetStream(t)
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: connect.ControlBucket}); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // document describes everything under /api/v1 and /v1 (OpenAPI 3.1). TestDocumentIsUpToDate writes it from the table of
-// routes and the types of their answers, whose comments become its descriptions:
+// routes and the types of their answers. The comments of these types become its descriptions:
 // UPDATE_OPENAPI=1 go test ./cmd/weir/internal/httpd/httpapi.
 //
 //go:embed openapi.json

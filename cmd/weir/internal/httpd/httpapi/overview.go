@@ -43,13 +43,13 @@ type findingList struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// overview returns the state of weir, computed once for all clients that ask meanwhile.
+// overview computes the state of weir. Clients that ask at the same time share one computation.
 type overview struct {
 	*Options
 
 	once singleflight.Group
 
-	mu   sync.Mutex // guards what follows; calls soon after get the same answer
+	mu   sync.Mutex // guards the fields below, the last answer, which calls soon after reuse
 	at   time.Time
 	last *snapshot
 }
@@ -57,7 +57,7 @@ type overview struct {
 // snapshot is the state of weir at one moment.
 type snapshot struct {
 	*status.Status
-	today *spend.Account // what was spent, and the budgets with what weir counts; nil if that is unknown
+	today *spend.Account // today's spending, and the budgets as weir counts them; nil if unknown
 }
 
 // tellStatus answers GET /status.
@@ -110,14 +110,14 @@ func (o *overview) examine(ctx context.Context, _ *request) (any, error) {
 // version answers GET /version.
 func version(context.Context, *request) (any, error) { return cli.ThisBuild(), nil }
 
-// How long a status is reused, how long it may take to compute, and how many paused and held keys of each api it names.
+// How long weir reuses a status, how long computing one may take, and how many paused and held keys it names per api.
 const (
 	statusHolds = snapshotEvery / 2
 	statusWait  = 15 * time.Second
 	statusKeys  = 100
 )
 
-// now returns the present state of weir, or the state a moment ago.
+// now returns the state of weir, at most statusHolds old.
 func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	s, err := o.snapshot(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	return s.Status, nil
 }
 
-// snapshot is now with what was spent. All calls share one computation.
+// snapshot returns the state of weir together with today's spending. Calls at the same time share one computation.
 func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	o.mu.Lock()
 	last, at := o.last, o.at
@@ -135,10 +135,10 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		return last, nil
 	}
 	waiting := o.once.DoChan("status", func() (any, error) {
-		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other calls wait for it too
+		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other clients may wait for the same computation
 		defer cancel()
 		roster := o.roster(working)
-		today := o.spentToday(working) // before the limits, which then count all of it
+		today := o.spentToday(working) // before the limits, so that they count all of it
 		s, err := status.Gather(working, o.Connection, statusKeys, roster)
 		if err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// roster knows the dispatching replicas, so that the questions wait for no others.
+// roster returns the dispatching replicas, so that questions wait for the answers of these only.
 func (o *overview) roster(ctx context.Context) admin.Roster {
 	here := ""
 	if o.Settings.Embedded() && o.Settings.Has(config.RoleDispatch) {
@@ -175,11 +175,11 @@ func (o *overview) roster(ctx context.Context) admin.Roster {
 	return admin.MemberRoster(ctx, o.Connection, here)
 }
 
-// spentWait bounds how long a status waits for what was spent today.
+// spentWait bounds how long a status waits for today's spending.
 const spentWait = 2 * time.Second
 
-// spentToday returns what was spent today, or nil if no replica says so in time: the rest of a status is useful without
-// it.
+// spentToday returns today's spending, or nil if no replica answers within spentWait. The rest of a status is useful
+// without it.
 func (o *overview) spentToday(ctx context.Context) *spend.Account {
 	ctx, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()

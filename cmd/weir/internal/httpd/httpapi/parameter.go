@@ -13,14 +13,14 @@ import (
 	"weir/ingest"
 )
 
-// parameter is one parameter of a query. Each may be given once.
+// parameter is one parameter of a query. A request may have it at most once.
 type parameter struct {
 	name    string
 	summary string
 	kind    kind
-	most    int      // of a number; it is at least 1
-	usual   int      // the number if none is given
-	words   []string // its possible values; none: any
+	most    int      // largest value of a number; the smallest is 1
+	usual   int      // the number without the parameter
+	words   []string // the allowed values; none: any
 }
 
 // kind is the type of a parameter.
@@ -44,11 +44,10 @@ var (
 	groupBy   = parameter{name: "by", summary: "what it is added up by", kind: text, words: []string{"api", "key", "tenant", "day"}}
 )
 
-// checkedNames maps the parameters that become parts of subjects to their checks, wherever they occur.
+// checkedNames maps parameters that become parts of subjects to their checks. All routes use it.
 var checkedNames = map[string]func(string) error{"api": ingest.CheckAPI, "key": ingest.CheckKey, "job": ingest.CheckJobID}
 
-// parse reads the query strictly: it refuses unknown parameters, so that a typing error does not become a question
-// without a bound.
+// parse reads the query. It refuses unknown parameters, so that a mistyped one does not silently widen the question.
 func (r *route) parse(q *http.Request, who console.Actor) (*request, error) {
 	given, err := url.ParseQuery(q.URL.RawQuery)
 	if err != nil {

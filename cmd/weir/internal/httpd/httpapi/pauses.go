@@ -17,14 +17,14 @@ type pauseWord struct {
 // pauses stops and resumes the calls of apis and keys.
 type pauses struct{ *Options }
 
-// command returns an operator's command about the api of a path, or about the key in it.
+// command returns an operator's command for the api in the path, or for the key if the route has one.
 func (p *pauses) command(ctx context.Context, r *request) (*admin.OperatorCommand, error) {
 	api, err := p.api(r)
 	if err != nil {
 		return nil, err
 	}
 	key := ""
-	if strings.Contains(r.Pattern, "/key") { // otherwise it is about the whole api
+	if strings.Contains(r.Pattern, "/key") { // otherwise the command is for the whole api
 		if key, err = r.key(); err != nil {
 			return nil, err
 		}

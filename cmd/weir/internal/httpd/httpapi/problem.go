@@ -19,7 +19,7 @@ func badRequest(format string, args ...any) error {
 	return console.NewProblem(http.StatusBadRequest, format, args...)
 }
 
-// problemOf returns the problem to answer an error with. The error's exit code says of what kind it is.
+// problemOf returns the problem that answers an error. The error's exit code decides the status.
 func problemOf(err error) *console.Problem {
 	var told *console.Problem
 	if errors.As(err, &told) {
@@ -56,5 +56,5 @@ func problemOf(err error) *console.Problem {
 	return p
 }
 
-// retryAfter is when to try again if something did not answer.
+// retryAfter is the Retry-After of a problem that says that a part of weir did not answer.
 const retryAfter = 2 * time.Second

@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestNoConnectionIsUnavailable: while NATS cannot be reached, or refuses weir's credentials, a question may be asked again later.
+// TestNoConnectionIsUnavailable checks that a request gets 503 with Retry-After while NATS cannot be reached or refuses
+// weir's credentials.
 func TestNoConnectionIsUnavailable(t *testing.T) {
 	for _, err := range []error{nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrConnectionClosed} {
 		p := problemOf(fmt.Errorf("read the ledger: %w", err))

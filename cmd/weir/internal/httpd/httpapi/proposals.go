@@ -26,10 +26,11 @@ type rollbackWord struct {
 	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
-// configBody bounds a request with a configuration, in bytes: JSON may encode each byte of it in six.
+// configBody bounds the request with a configuration, in bytes. JSON may take six bytes for each byte of the
+// configuration.
 const configBody = 4 << 20
 
-// proposals checks configurations and puts them in force.
+// proposals checks configurations and applies them.
 type proposals struct{ *Options }
 
 func (p *proposals) check(_ context.Context, r *request) (any, error) {
@@ -69,7 +70,7 @@ func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
 	return p.put(ctx, earlier, said.DryRun)
 }
 
-// put puts a proposal in force, or only reports what it would change.
+// put applies a proposal, or only reports what it would change if dryRun is set.
 func (p *proposals) put(ctx context.Context, proposed *proposal.Proposal, dryRun bool) (any, error) {
 	return proposed.Apply(ctx, p.Connection, io.Discard, func(d proposal.Difference) (bool, error) {
 		if d.Unread != nil {

@@ -46,13 +46,13 @@ type redriveList struct {
 
 const (
 	mostWhy     = 200      // characters
-	redriveBody = 24 << 20 // of a request: a job's body may be edited
+	redriveBody = 24 << 20 // bytes of a request, which may contain a job's edited body
 )
 
-// redrives plans, begins, shows, stops and resumes redrives. A replica works them.
+// redrives plans, begins, shows, stops and resumes redrives. A replica carries them out.
 type redrives struct{ *Options }
 
-// planned computes what a redrive would do.
+// planned reads a request and returns what its redrive would do.
 func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, asked deadview.Redrive) (*deadview.PlannedRedrive, error) {
 	asked.IncludeUnknown, asked.DropDeadline, asked.By = said.IncludeUnknown, said.DropDeadline, r.who.String()
 	if asked.Priority = said.Priority; said.Priority != "" {
@@ -106,7 +106,7 @@ func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	return describe(&task, err)
 }
 
-// change reads an edit; nil if nothing is edited.
+// change reads an edit. It returns nil if the request has none.
 func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	if o.Edit == nil {
 		return nil, nil //nolint:nilnil // nothing is edited
@@ -130,7 +130,7 @@ func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 	return e, nil
 }
 
-// describe returns what the API shows of a redrive.
+// describe returns a redrive in the form of the API.
 func describe(task *deadletter.Task, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
 	return list, nil
 }
 
-// one applies do to the redrive that a path names, and describes it afterwards.
+// one calls do with the name in the path, and answers with the redrive that do returns.
 func (d *redrives) one(ctx context.Context, r *request, do func(tasks *deadview.Tasks, name string) (deadletter.Task, error)) (any, error) {
 	tasks, err := deadview.OpenTasks(ctx, d.Connection)
 	if err != nil {

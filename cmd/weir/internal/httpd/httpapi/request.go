@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// request is an HTTP request with its parameters read.
+// request is an HTTP request whose query was checked.
 type request struct {
 	*http.Request
 
@@ -22,10 +22,10 @@ type request struct {
 	given      url.Values
 }
 
-// word returns a parameter as given, "" if it is absent.
+// word returns a parameter as the client sent it, "" if absent.
 func (r *request) word(name string) string { return r.given.Get(name) }
 
-// number returns a parameter within the bounds that its route declares.
+// number returns the value of p, or its default if absent. parse has checked its bounds.
 func (r *request) number(p parameter) int {
 	if n, err := strconv.Atoi(r.given.Get(p.name)); err == nil {
 		return n
@@ -33,7 +33,7 @@ func (r *request) number(p parameter) int {
 	return p.usual
 }
 
-// seq returns a sequence, 0 if none is given.
+// seq returns a parameter that is a sequence, 0 if absent.
 func (r *request) seq(name string) (uint64, error) {
 	value := r.given.Get(name)
 	if value == "" {
@@ -46,7 +46,7 @@ func (r *request) seq(name string) (uint64, error) {
 	return seq, nil
 }
 
-// time returns a point in time, zero if none is given. Its text was checked before.
+// time returns a parameter that is a time, zero if absent. parse has checked its text.
 func (r *request) time(name string) time.Time {
 	at, err := deadview.ReadTime(r.given.Get(name), r.asked)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *request) time(name string) time.Time {
 	return at
 }
 
-// duration returns a parameter that is a duration, 0 if none is given.
+// duration returns a parameter that is a duration, 0 if absent.
 func (r *request) duration(name string) (time.Duration, error) {
 	text := r.word(name)
 	if text == "" {
@@ -80,7 +80,7 @@ func (r *request) key() (string, error) {
 	return key, nil
 }
 
-// keyOf refuses a key without an api.
+// keyOf returns the parameters api and key. It refuses a key without an api.
 func (r *request) keyOf() (api, key string, err error) {
 	api, key = r.word("api"), r.word("key")
 	if key != "" && api == "" {
@@ -89,7 +89,7 @@ func (r *request) keyOf() (api, key string, err error) {
 	return api, key, nil
 }
 
-// job returns the job's id in the path.
+// job returns the job's id, which is in the path.
 func (r *request) job() (string, error) {
 	id := r.PathValue("id")
 	if err := ingest.CheckJobID(id); err != nil {
@@ -98,7 +98,7 @@ func (r *request) job() (string, error) {
 	return id, nil
 }
 
-// read reads the body of a request.
+// read decodes the JSON body of a request.
 func read[T any](r *request) (T, error) {
 	var said T
 	if p := console.ReadJSON(r.Request, &said); p != nil {
@@ -107,7 +107,7 @@ func read[T any](r *request) (T, error) {
 	return said, nil
 }
 
-// readIfAny does what read does, and returns a zero value if the body is empty.
+// readIfAny decodes the JSON body of a request. It returns a zero value if the body is empty.
 func readIfAny[T any](r *request) (T, error) {
 	if r.ContentLength == 0 {
 		var nothing T

@@ -15,19 +15,19 @@ import (
 	"weir/deadletter"
 )
 
-// Options are what the API needs. All are required.
+// Options of an API. All are required.
 type Options struct {
-	// Connection has the rights of weir itself. It is the API's own, because questions may be large.
+	// Connection has weir's own rights. Only the API uses it, because answers may be large.
 	Connection *connect.Connection
-	Config     func() *config.Config      // in force here
-	Scope      func() *config.SecretScope // what references a configuration may contain
-	// Terms returns what a redrive must know of the apis in force.
+	Config     func() *config.Config      // returns the configuration in force on this replica
+	Scope      func() *config.SecretScope // which references a configuration may contain
+	// Terms returns the present terms of apis, which redrives need.
 	Terms    func() func(api string) (deadletter.Terms, bool)
 	Settings *config.Settings
 	Log      *slog.Logger
 }
 
-// API answers requests. It is safe for concurrent use. Close it when it is not needed any more.
+// API answers the requests under /api/v1. It is safe for concurrent use. Close ends it.
 type API struct {
 	overview  *overview
 	hub       *hub
@@ -57,17 +57,17 @@ func New(o Options) *API {
 	return a
 }
 
-// Close ends the streams, and returns when nothing of the API runs any more.
+// Close ends all streams, and returns after everything that the API started has ended.
 func (a *API) Close() error {
 	a.hub.close()
 	a.letters.tally.Close()
 	return nil
 }
 
-// route is a line of the table: a route, its role, and its content.
+// route is one line of the table: a request, the role that it needs, its bounds and its answer.
 type route struct {
 	method, path string // below /api/v1
-	name         string // of the operation
+	name         string // the operation's name in the document
 	summary      string
 	role         console.Role
 	query        []parameter
@@ -76,7 +76,7 @@ type route struct {
 	answer       any    // an example of the answer
 	answerType   string // "": JSON
 	maxBody      int64
-	time         time.Duration // 0: usual
+	time         time.Duration // 0: the usual time
 	atOnce       int
 	serve        func(ctx context.Context, r *request) (any, error)
 	stream       func(w http.ResponseWriter, r *request)
@@ -85,11 +85,11 @@ type route struct {
 // base is the path of the API.
 const base = "/api/v1"
 
-// Bounds of requests that cost more than a question to the dispatchers.
+// Bounds of requests that cost more than asking the dispatchers.
 const (
-	readsAtOnce = 4           // readings of a stream at a time
-	longRead    = time.Minute // of a whole stream
-	jsonBody    = 64 << 10    // bytes of what an operator says
+	readsAtOnce = 4           // requests that read a stream at a time
+	longRead    = time.Minute // for reading a whole stream
+	jsonBody    = 64 << 10    // bytes of an operator's request
 )
 
 // Routes returns the API's routes.
@@ -104,7 +104,7 @@ func (a *API) Routes() []console.Route {
 	return routes
 }
 
-// mostBody bounds the size of a request's body, in bytes.
+// mostBody returns the largest request body in bytes.
 func (r *route) mostBody() int64 {
 	if r.maxBody == 0 && r.body != nil {
 		return jsonBody
@@ -112,7 +112,7 @@ func (r *route) mostBody() int64 {
 	return r.maxBody
 }
 
-// reply reads a request and answers it.
+// reply checks a request and answers it.
 func (r *route) reply(w http.ResponseWriter, q *http.Request, who console.Actor) {
 	asked, err := r.parse(q, who)
 	if err == nil {
@@ -136,10 +136,10 @@ func (r *route) reply(w http.ResponseWriter, q *http.Request, who console.Actor)
 	console.WriteJSON(w, http.StatusOK, told)
 }
 
-// api returns the api of a request's path, which must be configured.
+// api returns the configured api that a request's path names.
 func (o *Options) api(r *request) (*config.API, error) { return o.named(r.PathValue("api")) }
 
-// named returns the api with a name, which must be configured.
+// named returns the configured api called name.
 func (o *Options) named(name string) (*config.API, error) {
 	c := o.Config()
 	api, ok := c.API(name)

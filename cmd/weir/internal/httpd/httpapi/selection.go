@@ -18,7 +18,7 @@ type selection struct {
 	All bool `json:"all,omitempty"`
 }
 
-// choose reads a selection.
+// choose returns the letters that s selects. It refuses an empty selection without All.
 func (s *selection) choose(r *request) (deadview.Selection, error) {
 	c := deadview.Choice{API: s.API, Key: s.Key, Reason: s.Reason, Since: s.Since, Until: s.Until, Status: s.Status}
 	switch {
@@ -34,7 +34,7 @@ func (s *selection) choose(r *request) (deadview.Selection, error) {
 	return chosen, nil
 }
 
-// choosing returns the parameters that select letters.
+// choosing returns the query parameters that select letters, followed by more.
 func choosing(more ...parameter) []parameter {
 	reason := parameter{name: "reason", summary: "only with this reason", kind: text}
 	for _, r := range deadletter.Reasons() {
@@ -50,14 +50,14 @@ func choosing(more ...parameter) []parameter {
 	}, more...)
 }
 
-// choice returns what a request's parameters select.
+// choice returns the values of the parameters that select letters.
 func (r *request) choice() deadview.Choice {
 	return deadview.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
 }
 
-// chosen returns the filter of a request's parameters.
+// chosen returns the filter that the parameters of a request make.
 func chosen(r *request) (deadletter.Filter, error) {
 	c := r.choice()
 	f, err := c.Filter(r.asked)

@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// spending answers what calls cost, and how limits were used, by the sums that replicas keep of the ledger.
+// spending answers what calls cost and how much of limits they used. It uses the sums that replicas keep of the ledger.
 type spending struct {
 	*Options
 
@@ -26,12 +26,12 @@ func (s *spending) tell(ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	if told, untold := s.overview.snapshot(ctx); untold == nil && told.today != nil {
-		account.Budgets = told.today.BudgetsOf(api) // of the moment in which weir counted them
+		account.Budgets = told.today.BudgetsOf(api) // as of the moment when weir counted them
 	}
 	return account, account.AddLosses(ctx, s.Connection)
 }
 
-// use answers how the limits of an api were used in the last day.
+// use answers how much of an api's limits the calls of the last day used.
 func (s *spending) use(ctx context.Context, r *request) (any, error) {
 	api, err := s.api(r)
 	if err != nil {

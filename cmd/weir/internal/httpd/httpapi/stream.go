@@ -22,16 +22,16 @@ import (
 // Bounds of streams.
 const (
 	mostListeners  = 64
-	forOperators   = 16               // of them, reserved for operators
-	heldMessages   = 64               // that a listener may be behind before it is disconnected
+	forOperators   = 16               // of mostListeners, reserved for operators
+	heldMessages   = 64               // unsent messages at which a listener is disconnected
 	snapshotEvery  = time.Second      // one computation for all listeners
-	heartbeatEvery = time.Second      // shows that weir runs, also while a snapshot takes long
-	sendTimeout    = 10 * time.Second // of one message to one listener
-	streamLasts    = 15 * time.Minute // browsers reconnect by themselves, and are authenticated again
-	comeBack       = time.Second      // until they do
-	mostMissed     = 1000             // events that are repeated to a listener that reconnects
+	heartbeatEvery = time.Second      // shows that weir runs even if a snapshot takes long
+	sendTimeout    = 10 * time.Second // for one message to one listener
+	streamLasts    = 15 * time.Minute // browsers reconnect, and weir checks their rights again
+	comeBack       = time.Second      // until browsers reconnect
+	mostMissed     = 1000             // events repeated to a listener that reconnects
 	deepestKeys    = 20               // of each api in a snapshot
-	snapshotAPIs   = 20               // apis whose deepest keys are in it: those with the most jobs
+	snapshotAPIs   = 20               // apis with deepest keys in a snapshot: those with the most jobs
 )
 
 // Snapshot is sent to listeners each second.
@@ -42,18 +42,17 @@ type Snapshot struct {
 	Deepest map[string][]schedule.KeyState `json:"deepest"`
 }
 
-// message is one of a stream.
+// message is one message of a stream.
 type message struct {
 	name string
-	id   uint64 // of an event: the sequence of its message
+	id   uint64 // sequence of an event's message; 0: not an event
 	data []byte
 }
 
-// snapshotMessage is the name of a snapshot's message.
+// snapshotMessage is the name of the messages that are snapshots.
 const snapshotMessage = "snapshot"
 
-// hub computes what all listeners are sent. It computes nothing while there is no listener. It is safe for concurrent
-// use.
+// hub computes the messages for all listeners. It computes nothing while there is none. It is safe for concurrent use.
 type hub struct {
 	*Options
 
@@ -61,7 +60,7 @@ type hub struct {
 
 	mu        sync.Mutex // guards what follows
 	listeners map[*listener]bool
-	stop      context.CancelFunc // ends the computation; nil: there is no listener
+	stop      context.CancelFunc // ends the computation; nil: no listener
 	closed    bool
 	running   sync.WaitGroup
 	last      message // the newest snapshot, and when it was sent: a new listener receives it at once
@@ -72,10 +71,10 @@ type hub struct {
 type listener struct {
 	messages chan message
 	operator bool
-	gone     chan struct{} // closed when it is too far behind, or the hub closes
+	gone     chan struct{} // closed when the listener is too far behind, or the hub closes
 }
 
-// join adds a listener; nil if there are too many.
+// join adds a listener. It returns nil if there are too many, or the hub is closed.
 func (h *hub) join(role console.Role) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +98,7 @@ func (h *hub) join(role console.Role) *listener {
 	return l
 }
 
-// roomFor reports whether one more may listen.
+// roomFor reports whether l may join.
 func (h *hub) roomFor(l *listener) bool {
 	if len(h.listeners) >= mostListeners {
 		return false
@@ -138,8 +137,8 @@ func (h *hub) close() {
 	h.running.Wait()
 }
 
-// tell sends a message to all listeners. It disconnects a listener that is too far behind, which reconnects and
-// receives what it missed.
+// tell queues a message for all listeners. It disconnects a listener with heldMessages unsent messages. That one
+// reconnects, and serve then sends the events that it missed.
 func (h *hub) tell(m message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,7 +194,7 @@ func (h *hub) tellEvents(ctx context.Context) {
 	}
 }
 
-// snapshot returns the present state of weir.
+// snapshot returns the present state of weir, with the deepest buckets.
 func (h *hub) snapshot(ctx context.Context) (*Snapshot, error) {
 	s, err := h.overview.now(ctx)
 	if err != nil {
@@ -210,14 +209,14 @@ func (h *hub) snapshot(ctx context.Context) (*Snapshot, error) {
 		}
 		g, err := admin.KeysPage(h.Connection, api.API, admin.KeysQuery{Limit: deepestKeys})
 		if err != nil {
-			continue // the rest is useful without it
+			continue // the rest is useful without this api's keys
 		}
 		snap.Deepest[api.API] = g.Buckets
 	}
 	return snap, nil
 }
 
-// serve sends to one listener until it disconnects, is too slow, or the stream has lasted long enough.
+// serve sends messages to one listener until it disconnects, is too slow, or streamLasts is over.
 func (h *hub) serve(w http.ResponseWriter, r *request) {
 	after, err := lastEvent(r)
 	if err != nil {
@@ -233,7 +232,7 @@ func (h *hub) serve(w http.ResponseWriter, r *request) {
 	}
 	defer h.leave(l)
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx
+	w.Header().Set("X-Accel-Buffering", "no") // switches off buffering in nginx
 	s := sender{w: w, control: http.NewResponseController(w), last: after}
 	if !s.send(fmt.Sprintf("retry: %d\n\n", comeBack.Milliseconds())) {
 		return
@@ -244,7 +243,7 @@ func (h *hub) serve(w http.ResponseWriter, r *request) {
 	s.tellAll(r.Context(), l)
 }
 
-// lastEvent returns the newest event that a listener has received, 0 for none.
+// lastEvent returns the newest event that the listener has received before, 0 for none.
 func lastEvent(r *request) (uint64, error) {
 	id := r.Header.Get("Last-Event-ID")
 	if id == "" {
@@ -257,7 +256,7 @@ func lastEvent(r *request) (uint64, error) {
 	return seq, nil
 }
 
-// tellMissed sends the events after the last that a listener has received, at most the newest mostMissed.
+// tellMissed sends the events after s.last, at most the newest mostMissed. It reports whether the stream can go on.
 func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 	var missed []message
 	_, err := deadletter.NewestEvents(ctx, h.Connection.JetStream, deadletter.EventFilter{}, mostMissed, func(e deadletter.KeptEvent) error {
@@ -278,7 +277,7 @@ func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 	return true
 }
 
-// sender writes one stream.
+// sender writes the stream of one listener.
 type sender struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -309,7 +308,7 @@ func (s *sender) tellAll(ctx context.Context, l *listener) {
 	}
 }
 
-// tell writes a message, unless it is an event that was sent already.
+// tell writes a message, unless it is an event that the listener already has.
 func (s *sender) tell(m message) bool {
 	text := "event: " + m.name + "\n"
 	if m.id > 0 {

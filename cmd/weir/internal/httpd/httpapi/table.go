@@ -19,8 +19,8 @@ import (
 	"weir/dispatcher/inquiry"
 )
 
-// table returns every route except those of sessions, which are the console's. Each line says where a question is
-// asked, with which role, within which bounds, and which value answers it.
+// table returns all routes except those of sessions, which package console has. Each line has the path of a question,
+// the role that it needs, its bounds, and the value that answers it.
 func (a *API) table() []route {
 	return slices.Concat(a.overviewRoutes(), a.bucketRoutes(), a.jobRoutes(), a.letterRoutes(), a.redriveRoutes(), a.configRoutes(), a.whatIfRoutes())
 }
@@ -129,7 +129,7 @@ func (a *API) bucketRoutes() []route {
 	}
 }
 
-// jobRoutes returns the routes of jobs: what became of them and what they cost.
+// jobRoutes returns the routes of jobs, of results and of spending.
 func (a *API) jobRoutes() []route {
 	return []route{
 		{

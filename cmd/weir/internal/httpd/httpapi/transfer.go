@@ -16,24 +16,24 @@ import (
 	"weir/deadletter"
 )
 
-// Bounds of exports and imports of whole letters. One chunk of them is in memory at a time (deadletter.Walk), or one
-// line.
+// Bounds of exports and imports of whole letters. An export has one chunk in memory at a time (deadletter.Walk), an
+// import one line.
 const (
 	exportsAtOnce = 2
-	transferLasts = time.Hour        // of all of it
-	transferStall = 30 * time.Second // that a client may take for a piece
-	mostImport    = 4 << 30          // bytes of a request
-	mostKnown     = 500_000          // letters that are there and that come, some 40 bytes each
+	transferLasts = time.Hour        // of one export or import
+	transferStall = 30 * time.Second // for a client to take or send the next piece
+	mostImport    = 4 << 30          // bytes of an import
+	mostKnown     = 500_000          // letters that the store has or an import brings, some 40 bytes each
 	exportBuffer  = 64 << 10
 )
 
-// jsonLines is one JSON object a line.
+// jsonLines is the content type of one JSON object per line.
 const jsonLines = "application/jsonl"
 
 // transfers exports and imports whole letters.
 type transfers struct{ *Options }
 
-// exportLetters sends the letters that a filter selects. It publishes the event before it sends the first.
+// exportLetters sends the letters that a filter selects. It publishes an event before it sends the first.
 func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 	ctx, cancel := context.WithTimeout(r.Context(), transferLasts)
 	defer cancel()
@@ -50,11 +50,11 @@ func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 	}
 	if err := writeExport(ctx, http.NewResponseController(w), w, walk); err != nil {
 		t.Log.Warn("an export of dead letters broke off", "by", r.who.String(), "err", t.Connection.Explain(err))
-		panic(http.ErrAbortHandler) // so that no client takes the answer for complete
+		panic(http.ErrAbortHandler) // breaks the connection, so that no client takes the answer for complete
 	}
 }
 
-// beginExport bounds the selection by what exists now, and publishes the event.
+// beginExport bounds the selection to the letters that exist now, and publishes the event.
 func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Walk, error) {
 	f, err := chosen(r)
 	if err != nil {
@@ -82,14 +82,14 @@ func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Wa
 			selection = "all letters"
 		}
 		taken := deadletter.Event{Type: deadletter.RevealedEvent, API: f.API, Key: f.Key, Data: deadletter.RevealData{Who: r.who.String(), Selection: selection}}
-		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // no body is exported without an event
+		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // without the event nothing is exported
 			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, because the event that records it could not be stored: %w", err))
 		}
 	}
 	return scope.Walk(deadletter.Whole), nil
 }
 
-// writeExport writes until the walk's end. It disconnects a client that does not read for a while.
+// writeExport writes letters until the end of the walk. It fails if the client takes no data for transferStall.
 func writeExport(ctx context.Context, connection *http.ResponseController, w io.Writer, walk *deadletter.Walk) error {
 	out := bufio.NewWriterSize(w, exportBuffer)
 	lines := json.NewEncoder(out)
@@ -106,7 +106,7 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 			if err := lines.Encode(deadview.Export(&chunk[i])); err != nil {
 				return err
 			}
-			chunk[i] = deadletter.Kept{} // it has gone out
+			chunk[i] = deadletter.Kept{} // releases the memory of a letter that was written
 		}
 	}
 }
@@ -144,10 +144,12 @@ func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) 
 	return did, nil
 }
 
-// mostLine bounds a line: a body in base64, and headers that JSON may write with six bytes for each, of the largest message.
+// mostLine bounds a line of an import, in bytes. It has room for the largest message: its body in base64, and its
+// headers, of which JSON may write each byte as six.
 func (t *transfers) mostLine() int { return int(t.Connection.Conn.MaxPayload())*3 + 1<<20 }
 
-// importFailed says how far an import came. An error in a line is the client's.
+// importFailed returns the problem for an import that broke off, with the number of letters stored. An error in a line
+// is the client's.
 func (t *transfers) importFailed(err error, stored int) error {
 	var large *http.MaxBytesError
 	var exit *cli.Exit
@@ -165,7 +167,7 @@ func (t *transfers) importFailed(err error, stored int) error {
 	return badRequest("%s", told)
 }
 
-// steady reads a body and bounds the time for each piece.
+// steady reads a body. Each piece must arrive within transferStall.
 type steady struct {
 	body       io.Reader
 	connection *http.ResponseController

@@ -73,7 +73,7 @@ func (v *versions) show(ctx context.Context, r *request) (any, error) {
 	return kept.Shown(), nil
 }
 
-// numbered returns a stored version by its number.
+// numbered returns the stored version with this number.
 func (v *versions) numbered(ctx context.Context, text string) (*admin.Version, error) {
 	number, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || number == 0 {
@@ -118,7 +118,7 @@ func (v *versions) compare(ctx context.Context, r *request) (any, error) {
 	return d, nil
 }
 
-// before returns the newest readable version before another.
+// before returns the newest version below number that can still be read.
 func (v *versions) before(ctx context.Context, number uint64) (*admin.Version, error) {
 	entries, err := admin.ConfigHistory(ctx, v.Connection)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"weir/cmd/weir/internal/ops/whatif"
 )
 
-// Bounds of computations in the process that makes the calls. Each kind runs once at a time. A verification keeps at
-// most some 150 MB and a plan 100 MB. Larger ones must use the commands, which run in their own process.
+// Bounds of computations in the process that also makes calls. One plan and one verification run at a time. A
+// verification takes at most 150 MB, a plan 100 MB. For larger ones use the commands, which run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
 	mostVerifiedKeys  = 100_000
@@ -28,14 +28,14 @@ const (
 	planTime          = longRead
 )
 
-// asOf are the parameters of a plan. Absent ones are as the api's limits, or as the defaults of a configuration.
+// Parameters of a plan. An absent one has the value of the api's limits, or the default of a configuration.
 var (
 	planCapacity = parameter{name: "capacity", summary: "unfinished jobs that a key may have", kind: number, most: 10_000_000}
 	planBurst    = parameter{name: "burst", summary: "calls that may leave together after idling", kind: number, most: 1_000_000}
 	planInFlight = parameter{name: "in_flight", summary: "calls of one key running at once", kind: number, most: 1_000_000}
 )
 
-// whatIf computes what limits would have done, and verifies calls against the actual limits.
+// whatIf computes what limits would have done, and checks past calls against the limits in force.
 type whatIf struct{ *Options }
 
 func (w *whatIf) verify(ctx context.Context, r *request) (any, error) {
@@ -87,7 +87,7 @@ func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	return o, err
 }
 
-// candidate returns the limits that a request asks to try. With sought its rate may be absent.
+// candidate returns the limits that a request wants to try. If sought is set, the rate may be missing.
 func (w *whatIf) candidate(r *request, sought bool) (*whatif.Candidate, error) {
 	c := &whatif.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
 	if name := r.word("api"); name != "" {
@@ -138,7 +138,7 @@ func checkCandidate(c *whatif.Candidate, suggest, sought bool) error {
 	case key.Capacity < 1 && !suggest:
 		return badRequest("capacity is missing, a whole number from 1; or name an api")
 	case key.Capacity < 1:
-		key.Capacity = 1 // it is sought
+		key.Capacity = 1 // any value will do, because the plan seeks it
 	}
 	if err := c.Rules.Validate(); err != nil {
 		return badRequest("%v", err)

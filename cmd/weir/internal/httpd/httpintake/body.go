@@ -8,16 +8,16 @@ import (
 	"os"
 )
 
-// body is the body of a request.
+// body is the body of a request, as far as it was read.
 type body struct {
 	data     []byte
 	oversize int64 // as in ingest.Message
-	room     int64 // bytes of the door's room, to be given back
+	room     int64 // bytes taken from the door's room, which the caller must give back
 }
 
-// readBody reads a body of at most most bytes, or reports that it has more; it refuses a body with a larger
-// Content-Length without reading it. It blocks until the connection's deadline at most. The caller must give back the
-// room of a body that was read.
+// readBody reads a body of at most most bytes. It reports a larger one in oversize, and does not read it if its
+// Content-Length already says so. It blocks until the connection's deadline at most. The caller must give back the room
+// of the returned body.
 func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) {
 	if r.ContentLength > most {
 		return body{oversize: r.ContentLength}, nil
@@ -44,7 +44,7 @@ func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) 
 	return body{}, refuse(http.StatusBadRequest, "the body could not be read, nothing was kept: send it again")
 }
 
-// readAll reads up to one byte more than most.
+// readAll reads Content-Length bytes or, without a Content-Length, at most one byte more than most.
 func readAll(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength >= 0 {
 		data := make([]byte, r.ContentLength)

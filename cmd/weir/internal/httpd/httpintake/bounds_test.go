@@ -21,9 +21,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestPostsAreBounded: beside as many posts as may be under way, whose bodies do not come, the next is told 503 and
-// when to come again, to whichever route it is posted. When one of them ends jobs are taken again, and what was told
-// 503 is not kept.
+// TestPostsAreBounded checks the bound on posts under way. While the bodies of that many posts do not arrive, another
+// post to any route gets 503 and a time to come back. After one of them ends, posts are taken again. A job that got 503
+// is not stored.
 func TestPostsAreBounded(t *testing.T) {
 	const most = 3
 	js := natstest.JetStream(t)
@@ -88,7 +88,7 @@ func TestPostsAreBounded(t *testing.T) {
 			answers <- answer{status, err}
 		}()
 	}
-	room := d.MaxBodies - most // each post that is under way has taken the room of its body
+	room := d.MaxBodies - most // each post under way has taken the room of its body
 	await.Until(t, "all posts to be under way", func() bool {
 		if !d.bodies.TryAcquire(room + 1) {
 			return true

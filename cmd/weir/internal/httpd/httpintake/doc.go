@@ -1,23 +1,25 @@
-// Package httpintake accepts jobs over HTTP, from producers without NATS, and answers what became of them.
+// Package httpintake accepts jobs over HTTP from producers without NATS, and tells them the state of their jobs.
 //
 //	POST /v1/jobs/{api}/{key} ──▶ read the body ──▶ ingest.Service.Take ──▶ 202 and the receipt, or a problem
 //	GET  /v1/jobs/{api}/{id}  ──▶ jobstory.Find ──▶ where the job is, and its result
 //
-// A posted job is treated as one published on weir.jobs.<api>.<key>. The intake reads it and has it stored, or buried
-// with an event, and only then does the door answer. So the job is refused with the same words, known under the same
-// id, and counted once. The door itself knows no rule about jobs. It takes only those headers of a request that a job
-// can have (header.go). Headers that clients and proxies add, above all credentials, would otherwise end up in letters.
+// weir treats a posted job like one published on weir.jobs.<api>.<key>. The intake reads the job and has it stored, or
+// buried with an event. Only then does the door answer. So a job is refused with the same words, has the same id, and
+// counts once, however it arrives. The door itself has no rules about jobs. It takes from a request only headers that a
+// job can have (header.go). Headers that clients and proxies add, above all credentials, would otherwise end up in
+// letters.
 //
-// What the door refuses by itself leaves no letter, because there is no job: a body that did not arrive or is encoded,
-// more requests than may be under way, or a replica that accepts no jobs.
+// A refusal by the door itself leaves no letter, because there is no job. The door refuses a body that did not arrive
+// or is encoded, requests beyond the bound, and all jobs if this replica accepts none.
 //
 // # What must hold
 //
-//   - 202 is answered after the stream has stored the job. Another answer of the intake comes after the letter and the
-//     event, if the refusal has them (package ingest).
-//   - 503 says that this request stored nothing; an earlier request with the same id may have. If it is unknown what
-//     the request stored, the answer is 504, and the producer must send the job again under the same id.
-//   - Requests under way, the bytes of bodies and the time that a body may take have bounds. Room for a body is given back when the
-//     intake has answered, even if the client has gone.
-//   - The console checks a request's rights before the door.
+//   - The door answers 202 after the stream has stored the job. It passes on any other answer of the intake after the
+//     letter and the event, if the refusal has them (package ingest).
+//   - 503 means that this request stored nothing. An earlier request with the same id may have stored the job. If the
+//     door does not know whether the job was stored, it answers 504, and the producer must send the job again under the
+//     same id.
+//   - Requests under way, the bytes of bodies, and the time until a body has arrived have bounds. The door gives back
+//     the room of a body when the intake has answered, even if the client has gone.
+//   - The console checks the rights of a request before the door sees it.
 package httpintake

@@ -20,33 +20,33 @@ import (
 type Options struct {
 	// Intake accepts the jobs; nil if this replica accepts none.
 	Intake *ingest.Service
-	// Bucket returns how many jobs of a key may wait, and the time between its calls; false for an api that is not
-	// configured. It is nil if Intake is.
+	// Bucket returns a key's bucket: how many jobs may wait, and the time between calls. It returns false for an api
+	// that is not configured. It may be nil if Intake is nil.
 	Bucket func(api, key string) (Bucket, bool)
-	// Find gathers what is known of a job. key is empty if it is unknown.
+	// Find returns what weir knows of a job. key is empty if the client did not name it.
 	Find func(ctx context.Context, api, key, job string) (*jobstory.Timeline, error)
-	// Result reads a stored result; nil if it is gone.
+	// Result reads a stored result. It returns nil if the result is gone.
 	Result func(ctx context.Context, seq uint64) (*jobstory.KeptResult, error)
 
-	MaxPosts   int   // posts under way at once, to all routes; the next is answered 503
-	MaxBodies  int64 // bytes of bodies that are read or wait to be stored
-	MaxLookups int   // lookups of jobs at a time; half of MaxPosts at most may be under way or wait for their turn
+	MaxPosts   int   // posts under way at a time, on all routes; one more is answered 503
+	MaxBodies  int64 // bytes of bodies that are being read or stored
+	MaxLookups int   // lookups of jobs that run at a time; at most MaxPosts/2 run or wait
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Bucket is what a producer may know of a key's bucket.
+// Bucket is what a producer may learn about a key's bucket.
 type Bucket struct {
 	Capacity int64
-	Interval time.Duration // between calls, widened as calls are
-	Drain    time.Duration // the time to empty a full bucket at the configured rate
+	Interval time.Duration // between two calls of the key
+	Drain    time.Duration // the time in which the configured rate empties a full bucket
 }
 
-// How long things may take.
+// Timeouts.
 const (
-	bodyWait   = 10 * time.Second // until a body has arrived
+	bodyWait   = 10 * time.Second // for a body to arrive
 	answerWait = 20 * time.Second // for the intake, which waits for streams
-	sendWait   = 10 * time.Second // until a client has taken its answer
+	sendWait   = 10 * time.Second // for a client to take its answer
 	lookupWait = 15 * time.Second
 )
 
@@ -62,7 +62,7 @@ type Door struct {
 	answerWait time.Duration
 }
 
-// New returns a door.
+// New returns a door. It panics if a required option is missing.
 func New(o Options) *Door {
 	if o.Find == nil || o.Result == nil || o.Intake != nil && o.Bucket == nil || o.MaxPosts < 1 || o.MaxBodies < 1 || o.MaxLookups < 1 || o.Log == nil {
 		panic("door: New without Find, Result, Bucket, a bound or Log")
@@ -91,11 +91,11 @@ func New(o Options) *Door {
 // Routes returns the door's routes.
 func (d *Door) Routes() []console.Route {
 	post := console.Route{
-		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own
+		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own bound
 		Time: console.Endless,
 	}
 	unkeyed := post
-	unkeyed.Path = "/v1/jobs/{api}" // for apis that find their keys elsewhere
+	unkeyed.Path = "/v1/jobs/{api}" // for apis whose keys are not in the subject
 	get := console.Route{
 		Method: http.MethodGet, Path: "/v1/jobs/{api}/{id}", Role: console.Producer, Serve: d.get,
 		AtOnce: max(1, d.MaxPosts/2),

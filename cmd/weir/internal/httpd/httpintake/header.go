@@ -9,19 +9,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// idempotencyKey is the header by which HTTP producers name a request that they may send again. It stands for
+// idempotencyKey is the header with which HTTP producers identify a request that they may repeat. It becomes the job's
 // Nats-Msg-Id.
 const idempotencyKey = "Idempotency-Key"
 
-// jobHeader takes from a request's headers those that a job has: weir's and NATS', the body's type, the trace, and
-// those in which the api's configuration looks for a key or a cost. All others concern the connection, the client or
-// its credentials.
+// jobHeader returns the headers of a request that belong to the job: weir's and NATS' own, the content type, the trace,
+// and those in which the api's configuration looks for a key or a cost. All others concern the connection, the client
+// or its credentials.
 func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	job := nats.Header{}
 	for name, values := range h {
 		switch lower := strings.ToLower(name); lower {
 		case ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage:
-			job[lower] = values // as other producers on NATS write them
+			job[lower] = values // in lower case, as other producers on NATS write them
 		case "content-type":
 			job[name] = values
 		case "authorization", "cookie", "proxy-authorization":
@@ -39,7 +39,8 @@ func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	return job
 }
 
-// unquoted reads a structured field's string, as in the IETF's draft of the header; it returns anything else unchanged.
+// unquoted decodes a string of a structured field, as in the IETF's draft of Idempotency-Key. It returns any other text
+// unchanged.
 func unquoted(id string) string {
 	if len(id) < 2 || id[0] != '"' || id[len(id)-1] != '"' {
 		return id

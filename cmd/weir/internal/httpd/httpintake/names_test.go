@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/ops/jobstory"
 )
 
-// TestLongNamesAreRefused asks for jobs by names that no job can have: the door answers 400, and looks for nothing.
+// TestLongNamesAreRefused checks that the door answers 400 to names that no job can have, and searches for nothing.
 func TestLongNamesAreRefused(t *testing.T) {
 	d := New(Options{
 		Find: func(_ context.Context, api, key, job string) (*jobstory.Timeline, error) {

@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// post passes a job to the intake and returns the intake's answer.
+// post passes a job to the intake and answers with the intake's answer.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	code := d.answerPost(w, r)
 	if code != 0 {
@@ -20,13 +20,13 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	}
 }
 
-// answerPost returns the status that was answered, 0 if the client has gone.
+// answerPost answers a post and returns the status. It returns 0 if the client has gone.
 func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	api, key := r.PathValue("api"), r.PathValue("key")
 	connection, now := http.NewResponseController(w), time.Now()
 	_ = connection.SetReadDeadline(now.Add(d.bodyWait))
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
-	w.Header().Set("Connection", "close") // until the body is read: what is left of it is no next request
+	w.Header().Set("Connection", "close") // until the body is read: the rest of a body must not be read as the next request
 	if !d.posts.TryAcquire(1) {
 		return unavailable("as many other jobs are being posted as may, nothing was kept: try again").write(w)
 	}
@@ -44,10 +44,10 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 	if b.oversize == 0 {
 		w.Header().Del("Connection")
-		_ = connection.SetReadDeadline(time.Time{}) // if it passed, net/http would take the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // after a deadline net/http would take the client for gone
 	}
 	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
-	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // if the request has none
+	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // the id that the intake will use
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {
 		d.bodies.Release(b.room)
@@ -60,19 +60,19 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 		return d.tell(w, api, key, &a)
 	case <-ctx.Done():
 		if r.Context().Err() != nil {
-			return 0 // the client has gone: the job is accepted or refused in any case, as on NATS
+			return 0 // the intake accepts or refuses the job even if the client has gone, as on NATS
 		}
 		return tellUnsure(w, api, key, id)
 	}
 }
 
-// tellUnsure answers that it is unknown whether a job was stored, and where to ask.
+// tellUnsure answers 504: the job may have been stored. Location says where to ask.
 func tellUnsure(w http.ResponseWriter, api, key, job string) int {
 	w.Header().Set("Location", locationOf(api, key, job))
 	return unsure(job).write(w)
 }
 
-// locationOf returns the URL to ask for a job. key is empty if it is unknown.
+// locationOf returns the URL for asking about a job. key is empty if it is unknown.
 func locationOf(api, key, job string) string {
 	at := "/v1/jobs/" + url.PathEscape(api) + "/" + url.PathEscape(job)
 	if key != "" {
@@ -81,7 +81,7 @@ func locationOf(api, key, job string) string {
 	return at
 }
 
-// tell answers with the intake's answer.
+// tell answers the client with the intake's answer.
 func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) int {
 	switch {
 	case a.Data == nil:

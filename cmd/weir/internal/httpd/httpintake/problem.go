@@ -24,7 +24,7 @@ type Problem struct {
 // quotaExceeded is the problem type of the IETF's draft of the RateLimit headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// comeBack is how long clients are told to wait if nothing says how long it takes.
+// comeBack is the Retry-After of answers for which weir knows no better time.
 const comeBack = time.Second
 
 func refuse(status int, detail string) *Problem {
@@ -37,14 +37,14 @@ func unavailable(detail string) *Problem {
 	return p
 }
 
-// unsure returns the problem for a job of which it is unknown whether it was stored: 503 would say that it was not.
+// unsure returns the problem for a job that may or may not have been stored. 503 would say that it was not.
 func unsure(job string) *Problem {
 	p := refuse(http.StatusGatewayTimeout, "the job may have been stored: ask at the address in Location, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job
 	return p
 }
 
-// refused returns the problem for a job that the intake has refused.
+// refused returns the problem for a job that the intake refused.
 func refused(a *ingest.Answer) *Problem {
 	var told struct {
 		Stream string `json:"stream"`
@@ -64,7 +64,7 @@ func refused(a *ingest.Answer) *Problem {
 	return p
 }
 
-// write answers and returns the status.
+// write answers with the problem and returns its status.
 func (p *Problem) write(w http.ResponseWriter) int {
 	console.WriteProblem(w, &p.Problem, p)
 	return p.Status

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// limitHeaders describes a key's bucket in the headers of draft-ietf-httpapi-ratelimit-headers-10. The policy is the
-// configuration: how many jobs fit, and in how many seconds the configured rate drains a full bucket. The other header
-// is the present state: how many more jobs fit now, and the milliseconds after which it is worth coming back, or after
-// which the bucket is empty.
+// limitHeaders sets the headers of draft-ietf-httpapi-ratelimit-headers-10 for a key's bucket. RateLimit-Policy has the
+// configuration: how many jobs fit, and in how many seconds the configured rate drains a full bucket. RateLimit has the
+// present state: how many more jobs fit, and when to come back or when the bucket is empty. afterMS is that time in
+// milliseconds.
 func limitHeaders(h http.Header, b Bucket, remaining, afterMS int64) {
 	if b.Capacity < 1 {
 		return // unknown
@@ -23,10 +23,11 @@ func limitHeaders(h http.Header, b Bucket, remaining, afterMS int64) {
 	h.Set("RateLimit", fmt.Sprintf(`"bucket";r=%d;t=%d`, remaining, max(1, (afterMS+999)/1000)))
 }
 
-// longestDrain bounds the reported time of slow buckets: a year.
+// longestDrain bounds the drain time that the headers report for slow buckets: a year.
 const longestDrain = 366 * 24 * time.Hour
 
-// DrainOf returns how long a rate of count calls in per takes for a number of jobs.
+// DrainOf returns how long a rate of count calls per period takes for jobs calls. It returns 0 for an unknown rate, and
+// at most longestDrain.
 func DrainOf(jobs, count int64, per time.Duration) time.Duration {
 	if count < 1 || per <= 0 {
 		return 0

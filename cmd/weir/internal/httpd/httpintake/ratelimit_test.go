@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestPolicyIsTheConfiguredRate: q jobs within w seconds are what the configuration says, not what it comes to with the jitter of calls.
+// TestPolicyIsTheConfiguredRate checks that q jobs in w seconds is the configured rate, and not the rate that jitter
+// leaves.
 func TestPolicyIsTheConfiguredRate(t *testing.T) {
 	for _, c := range []struct {
 		capacity, count int64

@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// slowQueue is a real stream whose answers come late: a store that does not answer in time, and has stored the job.
+// slowQueue is a real stream that answers late: it stores a job, but does not answer in time.
 type slowQueue struct {
 	js   jetstream.JetStream
 	slow atomic.Bool
@@ -45,7 +45,7 @@ func (q *slowQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal
 	}()
 }
 
-// find looks for a job in the stream.
+// find searches the stream for a job.
 func (q *slowQueue) find(ctx context.Context, api, key, job string) (*jobstory.Timeline, error) {
 	t := &jobstory.Timeline{}
 	msg, err := q.stream(ctx).GetLastMsgForSubject(ctx, "q.pay."+key)
@@ -58,13 +58,14 @@ func (q *slowQueue) find(ctx context.Context, api, key, job string) (*jobstory.T
 func (q *slowQueue) stream(ctx context.Context) jetstream.Stream {
 	s, err := q.js.Stream(ctx, "WEIR_pay_0")
 	if err != nil {
-		panic(err) // the test has made it
+		panic(err) // the test has made the stream
 	}
 	return s
 }
 
-// TestUnsureSaysWhereToLook: if the store does not answer in time, the producer gets 504 with the job's id, even if it
-// chose none, and the place to ask for the job. The job is stored: sent again under that id, it is a duplicate.
+// TestUnsureSaysWhereToLook checks the answer if the store does not answer in time: 504 with the job's id, even if the
+// producer chose none, and with the place to ask about the job. The job is stored, so sent again under that id it is a
+// duplicate.
 func TestUnsureSaysWhereToLook(t *testing.T) {
 	js := natstest.JetStream(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WEIR_pay_0", Subjects: []string{"q.pay.>"}}); err != nil {
@@ -128,7 +129,7 @@ func TestUnsureSaysWhereToLook(t *testing.T) {
 			return res.StatusCode == http.StatusOK && state["state"] == "queued" && state["job"] == job
 		})
 		queue.slow.Store(false)
-		await.Until(t, "an answer in time", func() bool { // a busy machine may take longer
+		await.Until(t, "an answer in time", func() bool { // on a busy machine an answer may be late
 			res, told := ask(http.MethodPost, "/v1/jobs/pay/"+key, job)
 			if res.StatusCode != http.StatusGatewayTimeout && (res.StatusCode != http.StatusAccepted || told["duplicate"] != true) {
 				t.Fatalf("sent again it is answered %d %v", res.StatusCode, told)

@@ -11,33 +11,34 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Tries of a post.
+// Bounds of the tries of one post.
 const (
-	firstWait  = time.Second // after a failure; doubled after each further one
+	firstWait  = time.Second // after the first failure; doubled after each further one
 	longestTry = 5 * time.Minute
-	refusedMax = 5               // refusals after which a post makes room for others
-	wakeAfter  = time.Minute     // of failures: the next success has all posts tried again
-	lingers    = 2 * time.Second // how long a post may go on when the sending ends
+	refusedMax = 5               // refusals after which a post may be dropped in favour of others
+	wakeAfter  = time.Minute     // a success after failures for this long makes waiting posts try again at once
+	lingers    = 2 * time.Second // time that a post has to finish when the sending ends
 )
 
-// parcel is what one post carries. It is tried until the receiver accepts it, or it is given up.
+// parcel is the content of one post. deliver tries it until the receiver accepts it, or gives it up.
 type parcel interface {
-	// render returns the message for a try. It fails with a *givenUp if there is none to send any more, with
-	// errNotConfigured and with errOtherFormat. After any other error it is called again.
+	// render returns the message for a try. A *givenUp means that no message is left to send. errNotConfigured and
+	// errOtherFormat end the tries. After any other error deliver calls render again.
 	render(ctx context.Context, try int) (message, error)
-	// until returns the time after which there is no further try, zero if there is none. It is called after render.
+	// until returns when the last try must have begun, zero for no bound. deliver calls it after render.
 	until() time.Time
-	size() int    // how many events or ends it stands for
-	named() []any // what names it in the log
+	size() int    // number of events or ends in it
+	named() []any // attributes that identify it in the log
 }
 
-// givenUp says why a parcel is not posted any more.
+// givenUp says why weir stops posting a parcel.
 type givenUp struct{ outcome, why string }
 
 // Error implements error.
 func (g *givenUp) Error() string { return g.why }
 
-// deliver posts a parcel, first at a time, until the receiver has accepted it or it is given up.
+// deliver posts a parcel until the receiver accepts it or weir gives it up. The first try begins not before at. An
+// error means that the sending must end.
 func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	wait, r := firstWait, refusals{}
 	for try := 1; ; try++ {
@@ -82,10 +83,10 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	}
 }
 
-// try posts a message once. It returns why the receiver has not accepted it, or an error if the sending must end. If
-// ctx ends meanwhile, the post has a little time more: its receiver may have taken it already.
+// try posts a message once. It returns why the receiver did not accept it, or an error if the sending must end. If ctx
+// ends during the post, the post has lingers more, because the receiver may have taken it already.
 func (s *sending) try(ctx context.Context, to *config.Receiver, m message, size int) (*failure, error) {
-	if !s.valid() { // it was when the message was to be read
+	if !s.valid() { // it was valid when render began
 		return nil, errInDoubt
 	}
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -109,7 +110,7 @@ func (s *sending) try(ctx context.Context, to *config.Receiver, m message, size 
 	return no, nil
 }
 
-// giveUp notes that a parcel is not posted.
+// giveUp records that weir stops posting a parcel.
 func (s *sending) giveUp(gone *givenUp, p parcel) {
 	s.count(gone.outcome, p.size())
 	s.drops.add(gone, p)
@@ -118,15 +119,15 @@ func (s *sending) giveUp(gone *givenUp, p parcel) {
 	}
 }
 
-// refusals are those of one post.
+// refusals counts the refusals of one post.
 type refusals struct {
 	count  int
-	others uint64 // posts that were accepted before the first
+	others uint64 // posts accepted before the first refusal
 }
 
-// makesRoom notes a refusal, and reports whether the post is given up so that it holds up no other. If several posts
-// may be under way, it must take the place of one that waits, and the receiver must have accepted others since the
-// first refusal: a receiver that refuses all of them may have the wrong secret.
+// makesRoom counts a refusal, and reports whether to drop the post because it blocks others. If the feed has one load
+// at a time, refusedMax refusals are enough. Otherwise another message must also wait for a place, and the receiver
+// must have accepted other posts since the first refusal: a receiver that refuses everything may have the wrong secret.
 func (s *sending) makesRoom(r *refusals) bool {
 	if r.count++; r.count == 1 {
 		r.others = s.health.taken()
@@ -134,8 +135,7 @@ func (s *sending) makesRoom(r *refusals) bool {
 	return r.count >= refusedMax && (s.most == 1 || s.full.Load() && s.health.taken() > r.others)
 }
 
-// turn waits until a time, and returns where to post then. If the rate was changed meanwhile, it waits no longer than
-// the new one says.
+// turn waits until at, and then returns the receiver. If the rate changes meanwhile, it reserves a new time.
 func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, error) {
 	for to := s.receiver(); ; {
 		switch {
@@ -157,8 +157,8 @@ func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, err
 	}
 }
 
-// rest waits until the next try of a post. It ends at once if the configuration changes, which may mend the cause, and
-// reports that. It also ends when the post is too old, and, if wakes, when the receiver accepts others again.
+// rest waits d between two tries of a post. It ends early if the configuration changes, which may remove the cause, and
+// then reports true. It also ends early at until and, if wakes is set, when the receiver accepts posts again.
 func (s *sending) rest(ctx context.Context, to *config.Receiver, until time.Time, d time.Duration, wakes bool) (changed bool) {
 	end, woken := time.Now().Add(d), s.health.wakes()
 	if !until.IsZero() && until.Before(end) {
@@ -182,10 +182,10 @@ type pace struct {
 	every time.Duration
 }
 
-// reserve returns when the next try may be. After a change of the rate what was reserved before does not count.
+// reserve returns the time of the next try. A change of the rate discards earlier reservations.
 func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
 	if to == nil {
-		return now // the try finds that out too
+		return now // the try finds out that there is no receiver
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,38 +198,39 @@ func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
 	return at
 }
 
-// health is whether a receiver accepts posts. It is safe for concurrent use.
+// health records whether a receiver accepts posts. It is safe for concurrent use.
 type health struct {
 	mu    sync.Mutex // guards what follows
-	since time.Time  // of the first failure without a success after it; zero: the last post was accepted
+	since time.Time  // of the first failure since the last success; zero: no failure since
 	why   string
-	woken int    // how often the receiver has come back after a long time
-	posts uint64 // that were accepted
+	woken int    // how often the receiver has accepted posts again after wakeAfter
+	posts uint64 // accepted posts
 	given given
 }
 
-// given is how many messages were given up, without those that were redriven or purged.
+// given counts the messages that weir gave up, except letters that were redriven or purged.
 type given struct {
 	Count uint64    `json:"count"`
 	At    time.Time `json:"at"` // the last
 	Why   string    `json:"why"`
 }
 
-// gaveUp notes that messages were given up.
+// gaveUp records that n messages were given up.
 func (h *health) gaveUp(now time.Time, n int, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.given = given{h.given.Count + uint64(n), now.UTC().Truncate(time.Second), why}
 }
 
-// forget drops a noted failure because no post waits: no try would show that the receiver accepts posts again.
+// forget clears a recorded failure when no post waits. Without a waiting post no try would show that the receiver works
+// again.
 func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since, h.why = time.Time{}, ""
 }
 
-// failed notes a failure, and reports whether it is the first since a success.
+// failed records a failure. It reports whether this is the first since a success.
 func (h *health) failed(now time.Time, why string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,7 +241,7 @@ func (h *health) failed(now time.Time, why string) bool {
 	return first
 }
 
-// accepted notes a success, and reports whether it is the first since a failure.
+// accepted records a success. It reports whether this is the first since a failure.
 func (h *health) accepted(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,22 +261,23 @@ func (h *health) taken() uint64 {
 	return h.posts
 }
 
-// state returns since when the receiver fails, and why, zero if it does not; and what was given up.
+// state returns since when and why the receiver fails, and what was given up. since is zero if the receiver does not
+// fail.
 func (h *health) state() (since time.Time, why string, g given) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.since, h.why, h.given
 }
 
-// wakes returns a number that grows when posts that wait are to be tried at once.
+// wakes returns a number that grows when waiting posts should be tried at once.
 func (h *health) wakes() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.woken
 }
 
-// drops are the parcels that were given up since the log told of them. So many may be given up at once that the log
-// names the first one only. It is safe for concurrent use.
+// drops collects the parcels that were given up since the last log line about them. There may be many at once, so the
+// log names only the first one for each reason. It is safe for concurrent use.
 type drops struct {
 	mu    sync.Mutex // guards what follows
 	count map[givenUp]int
@@ -294,7 +296,7 @@ func (d *drops) add(g *givenUp, p parcel) {
 	d.count[*g] += p.size()
 }
 
-// tell logs what was given up.
+// tell logs the collected parcels and forgets them.
 func (d *drops) tell(log *slog.Logger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -33,7 +33,7 @@ func answered(status int, header http.Header) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(""))}
 }
 
-// parcelUntil is a parcel that is too old from a time on.
+// parcelUntil is a parcel that is too old from end on.
 type parcelUntil struct{ end time.Time }
 
 func (p parcelUntil) render(context.Context, int) (message, error) {
@@ -51,7 +51,7 @@ apis:
     bucket: {rate: 1/s, capacity: 1}
 `
 
-// postsOf returns a sending of the api pay whose posts answer answers, with its metrics.
+// postsOf returns a sending of the api pay, whose receiver is answer, and its metrics.
 func postsOf(t *testing.T, answer tripper) (*sending, *prometheus.Registry) {
 	t.Helper()
 	t.Setenv("HOOK_SECRET", "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g=")
@@ -67,7 +67,7 @@ func postsOf(t *testing.T, answer tripper) (*sending, *prometheus.Registry) {
 	return &sending{sender: s.callback("pay.done"), valid: func() bool { return true }}, registry
 }
 
-// total returns the sum of the metrics of a name that have a value among their labels.
+// total returns the sum of the metrics called name that have the given label value.
 func total(t *testing.T, registry *prometheus.Registry, name, label string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -89,7 +89,7 @@ func total(t *testing.T, registry *prometheus.Registry, name, label string) (sum
 	return sum
 }
 
-// TestTries: a post is tried again after waits that double, or as the receiver asks, until it is too old.
+// TestTries checks that a post is tried again until it is too old, after waits that double, or as the receiver asks.
 func TestTries(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  func(try int) *http.Response
@@ -127,7 +127,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestPace: first tries begin in the order of their loads and at the rate, and a new rate holds at once.
+// TestPace checks that first tries begin in the order of their loads and at the rate, and that a new rate holds at
+// once.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -155,8 +156,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestRecovery: when a receiver accepts a post again that had failed for long, the posts that wait are tried at once.
-// One that alone fails is not tried more often for that.
+// TestRecovery checks that waiting posts are tried at once when a receiver accepts posts again after a long time. A
+// single post that keeps failing is not tried more often because of that.
 func TestRecovery(t *testing.T) {
 	var up atomic.Bool
 	s, _ := postsOf(t, func(*http.Request) *http.Response {
@@ -173,7 +174,7 @@ func TestRecovery(t *testing.T) {
 			}
 			ended <- time.Since(began)
 		}()
-		stream.Sleep(t.Context(), 16*time.Minute) // of virtual time: the next try is minutes away
+		stream.Sleep(t.Context(), 16*time.Minute) // virtual time; the next try is minutes away
 		if since, why, _ := s.health.state(); !since.Equal(began) || why != "answered 500" {
 			t.Errorf("it fails since %s: %s", since, why)
 		}
@@ -194,7 +195,7 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("it fails since %s", since)
 		}
 		woken := s.health.wakes()
-		for range 10 { // one post fails again and again, and the others do not
+		for range 10 { // one post keeps failing, and the others do not
 			s.health.failed(time.Now(), "answered 500")
 			s.health.accepted(time.Now())
 		}
@@ -204,13 +205,13 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestRefusals: a post that is refused again and again is given up only when it holds up others: a further one waits
-// for its place, and the receiver accepts others. A receiver that refuses all of them loses none of them.
+// TestRefusals checks that a refused post is given up only if it blocks others: a further one waits for its place, and
+// the receiver accepts others. A receiver that refuses all posts loses none.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		most    int
 		full    bool
-		accepts bool // others, from the third try on
+		accepts bool // other posts, from the third try on
 		outcome string
 		tries   int
 	}{
@@ -241,7 +242,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// unreadable is a parcel that can be read from its third try on.
+// unreadable is a parcel that cannot be read before its third try.
 type unreadable struct{ parcelUntil }
 
 func (u unreadable) render(ctx context.Context, try int) (message, error) {
@@ -251,7 +252,8 @@ func (u unreadable) render(ctx context.Context, try int) (message, error) {
 	return u.parcelUntil.render(ctx, try)
 }
 
-// TestUnreadable: what cannot be read is read again, and does not count as a failure of the receiver.
+// TestUnreadable checks that a message that cannot be read is read again, and that this does not count as a failure of
+// the receiver.
 func TestUnreadable(t *testing.T) {
 	var s *sending
 	s, registry := postsOf(t, func(*http.Request) *http.Response {
@@ -273,7 +275,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// slowlyRead is a parcel during whose reading something happens.
+// slowlyRead is a parcel that calls meanwhile while it is read.
 type slowlyRead struct {
 	parcelUntil
 	meanwhile func()
@@ -284,8 +286,8 @@ func (r slowlyRead) render(ctx context.Context, try int) (message, error) {
 	return r.parcelUntil.render(ctx, try)
 }
 
-// TestLostLease: a sender that has lost its lease posts nothing more, also if it lost the lease while it read what it
-// was to post.
+// TestLostLease checks that a sender that has lost its lease posts nothing more, even if it lost the lease while it
+// read a message.
 func TestLostLease(t *testing.T) {
 	s, _ := postsOf(t, func(*http.Request) *http.Response { t.Error("it posted"); return answered(200, nil) })
 	valid := false
@@ -299,7 +301,7 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// TestLeaseInDoubt: while the lease cannot be renewed, the feeds of callbacks wait at rest, and end with the lease.
+// TestLeaseInDoubt checks that the feeds of callbacks pause while the lease cannot be renewed, and end with the lease.
 func TestLeaseInDoubt(t *testing.T) {
 	s, _ := postsOf(t, func(*http.Request) *http.Response { t.Error("it posted"); return answered(200, nil) })
 	synctest.Test(t, func(t *testing.T) {
@@ -313,7 +315,7 @@ func TestLeaseInDoubt(t *testing.T) {
 			s.each(ctx, s.feeds, func(ctx context.Context, name string) {
 				s.callback(name).sendOn(ctx, func() bool {
 					if asked.Add(1) > 100*seconds {
-						cancel() // it spins: in virtual time that would not end
+						cancel() // a busy loop would never end in virtual time
 					}
 					return false
 				})

@@ -1,9 +1,10 @@
-// Package webhook posts weir's events to the operators' addresses, for teams that do not listen on NATS, and the ends
-// of jobs to the callbacks of their apis.
+// Package webhook posts weir's events to the operators' addresses, for teams that do not listen on NATS. It also posts
+// the ends of jobs to the callbacks of their apis.
 //
-// A sender posts one feed: the messages that it reads from a stream, in loads. A feed of events (notices.go) is for
-// one destination, and its loads are windows of events. The two feeds of a callback (ends.go) read the results and the
-// letters of one api, and each load is one end. So nothing is stored for an end, and the streams bound what waits.
+// A sender posts one feed: it reads messages from a stream and makes loads of them. A feed of events (notices.go) is
+// for one destination, and its loads are windows of events. A callback has two feeds (ends.go): one reads the results
+// of its api, the other its letters. Each of their loads is one end. So weir stores nothing more for an end, and the
+// streams bound what waits.
 //
 //	stream ── sender.send ──▶ feed.collect ──▶ load ── sending.deliver ──▶ receiver
 //	                             progress.go: what is read and under way ──▶ position.go: weir_control
@@ -18,27 +19,30 @@
 // the same headers, and a body as Standard Webhooks recommends it (endbody.go); its id is that of the result or the
 // letter.
 //
-// Events of one window are posted together, if the destination groups: those of one type and subject are one group.
-// Groups keep the order of states: the last group of a subject says how it stands. The position is stored after each
-// window, so a kill between a post and its note posts that window again.
+// If the destination groups events, the events of one window are posted together. Events of one type and subject are
+// one group. Groups keep the order of states: the last group of a subject tells its present state. The sender stores
+// its position after each window, so a kill between a post and the new position posts that window again.
 //
 // A post fails unless the receiver answers 2xx within 15 seconds. The sender tries it again after waits that double up
-// to five minutes, or as Retry-After says, for as long as the stream keeps its messages. An end is also tried no longer
-// than the callback says. A 4xx status refuses the post, except 401, 403, 404, 408, 410, 425 and 429, which concern the
-// receiver. After five refusals the sender drops an event, so that an unreadable one does not hold up all others. It
-// drops an end then only if a further one waits for its place, and the receiver has accepted others.
+// to five minutes, or after the time in Retry-After, for as long as the stream keeps its messages. It tries an end no
+// longer than the callback's for. A 4xx status refuses the post, except 401, 403, 404, 408, 410, 425 and 429, which
+// concern the receiver. After five refusals the sender drops an event, so that an unreadable one does not block all
+// others. It drops a refused end only if another end waits for its place and the receiver has accepted others.
 //
 // # What must hold
 //
-//   - Nothing of weir waits for a receiver: messages are read from their stream, which is bounded by age and bytes.
-//     While all loads are under way, no further message is read. A window keeps mostGroups groups and no other events,
-//     and an end only its sequence. What the stream has dropped before it was sent is counted, and logged.
-//   - No redirect is followed, no answer's body is kept, and neither secret nor address reaches a log: addresses of
-//     chats are secrets.
-//   - A message is behind the position, and not among those under way there, only after a 2xx or when it was given up.
-//     A replica that has lost the lease posts and notes nothing, and notes that it has on their way are refused.
-//   - A receiver that is removed and configured again does not get what happened meanwhile: its position is deleted
-//     once it is not configured, even if it was removed while no replica ran.
-//   - The position of a new callback is noted before its configuration is in force on any replica. It names the newest
-//     version of the configuration that has the callback: a replica that follows an earlier one does not delete it.
+//   - No other part of weir waits for a receiver. Messages wait in their stream, which age and bytes bound. While all
+//     loads are under way, the sender reads no further message. A window keeps mostGroups groups and only counts
+//     further events. An end keeps only its sequence in memory. If the stream drops a message before it was posted, the
+//     sender counts and logs that.
+//   - The sender follows no redirect and keeps no answer's body. Neither secrets nor addresses reach a log, because the
+//     addresses of chats are secrets.
+//   - A message counts as settled only after a 2xx or after it was given up. Settled means at or before the position,
+//     and not among the messages that the position lists as under way. A replica that has lost the lease posts nothing
+//     and stores no position. The server refuses a position that such a replica has still on its way.
+//   - A receiver that is removed and configured again does not get the messages of the time between. weir deletes its
+//     position once it is not configured, even if it was removed while no replica ran.
+//   - weir stores the position of a new callback before its configuration is in force on any replica. The position
+//     names the newest version of the configuration that has the callback, so that a replica with an earlier version
+//     does not delete it.
 package webhook

@@ -15,17 +15,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// mostBody bounds the body of an answer in a post, in bytes, before JSON escapes them.
+// mostBody bounds the body of a job's answer in a post, in bytes before JSON escapes them.
 const mostBody = jobstory.MostBody
 
-// envelope is the body of a post of the callback, as Standard Webhooks recommends it.
+// envelope is the body of a callback's post, in the form that Standard Webhooks recommends.
 type envelope struct {
 	Type      string    `json:"type"` // job.done, job.dead or test
 	Timestamp time.Time `json:"timestamp"`
 	Data      any       `json:"data"`
 }
 
-// ended is the data of an end. Its fields are called as in results and letters elsewhere.
+// ended is the data of an end. Its fields have the same names as in results and letters.
 type ended struct {
 	API string `json:"api"`
 	Key string `json:"key"`
@@ -34,11 +34,11 @@ type ended struct {
 	Cut      bool             `json:"cut,omitempty"`      // the body was longer
 	FoundBy  string           `json:"found_by,omitempty"` // of a result: inquiry
 	Redrives int              `json:"redrives"`
-	Refusals int              `json:"refusals,omitempty"` // of a letter: how often its job was refused; absent if once
-	Answer   *deadview.Answer `json:"answer,omitempty"`   // of a letter: the api's last
+	Refusals int              `json:"refusals,omitempty"` // of a letter: how often the job was refused; absent if once
+	Answer   *deadview.Answer `json:"answer,omitempty"`   // of a letter: the api's last answer
 }
 
-// keptEnd is an end as it is posted.
+// keptEnd is a stored end in the form in which it is posted.
 type keptEnd struct {
 	id       string // the same in every try
 	key, job string
@@ -83,14 +83,13 @@ func redrivesIn(h nats.Header) int {
 	return n
 }
 
-// idOf returns the id of an end: the message id of its result or letter, which is made from the job's origin. A message
-// of other software may have none.
+// idOf returns the id of an end: the message id of its result or letter, which derives from the job's origin. If other
+// software wrote the message without an id, idOf makes one of its sequence.
 func idOf(h nats.Header, kind endKind, seq uint64) string {
 	return cmp.Or(h.Get(ingest.HeaderMsgID), string(kind)+"."+strconv.FormatUint(seq, 10))
 }
 
-// cutBody returns a body of at most mostBody bytes, and whether it is not whole. If it is cut, it does not end within a
-// character, so that a text stays one.
+// cutBody cuts a body to at most mostBody bytes, and reports whether a part is missing. A cut text stays valid UTF-8.
 func cutBody(body []byte, cut bool) ([]byte, bool) {
 	if len(body) > mostBody {
 		body, cut = body[:mostBody], true

@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// endKind tells the two ends of jobs apart: done and dead.
+// endKind is the kind of a job's end.
 type endKind string
 
-// The kinds of ends: a job has a result, or a dead letter.
+// The kinds of ends. done has a result, dead has a letter.
 const (
 	done endKind = "done"
 	dead endKind = "dead"
@@ -24,7 +24,7 @@ const (
 
 func endKinds() []endKind { return []endKind{done, dead} }
 
-// stream returns the stream that keeps the ends of the kind, one message for each.
+// stream returns the stream with the ends of this kind. Each message is one end.
 func (k endKind) stream() string {
 	if k == dead {
 		return deadletter.Stream
@@ -32,7 +32,7 @@ func (k endKind) stream() string {
 	return ledger.ResultsStream
 }
 
-// subject returns the subjects of an api's ends.
+// subject returns the filter for an api's ends of this kind.
 func (k endKind) subject(api string) string {
 	if k == dead {
 		return deadletter.Subjects.Below(api)
@@ -40,8 +40,8 @@ func (k endKind) subject(api string) string {
 	return ledger.ResultSubjects.Below(api)
 }
 
-// is reports whether a message of the stream is an end of an api's jobs. An imported letter is none: its job ended
-// before, perhaps elsewhere.
+// is reports whether a message of the stream is an end of one of the api's jobs. An imported letter is not: its job
+// ended earlier, perhaps elsewhere.
 func (k endKind) is(api string, msg jetstream.Msg) bool {
 	if k == dead {
 		letter, ok := deadletter.ReadKept(msg)
@@ -51,7 +51,7 @@ func (k endKind) is(api string, msg jetstream.Msg) bool {
 	return ok && result.API == api && result.Job != "" && result.Header.Get(ledger.HeaderOutcome) == ledger.Done
 }
 
-// ends is the feed of one kind of ends for an api's callback. Each load is one end.
+// ends is the feed of one kind of ends to an api's callback. Each load is one end.
 type ends struct {
 	*sending
 	api  string
@@ -66,7 +66,7 @@ func (e *ends) collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) (c collec
 	return c
 }
 
-// complete implements feed. An end is complete at once.
+// complete implements feed. No end is ever incomplete.
 func (e *ends) complete() load { return nil }
 
 // resume implements feed.
@@ -86,13 +86,13 @@ func (e *ends) lost(n uint64) {
 	e.log.Warn("results were removed before the callback's receiver accepted them: it was down for longer than results are kept", "count", n)
 }
 
-// endParcel is one end. Only its place is in memory: each try reads it anew, so that a letter that was redriven or
-// purged meanwhile is not posted, and a receiver that is down costs no memory for bodies.
+// endParcel is one end. It keeps only the sequence in memory, and each try reads the end again. So weir does not post a
+// letter that was redriven or purged meanwhile, and a receiver that is down costs no memory for bodies.
 type endParcel struct {
 	*ends
 	seq    uint64
 	stored time.Time
-	read   *keptEnd // by the last try, without its body
+	read   *keptEnd // as the last try read it, without its body
 }
 
 // deliver implements load.
@@ -143,8 +143,8 @@ const (
 	lagsStep = 50 * time.Millisecond
 )
 
-// fetch reads the end as the stream's leader has it; nil if it is gone. That the leader has no such message counts only
-// if it has come as far as the end.
+// fetch reads the end from the stream's leader. It returns nil if the end is gone. An answer that the leader has no such
+// message counts only if the leader has come as far as the end. At most readsAtOnce calls run at a time.
 func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	select {
 	case p.reads <- struct{}{}:

@@ -31,7 +31,7 @@ import (
 
 const testSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 
-// posted is a post as its receiver reads it.
+// posted is a post as its receiver decodes it.
 type posted struct {
 	Type      string
 	Timestamp time.Time
@@ -48,11 +48,11 @@ type posted struct {
 	id string
 }
 
-// receiver is the receiver of the callbacks of two apis.
+// receiver receives the posts of the callbacks of two apis.
 type receiver struct {
 	*httptest.Server
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	answer func(p posted) int
 	tried  map[string]int // by id
 	taken  []posted
@@ -93,14 +93,14 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// answers has the receiver answer as a function says.
+// answers sets how the receiver answers.
 func (r *receiver) answers(how func(p posted) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = how
 }
 
-// took returns the posts of an api that were accepted, by job.
+// took returns the accepted posts of an api, by job.
 func (r *receiver) took(api string) map[string]posted {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,7 +120,7 @@ func (r *receiver) tries() map[string]int {
 	return maps.Clone(r.tried)
 }
 
-// endsRig has the streams of ends, and a sender for the callbacks of the apis pay and sms.
+// endsRig has the streams of ends, and senders for the callbacks of the apis pay and sms.
 type endsRig struct {
 	*receiver
 	t        *testing.T
@@ -153,7 +153,7 @@ func newEndsRig(t *testing.T) *endsRig {
 	return r
 }
 
-// start sends until the test or the returned function ends it.
+// start runs senders until the test ends, or until stop is called.
 func (r *endsRig) start() (stop func()) {
 	r.t.Helper()
 	if err := Begin(r.t.Context(), r.js, r.kv, r.config, 1); err != nil {
@@ -177,7 +177,7 @@ func (r *endsRig) start() (stop func()) {
 	return stop
 }
 
-// newSenders returns the senders of a replica that follows a version of the configuration.
+// newSenders returns the senders of a replica that follows this version of the configuration.
 func (r *endsRig) newSenders(c *config.Config, version uint64, log slog.Handler) *Senders {
 	r.registry = prometheus.NewRegistry()
 	return New(Options{
@@ -186,7 +186,7 @@ func (r *endsRig) newSenders(c *config.Config, version uint64, log slog.Handler)
 	})
 }
 
-// result stores the result of a job, and returns its sequence.
+// result stores the result of a job and returns its sequence.
 func (r *endsRig) result(api, job string, body []byte) uint64 {
 	r.t.Helper()
 	return r.put(&nats.Msg{Subject: ledger.ResultSubject(api, "k"), Data: body, Header: nats.Header{
@@ -196,7 +196,7 @@ func (r *endsRig) result(api, job string, body []byte) uint64 {
 	}})
 }
 
-// letter stores the letter of a job, and returns its sequence.
+// letter stores the letter of a job and returns its sequence.
 func (r *endsRig) letter(api, job string) uint64 {
 	r.t.Helper()
 	l := deadletter.Letter{
@@ -216,7 +216,7 @@ func (r *endsRig) put(msg *nats.Msg) uint64 {
 	return ack.Sequence
 }
 
-// noted returns the position of a feed.
+// noted returns the stored position of a feed.
 func (r *endsRig) noted(feed string) (e entry) {
 	r.t.Helper()
 	stored, err := r.kv.Get(r.t.Context(), "callback."+feed+".position")
@@ -229,7 +229,7 @@ func (r *endsRig) noted(feed string) (e entry) {
 	return e
 }
 
-// position stores where a feed goes on.
+// position stores a position for a feed.
 func (r *endsRig) position(feed string, e entry) {
 	r.t.Helper()
 	if _, err := r.kv.Put(r.t.Context(), "callback."+feed+".position", mustMarshal(e)); err != nil {
@@ -237,9 +237,9 @@ func (r *endsRig) position(feed string, e entry) {
 	}
 }
 
-// TestEndsArePosted: every end is posted once, signed, under an id that its job's origin makes, with the fields that
-// results and letters have elsewhere. A body that is no UTF-8 is base64, a long one is cut, and what is no end is left
-// out.
+// TestEndsArePosted checks that every end is posted once and signed. Its id derives from the job's origin, and its
+// fields are those of results and letters elsewhere. A body that is not UTF-8 is in base64, and a long one is cut.
+// Messages that are no ends are left out.
 func TestEndsArePosted(t *testing.T) {
 	r := newEndsRig(t)
 	r.result("pay", "before", nil)
@@ -284,8 +284,8 @@ func TestEndsArePosted(t *testing.T) {
 	}
 }
 
-// TestEndsGoOn: a sender goes on behind the position, and with those that its predecessor left under way. After an
-// orderly stop nothing is posted again.
+// TestEndsGoOn checks that a sender continues after the position, and with the ends that its predecessor left under
+// way. After an orderly stop nothing is posted again.
 func TestEndsGoOn(t *testing.T) {
 	r := newEndsRig(t)
 	var seqs []uint64
@@ -309,8 +309,8 @@ func TestEndsGoOn(t *testing.T) {
 	}
 }
 
-// TestEndsWithoutPlace: if the position is damaged, or is of messages that there are not, every end that is kept is
-// posted again rather than none.
+// TestEndsWithoutPlace checks that all stored ends are posted again if the position is damaged, or refers to messages
+// that do not exist.
 func TestEndsWithoutPlace(t *testing.T) {
 	r := newEndsRig(t)
 	r.result("pay", "1", nil)
@@ -323,8 +323,8 @@ func TestEndsWithoutPlace(t *testing.T) {
 	await.Until(t, "both ends", func() bool { return len(r.took("pay")) == 1 && len(r.took("sms")) == 1 })
 }
 
-// TestEndsOfReceiverThatIsDown: while an api's receiver is down, few ends are read and tried, the others are counted,
-// and no other callback waits.
+// TestEndsOfReceiverThatIsDown checks that few ends are read and tried while an api's receiver is down. The others are
+// counted, and no other callback waits.
 func TestEndsOfReceiverThatIsDown(t *testing.T) {
 	r := newEndsRig(t)
 	r.answers(func(p posted) int {
@@ -364,7 +364,8 @@ func TestEndsOfReceiverThatIsDown(t *testing.T) {
 	})
 }
 
-// TestLetterPurgedMeanwhile: a letter that is redriven or purged before the receiver accepted it is not posted.
+// TestLetterPurgedMeanwhile checks that a letter that is redriven or purged before the receiver accepts it is not
+// posted any more.
 func TestLetterPurgedMeanwhile(t *testing.T) {
 	r := newEndsRig(t)
 	r.answers(func(posted) int { return http.StatusInternalServerError })
@@ -387,8 +388,8 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestEndBeforeTheLeaderHasIt: a replica may deliver an end before the stream's leader has it. Such an end is waited for,
-// not given up as removed.
+// TestEndBeforeTheLeaderHasIt checks that an end which a replica delivers before the stream's leader has it is waited for,
+// and not given up as removed.
 func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 	r := newEndsRig(t)
 	s := r.newSenders(r.config, 1, slog.DiscardHandler)
@@ -421,7 +422,7 @@ func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 	}
 }
 
-// TestEndsTooOld: an end is given up when its time is over, and holds up no later one.
+// TestEndsTooOld checks that an end is given up when its time is over, and that it blocks no later one.
 func TestEndsTooOld(t *testing.T) {
 	r := newEndsRig(t)
 	pay, _ := r.config.API("pay")
@@ -434,8 +435,8 @@ func TestEndsTooOld(t *testing.T) {
 	}
 }
 
-// TestResultsRemovedUnposted: results that their stream removes while no sender runs are counted. A gap of sequences
-// that others used is no loss.
+// TestResultsRemovedUnposted checks that results that their stream removes while no sender runs are counted. A gap in
+// the sequences from other feeds is no loss.
 func TestResultsRemovedUnposted(t *testing.T) {
 	r := newEndsRig(t)
 	var seqs []uint64
@@ -462,8 +463,8 @@ func TestResultsRemovedUnposted(t *testing.T) {
 	}
 }
 
-// TestBegin: a new callback begins at the ends of the streams, and a known one where it is. What is noted of a callback
-// that is not configured is deleted.
+// TestBegin checks that a new callback begins at the ends of the streams, and that a known one keeps its position. The
+// position of a callback that is not configured is deleted.
 func TestBegin(t *testing.T) {
 	r := newEndsRig(t)
 	last := r.result("pay", "1", nil)
@@ -491,10 +492,10 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestCutBody: a body that is cut keeps whole characters, and a body that is whole stays as it is.
+// TestCutBody checks that a cut body has only whole characters, and that a complete body stays as it is.
 func TestCutBody(t *testing.T) {
 	t.Parallel()
-	euros := strings.Repeat("€", mostBody/3+1) // a character of three bytes does not end at the bound
+	euros := strings.Repeat("€", mostBody/3+1) // the bound is within a character of three bytes
 	for name, c := range map[string]struct {
 		body string
 		was  bool

@@ -14,19 +14,20 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lag is how far an api's callback is behind, as the replica that posts has noted it.
+// Lag is how far an api's callback is behind, according to the position that the posting replica stored.
 type Lag struct {
-	Behind  uint64    // ends that are kept and not posted yet
-	Oldest  time.Time // when the oldest of them was stored; zero if that is not known
-	Failing time.Time // since when the receiver accepts no post; zero: it does
-	Why     string    // what it answered last, if it fails
+	Behind  uint64    // ends that are stored and not posted yet
+	Oldest  time.Time // when the oldest of them was stored; zero: unknown
+	Failing time.Time // since when the receiver accepts no post; zero: it accepts them
+	Why     string    // why the receiver does not accept them
 
 	GivenUp    uint64 // ends that were given up, since the callback was configured
 	GivenUpAt  time.Time
-	GivenUpWhy string // of the last
+	GivenUpWhy string // why the last one was given up
 }
 
-// Lag returns how far an api's callback is behind. ok is false if the api has none. It is safe for concurrent use.
+// Lag returns how far an api's callback is behind. ok is false if the api has no callback. It is safe for concurrent
+// use.
 func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 	if s.configuredCallback(api) == nil {
 		return lag, false
@@ -37,7 +38,7 @@ func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 	return lag, true
 }
 
-// add adds what is noted of one feed.
+// add adds the position of one feed.
 func (l *Lag) add(e entry) {
 	l.Behind += uint64(len(e.Open)) + e.Unread
 	if at := e.oldest(); !at.IsZero() && (l.Oldest.IsZero() || at.Before(l.Oldest)) {
@@ -52,7 +53,7 @@ func (l *Lag) add(e entry) {
 	}
 }
 
-// lags holds what is noted of the callbacks' feeds, whichever replica posts them.
+// lags holds the positions of all callbacks' feeds, whichever replica posts them.
 type lags struct {
 	mu    sync.Mutex // guards noted
 	noted map[string]entry
@@ -64,7 +65,7 @@ func (l *lags) of(feed string) entry {
 	return l.noted[feed]
 }
 
-// follow keeps them up to date until ctx ends.
+// follow keeps the positions up to date until ctx ends.
 func (l *lags) follow(ctx context.Context, kv jetstream.KeyValue, log *slog.Logger) {
 	for ctx.Err() == nil {
 		if err := l.watch(ctx, kv); err != nil && ctx.Err() == nil {
@@ -74,13 +75,13 @@ func (l *lags) follow(ctx context.Context, kv jetstream.KeyValue, log *slog.Logg
 	}
 }
 
-// watch takes the entries that are there and those that come, until ctx ends or the watch does.
+// watch reads the present positions and all changes, until ctx or the watch ends.
 func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
 	watcher, err := kv.Watch(ctx, callbackPrefix+".*.*"+positionSuffix)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = watcher.Stop() }() // it ended with ctx, or is not needed any more
+	defer func() { _ = watcher.Stop() }() // an error means that the watch has ended already
 	for {
 		select {
 		case stored, open := <-watcher.Updates():

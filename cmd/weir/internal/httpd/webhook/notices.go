@@ -22,7 +22,7 @@ type notices struct {
 func (n *notices) collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) (c collected) {
 	to := n.configuredDestination(n.name)
 	if to == nil {
-		return c // the sending ends
+		return c // the sending is about to end
 	}
 	if gap := meta.Sequence.Stream - n.taken - 1; gap > 0 {
 		n.lost(gap)
@@ -49,7 +49,7 @@ func (n *notices) complete() load {
 	return w
 }
 
-// resume implements feed. A window is read again instead.
+// resume panics: a sender of events reads the whole window again instead.
 func (n *notices) resume(underWay) load { panic("webhook: single events are not resumed") }
 
 // lost implements feed.
@@ -58,16 +58,16 @@ func (n *notices) lost(events uint64) {
 	n.log.Warn("events were dropped before they could be posted: the destination was down for longer than they are kept", "count", events)
 }
 
-// windowLoad is a window that is posted.
+// windowLoad is a window that is being posted.
 type windowLoad struct {
 	*notices
 	window window
 }
 
-// errOtherFormat ends the tries of a post whose destination wants another format since.
+// errOtherFormat ends the tries of a post when the destination's format has changed.
 var errOtherFormat = errors.New("the destination's format was changed")
 
-// deliver implements load. It posts all groups in one post if the format is a text, else each by itself.
+// deliver implements load. The slack format takes all groups in one post, the standard format one group per post.
 func (w *windowLoad) deliver(ctx context.Context, at time.Time) error {
 	for groups := w.window.groups; len(groups) > 0; {
 		to := w.configuredDestination(w.name)
@@ -92,7 +92,7 @@ func (w *windowLoad) deliver(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// groupsParcel is groups of events in one post.
+// groupsParcel is the groups of events in one post.
 type groupsParcel struct {
 	*notices
 	format config.Format
@@ -114,15 +114,15 @@ func (p *groupsParcel) render(ctx context.Context, try int) (message, error) {
 	return render(to, p.groups), nil
 }
 
-// gone reports whether the stream no longer keeps the window.
+// gone reports whether the stream has dropped the whole window.
 func (p *groupsParcel) gone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	source, err := p.JetStream.Stream(ctx, p.stream)
-	return err == nil && source.CachedInfo().State.FirstSeq > p.last // otherwise it is unknown
+	return err == nil && source.CachedInfo().State.FirstSeq > p.last // after an error it is unknown
 }
 
-// until implements parcel: an event is tried as long as it is kept.
+// until implements parcel. An event has no bound but the stream's.
 func (p *groupsParcel) until() time.Time { return time.Time{} }
 
 // size implements parcel.

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The keys of weir_control: notify.DESTINATION.lease and .position, callback.lease, callback.API.done.position and
-// callback.API.dead.position. No name of a destination or of an api has a dot.
+// Parts of the keys in weir_control: notify.DESTINATION.lease and .position, callback.lease, callback.API.done.position
+// and callback.API.dead.position. Names of destinations and apis have no dots.
 const (
 	destinationPrefix = "notify."
 	callbackPrefix    = "callback"
@@ -24,13 +24,13 @@ const (
 	positionSuffix    = ".position"
 )
 
-// parseFeed returns the api and the kind of a feed of ends from its name.
+// parseFeed splits the name of a feed of ends into its api and its kind.
 func parseFeed(name string) (api string, kind endKind) {
 	api, word, _ := strings.Cut(name, ".")
 	return api, endKind(word)
 }
 
-// entry is how far a feed has come, as weir_control has it. Of a feed that cannot resume single messages it has only
+// entry is the position of a feed, as weir_control stores it. A feed that cannot resume single messages stores only
 // Seq.
 type entry struct {
 	Seq     uint64     `json:"seq"`            // the newest message that need not be read again
@@ -38,13 +38,13 @@ type entry struct {
 	Unread  uint64     `json:"unread,omitempty"`
 	Sure    uint64     `json:"sure,omitempty"` // see backlog
 	UpTo    uint64     `json:"up_to,omitempty"`
-	Failing time.Time  `json:"failing_since,omitzero"` // the receiver, without a success since
+	Failing time.Time  `json:"failing_since,omitzero"` // since when the receiver has accepted no post
 	Why     string     `json:"why,omitempty"`
-	GivenUp given      `json:"given_up,omitzero"` // since the position was noted first
-	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration with the callback
+	GivenUp given      `json:"given_up,omitzero"` // since the position was first stored
+	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration that has the callback
 }
 
-// oldest returns when the oldest message was stored that is read and to be posted, zero for none.
+// oldest returns when the oldest message in Open was stored, zero if there is none.
 func (e *entry) oldest() time.Time {
 	if len(e.Open) == 0 {
 		return time.Time{}
@@ -54,8 +54,8 @@ func (e *entry) oldest() time.Time {
 
 func (s *sender) positionKey() string { return s.key + positionSuffix }
 
-// begin reads where to go on, and returns the stream. If no position is noted it is the end of the stream: a receiver
-// gets nothing from before it was configured.
+// begin reads the position, and returns the stream. Without a position the feed begins at the end of the stream: a
+// receiver gets nothing from before it was configured.
 func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -68,8 +68,8 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	stored, err := s.Control.Get(ctx, s.positionKey())
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
-		// The replica that answered may lag: an entry that there is must not be overwritten.
-		if s.resumes { // Begin had noted one
+		// The replica that answered may lag behind. So Create must not overwrite an entry that exists.
+		if s.resumes { // Begin had stored one
 			s.begun = s.Version()
 			s.log.Warn("the position of the callback is missing: weir does not post ends from before now", "seq", s.taken)
 		}
@@ -79,9 +79,9 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 		switch readable := json.Unmarshal(stored.Value(), &e) == nil; {
 		case readable && e.Seq <= s.taken:
 			s.goOn(e)
-		case s.resumes: // every end is to arrive, and a receiver knows those that it has
+		case s.resumes: // every end must arrive, and a receiver recognizes those that it has
 			s.taken, s.begun = 0, e.Begun
-		default: // a restored store has reused the numbers: what is before is not told again
+		default: // a restored store reuses sequences: events before now are not posted again
 		}
 	}
 	if err != nil {
@@ -90,13 +90,13 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	return source, nil
 }
 
-// IsCallbackPosition reports whether a key of the control bucket is that of a callback's position. If its value is
-// empty, the callback posts all ends again that are kept.
+// IsCallbackPosition reports whether a key of weir_control is that of a callback's position. If the value under it is
+// empty, the callback posts all stored ends again.
 func IsCallbackPosition(key string) bool {
 	return strings.HasPrefix(key, callbackPrefix+".") && strings.HasSuffix(key, positionSuffix)
 }
 
-// goOn continues where an earlier sender ended.
+// goOn continues from the position of an earlier sender.
 func (s *sending) goOn(e entry) {
 	s.taken, s.resuming, s.begun = e.Seq, e.Open, e.Begun
 	for _, o := range e.Open {
@@ -106,8 +106,8 @@ func (s *sending) goOn(e entry) {
 	s.health.since, s.health.why, s.health.given = e.Failing, e.Why, e.GivenUp
 }
 
-// note stores how far the feed has come, unless that is stored or the lease was lost. What a sender that has lost the
-// lease still has on its way is refused: it is of an earlier revision.
+// note stores the position, unless that is stored already. It fails if the lease was lost. If a sender that has lost
+// the lease still has an update on its way, the server refuses it by its revision.
 func (s *sending) note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -133,10 +133,10 @@ func (s *sending) note(ctx context.Context) error {
 	}
 }
 
-// mostNotes bounds the tries to note a position that changes meanwhile.
+// mostNotes bounds the tries to store a position that other replicas change meanwhile.
 const mostNotes = 3
 
-// entry returns how far the feed has come.
+// entry returns the present position of the feed.
 func (s *sending) entry() (e entry) {
 	if e.Seq, e.Open = s.place(s.resumes); s.resumes {
 		since, why, given := s.health.state()
@@ -146,8 +146,8 @@ func (s *sending) entry() (e entry) {
 	return e
 }
 
-// reread takes over what another replica has changed in the position: a newer configuration has the callback too. A
-// note that was stored without an answer looks the same.
+// reread takes over a change that another replica made to the position: a newer configuration has the callback, too.
+// The change may also be the sender's own, if its answer was lost.
 func (s *sending) reread(ctx context.Context) error {
 	stored, err := s.Control.Get(ctx, s.positionKey())
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -164,9 +164,9 @@ func (s *sending) reread(ctx context.Context) error {
 	return nil
 }
 
-// forget deletes the position, so that a receiver that is configured again does not get what happened meanwhile. It
-// returns how many messages waited. It keeps the position if a newer configuration, which this replica does not follow
-// yet, has the receiver again.
+// forget deletes the position, so that a receiver that is configured again does not get the messages of the time
+// between. It returns how many messages waited. It keeps the position if a newer configuration, which this replica does
+// not follow yet, has the receiver.
 func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -187,7 +187,7 @@ func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 }
 
 // forgetRemoved deletes the positions of destinations that were removed from the configuration while no replica ran. It
-// takes their leases: a replica may already follow a configuration that names them.
+// takes their leases first, because a replica may already follow a configuration that has them again.
 func (s *Senders) forgetRemoved(ctx context.Context) error {
 	all, err := positions(ctx, s.Control, destinationPrefix, "*")
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 		removed := &sender{Senders: s, key: destinationPrefix + name}
 		l, err := lease.AcquireLease(ctx, s.Control, removed.key+leaseSuffix, s.Instance)
 		if held := (*lease.HeldError)(nil); errors.As(err, &held) {
-			continue // a replica sends to it
+			continue // another replica sends to it
 		} else if err != nil {
 			return err
 		}
@@ -214,7 +214,8 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 	return nil
 }
 
-// forgetCallbacks deletes the positions of callbacks that are not configured. The caller holds the lease of callbacks.
+// forgetCallbacks deletes the positions of callbacks that are not configured. The caller must hold the lease of
+// callbacks.
 func (s *Senders) forgetCallbacks(ctx context.Context) error {
 	all, err := positions(ctx, s.Control, callbackPrefix+".", "*.*")
 	if err != nil {
@@ -240,13 +241,13 @@ func (s *sender) forgetFeed(ctx context.Context) error {
 	return err
 }
 
-// noted is the value of a position.
+// noted is the stored value of a position.
 type noted struct {
 	value    []byte
 	revision uint64
 }
 
-// positions returns the positions that are noted, by name.
+// positions returns the stored positions, by name.
 func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string) (map[string]noted, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -254,7 +255,7 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 	if err != nil {
 		return nil, fmt.Errorf("the positions of receivers: %w", err)
 	}
-	defer func() { _ = watcher.Stop() }() // it has told all
+	defer func() { _ = watcher.Stop() }() // an error means that the watch has ended already
 	all := map[string]noted{}
 	for {
 		select {
@@ -273,9 +274,9 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 	}
 }
 
-// Begin notes where the callbacks of a configuration begin that have no position yet: at the ends of the streams. In
-// the other positions it notes the version of the configuration, so that no replica deletes them that still follows an
-// earlier one. It must return before a job ends under that configuration, or the callback misses that end.
+// Begin stores a position for each callback of a configuration that has none yet: the end of the stream. In existing
+// positions it stores the version of the configuration, so that a replica with an earlier version does not delete them.
+// It must return before a job ends under that configuration, or the callback misses that end.
 func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c *config.Config, version uint64) error {
 	feeds := (&Senders{Options: Options{Configured: func() *config.Config { return c }}}).feeds()
 	if len(feeds) == 0 {
@@ -289,7 +290,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 		switch {
 		case err == nil:
 			last[kind.stream()] = source.CachedInfo().State.LastSeq
-		case !errors.Is(err, jetstream.ErrStreamNotFound): // otherwise no job has ended
+		case !errors.Is(err, jetstream.ErrStreamNotFound): // without the stream no job has ended
 			return fmt.Errorf("where callbacks begin: %w", err)
 		}
 	}
@@ -313,7 +314,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 			}
 			switch {
 			case errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
-				again = true // it has changed meanwhile
+				again = true // another replica has changed it
 			case err != nil:
 				return fmt.Errorf("the position of callback %s: %w", name, err)
 			}
@@ -325,7 +326,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 	}
 }
 
-// Bounds of Begin when positions change meanwhile, or the replica that lists them lags.
+// Bounds of Begin if positions change meanwhile, or the replica that lists them lags.
 const (
 	mostBegins = 20
 	beginAgain = 50 * time.Millisecond // until they are read again

@@ -31,7 +31,7 @@ func (r *endsRig) removeAll(name string) {
 	}
 }
 
-// down has the receiver fail until many more ends of pay wait than are under way and read ahead.
+// down makes the receiver fail until many more ends of pay wait than are under way or read ahead.
 func (r *endsRig) down(store func(api, job string)) (waiting int) {
 	r.t.Helper()
 	r.answers(func(posted) int { return http.StatusInternalServerError })
@@ -47,8 +47,8 @@ func (r *endsRig) down(store func(api, job string)) (waiting int) {
 	return waiting
 }
 
-// TestLettersPurgedUnread: letters that are purged before they are read do not count as waiting, although no later
-// letter says so.
+// TestLettersPurgedUnread checks that letters that are purged unread do not count as waiting, even if no later letter
+// shows that they have gone.
 func TestLettersPurgedUnread(t *testing.T) {
 	r := newEndsRig(t)
 	r.down(func(api, job string) { r.letter(api, job) })
@@ -63,7 +63,7 @@ func TestLettersPurgedUnread(t *testing.T) {
 }
 
 // TestResultsRemovedMeanwhile checks that each result which its stream removes while the receiver is down counts once,
-// whether it was under way, read ahead, or not read. A post that was read shortly before may still arrive, and then
+// whether it was under way, read ahead, or unread. A result that was read shortly before may still be posted, and then
 // counts as sent.
 func TestResultsRemovedMeanwhile(t *testing.T) {
 	r := newEndsRig(t)
@@ -84,7 +84,8 @@ func TestResultsRemovedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOrderlyStopReadsAnswers: a post that is under way when weir stops is not posted again if it is answered soon.
+// TestOrderlyStopReadsAnswers checks that a post that is under way when weir stops is not posted again if its answer
+// comes soon.
 func TestOrderlyStopReadsAnswers(t *testing.T) {
 	r := newEndsRig(t)
 	reached := make(chan struct{})
@@ -115,8 +116,8 @@ func TestOrderlyStopReadsAnswers(t *testing.T) {
 	}
 }
 
-// TestPositionOfLaterConfiguration: a replica that still follows an earlier configuration, without a callback, leaves
-// the callback's position. One that follows a later configuration without it deletes the position, and logs what
+// TestPositionOfLaterConfiguration checks that a replica with an earlier configuration, without the callback, keeps the
+// callback's position. A replica with a later configuration without it deletes the position, and logs how many ends
 // waited.
 func TestPositionOfLaterConfiguration(t *testing.T) {
 	r := newEndsRig(t)
@@ -139,15 +140,15 @@ func TestPositionOfLaterConfiguration(t *testing.T) {
 	}
 }
 
-// TestBeginAgain: a configuration that has a callback again or still notes that in its position, and changes nothing
-// else of it. A position that says nothing stays so.
+// TestBeginAgain checks that a configuration that has a callback again, or still has it, changes only the version in
+// its position. A position that cannot be read stays as it is.
 func TestBeginAgain(t *testing.T) {
 	r := newEndsRig(t)
 	r.position("pay.done", entry{Seq: 7, Unread: 2, Begun: 3})
 	if _, err := r.kv.Put(t.Context(), "callback.pay.dead.position", nil); err != nil {
 		t.Fatal(err)
 	}
-	for version := uint64(5); version >= 4; version-- { // a replica that is late notes nothing
+	for version := uint64(5); version >= 4; version-- { // a late replica changes nothing
 		if err := Begin(t.Context(), r.js, r.kv, r.config, version); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +161,7 @@ func TestBeginAgain(t *testing.T) {
 	}
 }
 
-// TestBeginWhilePosting: a new configuration does not disturb the sender, which keeps the version that was noted.
+// TestBeginWhilePosting checks that a new configuration does not disturb the sender, which keeps the stored version.
 func TestBeginWhilePosting(t *testing.T) {
 	r := newEndsRig(t)
 	r.start()
@@ -183,8 +184,8 @@ func TestBeginWhilePosting(t *testing.T) {
 	}
 }
 
-// TestStaleNote: what a sender notes that has lost its lease is refused, and a sender that has the lease goes on over a
-// position that was deleted.
+// TestStaleNote checks that the server refuses the position of a sender that has lost its lease. A sender that has the
+// lease continues although its position was deleted.
 func TestStaleNote(t *testing.T) {
 	r := newEndsRig(t)
 	seq := r.result("pay", "1", nil)
@@ -203,7 +204,7 @@ func TestStaleNote(t *testing.T) {
 	if err := present.note(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The former sender was held up between its look at the lease and its note.
+	// The former sender was suspended between its look at the lease and its update.
 	former.valid = func() bool { was := leased; leased = false; return was }
 	former.taken = seq + 1
 	if err := former.note(t.Context()); !errors.Is(err, errInDoubt) || r.noted("pay.done").Seq != seq+7 {
@@ -218,8 +219,8 @@ func TestStaleNote(t *testing.T) {
 	}
 }
 
-// TestRemovedCallbackIsForgotten: the position of a callback that is not configured any more is deleted, also if its
-// sender could not post when the callback was removed.
+// TestRemovedCallbackIsForgotten checks that the position of a callback that is no longer configured is deleted, even
+// if its sender could not post when the callback was removed.
 func TestRemovedCallbackIsForgotten(t *testing.T) {
 	r := newEndsRig(t)
 	r.position("pay.done", entry{Seq: 7, Begun: 1})

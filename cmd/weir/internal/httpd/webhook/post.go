@@ -19,13 +19,13 @@ import (
 // Bounds of one post.
 const (
 	postTimeout = 15 * time.Second
-	mostAnswer  = 64 << 10 // bytes of an answer that are read, so that the connection can be reused
+	mostAnswer  = 64 << 10 // bytes of an answer that weir reads, so that it can reuse the connection
 	mostWait    = time.Hour
-	mostIdle    = 32 // connections to a host that are kept open between posts
+	mostIdle    = 32 // idle connections kept per host
 )
 
-// newClient returns a client for posts, of which most may be under way to a host; 0: as many as senders make. A
-// receiver that hangs must not hold up another one on its host.
+// newClient returns a client for posts. most bounds the connections to a host; 0 sets no bound, so that a receiver that
+// hangs does not block another one on its host.
 func newClient(most int) *http.Client {
 	return &http.Client{
 		Timeout:       postTimeout,
@@ -38,17 +38,17 @@ func newClient(most int) *http.Client {
 	}
 }
 
-// failure is why a post has failed. Its text holds neither the address nor the answer.
+// failure says why a post failed. Its text contains neither the address nor the answer.
 type failure struct {
 	why        string
 	status     int           // 0: there was no answer
-	retryAfter time.Duration // as the receiver asks; 0: it does not
+	retryAfter time.Duration // from Retry-After; 0: none
 }
 
 // Error implements error.
 func (f *failure) Error() string { return f.why }
 
-// refuses reports whether the answer concerns the event, and not the receiver.
+// refuses reports whether the answer rejects the message. False: it concerns the receiver, or is no 4xx.
 func (f *failure) refuses() bool {
 	switch f.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusGone, http.StatusTooEarly,
@@ -58,7 +58,8 @@ func (f *failure) refuses() bool {
 	return f.status >= 400 && f.status < 500
 }
 
-// post sends a message once. It is signed if the receiver has a secret.
+// post sends a message once. It signs the message if the receiver has a secret. It returns nil if the receiver accepted
+// it.
 func post(ctx context.Context, client *http.Client, to *config.Receiver, m message) *failure {
 	target, err := to.Target()
 	if err != nil {
@@ -85,7 +86,7 @@ func post(ctx context.Context, client *http.Client, to *config.Receiver, m messa
 		return &failure{why: "no answer: " + plain(err)}
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusSwitchingProtocols { // behind that stands a connection, and the client's time does not end the reading from it
+	if res.StatusCode != http.StatusSwitchingProtocols { // after a 101 the body is a connection, and the client's timeout does not end reads from it
 		_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // only the status counts
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
@@ -98,7 +99,8 @@ func post(ctx context.Context, client *http.Client, to *config.Receiver, m messa
 	return &failure{why: why, status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
 }
 
-// plain says why there was no answer, without what errors quote: urls, hosts, addresses, and parts of an answer.
+// plain says why there was no answer. It leaves out what the error quotes: urls, hosts, addresses, and parts of an
+// answer.
 func plain(err error) string {
 	var (
 		name   *net.DNSError
@@ -126,7 +128,7 @@ func plain(err error) string {
 	return "the answer cannot be read"
 }
 
-// retryAfter reads the header of that name, 0 if it says nothing.
+// retryAfter reads the value of a Retry-After header, at most mostWait. It returns 0 if there is none.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return min(max(0, time.Duration(min(seconds, int(mostWait/time.Second)))*time.Second), mostWait)

@@ -13,7 +13,7 @@ import (
 	"weir/ingest/await"
 )
 
-// hookAt is a receiver as a configuration has it.
+// hookAt returns a receiver at a url.
 func hookAt(t *testing.T, url string) *config.Receiver {
 	t.Helper()
 	t.Setenv("HOOK_SECRET", "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g=")
@@ -24,7 +24,8 @@ func hookAt(t *testing.T, url string) *config.Receiver {
 	return &c.Notifications[0].Receiver
 }
 
-// TestPost: whatever the receiver does, the post ends, says why without the address, and contacts no other host.
+// TestPost checks that whatever the receiver does, the post ends, its error does not contain the address, and no other
+// host is contacted.
 func TestPost(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
 	defer elsewhere.Close()
@@ -99,7 +100,7 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// TestMessageID: dots part what is signed, so an id has none.
+// TestMessageID checks that a signed id has no dots, which separate the signed parts.
 func TestMessageID(t *testing.T) {
 	if got := messageID("budget.pay.50"); got != "budget_pay_50" {
 		t.Errorf("it is %s", got)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestProgressOfSingleMessages: a later sender goes on behind the newest message that was read, and with those that are
-// under way. So one that fails for days neither holds up the others nor has them posted again.
+// TestProgressOfSingleMessages checks that a later sender continues after the newest message that was read, and with
+// the messages that are under way. So a message that fails for days neither blocks the others nor makes them be posted
+// again.
 func TestProgressOfSingleMessages(t *testing.T) {
 	t.Parallel()
 	var p progress
@@ -23,7 +24,7 @@ func TestProgressOfSingleMessages(t *testing.T) {
 		}
 	}
 	check("at the beginning", 0)
-	for _, seq := range []uint64{3, 7, 8, 20} { // others have the sequences between
+	for _, seq := range []uint64{3, 7, 8, 20} { // the sequences between are of other feeds
 		p.take(seq, at(seq), collected{held: true, begins: true})
 	}
 	p.take(21, at(21), collected{}) // not to be posted
@@ -47,7 +48,7 @@ func TestProgressOfSingleMessages(t *testing.T) {
 	}
 }
 
-// TestProgressOfWindows: a later sender reads a window again that was not accepted, from its first event on.
+// TestProgressOfWindows checks that a later sender reads a window that was not accepted again from its first event.
 func TestProgressOfWindows(t *testing.T) {
 	t.Parallel()
 	var p progress
@@ -67,8 +68,8 @@ func TestProgressOfWindows(t *testing.T) {
 	check("behind the window", 7, 0)
 }
 
-// TestBacklogTellsLosses: what was counted and neither read nor kept is lost. What came later is not counted, and a gap
-// of sequences is no loss.
+// TestBacklogTellsLosses checks that counted messages that are neither read nor stored any more are lost. Later
+// messages are not counted, and a gap in the sequences is no loss.
 func TestBacklogTellsLosses(t *testing.T) {
 	t.Parallel()
 	var b backlog
@@ -77,7 +78,7 @@ func TestBacklogTellsLosses(t *testing.T) {
 		t.Errorf("%d wait, and %d of an unknown number are missing", b.unread, b.missing(0))
 	}
 	b.counted(7, 100)
-	b.take(40, 900) // one of them, behind a gap; it was delivered when more waited
+	b.take(40, 900) // one of them, after a gap; it was delivered when more messages waited
 	if b.unread != 6 {
 		t.Errorf("%d wait of 7, and one was read", b.unread)
 	}

@@ -12,14 +12,14 @@ import (
 	"weir/deadletter"
 )
 
-// message is what is posted.
+// message is the content of a post.
 type message struct {
 	id   string // the same in every try
 	kind string // its content type
 	body []byte
 }
 
-// render returns the post of groups in a destination's format. The standard format takes one group.
+// render returns the post of groups in a destination's format. The standard format takes exactly one group.
 func render(to *config.Destination, groups []*group) message {
 	first := groups[0]
 	m := message{id: messageID(first.id), kind: "application/cloudevents+json", body: first.newest.json}
@@ -39,19 +39,19 @@ func render(to *config.Destination, groups []*group) message {
 	return m
 }
 
-// counted returns the newest CloudEvent of a group with two extension attributes: how many the group has, and when the
-// first one was.
+// counted returns the newest CloudEvent of a group with two extension attributes: groupcount, the number of events, and
+// groupsince, the time of the first one.
 func counted(g *group) []byte {
 	var attributes map[string]json.RawMessage
 	if err := json.Unmarshal(g.newest.json, &attributes); err != nil {
-		return g.newest.json // it was read before
+		return g.newest.json // cannot happen: readEvent has read it
 	}
 	attributes["groupcount"] = strconv.AppendInt(nil, int64(g.events), 10)
 	attributes["groupsince"] = strconv.AppendQuote(nil, g.at.UTC().Format(time.RFC3339Nano))
 	return mustMarshal(attributes)
 }
 
-// slackText returns the body for a text. &, < and > are its only control characters.
+// slackText returns the body for a text. It escapes &, < and >, the only control characters of the format.
 func slackText(text string) []byte {
 	return mustMarshal(map[string]string{"text": strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)})
 }
@@ -64,11 +64,11 @@ func mustMarshal(v any) []byte {
 	return data
 }
 
-// mostText bounds what an event adds to a sentence.
+// mostText bounds the characters that one field of an event adds to a sentence.
 const mostText = 300
 
-// text says in one sentence what happened, for people. What producers, APIs and operators wrote stands in backticks, so
-// that a chat shows it as it is: it cannot add a line, a link or a mention.
+// text describes a group in one sentence for people. Text from producers, APIs and operators stands in backticks, so a
+// chat shows it literally: it cannot add a line, a link or a mention.
 func (g *group) text(collected time.Duration, now time.Time) string {
 	e, when := &g.newest, g.when(collected, now)
 	switch g.kind {
@@ -91,7 +91,7 @@ func (g *group) text(collected time.Duration, now time.Time) string {
 	return text
 }
 
-// sentence says what happened in an event that is of no letter.
+// sentence describes an event that is not about a letter.
 func (e *event) sentence() string {
 	who := e.quoted("who")
 	switch e.kind {
@@ -135,7 +135,7 @@ func (e *event) sentence() string {
 	return string(e.kind) + ": " + e.name()
 }
 
-// word returns a field of the data as text, bounded, "" if there is none.
+// word returns a field of the data as one bounded line, "" if there is none.
 func (e *event) word(name string) string {
 	v, ok := e.data[name]
 	if !ok || v == nil {
@@ -144,7 +144,7 @@ func (e *event) word(name string) string {
 	return line(fmt.Sprint(v))
 }
 
-// line returns a text as one bounded line of visible characters without backticks.
+// line makes one line of a text: at most mostText visible characters, no backticks.
 func line(text string) string {
 	visible := []rune(strings.Map(func(r rune) rune {
 		if r == '`' || !unicode.IsPrint(r) {
@@ -158,7 +158,7 @@ func line(text string) string {
 	return string(visible)
 }
 
-// quoted returns a field of the data in backticks, "" if there is none.
+// quoted returns word in backticks, "" if there is no such field.
 func (e *event) quoted(name string) string { return quote(e.word(name)) }
 
 func quote(line string) string {
@@ -199,7 +199,7 @@ func (e *event) selection() string {
 	return "all"
 }
 
-// of names what a group is about.
+// of names the subject of a group.
 func (g *group) of() string {
 	if g.others {
 		return " of others"
@@ -207,10 +207,10 @@ func (g *group) of() string {
 	return " of " + g.name()
 }
 
-// justNow is how long a post of events that were collected may be on its way. The events of a later one are old.
+// justNow is how long a post may be on its way for its events to count as recent.
 const justNow = 15 * time.Second
 
-// when says in which time the events of a group came, "" for a single one that came just now.
+// when says in which time the events of a group came. It is "" for a single recent event.
 func (g *group) when(collected time.Duration, now time.Time) string {
 	first, last := g.at.UTC(), g.newest.at.UTC()
 	recent := now.Sub(first) <= collected+justNow

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// cloudEvent returns an event as its stream keeps it, some seconds after noon.
+// cloudEvent returns an event as its stream stores it, some seconds after noon.
 func cloudEvent(t *testing.T, seconds int, kind, api, key, data string) event {
 	t.Helper()
 	at := noon.Add(time.Duration(seconds) * time.Second).Format(time.RFC3339Nano)
@@ -24,13 +24,13 @@ func cloudEvent(t *testing.T, seconds int, kind, api, key, data string) event {
 	return e
 }
 
-// overflow returns the event of one overflow of sms/+43999.
+// overflow returns the event of one overflow of the key +43999 of sms.
 func overflow(t *testing.T, n int) event {
 	t.Helper()
 	return cloudEvent(t, n, "throttled", "sms", "+43999", fmt.Sprintf(`{"job":"j%d","reason":"overflow","detail":"bucket full: 5 of 5","dead_letter_seq":%d}`, n, n+100))
 }
 
-// TestWindowGroups: a window counts together what is of one type, api, key and reason, tells everything else apart as
+// TestWindowGroups checks that a window groups events of the same type, api, key and reason, keeps all others apart as
 // far as it has room, and counts every event.
 func TestWindowGroups(t *testing.T) {
 	var w window
@@ -54,7 +54,7 @@ func TestWindowGroups(t *testing.T) {
 	}
 }
 
-// TestTexts: each type of event has a sentence for people, which says how many there were, and when.
+// TestTexts checks the sentence for each type of event. It says how many events there were, and when.
 func TestTexts(t *testing.T) {
 	for want, c := range map[string]struct {
 		events    []event
@@ -86,8 +86,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestStateIsToldInOrder: a window tells the states of a subject in their order, and those of each instance, limit and
-// user apart.
+// TestStateIsToldInOrder checks that a window keeps the states of a subject in order, and those of each instance, limit
+// and user apart.
 func TestStateIsToldInOrder(t *testing.T) {
 	var w window
 	for n, e := range []struct{ kind, api, data string }{
@@ -119,7 +119,8 @@ func TestStateIsToldInOrder(t *testing.T) {
 	}
 }
 
-// TestForeignTextStaysText: no text of a producer, an api or an operator adds a line, a link or a mention to a chat.
+// TestForeignTextStaysText checks that no text of a producer, an api or an operator adds a line, a link or a mention to
+// a chat.
 func TestForeignTextStaysText(t *testing.T) {
 	const foreign = "a` <!channel> @here\n[pay](http://evil.example) \u202ex\u001b[0m"
 	var w window
@@ -147,8 +148,8 @@ func TestForeignTextStaysText(t *testing.T) {
 	}
 }
 
-// TestFormats: the standard format posts the newest event with the number of all under an id of its own; the text
-// format posts one text of all groups, in which a key cannot notify a channel.
+// TestFormats checks both formats. The standard format posts the newest event with the number of all events, under an
+// id of its own. The slack format posts one text for all groups, in which a key cannot notify a channel.
 func TestFormats(t *testing.T) {
 	var w window
 	for n := range 3 {

@@ -21,57 +21,57 @@ import (
 // Bounds of a feed.
 const (
 	eventsStream = deadletter.EventsStream
-	eventsAhead  = 1000            // events that are read ahead
-	eventPosts   = 2               // posts of events to a host: several destinations may share one
-	endsAhead    = 64              // headers of ends that are read ahead; they may be large
+	eventsAhead  = 1000            // events read ahead
+	eventPosts   = 2               // connections for events to a host, which several destinations may share
+	endsAhead    = 64              // headers of ends read ahead; they may be large
 	mostUnderWay = 32              // ends of one feed that are read and neither accepted nor given up
-	readsAtOnce  = 4               // ends of all callbacks
-	countEvery   = 5 * time.Second // counts what waits behind those under way
+	readsAtOnce  = 4               // ends that all callbacks read at a time
+	countEvery   = 5 * time.Second // how often a sender counts the unread messages
 )
 
-// sender posts the messages of one feed to its receiver.
+// sender posts the messages of one feed to one receiver.
 type sender struct {
 	*Senders
 	series
 	client *http.Client
 	log    *slog.Logger
 
-	key     string // begins the keys of its lease and of its position
+	key     string // prefix of the keys of its lease and its position
 	stream  string
-	subject string // that it reads; "": all
-	bare    bool   // it reads without bodies
-	ahead   int    // messages that are read ahead
-	most    int    // loads under way
-	resumes bool   // its feed can resume single messages
-	// receiver returns where posts go now, nil if that is not configured any more. It changes with the configuration.
+	subject string // filter of the messages that it reads; "": all
+	bare    bool   // reads messages without bodies
+	ahead   int    // messages read ahead
+	most    int    // loads under way at a time
+	resumes bool   // the feed can resume single messages
+	// receiver returns the receiver in force, nil if it is not configured any more.
 	receiver func() *config.Receiver
 	feed     func(*sending) feed
 }
 
-// feed makes loads of the messages that a sender reads. One goroutine uses it.
+// feed makes loads of the messages that a sender reads. Only one goroutine uses it.
 type feed interface {
 	// collect takes the next message.
 	collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) collected
-	// complete returns the load that was being collected, nil for none.
+	// complete ends the load that is being collected and returns it, nil for none.
 	complete() load
-	// resume returns the load of a message that was under way when an earlier sender ended.
+	// resume returns the load of a message that an earlier sender left under way.
 	resume(open underWay) load
-	// lost tells that messages were removed from the stream before they were read.
+	// lost reports that messages were removed from the stream before the sender read them.
 	lost(messages uint64)
 }
 
-// collected is what became of a message.
+// collected is what collect did with a message.
 type collected struct {
-	held   bool          // it is to be posted
-	begins bool          // with it a load begins
-	within time.Duration // the load that begins is complete after this time; 0: with this message
-	full   load          // the load that is complete with this message, nil for none
+	held   bool          // the message is to be posted
+	begins bool          // the message begins a load
+	within time.Duration // the time until the load that begins is complete; 0: it is complete now
+	full   load          // the load that this message completes, nil for none
 }
 
-// load is what is posted, or given up, before the position goes beyond it.
+// load is the unit of posting: the position passes it only when it was accepted or given up.
 type load interface {
-	// deliver posts it, first at a time, until the receiver has accepted it or it is given up. It fails if the sending
-	// must end.
+	// deliver posts the load until the receiver accepts it or weir gives it up. The first try begins not before at. An
+	// error means that the sending must end.
 	deliver(ctx context.Context, at time.Time) error
 }
 
@@ -80,8 +80,8 @@ func (s *sender) configured() bool { return s.receiver() != nil }
 
 func (s *sender) count(outcome string, n int) { s.outcomes.WithLabelValues(outcome).Add(float64(n)) }
 
-// sendOn sends under a lease that others use too, until ctx ends, or the feed is not configured; then it deletes the
-// position. While the lease is in doubt it waits: the lease is renewed, or ctx ends.
+// sendOn sends under a lease that other senders share, until ctx ends. If the feed is no longer configured, it deletes
+// the position and returns. While valid reports false, it waits.
 func (s *sender) sendOn(ctx context.Context, valid func() bool) {
 	for ctx.Err() == nil {
 		wait := lookEvery
@@ -103,13 +103,14 @@ func (s *sender) sendOn(ctx context.Context, valid func() bool) {
 	}
 }
 
-// Reasons to end a sending.
+// Reasons for a sending to end.
 var (
 	errNotConfigured = errors.New("the receiver is not configured any more")
 	errInDoubt       = errors.New("the lease was not renewed in time, so another replica may post")
 )
 
-// send posts from the position on until ctx ends, the lease is in doubt, or it fails with errNotConfigured.
+// send posts from the position on. It returns when ctx ends, the lease is in doubt, or an error occurs;
+// errNotConfigured means that the receiver was removed.
 func (s *sender) send(ctx context.Context, valid func() bool) error {
 	run := &sending{sender: s, valid: valid}
 	defer run.tell(time.Time{})
@@ -124,7 +125,7 @@ func (s *sender) send(ctx context.Context, valid func() bool) error {
 		}
 		cancel(errNotConfigured)
 	})
-	read := make(chan jetstream.Msg) // without a buffer: nothing is read while all loads are under way
+	read := make(chan jetstream.Msg) // unbuffered: while all loads are under way, nothing is read
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: run.taken + 1, HeadersOnly: s.bare,
 	}
@@ -150,34 +151,35 @@ func (s *sender) send(ctx context.Context, valid func() bool) error {
 	return errors.Join(err, run.note(ctx))
 }
 
-// sending is a sender at work under its lease. All but deliver belongs to one goroutine.
+// sending is one run of a sender under its lease. Fields and methods belong to one goroutine, except deliver and what
+// it uses.
 type sending struct {
 	*sender
 	progress
 	backlog
 
-	valid    func() bool // whether the lease is held
+	valid    func() bool // reports whether the lease is held
 	resuming []underWay  // messages that an earlier sender left under way
 	running  int         // loads under way
 	ended    chan delivered
-	noted    string // the entry that is stored
-	revision uint64 // of the position, as this sender noted or read it
+	noted    string // the position as stored, in JSON
+	revision uint64 // of the stored position, as this sender wrote or read it
 	begun    uint64 // see entry
 	counted  time.Time
 
-	full   atomic.Bool // all loads are under way: a further message waits for the end of one
+	full   atomic.Bool // all loads are under way, so a further message must wait for one to end
 	pace   pace
 	health health
 	drops  drops
 }
 
-// delivered is the end of a load.
+// delivered reports the end of a load's delivery.
 type delivered struct {
 	first uint64 // the first message of the load
-	err   error  // why the sending must end
+	err   error  // not nil: the sending must end
 }
 
-// postAll collects the messages that are read into loads, and posts each load. It returns after all posts have ended.
+// postAll makes loads of the messages from read, and posts each load. It returns after all posts have ended.
 func (s *sending) postAll(ctx context.Context, read <-chan jetstream.Msg) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var posting sync.WaitGroup
@@ -188,7 +190,7 @@ func (s *sending) postAll(ctx context.Context, read <-chan jetstream.Msg) error 
 		posting.Go(func() { s.ended <- delivered{first, full.deliver(ctx, at)} })
 	})
 	cancel(err)
-	posting.Wait() // for posts that are answered soon, too
+	posting.Wait() // including posts whose answers are about to come
 	for ; s.running > 0; s.running-- {
 		if d := <-s.ended; d.err == nil {
 			s.end(d.first)
@@ -225,7 +227,7 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.stream, err)
 			}
-			if meta.Sequence.Stream <= s.gone { // it was delivered before it was removed
+			if meta.Sequence.Stream <= s.gone { // delivered before it was removed, and counted as lost
 				s.progress.take(meta.Sequence.Stream, meta.Timestamp, collected{})
 				break
 			}
@@ -244,7 +246,7 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if d.err != nil {
 				return d.err
 			}
-			if s.end(d.first); s.most == 1 { // so a kill posts one load again, and no more
+			if s.end(d.first); s.most == 1 { // so that a kill repeats one load at most
 				if err := s.note(ctx); err != nil {
 					return err
 				}
@@ -263,8 +265,8 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 	}
 }
 
-// look notes what has changed. While messages wait to be read, it counts them: what waits may be removed unread, and
-// then no further message says that nothing waits.
+// look runs once a second: it logs drops, stores the position, and counts the messages that wait to be read. It must
+// count, because messages may be removed unread, and then no further message would show that.
 func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	s.drops.tell(s.log)
 	if s.behind() == 0 {
@@ -279,7 +281,7 @@ func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	return s.note(ctx)
 }
 
-// recount counts the messages that wait to be read, and tells the feed how many of those counted before are gone.
+// recount counts the messages that wait to be read. It tells the feed how many of those counted before are gone.
 func (s *sending) recount(ctx context.Context, feed feed) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -288,7 +290,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 		return err
 	}
 	state := source.CachedInfo().State
-	if s.subject == "" { // every message is one of the feed's
+	if s.subject == "" { // the feed takes every message of the stream
 		s.estimated(state.LastSeq - min(state.LastSeq, max(s.taken, state.FirstSeq-min(1, state.FirstSeq))))
 		return nil
 	}
@@ -299,7 +301,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 		})
 	}
 	beyond, checks := uint64(0), s.sure > 0 && state.FirstSeq > s.taken+1
-	if checks { // first, so that what comes meanwhile hides a loss rather than makes one up
+	if checks { // counted first, so that new messages hide a loss rather than fake one
 		if beyond, err = from(s.upTo + 1); err != nil {
 			return err
 		}
@@ -314,14 +316,14 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 			s.gone = min(s.upTo, state.FirstSeq-1)
 		}
 	}
-	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // after the count, so that it covers no more
+	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // read after the count, so that upTo covers no more than the count
 		return err
 	}
 	s.backlog.counted(n, source.CachedInfo().State.LastSeq)
 	return nil
 }
 
-// tell sets the gauges of how far the feed is behind. A zero time says that this replica does not send.
+// tell sets the metrics of how far the feed is behind. A zero time means that this replica does not send.
 func (s *sending) tell(now time.Time) {
 	behind, age := s.behind(), time.Duration(0)
 	if now.IsZero() {
@@ -335,5 +337,5 @@ func (s *sending) tell(now time.Time) {
 	}
 }
 
-// behind returns how many messages are kept and not posted yet.
+// behind returns the number of messages that are stored and not posted yet.
 func (s *sending) behind() uint64 { return s.waiting() + s.unread }

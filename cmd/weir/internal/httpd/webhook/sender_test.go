@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestRemovedDestinationIsForgotten: a start deletes the position of a destination that was removed while no replica
-// ran. It keeps that of a configured one, and that of one to which another replica sends.
+// TestRemovedDestinationIsForgotten checks that a start deletes the position of a destination that was removed while no
+// replica ran. It keeps the positions of a configured destination, and of one to which another replica sends.
 func TestRemovedDestinationIsForgotten(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t)

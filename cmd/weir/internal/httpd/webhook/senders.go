@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// How long things are waited for.
+// Intervals and timeouts.
 const (
-	lookEvery  = time.Second     // checks what is configured
-	leaseRetry = 5 * time.Second // for replicas that do not send
+	lookEvery  = time.Second     // between looks at the configuration
+	leaseRetry = 5 * time.Second // between tries to get a lease
 	storeWait  = 10 * time.Second
 )
 
@@ -28,8 +28,8 @@ const (
 type Options struct {
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	// Configured returns the configuration in force, and Version its version, or an earlier one for a moment after a
-	// change. Configured is called often.
+	// Configured returns the configuration in force. Version returns its version, or for a moment after a change an
+	// earlier one. Configured is called often.
 	Configured func() *config.Config
 	Version    func() uint64
 	Instance   string
@@ -37,33 +37,33 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Senders post events to each destination whose lease they hold, and the ends of jobs to the callbacks of their apis
-// while they hold the lease of all callbacks.
+// Senders posts events to each destination whose lease it holds. It posts the ends of jobs to callbacks while it holds
+// the lease of all callbacks.
 type Senders struct {
 	Options
-	client    *http.Client // of events
+	client    *http.Client // for events
 	callbacks *http.Client
 	events    metrics
 	ends      metrics
 	lags      lags
-	reads     chan struct{} // a slot for each end that is read: bodies may be large
+	reads     chan struct{} // has a slot for each end that is being read: bodies may be large
 }
 
-// The outcomes of an event or an end.
+// Outcomes of an event or an end.
 const (
 	sent    = "sent"
-	refused = "refused" // by the receiver, again and again
+	refused = "refused" // the receiver refused it repeatedly
 	dropped = "dropped" // it was too old, or gone from its stream
-	removed = "removed" // of a letter: it was redriven or purged before it was sent
+	removed = "removed" // only letters: redriven or purged before it was posted
 )
 
-// metrics are those of all feeds of a kind. The names of one feed are their labels.
+// metrics are the metrics of all feeds of one kind. The labels are the names of a feed.
 type metrics struct {
 	outcomes *prometheus.CounterVec
 	failed   *prometheus.CounterVec
 	behind   *prometheus.GaugeVec
-	oldest   *prometheus.GaugeVec // nil: there is none of this kind
-	all      []string             // the outcomes
+	oldest   *prometheus.GaugeVec // nil: this kind of feed has none
+	all      []string             // all values of the label outcome
 }
 
 // series are the metrics of one feed.
@@ -74,7 +74,7 @@ type series struct {
 	oldest   prometheus.Gauge // nil: there is none
 }
 
-// of returns the metrics of a feed. They begin with this call.
+// of returns the metrics of one feed. They exist from this call on.
 func (m *metrics) of(labels prometheus.Labels) series {
 	s := series{outcomes: m.outcomes.MustCurryWith(labels), failed: m.failed.With(labels), behind: m.behind.With(labels)}
 	if m.oldest != nil {
@@ -121,7 +121,7 @@ func New(o Options) *Senders {
 	}
 	o.Registerer.MustRegister(s.ends.oldest)
 	for _, name := range s.destinations() {
-		s.destination(name) // its series begin with the process
+		s.destination(name) // its series exist from the start of the process
 	}
 	for _, name := range s.feeds() {
 		s.callback(name)
@@ -129,7 +129,7 @@ func New(o Options) *Senders {
 	return s
 }
 
-// Run posts until ctx ends. It never fails: it waits while a receiver or the store is unavailable.
+// Run posts until ctx ends, and then returns nil. While a receiver or the store is unavailable it waits.
 func (s *Senders) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -173,8 +173,8 @@ func (s *Senders) runCallbacks(ctx context.Context) {
 	}
 }
 
-// each calls run for each configured name, once at a time. It blocks until ctx ends, or nothing is configured; then it
-// waits for all of them.
+// each keeps run running once for each configured name. It returns when ctx has ended, or no name is configured, and
+// all calls of run have returned.
 func (s *Senders) each(ctx context.Context, configured func() []string, run func(ctx context.Context, name string)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -209,8 +209,8 @@ func (s *Senders) each(ctx context.Context, configured func() []string, run func
 	}
 }
 
-// underLease calls do whenever it gets a lease, until ctx ends or wanted reports false. The context of do ends when the
-// lease is lost.
+// underLease calls do each time it gets the lease, until ctx ends or wanted reports false. The context of do ends if
+// the lease is lost.
 func (s *Senders) underLease(
 	ctx context.Context, key string, log *slog.Logger, wanted func() bool, do func(context.Context, *lease.Lease) error,
 ) {
@@ -228,13 +228,13 @@ func (s *Senders) underLease(
 	}
 }
 
-// lead takes the lease, calls do, and gives the lease up when do returns.
+// lead takes the lease and calls do. It gives up the lease when do returns.
 func (s *Senders) lead(ctx context.Context, key string, do func(context.Context, *lease.Lease) error) error {
 	l, err := lease.AcquireLease(ctx, s.Control, key, s.Instance)
 	if err != nil {
 		return err
 	}
-	holding, release := context.WithCancel(context.WithoutCancel(ctx)) // until do has noted how far it has come
+	holding, release := context.WithCancel(context.WithoutCancel(ctx)) // keeps the lease until do has stored its position
 	ctx, cancel := context.WithCancelCause(ctx)
 	kept := make(chan error, 1)
 	go func() {
@@ -248,7 +248,7 @@ func (s *Senders) lead(ctx context.Context, key string, do func(context.Context,
 	return errors.Join(err, <-kept)
 }
 
-// destinations returns the names of the destinations of events in force.
+// destinations returns the names of the configured destinations of events.
 func (s *Senders) destinations() (names []string) {
 	c := s.Configured()
 	for i := range c.Notifications {
@@ -273,7 +273,7 @@ func (s *Senders) destination(name string) *sender {
 	return d
 }
 
-// configuredDestination returns the destination in force, nil if there is none of this name any more.
+// configuredDestination returns the configured destination called name, or nil.
 func (s *Senders) configuredDestination(name string) *config.Destination {
 	all := s.Configured().Notifications
 	if i := slices.IndexFunc(all, func(d config.Destination) bool { return d.Name == name }); i >= 0 {
@@ -282,7 +282,7 @@ func (s *Senders) configuredDestination(name string) *config.Destination {
 	return nil
 }
 
-// feeds returns the names of the callbacks' feeds in force: API.done and API.dead.
+// feeds returns the names of the feeds of all configured callbacks: API.done and API.dead.
 func (s *Senders) feeds() (names []string) {
 	c := s.Configured()
 	for i := range c.APIs {
@@ -313,7 +313,7 @@ func (s *Senders) callback(name string) *sender {
 	return d
 }
 
-// configuredCallback returns an api's callback in force, nil if it has none any more.
+// configuredCallback returns an api's configured callback, or nil.
 func (s *Senders) configuredCallback(api string) *config.Callback {
 	if a, ok := s.Configured().API(api); ok {
 		return a.Callback

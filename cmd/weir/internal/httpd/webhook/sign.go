@@ -17,5 +17,5 @@ func signature(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// messageID returns an event's id in a form that a signature can contain: dots separate the signed parts.
+// messageID replaces the dots in an event's id, because dots separate the signed parts.
 func messageID(id string) string { return strings.ReplaceAll(id, ".", "_") }

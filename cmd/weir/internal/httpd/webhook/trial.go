@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// testEvent is the type of a message that only shows that a destination works. No stream stores such a message.
+// testEvent is the type of a test message to a destination. No stream stores such a message.
 const testEvent deadletter.EventType = "test"
 
-// Test posts a message to a destination once, in its format. It returns why the receiver has not accepted it.
+// Test posts one test message to a destination, in its format. It returns why the receiver did not accept it.
 func (s *Senders) Test(ctx context.Context, to *config.Destination, who string) error {
 	now, id := time.Now().UTC(), uuid.Must(uuid.NewV7()).String()
 	e := event{id: id, kind: testEvent, at: now, data: map[string]any{"who": who, "destination": to.Name}}
@@ -27,7 +27,7 @@ func (s *Senders) Test(ctx context.Context, to *config.Destination, who string) 
 	return nil
 }
 
-// TestCallback posts a message to an api's callback once. It returns why the receiver has not accepted it.
+// TestCallback posts one test message to an api's callback. It returns why the receiver did not accept it.
 func (s *Senders) TestCallback(ctx context.Context, api string, to *config.Callback, who string) error {
 	body := mustMarshal(envelope{"test", time.Now().UTC(), map[string]string{"api": api, "who": who}})
 	m := message{id: uuid.Must(uuid.NewV7()).String(), kind: "application/json", body: body}

@@ -10,10 +10,10 @@ import (
 	"weir/deadletter"
 )
 
-// mostGroups bounds the groups of a window. Further kinds of events are counted together by their type.
+// mostGroups bounds the groups of a window. Beyond it a window only counts events by type.
 const mostGroups = 50
 
-// event is one event as its stream keeps it.
+// event is one event, as its stream stores it.
 type event struct {
 	id       string
 	kind     deadletter.EventType
@@ -23,7 +23,7 @@ type event struct {
 	json     []byte
 }
 
-// readEvent reads a CloudEvent of weir. It reports false for a message that is none.
+// readEvent reads a CloudEvent of weir. It returns false for any other message.
 func readEvent(text []byte) (event, bool) {
 	var e struct {
 		ID      string         `json:"id"`
@@ -42,20 +42,20 @@ func readEvent(text []byte) (event, bool) {
 	return event{e.ID, kind, strings.TrimPrefix(e.Source, "/weir/"), e.Subject, e.Time, e.Data, text}, true
 }
 
-// reason returns why a letter was written, "" for an event of no letter.
+// reason returns why a letter was written, "" if the event is not about a letter.
 func (e *event) reason() string {
 	reason, _ := e.data["reason"].(string)
 	return reason
 }
 
-// subject is what an event is about, besides its type. Events about different subjects are told apart.
+// subject is what an event is about, besides its type. Events with different subjects are different groups.
 type subject struct{ api, key, reason, instance, limit, who string }
 
 func (e *event) subject() subject {
 	return subject{e.api, e.key, e.reason(), e.word("instance"), e.word("limit"), e.word("who")}
 }
 
-// opposite returns the type that takes an event of a type back, "" if there is none.
+// opposite returns the type of event that revokes an event of this type, "" if there is none.
 func opposite(kind deadletter.EventType) deadletter.EventType {
 	switch kind {
 	case deadletter.HeldEvent:
@@ -72,24 +72,24 @@ func opposite(kind deadletter.EventType) deadletter.EventType {
 
 // group is the events of one type and subject within a window.
 type group struct {
-	event  // of which id, kind, api, key and at are those of the first one
+	event  // id, kind, api, key and at are those of the first event
 	about  subject
 	newest event
 	events int
-	others bool // of several subjects: the window has no room to tell them apart
+	others bool // of several subjects, because the window has no room for more groups
 }
 
-// window is the events that are posted together.
+// window is a set of events that are posted together.
 type window struct {
 	groups []*group
 	events int
-	last   uint64 // the newest event that was read, wanted or not
+	last   uint64 // the newest event read, wanted or not
 }
 
 func (w *window) empty() bool { return w.events == 0 }
 
-// add counts an event in the group of its type and subject. An event that follows its opposite begins a new group, so
-// that the last group of a subject says how it stands.
+// add counts an event in the group of its type and subject. An event after its opposite begins a new group, so that the
+// last group of a subject tells its present state.
 func (w *window) add(e event) {
 	w.events++
 	about := e.subject()

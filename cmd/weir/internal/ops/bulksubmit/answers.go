@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// hear processes one answer.
+// hear processes one answer to a job.
 func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
 	s := d.open[line]
@@ -22,7 +22,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 		return nil // a second answer to a job that was sent twice
 	}
 	flew := d.land(s)
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // no intake listens: the server itself says so
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server answers: no intake listens
 		if flew {
 			s.bucket.inFlight--
 			return d.again(s, now, fmt.Errorf("%w: no replica accepts jobs", ErrSilent))
@@ -35,7 +35,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	case err == nil:
 		d.useful, d.trouble = true, time.Time{}
 		if !flew {
-			s.bucket.inFlight++ // taken counts it off
+			s.bucket.inFlight++ // taken subtracts it again
 		}
 		s.bucket.taken(receipt.Position, now)
 		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
@@ -49,10 +49,10 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	case errors.As(err, &refusal):
 		return d.refused(s, refusal, msg.Data, flew, now)
 	}
-	return fmt.Errorf("line %d: %w", s.line, err) // a stream answers in weir's place
+	return fmt.Errorf("line %d: %w", s.line, err) // a stream answered instead of weir
 }
 
-// land counts a job off those under way, and reports whether it was one.
+// land removes a job from those under way. It reports whether the job was one of them.
 func (d *delivery) land(s *sending) bool {
 	if !s.flies {
 		return false
@@ -66,7 +66,7 @@ func (d *delivery) land(s *sending) bool {
 // refused handles a refusal.
 func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
 	if !flew {
-		return nil // of an earlier try; the job waits for its next
+		return nil // about an earlier try; the job already waits for its next one
 	}
 	if r.Code == ingest.Unavailable {
 		s.bucket.inFlight--
@@ -93,7 +93,7 @@ func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bo
 	return nil
 }
 
-// requeue makes a job wait again, at its place among the others of its bucket.
+// requeue puts a job back among the waiting jobs of its bucket, in the order of the file.
 func (d *delivery) requeue(s *sending, now time.Time) {
 	b := s.bucket
 	at, _ := slices.BinarySearchFunc(b.waiting, s.line, func(other *sending, line int) int { return cmp.Compare(other.line, line) })
@@ -103,7 +103,8 @@ func (d *delivery) requeue(s *sending, now time.Time) {
 	d.schedule(b, now)
 }
 
-// again sends a job again a little later, as long as that cannot make it two jobs.
+// again sends a job again after againAfter. It returns why if no useful answer has come for patience, or if no answer
+// at all has come in this run.
 func (d *delivery) again(s *sending, now time.Time, why error) error {
 	if d.trouble.IsZero() {
 		d.trouble = now
@@ -116,7 +117,7 @@ func (d *delivery) again(s *sending, now time.Time, why error) error {
 	return nil
 }
 
-// look finds jobs without an answer, and reports the progress.
+// look handles jobs without an answer, and reports the progress.
 func (d *delivery) look(now time.Time) error {
 	ended := 0
 	for _, n := range d.tally.Ended {
@@ -148,7 +149,7 @@ func (d *delivery) look(now time.Time) error {
 	return nil
 }
 
-// end reports the outcome of a line.
+// end reports the outcome of a line and forgets its job.
 func (d *delivery) end(s *sending, o Outcome) error {
 	delete(d.open, s.line)
 	d.tally.Ended[o.Verdict]++

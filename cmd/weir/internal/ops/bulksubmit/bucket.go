@@ -2,31 +2,31 @@ package bulksubmit
 
 import "time"
 
-// Room is what a bucket holds, as far as the configuration says. The zero value says nothing.
+// Room is the room of a bucket according to the configuration. The zero value means unknown.
 type Room struct {
 	Capacity int64         // jobs that may wait; 0: unknown
-	Interval time.Duration // in which one place becomes free; 0: unknown
+	Interval time.Duration // time in which one place becomes free; 0: unknown
 }
 
-// bucket is what is known of one key's bucket, and its jobs that are still to be sent. It is a plain value: callers
-// pass the time.
+// bucket tracks one key's bucket in weir, and holds the key's jobs that are still to be sent. It is a plain value:
+// callers pass the time.
 type bucket struct {
 	room     Room
 	waiting  []*sending // in the order of the file
 	inFlight int
-	depth    int64     // unfinished jobs and those under way, at asOf
+	depth    int64     // unfinished jobs in weir and jobs under way, at asOf
 	asOf     time.Time // of depth
 	most     int64     // the highest position in a receipt
-	until    time.Time // when weir has said to try again
+	until    time.Time // when weir said to try again
 	window   int       // jobs that may be under way; 0: any number
-	at       int       // its place among the buckets that wait, -1: none
+	at       int       // index in byDue; -1: not in it
 	due      time.Time
 }
 
-// widest is the window from which a bucket needs none.
+// widest is the window above which a bucket needs no window.
 const widest = 1 << 12
 
-// never is the due time of a bucket whose next job waits for an answer.
+// never is the due time of a bucket that waits for an answer before it sends more.
 var never = time.Unix(1<<40, 0)
 
 // next returns when the bucket's next job may be sent.
@@ -44,14 +44,14 @@ func (b *bucket) next(now time.Time) time.Time {
 	case over <= 0:
 		return now
 	case b.inFlight > 0:
-		return never // the answers tell more than an estimate
+		return never // the next answer says more than the estimate
 	case b.room.Interval <= 0:
 		return now
 	}
 	return b.asOf.Add(time.Duration(over) * b.room.Interval)
 }
 
-// depthAt returns how many jobs the bucket holds at now, if it drains at its rate.
+// depthAt estimates how many jobs the bucket holds at now, if it drains at its rate.
 func (b *bucket) depthAt(now time.Time) int64 {
 	depth := b.depth
 	if b.room.Interval > 0 {
@@ -60,14 +60,14 @@ func (b *bucket) depthAt(now time.Time) int64 {
 	return max(depth, int64(b.inFlight))
 }
 
-// sent counts a job that is being sent.
+// sent counts a job that is about to be sent.
 func (b *bucket) sent(now time.Time) {
 	b.depth = b.depthAt(now) + 1
 	b.asOf = now
 	b.inFlight++
 }
 
-// taken learns from a receipt: position jobs of the key are unfinished, and those under way come on top.
+// taken learns from a receipt: position jobs of the key are unfinished, besides those under way.
 func (b *bucket) taken(position int, now time.Time) {
 	b.inFlight--
 	b.depth, b.asOf = int64(position+b.inFlight), now
@@ -77,8 +77,8 @@ func (b *bucket) taken(position int, now time.Time) {
 	}
 }
 
-// full learns from a refusal. One job is tried when weir has said to, and more follow only when it is accepted. If the
-// configuration cannot be read, the highest position in a receipt is the capacity.
+// full learns from the refusal of a full bucket. After retryAfter one job is tried, and more follow only if weir
+// accepts it. If the configuration could not be read, the highest position in a receipt counts as the capacity.
 func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	b.inFlight--
 	b.window, b.until = 1, now.Add(retryAfter)
@@ -90,10 +90,10 @@ func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	}
 }
 
-// idle reports whether forgetting the bucket loses only an estimate.
+// idle reports whether the bucket has no jobs, so that forgetting it loses only an estimate.
 func (b *bucket) idle() bool { return b.inFlight == 0 && len(b.waiting) == 0 }
 
-// byDue are the buckets with jobs to send: a heap, the first due on top.
+// byDue is a heap of the buckets that have jobs to send. The first due is on top.
 type byDue []*bucket
 
 func (h byDue) Len() int           { return len(h) }

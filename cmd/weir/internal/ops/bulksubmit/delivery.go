@@ -17,34 +17,36 @@ import (
 // Bounds of a delivery.
 const (
 	window       = 1024             // jobs under way at a time
-	windowBytes  = 16 << 20         // of their bodies
-	waitingJobs  = 16_384           // jobs that wait for room in their buckets
-	waitingBytes = 64 << 20         // of their bodies
+	windowBytes  = 16 << 20         // bytes of the bodies under way
+	waitingJobs  = 16_384           // jobs that wait to be sent
+	waitingBytes = 64 << 20         // bytes of the bodies that wait
 	keptBuckets  = 65_536           // buckets remembered while no job of theirs waits
-	answerAfter  = 15 * time.Second // then a job without an answer is sent again: the intake itself waits for the store
-	againAfter   = time.Second      // for a job that could not be stored, or that no intake received
-	patience     = time.Minute      // without a useful answer
-	lastAnswers  = 5 * time.Second  // for the answers that are under way when a run is ended
-	lastLine     = time.Second      // for the line that is being read then
+	answerAfter  = 15 * time.Second // after which a job without an answer is sent again; the intake itself waits for the store
+	againAfter   = time.Second      // wait before the next send if a job could not be stored, or no intake received it
+	patience     = time.Minute      // longest time without a useful answer
+	lastAnswers  = 5 * time.Second  // for answers under way when the run is ended
+	lastLine     = time.Second      // for the line being read at that time
 )
 
-// Options of a delivery. Conn, Lines, Told and Progress are required.
+// Options of a delivery. Conn, Lines, Report and Progress are required.
 type Options struct {
 	Conn    *nats.Conn
 	Lines   *Lines
-	Journal *Journal // nil: none is kept
-	// Remembered is how long weir certainly remembers an id, 0 if unknown.
+	Journal *Journal // nil: no journal
+	// Remembered is how long weir remembers an id for certain. 0 means unknown.
 	Remembered time.Duration
-	// Fit makes a job ready for its api. On an error nothing is sent, and the error is reported with the line.
+	// Fit makes a job ready for its api. If it fails, the job is not sent, and its error is reported with the line.
+	// Optional.
 	Fit func(job *ingest.Submission, hasBody bool) error
-	// Room is what is known of a bucket.
+	// Room returns what the configuration says about a bucket. Optional.
 	Room func(api, key string) Room
-	// ReportFull reports the refusal of a full bucket instead of waiting.
+	// ReportFull makes a refusal by a full bucket the outcome of the line. Without it the delivery waits and sends the
+	// job again.
 	ReportFull bool
-	// Report receives the outcome of every line, in any order. An error ends the delivery.
+	// Report receives the outcome of each line, in any order. An error ends the delivery.
 	Report func(Outcome) error
-	// Progress is called now and then with how many lines have an outcome and how many jobs wait to be sent. An error
-	// ends the delivery.
+	// Progress is called about ten times a second. ended is the number of lines with an outcome, waiting the number of
+	// jobs that wait to be sent. An error ends the delivery.
 	Progress func(ended, waiting int) error
 }
 
@@ -54,53 +56,53 @@ type Verdict string
 // The verdicts.
 const (
 	Taken   Verdict = "taken"
-	Known   Verdict = "known"   // weir has the job already
-	Before  Verdict = "before"  // an earlier run has its receipt: not sent
-	Full    Verdict = "full"    // its bucket is full, or its call would be late
-	Refused Verdict = "refused" // weir does not accept it
-	Bad     Verdict = "bad"     // it was not sent
-	Unsure  Verdict = "unsure"  // an earlier run may have submitted it, longer ago than weir certainly remembers: not sent
+	Known   Verdict = "known"   // weir had the job already
+	Before  Verdict = "before"  // not sent: an earlier run got its receipt
+	Full    Verdict = "full"    // its bucket is full, or its call would come too late
+	Refused Verdict = "refused" // weir does not accept the job
+	Bad     Verdict = "bad"     // not sent: the line is wrong
+	Unsure  Verdict = "unsure"  // not sent: an earlier run may have submitted it, too long ago for weir to remember its id for certain
 )
 
-// Outcome is a line's outcome with its details.
+// Outcome is the verdict on a line, with details.
 type Outcome struct {
 	Verdict Verdict
 	Line    int
 	API     string
-	Key     string // empty if the line does not say it
+	Key     string // empty if the line has none
 	ID      string
-	Answer  []byte    // weir's, of Taken, Known, Full and Refused
-	Err     error     // of all others but Taken, Known and Before
-	At      time.Time // of Before and Unsure: when it was sent
+	Answer  []byte    // weir's answer, for Taken, Known, Full and Refused
+	Err     error     // for all verdicts but Taken, Known and Before
+	At      time.Time // when it was sent, for Before and Unsure
 }
 
-// Tally counts the lines that have ended.
+// Tally counts the outcomes of lines.
 type Tally struct {
 	Ended    map[Verdict]int
 	Stopped  bool
 	Unsettle int // jobs without an answer when the delivery ended
 }
 
-// ErrSilent reports that no intake accepts jobs, or that no answer comes.
+// ErrSilent means that no intake accepts jobs, or that no answer comes.
 var ErrSilent = errors.New("no answer")
 
-// sending is a job being sent.
+// sending is a job on its way from its line to its outcome.
 type sending struct {
 	line    int
 	api     string
-	key     string            // as the line has it
-	job     ingest.Submission // as it is sent
+	key     string            // as in the line
+	job     ingest.Submission // as sent
 	msg     *nats.Msg
 	id      [16]byte
 	bucket  *bucket
-	first   time.Time // when it was first sent since the last refusal; zero: never
+	first   time.Time // first send since the last refusal; zero: not sent yet
 	tries   int
 	sentAt  time.Time
 	flies   bool
-	unheard bool // an earlier try had no answer: a later refusal does not prove that the job was not accepted
+	unheard bool // an earlier try had no answer, so a later refusal does not prove that the job was not accepted
 }
 
-// delivery is one run over a file. All of it belongs to one goroutine.
+// delivery is one run over a file. Only one goroutine uses it.
 type delivery struct {
 	Options
 	tally    Tally
@@ -110,17 +112,17 @@ type delivery struct {
 	due      byDue
 	open     map[int]*sending // by line: under way or waiting
 	flying   int
-	bytes    int // of bodies under way
+	bytes    int // bytes of bodies under way
 	waiting  int
 	held     int       // bytes of bodies that wait
-	trouble  time.Time // since when no useful answer has come; zero: there is no trouble
-	notUntil time.Time // no intake listened: no sends before then
-	useful   bool      // weir has answered
+	trouble  time.Time // since when no useful answer has come; zero: no trouble
+	notUntil time.Time // no sends before this time, because no intake listened
+	useful   bool      // weir has answered in this run
 }
 
-// Deliver submits the jobs of a file. It returns when every line has ended, or ctx ends. In the latter case it waits a
-// little for outstanding answers, and for the line that is being read. It blocks. If a read of Lines does not return,
-// it goes on in the background.
+// Deliver submits the jobs of a file. It blocks until every line has an outcome, or ctx ends. After the end of ctx it
+// waits up to lastAnswers for answers under way, and lastLine for the line being read. A read of Lines that does not
+// return goes on in the background.
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
@@ -130,7 +132,7 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	if err != nil {
 		return d.tally, fmt.Errorf("listen for answers: %w", err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // the connection may have ended
+	defer func() { _ = sub.Unsubscribe() }() // an error means that the connection has ended
 	read := make(chan next, window)
 	readCtx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -148,13 +150,13 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	return d.tally, errors.Join(err, d.Journal.sync())
 }
 
-// next is a line, or the error in its place.
+// next is a line, or the error that came in its place.
 type next struct {
 	line Line
 	err  error
 }
 
-// feed reads lines ahead, one at a time.
+// feed reads lines ahead of run, one at a time.
 func (l *Lines) feed(ctx context.Context, to chan<- next) {
 	for {
 		line, err := l.Next()
@@ -169,11 +171,11 @@ func (l *Lines) feed(ctx context.Context, to chan<- next) {
 	}
 }
 
-// run takes lines while there is room, sends due jobs, and processes answers.
+// run reads lines while there is room, sends due jobs, and processes answers.
 func (d *delivery) run(ctx context.Context, read <-chan next) error {
 	end := ctx.Done()
 	var cut <-chan time.Time
-	all := false // lines were read
+	all := false // all lines were read
 	clock := time.NewTicker(100 * time.Millisecond)
 	defer clock.Stop()
 	for {
@@ -206,7 +208,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 			return nil
 		}
 		timer.Stop()
-		for err == nil && len(d.answers) > 0 { // all there are: what they make room for is noted in the journal at once
+		for err == nil && len(d.answers) > 0 { // processes all answers first, so that one journal entry covers all jobs that they make room for
 			err = d.hear(<-d.answers, time.Now())
 		}
 		for err == nil && !all && len(lines) > 0 && d.waiting < window {
@@ -218,7 +220,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 	}
 }
 
-// wait returns the time until something is due.
+// wait returns the time until the first bucket is due, at most an hour.
 func (d *delivery) wait(now time.Time) time.Duration {
 	if len(d.due) == 0 || d.full() {
 		return time.Hour
@@ -232,7 +234,7 @@ func (d *delivery) wait(now time.Time) time.Duration {
 
 func (d *delivery) full() bool { return d.flying >= window || d.bytes >= windowBytes }
 
-// read processes a line, and reports whether the file has ended.
+// read processes a line. It reports whether the file has ended.
 func (d *delivery) read(n next) (end bool, err error) {
 	switch {
 	case errors.Is(n.err, io.EOF):
@@ -243,7 +245,7 @@ func (d *delivery) read(n next) (end bool, err error) {
 	return false, d.take(n.line, time.Now())
 }
 
-// take processes a line: its job waits for its turn, or has ended.
+// take makes the job of a line wait for its turn, or reports its outcome.
 func (d *delivery) take(line Line, now time.Time) error {
 	s := &sending{line: line.Number, api: line.Job.API, key: line.Job.Key, job: line.Job}
 	err := line.Err
@@ -278,7 +280,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 	return nil
 }
 
-// bucketOf returns what is known of a bucket. Jobs whose lines name no key share one bucket per api.
+// bucketOf returns the bucket of a key. All jobs of an api whose lines name no key share one bucket.
 func (d *delivery) bucketOf(api, key string) *bucket {
 	at := [2]string{api, key}
 	b := d.buckets[at]
@@ -300,7 +302,7 @@ func (d *delivery) bucketOf(api, key string) *bucket {
 	return b
 }
 
-// await makes a job wait for its turn.
+// await adds a job to the waiting ones of its bucket.
 func (d *delivery) await(s *sending) {
 	s.bucket.waiting = append(s.bucket.waiting, s)
 	d.waiting++
@@ -308,7 +310,7 @@ func (d *delivery) await(s *sending) {
 	d.schedule(s.bucket, time.Now())
 }
 
-// schedule puts a bucket in its place among those with jobs to send.
+// schedule updates the bucket's place in due.
 func (d *delivery) schedule(b *bucket, now time.Time) {
 	if len(b.waiting) == 0 {
 		if b.at >= 0 {
@@ -324,7 +326,7 @@ func (d *delivery) schedule(b *bucket, now time.Time) {
 	}
 }
 
-// send sends every due job for which there is room. The journal records a job before it is sent.
+// send sends all due jobs for which there is room. The journal has a job on disk before the job is sent.
 func (d *delivery) send(now time.Time) error {
 	if now.Before(d.notUntil) {
 		return nil
@@ -337,7 +339,7 @@ func (d *delivery) send(now time.Time) error {
 		b.waiting = b.waiting[1:]
 		d.waiting--
 		d.held -= len(s.job.Body)
-		if d.open[s.line] == s { // otherwise a late answer has ended it
+		if d.open[s.line] == s { // otherwise a late answer has ended the job
 			b.sent(now)
 			d.flying++
 			d.bytes += len(s.job.Body)

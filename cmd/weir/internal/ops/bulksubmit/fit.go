@@ -12,8 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// Fit puts the job's key where the api looks for it, and tells the api's headers from the job's own. A job without a key has it
-// there already, where the api does not take it from the subject.
+// Fit puts the job's key where the api reads it, and separates the headers for the api from those of the job itself. A
+// job without a key must have the key there already; it fails if the api reads keys from the subject.
 func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 	s.Header = slices.DeleteFunc(s.Header, func(h ingest.HeaderField) bool {
 		if api.Forwards(h.Name) || !isJobs(h.Name, api) {
@@ -53,7 +53,7 @@ func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 	return nil
 }
 
-// isJobs reports whether a header belongs to the job itself: weir reads it, the api does not get it.
+// isJobs reports whether a header belongs to the job itself: weir reads it, and the api does not get it.
 func isJobs(name string, api *config.API) bool {
 	lower := strings.ToLower(name)
 	if strings.HasPrefix(lower, "weir-") || lower == ingest.HeaderTrace || lower == ingest.HeaderTraceState || lower == ingest.HeaderBaggage {
@@ -70,7 +70,7 @@ func isJobs(name string, api *config.API) bool {
 	return api.Prices.Reads(name)
 }
 
-// checkPointed reports a body whose key is another than the one named.
+// checkPointed fails if the key in the body differs from key.
 func checkPointed(body []byte, api *config.API, key string) error {
 	value, err := ingest.Pointed(body, api.Key.Pointer)
 	if err != nil {
@@ -86,7 +86,7 @@ func checkPointed(body []byte, api *config.API, key string) error {
 	return nil
 }
 
-// pointedBody is the smallest JSON object with the key where the pointer looks for it.
+// pointedBody returns the smallest JSON object that has the key at pointer.
 func pointedBody(pointer, key string) ([]byte, error) {
 	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
 	var value any = key

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxJournal bounds the jobs in a journal: its index takes some 60 bytes for each.
+// maxJournal bounds the jobs in a journal. Its index in memory takes some 60 bytes per job.
 const maxJournal = 10_000_000
 
 // word is the state of a job in a journal.
@@ -22,26 +22,26 @@ type word string
 
 // The states.
 const (
-	wordSent    word = "sent"    // no answer yet: it may have been accepted
-	wordTaken   word = "taken"   // it has its receipt
-	wordRefused word = "refused" // it was not accepted
+	wordSent    word = "sent"    // no answer yet: weir may have accepted it
+	wordTaken   word = "taken"   // has a receipt
+	wordRefused word = "refused" // weir did not accept it
 )
 
-// entry is the last state of a job in a journal, and its time.
+// entry is the last recorded state of a job, and when it was recorded.
 type entry struct {
 	word word
 	at   time.Time
 }
 
-// Journal records on disk what became of the jobs of a file. A nil *Journal keeps nothing. It is for one goroutine.
+// Journal records on disk the state of a file's jobs. A nil *Journal records nothing. Only one goroutine may use it.
 type Journal struct {
 	file  *os.File
 	last  map[[16]byte]entry
-	noted []byte // not written yet
+	noted []byte // not yet written to the file
 }
 
-// OpenJournal reads a journal and appends to it; with forget it empties the journal first. It fails on a file that is
-// not a journal, and leaves that unchanged. The caller must close the journal.
+// OpenJournal opens a journal, or creates it, and appends to it. With forget it empties the journal first. It fails on
+// a file that is not a journal, and leaves that file unchanged. The caller must close the journal.
 func OpenJournal(path string, forget bool) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,11 +56,11 @@ func OpenJournal(path string, forget bool) (*Journal, error) {
 
 var errNoJournal = errors.New("this is not a journal of `weir submit`: name another file")
 
-// cut matches what a kill may leave of a journal's last line.
+// cut matches an incomplete last line, as a kill may leave it.
 var cut = regexp.MustCompile(`^[0-9]*( [a-z]*( [0-9a-f]*)?)?$`)
 
-// load reads the journal; with forget it only checks that the file is one. A last line without its end was being
-// written when a run was killed: its job was not sent yet, or will be sent again under its id.
+// load reads the journal. With forget it only checks that the file is a journal. It cuts off an incomplete last line:
+// the job of that line was not sent yet, or will be sent again under its id.
 func (j *Journal) load(forget bool) error {
 	if info, err := j.file.Stat(); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (j *Journal) of(id [16]byte) (entry, bool) {
 	return e, known
 }
 
-// note records the state of a job. It is on disk when sync has returned.
+// note records the state of a job. The record is on disk when sync has returned.
 func (j *Journal) note(id [16]byte, w word, at time.Time) error {
 	if j == nil {
 		return nil
@@ -143,7 +143,7 @@ func (j *Journal) note(id [16]byte, w word, at time.Time) error {
 	return nil
 }
 
-// write writes the noted lines to the file: they survive a kill of the process, but not a power cut.
+// write writes the recorded lines to the file. They survive a kill of the process, but not a power cut.
 func (j *Journal) write() error {
 	if j == nil || len(j.noted) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (j *Journal) write() error {
 	return nil
 }
 
-// sync writes the noted lines to the disk.
+// sync writes the recorded lines to the disk.
 func (j *Journal) sync() error {
 	if j == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestOpenJournalSparesOtherFiles: what is no journal is refused and left as it is, also where the journal is to be forgotten; a line that
-// a kill has cut is no reason to refuse.
+// TestOpenJournalSparesOtherFiles checks that a file that is no journal is refused and left unchanged, even with
+// forget. A last line that a kill has cut is no reason to refuse.
 func TestOpenJournalSparesOtherFiles(t *testing.T) {
 	one := "1767366245000 taken 00112233445566778899aabbccddeeff\n"
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestOpenJournalSparesOtherFiles(t *testing.T) {
 	}
 }
 
-// TestNoDeviceIsAJournal: some have no end.
+// TestNoDeviceIsAJournal checks that a device is refused, because it may have no end.
 func TestNoDeviceIsAJournal(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero")
@@ -75,7 +75,7 @@ func TestNoDeviceIsAJournal(t *testing.T) {
 	}
 }
 
-// zeros have no end, and no line's.
+// zeros is a reader without an end and without lines.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -83,7 +83,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLinesEnd: a line that has no end ends the reading, and one that is only too long does not.
+// TestLinesEnd checks that an endless line ends the reading, and that a line which is only too long does not.
 func TestLinesEnd(t *testing.T) {
 	if _, err := ReadLines(zeros{}, Defaults{}).Next(); err == nil {
 		t.Error("zeros without end are lines")

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MaxLine bounds a line, in bytes: the largest body that an API may take, in base64, and the rest of the job.
+// MaxLine bounds a line, in bytes. It has room for the largest body in base64, and the rest of the job.
 const MaxLine = 16 << 20
 
 // Defaults are the values of members that a line leaves out.
@@ -28,7 +28,7 @@ type Defaults struct {
 
 // Line is one line of a file.
 type Line struct {
-	Number  int // from 1; blank lines count
+	Number  int // counts from 1, including blank lines
 	Job     ingest.Submission
 	HasBody bool
 	Err     error // why the job cannot be sent
@@ -52,7 +52,7 @@ type form struct {
 	ReplyTo    string            `json:"reply_to"`
 }
 
-// values are the values of a header: a text, or a list of texts.
+// values holds the values of a header, which JSON may give as one text or as a list.
 type values []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -70,7 +70,7 @@ func (v *values) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Lines reads the lines of a file. It is for one goroutine.
+// Lines reads the lines of a file. Only one goroutine may use it.
 type Lines struct {
 	in       *bufio.Reader
 	defaults Defaults
@@ -83,8 +83,8 @@ func ReadLines(in io.Reader, d Defaults) *Lines {
 	return &Lines{in: bufio.NewReaderSize(in, 1<<16), defaults: d, names: names{}}
 }
 
-// Next reads the next line that is not blank. Line.Err says what is wrong with the line; the error is io.EOF at the
-// end, or says why the file cannot be read.
+// Next reads the next line that is not blank. An error in the line is in Line.Err. Next itself fails with io.EOF at the
+// end, or if the file cannot be read.
 func (l *Lines) Next() (Line, error) {
 	for {
 		text, err := l.read()
@@ -105,12 +105,13 @@ func (l *Lines) Next() (Line, error) {
 
 var errTooLong = fmt.Errorf("the line has more than %d MiB", MaxLine>>20)
 
-// endless is the length in bytes from which a line counts as endless: the file is /dev/zero, or not a file of jobs.
+// endless is the length in bytes above which a line counts as endless, as in /dev/zero. Such a file is not a file of
+// jobs.
 const endless = 64 * MaxLine
 
 var errEndless = fmt.Errorf("a line has more than %d MiB: this is no file of jobs, one JSON object a line", endless>>20)
 
-// read reads one line, without its end. It skips a line that is too long, and fails if that line is endless.
+// read reads one line, without its newline. It skips a line that is too long, and fails at an endless one.
 func (l *Lines) read() ([]byte, error) {
 	var text []byte
 	long, size := false, 0
@@ -191,10 +192,10 @@ func (l *Lines) parse(line *Line, text []byte) error {
 	return err
 }
 
-// readTimes reads the earliest and the latest time at which the job may be called.
+// readTimes reads not_before and deadline.
 func readTimes(job *ingest.Submission, f *form) error {
 	if f.NotBefore != "" {
-		job.JobHeader[ingest.HeaderNotBefore] = []string{f.NotBefore} // weir reads it, and refuses what it cannot read
+		job.JobHeader[ingest.HeaderNotBefore] = []string{f.NotBefore} // weir checks it
 	}
 	if f.Deadline == "" {
 		return nil
@@ -227,7 +228,7 @@ func readBody(line *Line, f *form) error {
 	return nil
 }
 
-// decode reads one JSON object. It refuses unknown members, and returns errors that users understand.
+// decode reads one JSON object. It refuses unknown members. Its errors are for users.
 func decode(text []byte, f *form) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -13,14 +13,14 @@ import (
 	"weir/ingest"
 )
 
-// maxNamed bounds how many lines without an id get a name. Each takes some 50 bytes of memory.
+// maxNamed bounds the different lines without an id. Each takes some 50 bytes of memory.
 const maxNamed = 2_000_000
 
-// names are how many lines were named after what they say, by that.
+// names counts the lines without an id, by the digest of their content.
 type names map[[16]byte]uint32
 
-// of names a job that has no id: by what it says, and by how many before it say the same. Its place in the file does not count,
-// so a line that is put in above it does not make it another job.
+// of names a job without an id after its content and the number of equal jobs before it. The line's number does not
+// count, so inserting a line above leaves the name unchanged.
 func (n names) of(job *ingest.Submission) (string, error) {
 	said := digest(job)
 	count := n[said]
@@ -35,7 +35,7 @@ func (n names) of(job *ingest.Submission) (string, error) {
 	return name, nil
 }
 
-// digest is what a job says, in sixteen bytes, without its priority: the same file with another one is the same jobs.
+// digest hashes the content of a job, without its priority: the same file with another priority has the same jobs.
 func digest(job *ingest.Submission) [16]byte {
 	h := sha256.New()
 	write := func(text string) {
@@ -61,7 +61,7 @@ func digest(job *ingest.Submission) [16]byte {
 	return [16]byte(h.Sum(nil))
 }
 
-// identity is whose job a line is: the same id under two keys is two jobs.
+// identity identifies a job in the journal. The same id under two keys is two jobs.
 func identity(job *ingest.Submission) [16]byte {
 	h := sha256.New()
 	for _, text := range []string{job.API, job.Key, job.ID} {

@@ -13,18 +13,18 @@ import (
 	"weir/ingest"
 )
 
-// Choice selects letters, as the user wrote it. An empty field selects all.
+// Choice selects letters by words that the user wrote. An empty field selects all.
 type Choice struct {
 	API    string // _ for jobs of unknown apis
 	Key    string
 	Reason string
-	Since  string // RFC 3339, or a duration before now
+	Since  string // RFC 3339, or how long ago
 	Until  string
 	Status string // 503, 5xx, or 0 for none
 	Job    string
 }
 
-// Filter reads a choice. The error begins with the name of the wrong field.
+// Filter checks and converts a choice. Its errors begin with the name of the wrong field.
 func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
 	f := deadletter.Filter{API: c.API, Key: c.Key, Reason: deadletter.Reason(c.Reason), Job: c.Job}
 	if c.Reason != "" && !slices.Contains(deadletter.Reasons(), f.Reason) {
@@ -46,7 +46,7 @@ func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
 	return f, nil
 }
 
-// String describes the selected letters, for the notification.
+// String describes the choice, for events.
 func (c *Choice) String() string {
 	var parts []string
 	for _, part := range [][2]string{
@@ -59,13 +59,13 @@ func (c *Choice) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Selection is selected letters, and the selection as it was given, for events and tasks.
+// Selection is a selection of letters, and the user's words for it, for events and tasks.
 type Selection struct {
 	deadletter.Selection
 	Said string
 }
 
-// Select reads a choice, or selects letters by their numbers in its place.
+// Select converts a choice. If seqs is not empty, the choice must be empty, and seqs selects the letters.
 func (c *Choice) Select(seqs []uint64, now time.Time) (s Selection, err error) {
 	if len(seqs) > 0 {
 		if *c != (Choice{}) {
@@ -87,7 +87,7 @@ func ReasonNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ReadTime reads a point in time, or a duration before now; zero for no text.
+// ReadTime reads a time, or a duration before now. It returns zero for an empty text.
 func ReadTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -102,7 +102,7 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-// noAnswer is the range of letters without an answer: only those have a status below 1.
+// noAnswer selects letters without an answer: only these have a status below 1.
 var noAnswer = deadletter.StatusRange{From: -1, To: 0}
 
 func readStatus(text string) (deadletter.StatusRange, error) {

@@ -1,5 +1,5 @@
-// Package deadview has the operations on dead letters, each once: commands and requests over HTTP read their arguments,
-// call it, and print what it returns. Its errors have the exit codes of commands, from which HTTP takes the status.
+// Package deadview has all operations on dead letters. Commands and HTTP requests read their arguments, call this
+// package, and show its results. Its errors have the exit codes of commands, from which HTTP derives the status.
 //
 //	store.go    opens the letters; one letter; bounds a selection by what exists now
 //	choice.go   selection: words in, a deadletter.Filter out

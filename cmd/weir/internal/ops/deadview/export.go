@@ -31,7 +31,7 @@ type Exported struct {
 	jobstory.Body
 }
 
-// Export returns a whole letter for export.
+// Export returns a letter in the form of an export.
 func Export(k *deadletter.Kept) Exported {
 	e := Exported{
 		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: jobstory.BodyOf(k.Body),
@@ -62,8 +62,8 @@ type Imported struct {
 	Known   int  `json:"known_already"`
 }
 
-// ReadExported passes the letters of a file to take, in order, until take fails. A line has at most mostLine bytes. The
-// error names the letter by its place.
+// ReadExported passes the letters of an export to take, in order, until take fails. A line may have at most mostLine
+// bytes. The error names the letter by its number in the file.
 func ReadExported(in io.Reader, mostLine int, take func(line int, letter deadletter.Copy) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 1<<16), mostLine)
@@ -102,7 +102,7 @@ func readExported(line []byte) (deadletter.Copy, error) {
 	return e.Copy()
 }
 
-// Copy returns an exported letter for import.
+// Copy returns the letter in the form for an import.
 func (e *Exported) Copy() (deadletter.Copy, error) {
 	c := deadletter.Copy{Stored: e.Stored, Subject: e.Subject, Header: nats.Header{}}
 	for name, values := range e.Headers {

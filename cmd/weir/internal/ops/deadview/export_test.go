@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// randomLetter is a letter with any bytes where a message can carry any.
+// randomLetter returns a letter with arbitrary bytes wherever a message may have them.
 func randomLetter(r *rand.Rand, i int) *deadletter.Letter {
 	some := func(most int) []byte {
 		b := make([]byte, r.IntN(most+1))
@@ -46,7 +46,7 @@ func randomLetter(r *rand.Rand, i int) *deadletter.Letter {
 			h[name] = append(h[name], value())
 		}
 	}
-	h["X-Split"] = []string{"\xc3", "\xa9"} // valid only when joined
+	h["X-Split"] = []string{"\xc3", "\xa9"} // valid UTF-8 only when joined
 	reasons := deadletter.Reasons()
 	return &deadletter.Letter{
 		API: "pay", Key: string(some(12)), JobID: fmt.Sprint("job-", i), Reason: reasons[r.IntN(len(reasons))], Header: h, Body: some(300),
@@ -54,7 +54,7 @@ func randomLetter(r *rand.Rand, i int) *deadletter.Letter {
 	}
 }
 
-// store is a server with letters, and a reader of them.
+// store returns a server for letters, and a browser of them.
 func store(t *testing.T) (jetstream.JetStream, *deadletter.Browser) {
 	t.Helper()
 	js := natstest.JetStream(t)
@@ -71,7 +71,7 @@ func store(t *testing.T) (jetstream.JetStream, *deadletter.Browser) {
 	return js, b
 }
 
-// exported is every letter as lines of JSON, without their numbers.
+// exported returns every letter as a line of JSON, without its sequence.
 func exported(t *testing.T, b *deadletter.Browser) (lines []string) {
 	t.Helper()
 	scope, err := b.Scope(t.Context(), deadletter.Selection{})
@@ -98,7 +98,7 @@ func exported(t *testing.T, b *deadletter.Browser) (lines []string) {
 	}
 }
 
-// imported stores lines and returns how many were stored and how many were there.
+// imported imports lines, and returns how many letters were stored and how many were known.
 func imported(t *testing.T, b *deadletter.Browser, lines []string) (stored, known int) {
 	t.Helper()
 	ctx := await.Context(t, "an import")
@@ -125,8 +125,8 @@ func imported(t *testing.T, b *deadletter.Browser, lines []string) (stored, know
 	return i.Stored, i.Known
 }
 
-// wire is the messages of the letters as they stand in the stream: subject, headers and body. What an import adds is taken off, and what
-// it replaces is put back.
+// wire returns the letters' messages as the stream has them: subject, headers and body. It removes headers that an
+// import adds, and restores those that it replaces.
 func wire(t *testing.T, js jetstream.JetStream, count int) (messages []string) {
 	t.Helper()
 	for seq := 1; len(messages) < count; seq++ {
@@ -151,7 +151,7 @@ func wire(t *testing.T, js jetstream.JetStream, count int) (messages []string) {
 				lines[i] = ingest.HeaderMsgID + ": " + id + "\r\n"
 			}
 		}
-		slices.SortStableFunc(lines, func(x, y string) int { // NATS' clients write names in any order, and the values of one name in theirs
+		slices.SortStableFunc(lines, func(x, y string) int { // clients of NATS write names in any order, but keep the order of one name's values
 			x, _, _ = strings.Cut(x, ":")
 			y, _, _ = strings.Cut(y, ":")
 			return strings.Compare(x, y)
@@ -161,8 +161,9 @@ func wire(t *testing.T, js jetstream.JetStream, count int) (messages []string) {
 	return messages
 }
 
-// TestRoundTrip: whatever stands in letters, they are the same to the byte after an export and an import on another server: as they stand in
-// the stream, as readers see them, and as they are exported again. An import that is repeated stores nothing; one after a purge stores all.
+// TestRoundTrip checks that letters are the same to the byte after an export and an import on another server, whatever
+// they contain: in the stream, for readers, and in a second export. A repeated import stores nothing, and an import
+// after a purge stores everything.
 func TestRoundTrip(t *testing.T) {
 	const count = 400
 	seed := rand.Uint64()
@@ -212,7 +213,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzCopy: whatever a file says, what is taken for a letter is one, and is the same when it is exported again.
+// FuzzCopy checks that whatever a file contains, what is accepted as a letter is one, and is the same in a new export.
 func FuzzCopy(f *testing.F) {
 	f.Add(`{"seq":1,"stored":"2026-01-02T15:04:05.000000001Z","subject":"weir.dead.pay.overflow.k","headers":{"Nats-Msg-Id":["letter.x"],"X":["a","b"]},"body":"x"}`)
 	f.Add(`{"stored":"2026-01-02T15:04:05Z","subject":"weir.dead._.invalid._","headers":{},"headers_base64":{"X":["/w=="]},"body_base64":"/w=="}`)
@@ -244,7 +245,7 @@ func FuzzCopy(f *testing.F) {
 	})
 }
 
-// TestLineWithoutAnEnd: a file that no export has written is told as that.
+// TestLineWithoutAnEnd checks the error for a file with a line that no export writes.
 func TestLineWithoutAnEnd(t *testing.T) {
 	err := ReadExported(strings.NewReader(strings.Repeat("x", 2<<16)), 1<<16, func(int, deadletter.Copy) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "letter 1 of the file: its line is longer than 65536 bytes") {

@@ -61,7 +61,7 @@ type Call struct {
 	CutBy      deadletter.Cutter     `json:"cut_by,omitempty"` // absent: there was an answer
 }
 
-// Of returns a letter as it is listed.
+// Of returns a letter as lists show it.
 func Of(k *deadletter.Kept) Letter {
 	return Letter{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
@@ -70,7 +70,7 @@ func Of(k *deadletter.Kept) Letter {
 	}
 }
 
-// Whole returns a letter with all that is kept of it.
+// Whole returns a letter with everything that is stored of it.
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), AnswerOf(k.Answer), callOf(k.Call)
@@ -78,7 +78,8 @@ func Whole(k *deadletter.Kept) Letter {
 	return l
 }
 
-// Covered returns a letter without the content of its job and of the api's answer: no body, and no value of a header.
+// Covered returns a letter without the content of its job and of the api's answer. It has no bodies, and names of
+// headers without values.
 func Covered(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Answer, l.Call = AnswerOf(k.Answer), callOf(k.Call)
@@ -92,7 +93,7 @@ func Covered(k *deadletter.Kept) Letter {
 	return l
 }
 
-// JobHeaders returns the headers that the job brought. The letter's own headers are fields of Letter.
+// JobHeaders returns the headers that came with the job. The letter's own headers are fields of Letter.
 func JobHeaders(h nats.Header) map[string][]string {
 	own := map[string][]string{}
 	for name, values := range h {
@@ -105,7 +106,7 @@ func JobHeaders(h nats.Header) map[string][]string {
 	return own
 }
 
-// AnswerOf returns an api's answer as JSON, nil for none.
+// AnswerOf returns an api's answer in its JSON form, or nil.
 func AnswerOf(a *deadletter.Answer) *Answer {
 	if a == nil {
 		return nil

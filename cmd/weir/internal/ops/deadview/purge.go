@@ -29,7 +29,8 @@ type Purge struct {
 	rate  *bucket.Rate
 }
 
-// PlanPurge counts what a purge of some letters would delete, at a rate; nil: as fast as the server can.
+// PlanPurge counts what a purge of the selected letters would delete. rate is the pace of the purge; nil: as fast as
+// the server can.
 func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) (*Purge, error) {
 	scope, err := s.Bound(ctx, of.Selection)
 	if err != nil {
@@ -52,8 +53,8 @@ func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) 
 	return p, nil
 }
 
-// Run deletes the letters that were counted, and publishes the event. It calls shown with the number so far, and unsaid
-// if the event could not be stored. An error leaves p with what was done until then.
+// Run deletes the counted letters and publishes the event. It calls shown with the number deleted so far, and unsaid if
+// the event could not be stored. If Run fails, p says what was done until then.
 func (p *Purge) Run(ctx context.Context, by string, shown func(int), unsaid func(error)) error {
 	right, err := takeRight(ctx, p.store.c, by)
 	if err != nil {

@@ -24,15 +24,16 @@ type Redrive struct {
 	Letters        Selection
 	Rate           bucket.Rate
 	IncludeUnknown bool             // also letters whose call may have been processed
-	DropDeadline   bool             // forget the jobs' deadlines
+	DropDeadline   bool             // remove the jobs' deadlines
 	Priority       string           // of the jobs; "": deadletter.RedrivePriority
-	Edit           *deadletter.Edit // of the one letter; nil: none
+	Edit           *deadletter.Edit // of the single letter; nil: none
 	By             string
-	Name           string // "": one made of the time
+	Name           string // "": derived from the time
 	Why            string
 }
 
-// UsualRate is how fast a redrive submits letters if no rate is given. Their buckets bound the calls in any case.
+// UsualRate is the default pace at which a redrive submits letters. The rates of their buckets bound the calls in any
+// case.
 const UsualRate = "100/s"
 
 // RedrivePlan describes what a redrive would do, for --json and /api/v1.
@@ -55,7 +56,7 @@ type RedrivePlan struct {
 	Skipped     map[deadletter.Skip]int `json:"skipped"`
 }
 
-// PlannedRedrive is a redrive that has been planned, and can be started.
+// PlannedRedrive is a planned redrive, which Start starts.
 type PlannedRedrive struct {
 	*deadletter.Plan
 	asked   Redrive
@@ -63,8 +64,8 @@ type PlannedRedrive struct {
 	store   *Store
 }
 
-// PlanRedrive computes what a redrive would do under the terms of the configured apis. It changes nothing. It refuses an
-// edited body that the letter's api would not take: even the letter of that job would lack its body.
+// PlanRedrive computes what a redrive would do under the terms of the configured apis. It changes nothing. It refuses
+// an edited body that the letter's api would not accept, because a letter about the refused job would lose the body.
 func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api string) (deadletter.Terms, bool)) (*PlannedRedrive, error) {
 	scope, err := s.Bound(ctx, asked.Letters.Selection)
 	if err == nil && asked.Edit != nil {
@@ -82,7 +83,7 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 			return ledger.ReadSince(ctx, s.c.JetStream, q, take)
 		},
-		Valid: func() bool { return false }, Progress: func(*deadletter.Tally) {}, // a replica runs it
+		Valid: func() bool { return false }, Progress: func(*deadletter.Tally) {}, // a replica carries out the redrive
 	}
 	if asked.IncludeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns
@@ -103,8 +104,8 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 	return p, nil
 }
 
-// checkEdit refuses an edit of several letters, and of a letter whose api does not take the edited body
-// or finds another key in the edited job.
+// checkEdit refuses an edit of several letters. It also refuses an edited body that the letter's api would not accept,
+// or in which the api would find another key.
 func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api string) (deadletter.Terms, bool)) error {
 	if len(asked.Letters.Seqs) != 1 {
 		return cli.Usage(errors.New("edit: give the number of exactly one letter"))
@@ -127,7 +128,7 @@ func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api st
 	return nil
 }
 
-// Shown describes a plan.
+// Shown returns the plan in its JSON form.
 func (p *PlannedRedrive) Shown() RedrivePlan {
 	shown := RedrivePlan{
 		DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
@@ -143,7 +144,7 @@ func (p *PlannedRedrive) Shown() RedrivePlan {
 	return shown
 }
 
-// Start stores the redrive as a task, which a replica works. It refuses a redrive that would leave all letters alone.
+// Start stores the redrive as a task, which a replica carries out. It refuses a redrive that would skip all letters.
 func (p *PlannedRedrive) Start(ctx context.Context) (task deadletter.Task, err error) {
 	if p.Letters+p.Settled == 0 {
 		return task, NoneRedriven(p.Skipped)
@@ -167,7 +168,7 @@ func (p *PlannedRedrive) Start(ctx context.Context) (task deadletter.Task, err e
 	return task, tasks.explain(o.Name, err)
 }
 
-// NoneRedriven returns the error that a redrive leaves all letters alone.
+// NoneRedriven returns the error for a redrive that would skip all letters.
 func NoneRedriven(skipped map[deadletter.Skip]int) error {
 	var texts []string
 	for _, skip := range slices.Sorted(maps.Keys(skipped)) {
@@ -176,7 +177,7 @@ func NoneRedriven(skipped map[deadletter.Skip]int) error {
 	return cli.Refused(fmt.Errorf("none of these letters could be redriven: %s", strings.Join(texts, "; ")))
 }
 
-// SkipText says why a redrive leaves letters alone, and what would change that.
+// SkipText says why a redrive skips letters, and what would change that.
 func SkipText(skip deadletter.Skip) string {
 	switch skip {
 	case deadletter.SkipUnknown:

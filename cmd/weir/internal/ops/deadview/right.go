@@ -12,11 +12,12 @@ import (
 	"weir/deadletter"
 )
 
-// rightWait is how long to wait for the right to end letters: inquiries hold it meanwhile, one after another.
+// rightWait bounds the wait for the right to end letters. Inquiries hold the right one after another.
 const rightWait = time.Minute
 
-// takeRight takes the right to end letters. It waits some seconds for the right of a process that has died, and refuses
-// while one is alive. The caller must give it back. holder is named to other processes that want the right meanwhile.
+// takeRight takes the right to end letters. It waits for inquiries that hold the right, at most rightWait, and some
+// seconds for the right of a process that has died. It fails while another live process holds the right. Other
+// processes see holder as the holder's name. The caller must give the right back.
 func takeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
 	kv, err := c.Control(ctx)
 	if err != nil {

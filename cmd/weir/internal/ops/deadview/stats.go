@@ -29,7 +29,7 @@ type Count struct {
 }
 
 // CountByCause counts the letters that a filter selects, the most frequent cause first. It reads the headers of all of
-// them. progress is called after each letter with the progress; it may be nil.
+// them. After each letter it calls progress, which may be nil.
 func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, progress func(read, of uint64)) ([]*Count, error) {
 	causes := map[Cause]*Count{}
 	err := b.Each(ctx, f, func(k deadletter.Kept, read, of uint64) error {
@@ -52,7 +52,7 @@ func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filte
 	return byFrequency(maps.Values(causes)), nil
 }
 
-// byFrequency returns the counts with the most frequent cause first.
+// byFrequency sorts the counts, the most frequent cause first.
 func byFrequency(counts iter.Seq[*Count]) []*Count {
 	return slices.SortedFunc(counts, func(a, b *Count) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),

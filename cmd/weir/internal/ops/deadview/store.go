@@ -11,13 +11,13 @@ import (
 	"weir/deadletter"
 )
 
-// Store is the dead letters of a server. Its errors have the exit codes of commands.
+// Store gives access to the dead letters of a server. Its errors have the exit codes of commands.
 type Store struct {
 	*deadletter.Browser
 	c *connect.Connection
 }
 
-// Open opens the letters. It fails with deadletter.ErrNoStream if there never were any.
+// Open opens the letters. It fails with deadletter.ErrNoStream if weir has never stored a letter.
 func Open(ctx context.Context, c *connect.Connection) (*Store, error) {
 	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -26,7 +26,7 @@ func Open(ctx context.Context, c *connect.Connection) (*Store, error) {
 	return &Store{b, c}, c.Explain(err)
 }
 
-// ParseSeq reads the number of a letter.
+// ParseSeq reads the sequence of a letter.
 func ParseSeq(text string) (uint64, error) {
 	seq, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || seq == 0 {
@@ -35,7 +35,7 @@ func ParseSeq(text string) (uint64, error) {
 	return seq, nil
 }
 
-// Letter returns one letter, whole.
+// Letter returns one letter with its body.
 func (s *Store) Letter(ctx context.Context, seq uint64) (*deadletter.Kept, error) {
 	k, err := s.Get(ctx, seq)
 	if errors.Is(err, deadletter.ErrNoLetter) {
@@ -44,7 +44,7 @@ func (s *Store) Letter(ctx context.Context, seq uint64) (*deadletter.Kept, error
 	return &k, s.c.Explain(err)
 }
 
-// Bound bounds a selection by the letters that exist now. It fails if a named one does not exist.
+// Bound limits a selection to the letters that exist now. It fails if a letter named by its sequence does not exist.
 func (s *Store) Bound(ctx context.Context, chosen deadletter.Selection) (*deadletter.Scope, error) {
 	scope, err := s.Scope(ctx, chosen)
 	var missing *deadletter.MissingError
@@ -54,7 +54,7 @@ func (s *Store) Bound(ctx context.Context, chosen deadletter.Selection) (*deadle
 	return scope, s.c.Explain(err)
 }
 
-// None returns the error that a filter selects no letter.
+// None returns the error for a filter that selects no letter.
 func None(f deadletter.Filter) error {
 	if f == (deadletter.Filter{}) {
 		return cli.NotFound(errors.New("there are no dead letters"))

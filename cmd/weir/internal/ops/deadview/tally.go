@@ -11,42 +11,41 @@ import (
 	"weir/deadletter"
 )
 
-// Bounds of a tally: how many letters it remembers, 24 bytes each, and for how long without questions.
+// Bounds of a tally: letters that it remembers, 24 bytes each, and for how long it remembers them without questions.
 const (
 	mostTallied = 1_000_000
-	mostCauses  = 10_000 // apis come and go, and the causes of deleted letters stay remembered
+	mostCauses  = 10_000 // bounds causes of apis and letters that no longer exist
 	tallyRests  = 10 * time.Minute
 )
 
-// errTooMany reports that there are more letters or causes than a tally remembers.
+// errTooMany means that there are more letters or causes than a tally remembers.
 var errTooMany = errors.New("more letters than the count keeps in memory")
 
-// Tally counts letters by their cause for many readers. It remembers the cause of each letter, so that the next
-// question reads only what came since. It is safe for concurrent use; calls wait while one of them reads letters. Close
-// it when it is not needed any more.
+// Tally counts letters by cause, for many readers. It remembers the cause of each letter, so the next question reads
+// only newer letters. It is safe for concurrent use; calls wait while one of them reads letters. Close ends it.
 type Tally struct {
-	turn    chan struct{} // guards what follows; held by the call that reads letters
+	turn    chan struct{} // holds a value while a call uses the fields below
 	created time.Time     // of the stream that was read
-	last    uint64        // last sequence that was read
+	last    uint64        // last sequence read
 	letters []tallied     // by sequence
 	causes  []Cause
 	index   map[Cause]uint32
-	rest    *time.Timer // forgets everything when there are no questions
+	rest    *time.Timer // timer that forgets everything after tallyRests without questions
 }
 
-// NewTally returns a tally that knows no letter.
+// NewTally returns an empty tally.
 func NewTally() *Tally { return &Tally{turn: make(chan struct{}, 1)} }
 
-// tallied is one letter.
+// tallied is one remembered letter.
 type tallied struct {
 	seq    uint64
 	stored int64 // Unix time in nanoseconds
 	cause  uint32
 }
 
-// Count counts the letters that a filter selects, the most frequent cause first. It blocks while letters are read: the
-// headers of all at first, or if the filter needs what is not remembered (a key, a job, a page), or if there are more
-// than a million.
+// Count counts the letters that a filter selects, the most frequent cause first. It blocks while it reads letters. It
+// reads the headers of all letters at first, if the filter needs more than the tally remembers (a key, a job, a page),
+// or if there are more than mostTallied.
 func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.Filter) ([]*Count, error) {
 	if f.Key != "" || f.Job != "" || f.Before != 0 {
 		return CountByCause(ctx, b, f, nil)
@@ -66,7 +65,7 @@ func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.F
 	return t.countLocked(&f), nil
 }
 
-// catchUpLocked reads what came since the last time, and forgets deleted letters.
+// catchUpLocked reads the letters that came since the last call, and forgets deleted letters.
 func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error {
 	s, err := b.Standing(ctx, false)
 	if err != nil {
@@ -94,7 +93,7 @@ func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error 
 	if !s.Listable() {
 		return errTooMany
 	}
-	if s, err = b.Standing(ctx, true); err != nil { // some were deleted in between
+	if s, err = b.Standing(ctx, true); err != nil { // some in the middle were deleted
 		return err
 	}
 	t.dropLocked(s)
@@ -108,7 +107,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
-		if len(t.causes) >= mostCauses { // all are forgotten, to drop those that no letter has any more
+		if len(t.causes) >= mostCauses { // forgets all, to drop the causes that no letter has any more
 			return errTooMany
 		}
 		if t.index == nil {
@@ -161,7 +160,7 @@ func (t *Tally) countLocked(f *deadletter.Filter) []*Count {
 	return byFrequency(maps.Values(counts))
 }
 
-// restLocked schedules forgetting everything when there are no questions for a while.
+// restLocked restarts the timer after which the tally forgets everything.
 func (t *Tally) restLocked() {
 	if t.rest != nil {
 		t.rest.Reset(tallyRests)
@@ -172,7 +171,7 @@ func (t *Tally) restLocked() {
 		case t.turn <- struct{}{}:
 			t.forgetLocked()
 			<-t.turn
-		default: // a call uses the tally
+		default: // a call is using the tally
 		}
 	})
 }
@@ -181,7 +180,7 @@ func (t *Tally) forgetLocked() {
 	t.created, t.last, t.letters, t.causes, t.index = time.Time{}, 0, nil, nil, nil
 }
 
-// Close forgets everything, once no call reads any more.
+// Close forgets everything, after calls that are reading have ended.
 func (t *Tally) Close() {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()

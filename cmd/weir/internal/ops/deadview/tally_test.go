@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestTallyIsACount: whatever letters come and go, wherever in the stream, a tally tells what reading all of them tells, for every filter; and
-// a question reads only what came since the one before.
+// TestTallyIsACount checks that a tally agrees with reading all letters, for every filter, whichever letters come and
+// go. A question reads only the letters that came since the last one.
 func TestTallyIsACount(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -44,10 +44,10 @@ func TestTallyIsACount(t *testing.T) {
 			t.Fatal(err)
 		case round == 5:
 			half = time.Now()
-		case round%3 == 1: // some in between
+		case round%3 == 1: // some in the middle
 			for range 20 {
 				if seq := info.State.FirstSeq + r.Uint64N(info.State.LastSeq+1-info.State.FirstSeq); s.DeleteMsg(t.Context(), seq) != nil {
-					continue // it is gone already
+					continue // deleted already
 				}
 			}
 		case round == 6 || round == 9: // the oldest
@@ -89,7 +89,8 @@ func TestTallyIsACount(t *testing.T) {
 	}
 }
 
-// TestCausesAreBounded: of more causes than are kept in mind all are counted, and none is kept.
+// TestCausesAreBounded checks that letters with more causes than a tally remembers are all counted, and that none is
+// remembered.
 func TestCausesAreBounded(t *testing.T) {
 	js, b := store(t)
 	tally, ctx := NewTally(), await.Context(t, "the counts")

@@ -15,9 +15,9 @@ import (
 )
 
 // Redrives are tasks stored in NATS (deadletter.Tasks). A command or an HTTP client plans a task, starts it and follows
-// its progress. A dispatching replica works it.
+// its progress. A dispatching replica carries it out.
 
-// Tasks are the redrives of a server. Their errors have the exit codes of commands.
+// Tasks gives access to the redrives of a server. Its errors have the exit codes of commands.
 type Tasks struct {
 	tasks *deadletter.Tasks
 	c     *connect.Connection
@@ -44,19 +44,19 @@ func (t *Tasks) Get(ctx context.Context, name string) (deadletter.Task, error) {
 	return task, t.explain(name, err)
 }
 
-// Stop makes a redrive rest until it is resumed.
+// Stop suspends a redrive until it is resumed.
 func (t *Tasks) Stop(ctx context.Context, name, by string) (deadletter.Task, error) {
 	task, err := t.tasks.Stop(ctx, name, by)
 	return task, t.explain(name, err)
 }
 
-// Resume makes a redrive continue that was stopped or has failed.
+// Resume continues a redrive that was stopped or has failed.
 func (t *Tasks) Resume(ctx context.Context, name string) (deadletter.Task, error) {
 	task, err := t.tasks.Resume(ctx, name)
 	return task, t.explain(name, err)
 }
 
-// Watch passes all redrives to take now and after every change, until take returns false or ctx ends.
+// Watch calls take with all redrives, now and after every change, until take returns false or ctx ends.
 func (t *Tasks) Watch(ctx context.Context, take func(all []deadletter.Task) (more bool)) error {
 	return t.tasks.Watch(ctx, take)
 }
@@ -86,7 +86,7 @@ type RedriveTask struct {
 	Edited    bool       `json:"edited,omitempty"`
 }
 
-// TellTask describes a task.
+// TellTask returns a task in its JSON form.
 func TellTask(t *deadletter.Task) RedriveTask {
 	p := &t.Progress
 	told := RedriveTask{
@@ -115,12 +115,12 @@ func TellTask(t *deadletter.Task) RedriveTask {
 	return told
 }
 
-// publishing returns how long a rate needs for this many letters.
+// publishing returns how long submitting this many letters takes at a rate.
 func publishing(letters int, rate bucket.Rate) time.Duration {
 	return time.Duration(float64(letters) * float64(rate.Per) / float64(max(1, rate.Count)))
 }
 
-// explain gives an error about a task its exit code.
+// explain adds the exit code to an error about a task.
 func (t *Tasks) explain(name string, err error) error {
 	switch {
 	case errors.Is(err, deadletter.ErrNoTask):

@@ -2,5 +2,5 @@
 
 package doctor
 
-// diskOf returns nothing on systems without the server inside.
+// diskOf returns nothing on systems on which weir has no embedded server.
 func diskOf(string) (kind, free int64, known bool) { return 0, 0, false }

@@ -4,7 +4,7 @@ package doctor
 
 import "syscall"
 
-// diskOf returns the type of the file system that holds dir, as the system numbers it, and its free bytes.
+// diskOf returns the system's number for the type of dir's file system, and the free bytes.
 func diskOf(dir string) (kind, free int64, known bool) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(dir, &disk); err != nil {

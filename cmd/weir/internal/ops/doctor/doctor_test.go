@@ -15,7 +15,7 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// examine looks at a configuration on this machine, with no server to ask.
+// examine checks a configuration on this machine, without a server.
 func examine(t *testing.T, s *config.Settings, yaml string) []Finding {
 	t.Helper()
 	c, err := config.Parse([]byte(yaml), config.Options{Name: "test"})
@@ -29,7 +29,8 @@ func (f Finding) says(grade Grade, text string) bool {
 	return f.Grade == grade && strings.Contains(f.What+": "+f.Fix, text)
 }
 
-// TestChangedProfiles: a vendor whose profile is not that of the applied configuration is named, and no other.
+// TestChangedProfiles checks that a vendor is named if its profile is not that of the applied configuration, and only
+// then.
 func TestChangedProfiles(t *testing.T) {
 	c, err := config.Parse([]byte("apis: {a: {url: 'https://a.example.com', vendor: stripe, bucket: {rate: 1/s, capacity: 1}}, "+
 		"b: {url: 'https://b.example.com', vendor: github, bucket: {rate: 1/s, capacity: 1}}}"), config.Options{})
@@ -43,11 +44,11 @@ func TestChangedProfiles(t *testing.T) {
 	}
 }
 
-// TestFindings: what is wrong is found, each with its fix, and what is right is not complained of. No api is called.
+// TestFindings checks that each problem is found with its fix, and that nothing else is. No api is called.
 func TestFindings(t *testing.T) {
 	calls := 0
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ })
-	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // with a certificate of an unknown authority
+	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // its certificate is from an unknown authority
 	defer plain.Close()
 	defer secured.Close()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -106,7 +107,7 @@ apis:
 		"api good: " + strings.TrimPrefix(plain.URL, "http://") + " takes connections, without TLS": Fine,
 		"to be on disk": Fine,
 	} {
-		if text == "to be on disk" { // as fast as this machine's disk is
+		if text == "to be on disk" { // depends on this machine's disk
 			if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.What, text) }) {
 				t.Error("no sync was timed")
 			}
@@ -129,7 +130,7 @@ apis:
 	}
 }
 
-// TestRedisThatIsNotThere is a problem.
+// TestRedisThatIsNotThere checks that an unreachable Redis is a problem.
 func TestRedisThatIsNotThere(t *testing.T) {
 	t.Setenv("WEIR_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
 	t.Setenv("WEIR_DATA_DIR", filepath.Join(t.TempDir(), "none"))

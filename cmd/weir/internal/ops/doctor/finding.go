@@ -27,16 +27,16 @@ type Finding struct {
 	Fix   string `json:"fix,omitempty"`
 }
 
-// Options are the things to examine. Config and Status are nil if there are none.
+// Options are what to examine. Config and Status may be nil.
 type Options struct {
 	Settings   *config.Settings
 	Connection *connect.Connection // nil if the server cannot be reached
 	Config     *config.Config
-	Confirmed  map[string]string // revisions of the vendors' profiles when the running configuration was applied
+	Confirmed  map[string]string // revisions of the vendors' profiles at the time when the running configuration was applied
 	Status     *status.Status
 }
 
-// examination gathers findings.
+// examination collects findings.
 type examination struct {
 	Options
 	findings []Finding
@@ -54,8 +54,8 @@ func (e *examination) bad(fix, format string, args ...any) {
 	e.findings = append(e.findings, Finding{Bad, fmt.Sprintf(format, args...), fix})
 }
 
-// Examine examines everything and returns its findings in a fixed order. It blocks for some seconds for each API that
-// does not answer.
+// Examine makes all checks and returns their findings in a fixed order. For each API that does not answer it blocks for
+// some seconds.
 func Examine(ctx context.Context, o Options) []Finding {
 	e := &examination{Options: o}
 	e.running()
@@ -71,7 +71,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	return e.findings
 }
 
-// running adds the findings of the status.
+// running adds the problems and warnings of the status.
 func (e *examination) running() {
 	if e.Status == nil {
 		return
@@ -87,7 +87,7 @@ func (e *examination) running() {
 	}
 }
 
-// environment adds findings about variables whose values are probably not meant.
+// environment adds findings about variables with questionable values.
 func (e *examination) environment() {
 	for _, p := range e.Settings.Warnings {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// limits looks for contradictions between limits of the configuration.
+// limits looks for contradictions between the limits in the configuration.
 func (e *examination) limits() {
 	if e.Config == nil {
 		return
@@ -72,7 +72,7 @@ func (e *examination) limitsOf(a *config.API) {
 	}
 }
 
-// excesses adds the limits of which their vendors count more than weir.
+// excesses adds the limits of which vendors count more use than weir does.
 func (e *examination) excesses() {
 	if e.Status == nil {
 		return

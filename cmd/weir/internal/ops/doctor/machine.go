@@ -11,14 +11,15 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// The least that a data directory should have.
+// Thresholds for a data directory.
 const (
 	leastFree = 1 << 30 // bytes
 	slowSync  = 20 * time.Millisecond
 	syncTries = 5
 )
 
-// unfitFileSystem names a file system that does not sync, lock or rename like a local disk, or keeps nothing; else it is empty.
+// unfitFileSystem names the type of a file system that is unfit for the data: it keeps nothing, or does not sync, lock
+// or rename like a local disk. It returns "" for any other type.
 func unfitFileSystem(kind int64) string {
 	switch kind {
 	case 0x6969:
@@ -33,7 +34,7 @@ func unfitFileSystem(kind int64) string {
 	return ""
 }
 
-// dataDirectory examines the disk of the server inside, if it is on this machine.
+// dataDirectory examines the disk of the embedded server, if its data directory is on this machine.
 func (e *examination) dataDirectory() {
 	if !e.Settings.Embedded() {
 		return
@@ -64,8 +65,8 @@ func (e *examination) dataDirectory() {
 	e.syncs(dir)
 }
 
-// syncs measures how long a small write takes to be on disk. With WEIR_DURABILITY=always every group of jobs waits for
-// one.
+// syncs measures how long it takes to sync a small write to disk. With WEIR_DURABILITY=always every group of jobs waits
+// for one sync.
 func (e *examination) syncs(dir string) {
 	file, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {
@@ -94,13 +95,13 @@ func (e *examination) syncs(dir string) {
 	}
 }
 
-// The measurement of late timers.
+// Parameters of the timer measurement.
 const (
 	timerTries = 200
 	timerSleep = 2 * time.Millisecond
 )
 
-// timers compares how late this machine wakes a process with the jitter of each API.
+// timers compares the lateness of this machine's timers with the jitter of each API.
 func (e *examination) timers(ctx context.Context) {
 	if e.Config == nil || len(e.Config.APIs) == 0 {
 		return

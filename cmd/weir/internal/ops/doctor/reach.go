@@ -24,7 +24,7 @@ const (
 	fullFraction = 0.875 // used share of the store from which intake answers 503
 )
 
-// server examines the NATS server: its room and its clock.
+// server examines the NATS server: its free room and its clock.
 func (e *examination) server(ctx context.Context) {
 	if e.Connection == nil {
 		return
@@ -65,7 +65,7 @@ func (e *examination) clocks(ctx context.Context) {
 	}
 }
 
-// redis checks whether Redis can hold the limits: dialing asks for its version, and whether it evicts.
+// redis checks whether Redis can hold the limits. Dial checks its version and that it evicts nothing.
 func (e *examination) redis(ctx context.Context) {
 	if !e.Settings.RedisURL.IsSet() {
 		return
@@ -82,7 +82,7 @@ func (e *examination) redis(ctx context.Context) {
 	e.redisCertificate(ctx)
 }
 
-// ways checks the connection to each API, without a call.
+// ways checks the connection to each API. It makes no call.
 func (e *examination) ways(ctx context.Context) {
 	if e.Config == nil {
 		return
@@ -97,7 +97,7 @@ func (e *examination) ways(ctx context.Context) {
 	}
 }
 
-// tlsFix says what to do about a failed handshake with an API.
+// tlsFix returns the fix for a failed handshake with an API.
 func tlsFix(api string, err error) string {
 	var notTLS tls.RecordHeaderError
 	var elsewhere x509.HostnameError
@@ -149,7 +149,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 	}
 }
 
-// certificate reports how long a chain of certificates is valid: the first to expire decides.
+// certificate reports until when a chain of certificates is valid. The first certificate to expire decides.
 func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
 	if len(chain) == 0 {
 		return
@@ -170,7 +170,7 @@ func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
 	}
 }
 
-// natsCertificates checks the server's certificate, and the one that weir shows to it.
+// natsCertificates checks the NATS server's certificate, and the client certificate that weir presents.
 func (e *examination) natsCertificates() {
 	if state, err := e.Connection.Conn.TLSConnectionState(); err == nil {
 		e.certificate("the certificate of the NATS server at "+e.Connection.At, "renew it on the server: weir takes the new one at its next connection", state.PeerCertificates)
@@ -189,8 +189,8 @@ func (e *examination) natsCertificates() {
 	}
 }
 
-// redisCertificate checks the certificate of a Redis that is reached over TLS. It ignores errors, because redis has
-// reported them.
+// redisCertificate checks the certificate of a Redis that weir reaches over TLS. It ignores errors, because redis has
+// reported them already.
 func (e *examination) redisCertificate(ctx context.Context) {
 	at, err := url.Parse(e.Settings.RedisURL.Reveal())
 	if err != nil || at.Scheme != "rediss" {

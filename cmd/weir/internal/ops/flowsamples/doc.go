@@ -1,12 +1,13 @@
-// Package flowsamples keeps how many jobs recently flowed in and out of APIs and their deepest buckets, so that a page
-// that was just opened has a picture.
+// Package flowsamples samples how many jobs flow in and out of APIs and of their deepest buckets. So a page that was
+// just opened can show the recent past.
 //
-// A replica keeps only what it dispatches itself; the reader adds up the parts of all replicas. So a part counts the
-// jobs that came and left within it, not since a start, and parts end at the same times on all replicas.
+// A replica samples only what it dispatches. The reader adds up the parts of all replicas. For that, a part counts the
+// jobs within its time and not since a start, and parts end at the same times on all replicas.
 //
 // # What must hold
 //
-//   - Memory is bounded by Options: a part takes Bytes, a line as many as fit into the span, and there are as many lines as apis and keys.
+//   - Memory is bounded by Options: a part takes Bytes, a line has as many parts as fit into Span, and there is one
+//     line per API and per sampled key.
 //   - A reader never waits for the sampling, and the dispatcher never waits for either.
-//   - The samples are for pictures only. Nothing is decided by them, and they end with the process.
+//   - The samples are for pictures only. weir decides nothing by them, and they end with the process.
 package flowsamples

@@ -10,28 +10,28 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Source has the numbers to sample. Its methods are safe for concurrent use.
+// Source supplies the numbers to sample. Its methods must be safe for concurrent use.
 type Source interface {
 	APIs() []string
 	State(api string) (desk.APIState, error)
-	Keys(api string, limit int) ([]schedule.KeyState, error) // the deepest
+	Keys(api string, limit int) ([]schedule.KeyState, error) // the deepest buckets
 }
 
 // Options of a Keeper. All are required.
 type Options struct {
 	Source    Source
 	Throttled func(api string) uint64 // jobs refused by this process
-	Span      time.Duration           // how far back samples are kept
-	Every     time.Duration           // the length of a part
-	Keys      int                     // deepest buckets of each API that are kept
-	Lines     int                     // keys that are kept in all; beyond that, those that were deep longest ago are dropped
+	Span      time.Duration           // how long samples are kept
+	Every     time.Duration           // length of a part
+	Keys      int                     // number of deepest buckets sampled per API
+	Lines     int                     // bound of the keys kept; beyond it the keys sampled longest ago are dropped
 }
 
-// Keeper keeps samples of what a process dispatches. It is safe for concurrent use.
+// Keeper holds samples of what a process dispatches. It is safe for concurrent use.
 type Keeper struct {
 	opts Options
 
-	mu   sync.Mutex // guards all below; held for some microseconds
+	mu   sync.Mutex // guards the fields below; held for microseconds
 	apis map[string]*line
 	keys map[of]*line
 }
@@ -51,7 +51,7 @@ func New(o Options) *Keeper {
 func (k *Keeper) Run(ctx context.Context) error {
 	for rest := time.Duration(0); ; {
 		now := time.Now()
-		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // the same for all replicas
+		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // at the same times on all replicas
 		select {
 		case <-timer.C:
 			began := time.Now()
@@ -64,11 +64,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// restOfLook is the pause after a look, as a multiple of the look's duration, because a look reads all keys. With a
-// million keys a look took 250 ms, so that there was about one a minute.
+// restOfLook is the pause after a look, as a multiple of the look's duration. A look reads all keys: with a million
+// keys it took 250 ms, so there was about one look a minute.
 const restOfLook = 300
 
-// Look takes one sample of everything.
+// Look takes a sample of all APIs and of their deepest buckets.
 func (k *Keeper) Look(now time.Time) {
 	names := k.opts.Source.APIs()
 	for _, api := range names {
@@ -96,7 +96,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		l = &line{}
 		k.apis[a.API] = l
 	}
-	lost := a.Owned < l.owned // then a bucket that is not listed may belong to another replica, and be full
+	lost := a.Owned < l.owned // then a bucket that is not listed may now belong to another replica, and be full
 	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
 	seen := map[string]bool{}
@@ -122,7 +122,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 	}
 }
 
-// left counts the jobs that have left a bucket: those that came and are not in it.
+// left returns how many jobs have left a bucket so far: those that came and are no longer in it.
 func left(l *line, b *schedule.KeyState) uint64 {
 	if !l.counted {
 		return 0
@@ -134,8 +134,8 @@ func left(l *line, b *schedule.KeyState) uint64 {
 	return l.last.left + uint64(max(0, int64(l.level)+int64(came)-int64(b.Depth)))
 }
 
-// forget drops APIs that are no longer dispatched here, keys that were not sampled for the whole span, and beyond the
-// bound the keys that were sampled longest ago.
+// forget drops APIs that this replica no longer dispatches, and keys without samples or jobs during the span. If more
+// than Lines keys are left, it drops those that were sampled longest ago.
 func (k *Keeper) forget(now time.Time, apis []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,12 +167,12 @@ func (k *Keeper) forget(now time.Time, apis []string) {
 	}
 }
 
-// still reports whether the bucket was empty in all kept samples.
+// still reports whether the bucket was empty in all samples.
 func (l *line) still() bool {
 	return l.level == 0 && !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Level > 0 || p.Came > 0 || p.Left > 0 })
 }
 
-// API returns the samples of an API, oldest first; empty if there are none.
+// API returns the samples of an API, oldest first, or none.
 func (k *Keeper) API(api string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *Keeper) API(api string) []Part {
 	return nil
 }
 
-// Key returns the samples of a bucket, oldest first; empty if there are none.
+// Key returns the samples of a bucket, oldest first, or none.
 func (k *Keeper) Key(api, key string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,7 +192,7 @@ func (k *Keeper) Key(api, key string) []Part {
 	return nil
 }
 
-// Add adds up the parts of two replicas that end at the same times.
+// Add merges the samples of two replicas. It adds up the parts that end at the same time.
 func Add(a, b []Part) []Part {
 	sum := make([]Part, 0, max(len(a), len(b)))
 	for len(a) > 0 || len(b) > 0 {

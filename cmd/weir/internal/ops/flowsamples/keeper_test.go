@@ -11,7 +11,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// scene is a source that says what the test wants.
+// scene is a source with numbers from the test.
 type scene struct {
 	states map[string]desk.APIState
 	keys   map[string][]schedule.KeyState
@@ -37,8 +37,8 @@ func keeper(s *scene, lines int) *Keeper {
 	return New(Options{Source: s, Throttled: func(string) uint64 { return 7 }, Span: 4 * time.Second, Every: time.Second, Keys: 2, Lines: lines})
 }
 
-// TestPastOfABucket: what came is counted as the bucket counts it, what left is what is not there any more, also when the bucket runs
-// empty and begins anew; and no more is kept than was asked for.
+// TestPastOfABucket checks that the jobs that came are counted as the bucket counts them, and that the jobs that left
+// are those no longer there, even if the bucket runs empty and begins again. No more parts are kept than asked for.
 func TestPastOfABucket(t *testing.T) {
 	s := &scene{states: map[string]desk.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
 	k, at := keeper(s, 2), time.UnixMilli(0)
@@ -50,8 +50,8 @@ func TestPastOfABucket(t *testing.T) {
 	}{
 		{depth: 5, arrived: 5},
 		{depth: 7, arrived: 9, came: 4, left: 2},
-		{depth: 0, left: 7},                            // it is empty, and told no more
-		{depth: 3, arrived: 4, came: 4, left: 1},       // and anew
+		{depth: 0, left: 7},                            // empty, and no longer listed
+		{depth: 3, arrived: 4, came: 4, left: 1},       // begins again
 		{depth: 3, arrived: 4, came: 0, left: 0},       //
 		{depth: 2, arrived: 104, came: 100, left: 101}, //
 	} {
@@ -74,9 +74,10 @@ func TestPastOfABucket(t *testing.T) {
 	}
 }
 
-// TestHandedOverIsNotLeft: jobs of a partition that another replica dispatches now have not left their buckets, and none came when it comes back.
+// TestHandedOverIsNotLeft checks that jobs of a partition that another replica takes over have not left their buckets,
+// and that none came when the partition returns.
 func TestHandedOverIsNotLeft(t *testing.T) {
-	full := []schedule.KeyState{{Key: "a", Depth: 120}} // they stood there when the partition was read
+	full := []schedule.KeyState{{Key: "a", Depth: 120}} // the jobs were there when the partition was read
 	s := &scene{states: map[string]desk.APIState{}, keys: map[string][]schedule.KeyState{}}
 	k := keeper(s, 2)
 	for i, owned := range []int{4, 4, 2, 2, 4, 4} {
@@ -94,7 +95,8 @@ func TestHandedOverIsNotLeft(t *testing.T) {
 	}
 }
 
-// TestPastOfAnAPI: a counter that has become less has begun anew, and an api that is gone is forgotten with its keys.
+// TestPastOfAnAPI checks that a counter that fell has started again, and that an api that is gone is forgotten with its
+// keys.
 func TestPastOfAnAPI(t *testing.T) {
 	s := &scene{states: map[string]desk.APIState{}, keys: map[string][]schedule.KeyState{"pay": {{Key: "a", Depth: 1}}}}
 	k, at := keeper(s, 2), time.UnixMilli(0)
@@ -114,7 +116,8 @@ func TestPastOfAnAPI(t *testing.T) {
 	}
 }
 
-// TestKeysAreBounded: of more keys than there is room for those go that were deep longest ago, and one that rests for the whole span goes.
+// TestKeysAreBounded checks that beyond the bound the keys sampled longest ago are dropped, and also a key that was
+// empty for the whole span.
 func TestKeysAreBounded(t *testing.T) {
 	s := &scene{states: map[string]desk.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
 	k, at := keeper(s, 3), time.UnixMilli(0)
@@ -139,7 +142,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestReplicasAddUp: parts that end at the same time are added, others stand by themselves.
+// TestReplicasAddUp checks that parts that end at the same time are added, and that others stay as they are.
 func TestReplicasAddUp(t *testing.T) {
 	got := Add([]Part{{1, 1, 1, 1, 1}, {3, 1, 1, 1, 1}}, []Part{{2, 5, 5, 5, 5}, {3, 5, 5, 5, 5}})
 	want := []Part{{1, 1, 1, 1, 1}, {2, 5, 5, 5, 5}, {3, 6, 6, 6, 6}}
@@ -148,7 +151,7 @@ func TestReplicasAddUp(t *testing.T) {
 	}
 }
 
-// slow is a source that takes a while to tell its keys.
+// slow is a source that takes a while to list its keys.
 type slow struct {
 	scene
 	takes time.Duration
@@ -162,7 +165,8 @@ func (s *slow) Keys(string, int) ([]schedule.KeyState, error) {
 	return nil, nil
 }
 
-// TestLooksAreRare: a look that takes long is followed by a rest three hundred times as long, and one that does not by the next part.
+// TestLooksAreRare checks that a long look is followed by a pause three hundred times as long, and that a short one is
+// followed by the next part.
 func TestLooksAreRare(t *testing.T) {
 	for takes, least := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,23 +12,24 @@ type Part struct {
 	Refused int64 `json:"refused"` // jobs that found no room, of an api
 }
 
-// Bytes is what a Part takes in memory.
+// Bytes is the size of a Part in memory.
 const Bytes = 40
 
-// line is the past of an api or of a key, oldest first.
+// line is the recent past of an api or a key, oldest part first.
 type line struct {
 	parts   []Part
 	last    counts
-	level   int       // when it was looked at last
-	at      time.Time // when it was looked at last
-	counted bool      // last is
-	owned   int       // partitions, of an api
+	level   int       // at the last sample
+	at      time.Time // of the last sample
+	counted bool      // last is set
+	owned   int       // number of partitions, for an api
 }
 
-// counts are what only grows until something begins anew.
+// counts are counters that grow until their source starts again.
 type counts struct{ came, left, refused uint64 }
 
-// add notes what is at now. What has become less has begun anew: all of it is new then.
+// add appends a part with the growth of the counters since the last sample. A counter that fell has started again, so
+// its whole value is growth. At most most parts stay.
 func (l *line) add(now time.Time, level int, c counts, most int) {
 	if l.counted {
 		grown := func(was, is uint64) int64 {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Bounds of the count of the calls that began while a job waited.
+// Bounds of counting the calls that began while a job waited.
 const (
 	MostAhead  = 200                   // calls that are counted
-	MostLooked = 2 * MostAhead         // records of the key that are looked at
-	mostBeside = 20                    // records behind the call's own that are looked at, for calls that began before it and ended later
-	skew       = 50 * time.Millisecond // by which a record may be stored before its job was, by two clocks
-	clocks     = 5 * time.Second       // by which the clocks of the streams' leaders and of the calling replica may differ
+	MostLooked = 2 * MostAhead         // records of the key that are examined
+	mostBeside = 20                    // records behind the call's own that are examined, for calls that began before it and ended later
+	skew       = 50 * time.Millisecond // how much earlier than its job a record may be stored, by two clocks
+	clocks     = 5 * time.Second       // by which the clocks of stream leaders and of the calling replica may differ
 )
 
 // Wait is a job's wait for a call.
@@ -25,22 +25,23 @@ type Wait struct {
 	Started  time.Time `json:"started"`
 }
 
-// Stored returns when the records were stored that tell which calls of the key began meanwhile.
+// Stored returns the time span in which the server stored the records that tell which calls of the key began meanwhile.
 func (w *Wait) Stored() (from, to time.Time) { return w.Accepted.Add(-skew), w.Started.Add(clocks) }
 
-// Began reports whether a call began while the job waited.
+// Began reports whether a call that started at this time began while the job waited.
 func (w *Wait) Began(started time.Time) bool {
 	return started.After(w.Accepted) && started.Before(w.Started)
 }
 
-// Ahead counts the calls of other jobs of a key that began while a job waited.
+// Ahead counts the calls of other jobs of a key that began while a job waited. N is their number.
 type Ahead struct {
 	N              int
-	looked, beside int // records, and those of them behind that of the call
+	looked, beside int // records examined, and those of them at or behind the call's own
 }
 
-// Add counts one record of the key, in the order in which they were stored. own says that it is the record of the call
-// that the job waited for, and ahead that another job's call began meanwhile. Add reports false when that was enough.
+// Add takes the records of the key one by one, in the order in which they were stored. own marks the record of the call
+// that the job waited for. ahead marks the call of another job that began during the wait. Add returns false when it
+// needs no more records.
 func (a *Ahead) Add(own, ahead bool) (more bool) {
 	a.looked++
 	if ahead {
@@ -52,11 +53,11 @@ func (a *Ahead) Add(own, ahead bool) (more bool) {
 	return a.N < MostAhead && a.beside <= mostBeside && a.looked < MostLooked
 }
 
-// NotKnown stands for a number that the index does not know.
+// NotKnown stands for a number that the index does not have.
 const NotKnown = -1
 
 // Ahead returns for each wait how many calls of other jobs of its key began meanwhile. It returns NotKnown if the index
-// does not go back to the wait, or has not come to its call. It reads only memory.
+// does not reach back to the wait, or does not have its call yet. It reads only memory.
 func (x *Index) Ahead(waits []Wait) []int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -67,7 +68,7 @@ func (x *Index) Ahead(waits []Wait) []int {
 	return all
 }
 
-// aheadLocked also returns how many entries it looked at.
+// aheadLocked counts for one wait. It also returns how many entries it examined.
 func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	from, to := w.Stored()
 	s := &x.calls
@@ -93,8 +94,8 @@ func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	return found.N, looked
 }
 
-// between passes the entries that were stored between two times to take, the oldest first, until take returns false. It
-// leaves out blocks that do not have a hash.
+// between calls take with the entries that were stored between two times, oldest first, until take returns false. It
+// skips blocks whose filter does not have hash.
 func (s *shelf) between(from, to int64, hash uint64, take func(b *block, e *entry) bool) {
 	pass := func(b *block, e *entry) bool { return e.stored < from || e.stored <= to && take(b, e) }
 	for _, b := range slices.Backward(s.older) {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// perBlock is how many entries a block has. The index forgets whole blocks.
+// perBlock is the number of entries in a block. The index forgets whole blocks.
 const perBlock = 1024
 
-// entry is one message of a stream: a call, the end of a job, or a letter.
+// entry is one message of a stream: the record of a call, a letter, or an event about a job.
 type entry struct {
 	hash     uint64 // of the job's id
 	seq      uint64 // of the message
 	stored   int64  // when the server stored it, in nanoseconds
-	took     uint32 // milliseconds from the job's acceptance to stored, if that is known
-	ran      int32  // microseconds from the call's start to stored; unknownRun if that is not known
-	of       uint32 // of the hash of the api and the key
-	text     uint32 // where the job's id and key begin in the block's text
+	took     uint32 // milliseconds from the job's acceptance to stored, plus 1; 0: unknown
+	ran      int32  // microseconds from the call's start to stored; unknownRun: unknown
+	of       uint32 // lower 32 bits of the hash of the api and the key
+	text     uint32 // position of the job's id and key in the block's text
 	api      uint16
 	status   uint16
 	calls    uint16
 	id, key  uint16 // lengths
-	outcome  uint16 // with api a place in Index.names
-	listable bool   // it is the end of a job
+	outcome  uint16 // index in Index.names, as api is
+	listable bool   // the entry is the end of a job
 }
 
 const (
@@ -34,17 +34,17 @@ const (
 	unknownRun = math.MinInt32
 )
 
-// started returns when the entry's call started, in microseconds; ok is false if that is not known.
+// started returns when the entry's call started, in microseconds. ok is false if that is unknown.
 func (e *entry) started() (at int64, ok bool) {
 	return e.stored/1000 - int64(e.ran), e.ran != unknownRun
 }
 
-// block is a run of entries, in the order in which they were added.
+// block is a run of consecutive entries, in the order in which they were added.
 type block struct {
-	filter  filter // of the hashes of its ids and keys
+	filter  filter // of the hashes of its ids, and of its apis with their keys
 	entries []entry
 	text    []byte // ids and keys
-	sealed  int    // bytes of text, once no entry is added any more
+	sealed  int    // size of text, once the block is complete
 }
 
 func (b *block) bytes() int { return blockBytes + max(cap(b.text), b.sealed) }
@@ -56,24 +56,25 @@ func (b *block) keyOf(e *entry) string {
 	return string(b.text[at : at+uint32(e.key)])
 }
 
-// seal frees the room that no entry will need.
+// seal frees the spare room of a block that is complete.
 func (b *block) seal() {
 	b.text = slices.Clip(append([]byte(nil), b.text...))
 	b.sealed = cap(b.text)
 }
 
-// shelf holds the entries of one stream: of every message from first to last that the stream had when it was read.
+// shelf holds the entries of one stream. They cover all messages from first to last that the stream had when it was
+// read.
 type shelf struct {
 	created     time.Time // of the stream
-	newer       []*block  // what came since the shelf was begun, oldest first
-	older       []*block  // what was there before, newest first
+	newer       []*block  // messages that came after the shelf was begun, oldest first
+	older       []*block  // messages from before, newest first
 	first, last uint64    // sequences
-	since       int64     // when the message first was stored, 0 if that is not known yet
+	since       int64     // when the message with the sequence first was stored; 0: unknown
 	begun       bool
-	absent      bool // there is no such stream: weir has not stored anything in it yet
-	whole       bool // the stream has nothing before first
+	absent      bool // the stream does not exist: weir has stored nothing in it yet
+	whole       bool // the stream has no message before first
 	full        bool // older messages do not fit
-	missing     int  // messages that were not there, or could not be read
+	missing     int  // messages that are lost or cannot be read
 	bytes       int
 }
 
@@ -94,7 +95,7 @@ func (s *shelf) room(end *[]*block) *block {
 	return b
 }
 
-// add adds an entry to one end of the shelf; of is the hash of its api and key.
+// add adds an entry at one end of the shelf. of is the hash of its api and key.
 func (s *shelf) add(end *[]*block, e entry, of uint64, id, key string) {
 	b := s.room(end)
 	b.filter.add(e.hash)
@@ -108,7 +109,7 @@ func (s *shelf) add(end *[]*block, e entry, of uint64, id, key string) {
 	b.entries = append(b.entries, e)
 }
 
-// oldest returns when the shelf's oldest block ends, and false if the shelf has only one.
+// oldest returns the time of the newest entry in the oldest block. ok is false if there are fewer than two blocks.
 func (s *shelf) oldest() (int64, bool) {
 	switch {
 	case len(s.newer)+len(s.older) < 2:
@@ -141,8 +142,7 @@ func (s *shelf) forget() {
 	}
 }
 
-// each passes the shelf's entries that were stored at a time or before to take, the newest first, until take returns
-// false.
+// each calls take with the entries that were stored at or before upTo, newest first, until take returns false.
 func (s *shelf) each(upTo int64, take func(b *block, e *entry) bool) {
 	for _, b := range slices.Backward(s.newer) {
 		if len(b.entries) == 0 || b.entries[0].stored > upTo {

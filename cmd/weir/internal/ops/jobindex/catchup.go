@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// awaitEnds waits until a question's shelves have what their streams have now, or until catchUp is over. It returns how
-// many messages of each were left. It empties the shelf of a stream that is another one by now.
+// awaitEnds waits until the given shelves have everything that their streams have now, but at most catchUp. It returns
+// for each how many messages are still unread. It empties the shelf of a stream that was replaced.
 func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -35,7 +35,7 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 		x.vanished(v.shelf)
 		return 0
 	case err != nil:
-		return 1 // at least one may be: an answer must not claim to be whole
+		return 1 // unknown, so at least one: the answer must not claim to be complete
 	}
 	info := js.CachedInfo()
 	x.mu.Lock()
@@ -63,14 +63,15 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	}
 }
 
-// lastOf returns the last sequence that a shelf has. Ask it before the stream: meanwhile the shelf grows.
+// lastOf returns the shelf's last sequence. Call it before you ask for the stream's state, because the shelf grows
+// meanwhile.
 func (x *Index) lastOf(s *shelf) uint64 {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return s.last
 }
 
-// distrustLocked empties a shelf, and makes it be built anew. Until it is, nothing is added to it.
+// distrustLocked empties a shelf and has it built anew. Until that begins, the index adds nothing to it.
 func (x *Index) distrustLocked(s *shelf) {
 	x.emptyLocked(s, shelf{}, time.Time{})
 	x.look(s)
@@ -85,7 +86,7 @@ func (x *Index) vanished(s *shelf) {
 	x.tellLocked()
 }
 
-// look makes a shelf be compared with its stream soon.
+// look has a shelf compared with its stream soon.
 func (x *Index) look(s *shelf) {
 	select {
 	case x.looks[s] <- struct{}{}:
@@ -93,13 +94,13 @@ func (x *Index) look(s *shelf) {
 	}
 }
 
-// isOf reports whether a shelf was built from the stream that an information is of. had is the last sequence that the
-// shelf had before the information was asked for: a stream with less has lost its end.
+// isOf reports whether the shelf was built from the stream that info describes. had is the shelf's last sequence before
+// info was requested. A stream with a smaller last sequence has lost its end.
 func (s *shelf) isOf(info *jetstream.StreamInfo, had uint64) bool {
 	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= had
 }
 
-// forgetDeleted forgets the letters that their stream no longer has.
+// forgetDeleted removes letters that their stream no longer has.
 func (x *Index) forgetDeleted(ctx context.Context) error {
 	b, err := deadletter.OpenBrowser(ctx, x.opts.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -126,8 +127,8 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 	return nil
 }
 
-// forgetDeletedLocked forgets the letters that are not in their stream. If more letters were deleted than the server
-// lists, the shelf is built anew.
+// forgetDeletedLocked removes letters that their stream no longer has. If more letters were deleted than the server
+// lists, it has the shelf built anew.
 func (x *Index) forgetDeletedLocked(now deadletter.Standing) {
 	if !now.Created.Equal(x.letters.created) {
 		return // the shelf is about to be emptied

@@ -1,13 +1,13 @@
 package jobindex
 
-// filter tells which hashes a block of entries does not have. With the 2,048 hashes of a full block it errs for one of
-// thirty others.
+// filter is a Bloom filter: it tells which hashes a block does not have. With the 2,048 hashes of a full block, about
+// one in thirty other hashes is a false positive.
 type filter [filterBits / 64]uint64
 
 const (
 	filterBits  = 1 << 14
 	filterBytes = filterBits / 8
-	bitShift    = 14 // of a hash for each of its bits
+	bitShift    = 14 // by which a hash is shifted for each of its bits
 	bitsSet     = 3
 )
 
@@ -19,7 +19,7 @@ func (f *filter) add(hash uint64) {
 	}
 }
 
-// has reports false only for a hash that was never added.
+// has returns false only for a hash that was never added.
 func (f *filter) has(hash uint64) bool {
 	for range bitsSet {
 		at := hash % filterBits

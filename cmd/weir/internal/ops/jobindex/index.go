@@ -20,51 +20,51 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are what an index needs. All are required.
+// Options of an Index. All are required.
 type Options struct {
 	JetStream jetstream.JetStream
-	Bytes     int // bound of the index's memory
-	SumBytes  int // bound of the memory of its sums
+	Bytes     int // bound of the shelves' memory
+	SumBytes  int // bound of the sums' memory
 	Log       *slog.Logger
 }
 
-// Index knows the jobs that have ended. It is safe for concurrent use.
+// Index holds which jobs have ended and what calls cost. It is safe for concurrent use.
 type Index struct {
 	opts  Options
 	seed  maphash.Seed
-	looks map[*shelf]chan struct{} // each has a value when its shelf must be compared with its stream
+	looks map[*shelf]chan struct{} // a value asks to compare the shelf with its stream
 
-	answering sync.Mutex // held while an account is made; taken before mu
+	answering sync.Mutex // held while Spending makes an account; taken before mu
 
-	mu       sync.RWMutex // guards what follows
+	mu       sync.RWMutex // guards the fields below
 	calls    shelf        // of the ledger
 	sums     *spend.Sums  // of the ledger
-	summed   uint64       // the oldest record in sums, or the next one
+	summed   uint64       // the oldest record in sums; if there is none, the next record
 	letters  shelf
 	events   shelf
-	names    []string // of apis, and what jobs came to; an entry has their places
+	names    []string // of apis and outcomes; entries have indexes into it
 	places   map[string]int
-	grown    chan struct{}       // closed when a shelf has grown; nil: no question waits for that
-	standing deadletter.Standing // of the letters when deleted ones were last forgotten
-	late     bool                // letters were added since that were stored before: they may have been deleted before
+	grown    chan struct{}       // closed when a shelf grows; nil: no question waits
+	standing deadletter.Standing // state of the letters when deleted ones were last removed
+	late     bool                // older letters were added since then, which may be deleted already
 }
 
-// New returns an empty index. It knows nothing until Run runs.
+// New returns an empty index. Run fills it.
 func New(o Options) *Index {
 	x := &Index{opts: o, seed: maphash.MakeSeed(), places: map[string]int{}, sums: spend.NewSums(o.SumBytes)}
 	x.looks = map[*shelf]chan struct{}{&x.calls: make(chan struct{}, 1), &x.letters: make(chan struct{}, 1), &x.events: make(chan struct{}, 1)}
 	return x
 }
 
-// Bounds of the building.
+// Bounds of building the index.
 const (
-	again      = 2 * time.Second // before a stream that cannot be read, or does not exist yet, is read again
+	again      = 2 * time.Second // before a stream that cannot be read, or does not exist, is tried again
 	checkEvery = 30 * time.Second
-	perTurn    = 256 // entries read in the background before it rests
+	perTurn    = 256 // entries read in the background before a pause
 	mostNames  = 1 << 15
 )
 
-// Run builds the index and keeps it. It blocks until ctx ends.
+// Run builds the index and keeps it up to date. It blocks until ctx ends.
 func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { x.keep(ctx, x.ledger()); return nil })
@@ -73,14 +73,14 @@ func (x *Index) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// source is a stream that a shelf is built from.
+// source is the stream that a shelf is built from.
 type source struct {
 	name  string
 	shelf *shelf
-	whole bool // only the server deletes its messages, the oldest first: others that are missing are lost
-	// on passes what is behind a sequence to add, and what comes, until ctx ends.
+	whole bool // only the server deletes messages, oldest first, so other gaps are losses
+	// on calls add with the messages after a sequence, and with new ones, until ctx ends.
 	on func(ctx context.Context, after uint64, add func(item) error) error
-	// back passes what is before a sequence to add, the newest first.
+	// back calls add with the messages before a sequence, newest first.
 	back func(ctx context.Context, before uint64, add func(item) error) error
 }
 
@@ -88,13 +88,13 @@ type source struct {
 type item struct {
 	seq           uint64
 	stored        time.Time
-	ok            bool // it can be read
+	ok            bool // the message can be read
 	api, key, job string
 	accepted      time.Time
-	started       time.Time // the call; zero if that is not known
+	started       time.Time // of the call; zero: unknown
 	status, calls int
-	outcome       string // "": it did not end its job
-	jobless       bool   // it is about no job, and gets no entry
+	outcome       string // "": the message does not end a job
+	jobless       bool   // the message is about no job, and gets no entry
 	record        *ledger.Record
 }
 
@@ -113,7 +113,7 @@ func (x *Index) ledger() *source {
 	}
 }
 
-// ofRecord returns a record as an item. Of final records only those of done jobs end a job: the others have a letter.
+// ofRecord returns a record as an item. Only final records of done jobs end a job here: other ends have a letter.
 func ofRecord(seq uint64, stored time.Time, c *ledger.Record) item {
 	i := item{seq: seq, stored: stored}
 	if c == nil {
@@ -164,7 +164,7 @@ func (x *Index) eventSource() *source {
 	}
 }
 
-// keep builds a shelf and keeps it, until ctx ends. It builds it anew when the shelf cannot be trusted any more.
+// keep builds a shelf and keeps it up to date until ctx ends. It builds the shelf anew if its stream was replaced.
 func (x *Index) keep(ctx context.Context, s *source) {
 	for ctx.Err() == nil {
 		err := x.keepOnce(ctx, s)
@@ -181,7 +181,7 @@ func (x *Index) keep(ctx context.Context, s *source) {
 	}
 }
 
-// errOther reports that a stream is not the one that its shelf was built from, or has lost its end.
+// errOther means that a stream is not the one that its shelf was built from, or has lost its end.
 var errOther = errors.New("the stream is another one")
 
 func (x *Index) keepOnce(ctx context.Context, s *source) error {
@@ -222,8 +222,8 @@ func (x *Index) keepOnce(ctx context.Context, s *source) error {
 	return context.Cause(ctx)
 }
 
-// begin returns the last sequence that a shelf has. It empties a shelf that was not built from this stream, or of which
-// the stream has removed everything. Such a shelf begins behind the stream's end.
+// begin returns the last sequence of a shelf. It empties a shelf that was not built from this stream, or whose messages
+// the stream has all removed. Such a shelf begins after the stream's end.
 func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	had := x.lastOf(s.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, s.name)
@@ -243,8 +243,8 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	return s.shelf.last, nil
 }
 
-// check compares a shelf with its stream, and forgets what the stream has removed. If the shelf was built from another
-// stream, check empties it and fails with errOther.
+// check compares a shelf with its stream, and forgets blocks that the stream has removed. If the shelf was built from
+// another stream, check empties it and fails with errOther.
 func (x *Index) check(ctx context.Context, s *source) error {
 	had := x.lastOf(s.shelf)
 	js, err := x.opts.JetStream.Stream(ctx, s.name)
@@ -266,8 +266,7 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fill reads what was in the stream before the shelf began, until the shelf is whole or full, and its sums are
-// complete.
+// fill reads the messages from before the shelf began, until the shelf is whole or full and the sums are complete.
 func (x *Index) fill(ctx context.Context, s *source) error {
 	x.mu.RLock()
 	before, wanted := x.wantedLocked(s.shelf)
@@ -280,7 +279,7 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 		if !x.addOlder(s, &i) {
 			return stream.ErrEnough
 		}
-		if read++; read%perTurn == 0 { // rest as long as it took: calls have the other half
+		if read++; read%perTurn == 0 { // pauses for as long as it read, so that it takes half of the time at most
 			x.tell()
 			if !stream.Sleep(ctx, time.Since(begun)) {
 				return context.Cause(ctx)
@@ -302,7 +301,7 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 	return nil
 }
 
-// wantedLocked returns before which sequence older messages are wanted, if any are.
+// wantedLocked returns the sequence before which messages are still to be read. wanted is false if none are.
 func (x *Index) wantedLocked(s *shelf) (before uint64, wanted bool) {
 	if s.begun && !s.whole && !s.full {
 		before, wanted = s.first, true
@@ -333,8 +332,8 @@ func (x *Index) addNewer(s *source, i *item) error {
 	return nil
 }
 
-// addOlder adds what was stored before the shelf, or the sums, began. It reports false if neither wants more: the shelf
-// is full, or the stream has nothing before it and may have removed what was read already.
+// addOlder adds a message from before the shelf, or the sums, began. It returns false if neither needs more: the shelf
+// is full, or it is whole because the stream has removed older messages.
 func (x *Index) addOlder(s *source, i *item) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -354,7 +353,7 @@ func (x *Index) addOlder(s *source, i *item) bool {
 	return wanted
 }
 
-// sumLocked adds a record to the sums, and the records that are missing beside it.
+// sumLocked adds a record to the sums, and counts missing records next to it.
 func (x *Index) sumLocked(i *item, missing int) {
 	if !i.ok {
 		missing++
@@ -367,7 +366,7 @@ func (x *Index) sumLocked(i *item, missing int) {
 	}
 }
 
-// emptyLocked replaces a shelf by one without entries. end is when its stream had nothing behind it.
+// emptyLocked replaces a shelf by one without entries. end is a time at which its stream had no message beyond by.last.
 func (x *Index) emptyLocked(s *shelf, by shelf, end time.Time) {
 	*s = by
 	if s == &x.calls {
@@ -376,7 +375,7 @@ func (x *Index) emptyLocked(s *shelf, by shelf, end time.Time) {
 	}
 }
 
-// trimLocked makes the sums forget what the ledger may have removed.
+// trimLocked removes from the sums what the ledger may have removed.
 func (x *Index) trimLocked(s *shelf, info *jetstream.StreamInfo) {
 	if s != &x.calls || !s.begun || !s.created.Equal(info.Created) {
 		return
@@ -415,13 +414,13 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 func (x *Index) keyHash(api, key string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)
-	_, _ = h.WriteString(api) // it never fails
+	_, _ = h.WriteString(api) // never fails
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(key)
 	return h.Sum64()
 }
 
-// ranFor returns an entry's ran.
+// ranFor returns the entry's field ran for a message.
 func ranFor(i *item) int32 {
 	ran := i.stored.UnixNano()/1000 - i.started.UnixMicro()
 	if i.started.IsZero() || ran <= unknownRun || ran > math.MaxInt32 {
@@ -430,7 +429,7 @@ func ranFor(i *item) int32 {
 	return int32(ran)
 }
 
-// forgetOldestLocked drops the oldest of the shelves' oldest blocks.
+// forgetOldestLocked drops the oldest block of all shelves. It returns false if there is none to drop.
 func (x *Index) forgetOldestLocked() bool {
 	var oldest *shelf
 	var ended int64
@@ -446,11 +445,11 @@ func (x *Index) forgetOldestLocked() bool {
 	return true
 }
 
-// placeLocked returns the place of a name of an api or an outcome.
+// placeLocked returns the index in names of an api's name or an outcome. It adds a new name.
 func (x *Index) placeLocked(name string) int {
 	at, known := x.places[name]
 	if !known {
-		if len(x.names) >= mostNames { // names come from the configuration: there are not so many
+		if len(x.names) >= mostNames { // cannot happen: the names come from the configuration
 			return x.placeLocked(x.names[0])
 		}
 		at = len(x.names)
@@ -474,7 +473,7 @@ func (x *Index) tellLocked() {
 
 func clamp(n, most int) int { return min(max(n, 0), most) }
 
-// endsBefore reports whether the oldest block has only messages before a sequence, and there is another one.
+// endsBefore reports whether all messages of the oldest block are before first. It is false for the only block.
 func (s *shelf) endsBefore(first uint64) bool {
 	if len(s.newer)+len(s.older) < 2 {
 		return false

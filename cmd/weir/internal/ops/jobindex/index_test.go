@@ -20,8 +20,8 @@ import (
 
 var began = time.Date(2026, time.January, 2, 15, 0, 0, 0, time.UTC)
 
-// filled is an index of n done jobs of one call each, one a millisecond, of which every hundredth was answered 201, and
-// of as many letters as dead. Nothing of it comes from a server.
+// filled returns an index of n done jobs with one call each, one per millisecond, and of dead letters. Every hundredth
+// job was answered 201. Nothing comes from a server.
 func filled(t testing.TB, n, dead int) *Index {
 	t.Helper()
 	x := New(Options{Bytes: 1 << 40, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
@@ -69,8 +69,8 @@ func (x *Index) list(q Question) Page {
 	return page.first(q.Limit)
 }
 
-// TestWorkOfAList bounds the work of a list of many ended jobs, and the memory of its index. Neither the first page nor a page in the
-// middle costs more with more jobs: BenchmarkMillionJobs has a million.
+// TestWorkOfAList checks the bound on the work for a list of many ended jobs, and on the index's memory. Neither the
+// first page nor one in the middle costs more with more jobs: BenchmarkMillionJobs has a million.
 func TestWorkOfAList(t *testing.T) {
 	t.Parallel()
 	const many, dead = 100_000, 10_000
@@ -105,7 +105,8 @@ func TestWorkOfAList(t *testing.T) {
 	}
 }
 
-// TestPagesHaveEachJobOnce: pages follow each other without a job that is missing or twice, over both shelves, also when jobs end meanwhile.
+// TestPagesHaveEachJobOnce checks that successive pages lack no job and repeat none, over both shelves, even if jobs
+// end meanwhile.
 func TestPagesHaveEachJobOnce(t *testing.T) {
 	t.Parallel()
 	const n, dead = 3000, 2000
@@ -147,7 +148,8 @@ func TestPagesHaveEachJobOnce(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: an index that is full forgets the oldest jobs, says back to when it lists, and does not claim to know older ids.
+// TestMemoryIsBounded checks that a full index forgets the oldest jobs, says how far back it lists, and does not claim
+// to know older ids.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	x := filled(t, 0, 0)
@@ -205,7 +207,7 @@ func (s *store) call(job string, call int, outcome string, final bool) {
 	s.t.Helper()
 	c := ledger.Record{API: "pay", Key: "k", Job: job, Stream: "WEIR_pay_0", Seq: 1, Call: call, Accepted: began, Ended: time.Now(), Status: 200, Outcome: outcome, Final: final}
 	m := c.Message()
-	m.Header = nil // one id for each is not needed here
+	m.Header = nil // needs no id of its own here
 	s.put(m)
 }
 
@@ -234,7 +236,7 @@ func (s *store) run(bytes int) *Index {
 	return x
 }
 
-// await asks until the answer is as wanted.
+// await asks until the answer is the wanted one.
 func (s *store) await(what string, x *Index, q Question, wanted func(p *Page) bool) Page {
 	s.t.Helper()
 	var page Page
@@ -255,8 +257,8 @@ func ids(p *Page) (ids []string) {
 	return ids
 }
 
-// TestIndexIsBuiltFromTheStreams: what was stored before the index began is read in the background, what comes later is listed at once,
-// and letters that were deleted are not listed any more.
+// TestIndexIsBuiltFromTheStreams checks that messages from before the index began are read in the background, that
+// later ones are listed at once, and that deleted letters are no longer listed.
 func TestIndexIsBuiltFromTheStreams(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -300,7 +302,8 @@ func TestIndexIsBuiltFromTheStreams(t *testing.T) {
 	}
 }
 
-// TestIndexDoesNotTrustDamage: an index whose stream was made again is built anew, and lost records are counted.
+// TestIndexDoesNotTrustDamage checks that an index is built anew if its stream was made again, and that lost records
+// are counted.
 func TestIndexDoesNotTrustDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -331,8 +334,8 @@ func TestIndexDoesNotTrustDamage(t *testing.T) {
 	s.await("the index of the new stream", x, q, func(p *Page) bool { return slices.Equal(ids(p), []string{"another"}) })
 }
 
-// TestIndexUnderLoad: a question does not take an index for one of another stream that grows while the question is
-// asked.
+// TestIndexUnderLoad checks that a question does not mistake the stream for another one because it grows during the
+// question.
 func TestIndexUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -359,7 +362,7 @@ func TestIndexUnderLoad(t *testing.T) {
 	await.Receive(t, "the end of the load", stopped)
 }
 
-// TestForgottenIsNotLost: what an index forgets while it reads older records does not count as lost.
+// TestForgottenIsNotLost checks that entries that an index forgets while it reads older records do not count as lost.
 func TestForgottenIsNotLost(t *testing.T) {
 	t.Parallel()
 	for what, forget := range map[string]func(s *shelf){
@@ -382,8 +385,8 @@ func TestForgottenIsNotLost(t *testing.T) {
 	}
 }
 
-// TestLateLetterIsForgotten: an index does not list a letter that was deleted between its reading and its addition. It
-// is built anew if its stream has more deleted letters than the server lists.
+// TestLateLetterIsForgotten checks that an index does not list a letter that was deleted after it was read and before
+// it was added. The index is built anew if its stream has more deleted letters than the server lists.
 func TestLateLetterIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -397,7 +400,7 @@ func TestLateLetterIsForgotten(t *testing.T) {
 	x := New(Options{JetStream: s.js, Bytes: 1 << 30, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 	x.letters = shelf{begun: true, created: letters.CachedInfo().Created, first: 4, last: 3}
 	dead := &source{name: deadletter.Stream, shelf: &x.letters}
-	for seq := uint64(3); seq > 1; seq-- { // letter 2 is deleted while it is on its way
+	for seq := uint64(3); seq > 1; seq-- { // letter 2 is deleted before it is added
 		if seq == 2 {
 			if err := letters.DeleteMsg(t.Context(), 2); err != nil {
 				t.Fatal(err)
@@ -420,7 +423,8 @@ func TestLateLetterIsForgotten(t *testing.T) {
 	}
 }
 
-// TestUnreadableEndIsDoubtful: an index that cannot ask for the end of its stream does not claim to be whole.
+// TestUnreadableEndIsDoubtful checks that an index that cannot ask for the end of its stream does not claim to be
+// whole.
 func TestUnreadableEndIsDoubtful(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -432,7 +436,7 @@ func TestUnreadableEndIsDoubtful(t *testing.T) {
 	}
 }
 
-// BenchmarkMillionJobs measures the slowest question, which looks at every entry.
+// BenchmarkMillionJobs measures the slowest question, which examines every entry.
 func BenchmarkMillionJobs(b *testing.B) {
 	x := filled(b, 1_000_000, 0)
 	runtime.GC()

@@ -16,10 +16,10 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// Place is where a job stands in a list of jobs: the newest first. Two jobs never have the same place.
+// Place is the position of a job in a list of jobs, newest first. Different jobs have different places.
 type Place struct {
-	At     int64  // when it came to its state, in nanoseconds
-	Stream string // of the message that says so
+	At     int64  // when the job reached its state, in nanoseconds
+	Stream string // the stream of the message that shows the state
 	Seq    uint64
 }
 
@@ -28,7 +28,7 @@ func (p Place) Compare(o Place) int {
 	return cmp.Or(cmp.Compare(o.At, p.At), strings.Compare(p.Stream, o.Stream), cmp.Compare(o.Seq, p.Seq))
 }
 
-// String writes a place as the cursor of a page.
+// String returns the place as the cursor of a page.
 func (p Place) String() string {
 	if p == (Place{}) {
 		return ""
@@ -36,10 +36,10 @@ func (p Place) String() string {
 	return fmt.Sprintf("%d.%d.%s", p.At, p.Seq, p.Stream)
 }
 
-// MarshalText writes a place as String does.
+// MarshalText encodes the place as String does.
 func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText decodes the text of MarshalText.
 func (p *Place) UnmarshalText(text []byte) error {
 	*p = Place{}
 	if len(text) == 0 {
@@ -60,15 +60,15 @@ func (p *Place) UnmarshalText(text []byte) error {
 
 var errCursor = errors.New("it is not the next of a page")
 
-// Filter chooses jobs. The zero value of a field chooses all.
+// Filter selects jobs. The zero value of a field selects all.
 type Filter struct {
 	API    string                 `json:"api,omitempty"`
 	Key    string                 `json:"key,omitempty"`
 	Status deadletter.StatusRange `json:"status,omitzero"` // of the last answer
-	Since  time.Time              `json:"since,omitzero"`  // came to its state then or later
-	Until  time.Time              `json:"until,omitzero"`  // before then
-	Part   string                 `json:"id,omitempty"`    // of its id
-	After  Place                  `json:"after,omitzero"`  // only jobs behind this place in the list
+	Since  time.Time              `json:"since,omitzero"`  // reached its state at or after this time
+	Until  time.Time              `json:"until,omitzero"`  // reached its state before this time
+	Part   string                 `json:"id,omitempty"`    // a part of its id
+	After  Place                  `json:"after,omitzero"`  // only jobs after this place in the list
 }
 
 // Question asks for jobs that have ended.
@@ -91,7 +91,7 @@ type Ended struct {
 	Outcome  string    `json:"outcome"` // done, or a letter's reason
 }
 
-// Letter returns the number of the job's letter, 0 for a job that is done.
+// Letter returns the sequence of the job's letter, 0 for a job that is done.
 func (e *Ended) Letter() uint64 {
 	if e.Place.Stream == deadletter.Stream {
 		return e.Place.Seq
@@ -99,25 +99,25 @@ func (e *Ended) Letter() uint64 {
 	return 0
 }
 
-// Page is a part of a list.
+// Page is one page of a list.
 type Page struct {
 	Jobs []Ended `json:"jobs"`
-	More bool    `json:"more"` // there are others behind them
-	// Since is back to when the list goes; zero if it has all that is kept.
+	More bool    `json:"more"` // more jobs follow
+	// Since is how far back the list goes. It is zero if the list has everything that is stored.
 	Since time.Time `json:"since,omitzero"`
-	// Building says that the list will soon go back further.
+	// Building means that the list will soon go back further.
 	Building bool `json:"building,omitempty"`
-	// Behind is how many of the newest messages were not read in time: their jobs are not listed yet.
+	// Behind is how many of the newest messages were not read in time. The list lacks their jobs.
 	Behind  uint64 `json:"behind,omitempty"`
 	Missing int    `json:"missing,omitempty"` // records of calls that are lost or cannot be read
-	Looked  int    `json:"looked"`            // entries that were looked at
+	Looked  int    `json:"looked"`            // entries examined
 }
 
-// catchUp is how long a question waits for the records that its streams have already.
+// catchUp is how long a question waits for the messages that its streams have already.
 const catchUp = time.Second
 
-// List returns jobs that have ended, the newest first. It waits until the index has what the streams had when the
-// question came, for a second at most; then it reads only memory.
+// List returns jobs that have ended, newest first. It first waits until the index has what the streams had when the
+// question came, but at most catchUp. After that it reads only memory.
 func (x *Index) List(ctx context.Context, q Question) (Page, error) {
 	asked := x.views(q.Done, q.Dead, false)
 	page := Page{Jobs: []Ended{}}
@@ -162,7 +162,7 @@ func (x *Index) views(done, dead, events bool) (views []view) {
 	return views
 }
 
-// first orders the page's jobs and leaves the first ones.
+// first sorts the page's jobs and cuts them to limit.
 func (p Page) first(limit int) Page {
 	slices.SortFunc(p.Jobs, func(a, b Ended) int { return a.Place.Compare(b.Place) })
 	if p.More = len(p.Jobs) > limit; p.More {
@@ -174,19 +174,19 @@ func (p Page) first(limit int) Page {
 // building reports whether older messages are still to be read.
 func (s *shelf) building() bool { return !s.absent && !s.whole && !s.full }
 
-// sinceTime returns back to when the shelf goes, zero if nothing kept is older.
+// sinceTime returns how far back the shelf goes, zero if the stream has nothing older.
 func (s *shelf) sinceTime() time.Time {
 	switch {
 	case s.absent, s.whole:
 		return time.Time{}
 	case s.since == 0:
-		return time.Now().UTC() // nothing older has been read yet
+		return time.Now().UTC() // nothing was read yet
 	}
 	return time.Unix(0, s.since).UTC()
 }
 
-// matchesLocked returns the first jobs of a shelf that a question chooses: one more than it asks for, if there are. looked
-// is how many entries it looked at.
+// matchesLocked returns the first jobs of a shelf that a question selects. It returns one more than Limit if there are
+// more. looked is the number of entries it examined.
 func (x *Index) matchesLocked(name string, s *shelf, q *Question) (found []Ended, looked int) {
 	upTo, since, part := int64(math.MaxInt64), int64(math.MinInt64), []byte(q.Part)
 	if q.After != (Place{}) {
@@ -230,7 +230,7 @@ func (x *Index) matchesLocked(name string, s *shelf, q *Question) (found []Ended
 	return found, looked
 }
 
-// noAPI names the unknown apis of letters.
+// noAPI is the name under which users ask for letters of unknown apis.
 const noAPI = "_"
 
 func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
@@ -241,7 +241,7 @@ func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
 	return ended
 }
 
-// Traces are the places of what is stored of an id. Another id may have some of them: the index compares hashes.
+// Traces are the sequences of messages about an id. Some may belong to another id, because the index compares hashes.
 type Traces struct {
 	Calls   []uint64 `json:"calls"`   // records in the ledger, the newest first
 	Letters []uint64 `json:"letters"` // letters, the newest first
@@ -254,7 +254,7 @@ type Traces struct {
 	// Doubtful says that the index may lack traces within its reach: records are missing, or not read yet.
 	Doubtful bool `json:"doubtful,omitempty"`
 
-	looked int // entries that were looked at
+	looked int // entries examined
 }
 
 // Reach is how much of a stream the index has: its newest messages.
@@ -263,19 +263,19 @@ type Reach struct {
 	Back     time.Time `json:"back,omitzero"` // to the oldest of them; zero if the stream has no older ones
 }
 
-// All reports whether the index has all of the stream.
+// All reports whether the index has the whole stream.
 func (r *Reach) All() bool { return r.Back.IsZero() }
 
-// HasEvents reports whether Events are all events of the id that are kept.
+// HasEvents reports whether Events has all stored events of the id.
 func (t *Traces) HasEvents() bool {
 	return t.InEvents != nil && t.InEvents.All() && len(t.Events) < MostTraces
 }
 
-// MostTraces bounds the places of one id.
+// MostTraces bounds the messages of one id, per stream.
 const MostTraces = 1000
 
-// Traces returns where an id occurs in the ledger, among the letters and among the events. It waits as List does; then
-// it reads only memory: each block's filter, and the entries of about one of thirty blocks.
+// Traces returns where an id occurs in the ledger, the letters and the events. It waits as List does. After that it
+// reads only memory: the filter of each block, and the entries of about one block in thirty.
 func (x *Index) Traces(ctx context.Context, id string) Traces {
 	left := x.awaitEnds(ctx, x.views(true, true, true))
 	t := x.tracesOf(id)
@@ -309,8 +309,8 @@ func (s *shelf) reach() (r Reach) {
 	return r
 }
 
-// find returns the messages of an id, the newest first, at most MostTraces of them. It adds to looked how many entries
-// it looked at.
+// find returns the sequences of an id's messages, newest first, at most MostTraces. It adds the number of entries that
+// it examined to looked.
 func (s *shelf) find(hash uint64, looked *int) []uint64 {
 	found := []uint64{}
 	take := func(e *entry) {

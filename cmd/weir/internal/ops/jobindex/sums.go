@@ -9,18 +9,18 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// reachWait is how long a question waits for sums that are being built: after a start with a short ledger they are
-// complete by then.
+// reachWait is how long a question waits for sums that are being built. After a start with a short ledger they are
+// complete within this time.
 const reachWait = 300 * time.Millisecond
 
-// Spending returns what was spent, by the sums: they have what the ledger had when the question came. It fails with
-// ledger.ErrNoLedger.
+// Spending returns what was spent, from the sums. They have what the ledger had when the question came, except
+// Account.Behind records. It fails with ledger.ErrNoLedger if there is no ledger.
 func (x *Index) Spending(ctx context.Context, o spend.Options) (account *spend.Account, err error) {
 	behind, err := x.awaitSums(ctx, o.From())
 	if err != nil {
 		return nil, err
 	}
-	x.answering.Lock() // the groups of one account at a time take memory
+	x.answering.Lock() // one at a time, because the groups of an account take memory
 	defer x.answering.Unlock()
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -29,7 +29,7 @@ func (x *Index) Spending(ctx context.Context, o spend.Options) (account *spend.A
 	return account, nil
 }
 
-// LimitUse returns how the limits of an api were used in the last day, as Spending does.
+// LimitUse returns how much of an api's limits was used in the last day. It answers from the sums, as Spending does.
 func (x *Index) LimitUse(ctx context.Context, api *config.API, now time.Time) (*spend.Use, error) {
 	behind, err := x.awaitSums(ctx, now.Add(-spend.UseSpan))
 	if err != nil {
@@ -42,8 +42,8 @@ func (x *Index) LimitUse(ctx context.Context, api *config.API, now time.Time) (*
 	return use, nil
 }
 
-// awaitSums waits until the sums have what the ledger has now, as List does, and shortly until they go back to from. It
-// returns how many records were left.
+// awaitSums waits until the sums have what the ledger has now, as List does. Then it waits at most reachWait until they
+// go back to from. It returns how many records were not read in time.
 func (x *Index) awaitSums(ctx context.Context, from time.Time) (behind uint64, err error) {
 	behind = x.awaitEnds(ctx, x.views(true, false, false))[0]
 	ctx, cancel := context.WithTimeout(ctx, reachWait)

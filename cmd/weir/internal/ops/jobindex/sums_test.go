@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// paid records calls of several keys and prices, some of which are not billed or in doubt.
+// paid records calls with several keys and prices. Some are not billed, and some are in doubt.
 func (s *store) paid(from, to int) {
 	s.t.Helper()
 	acks := make([]jetstream.PubAckFuture, 0, to-from)
@@ -32,7 +32,7 @@ func (s *store) paid(from, to int) {
 			Limits: []string{"day"}, Costs: []int64{2},
 		}
 		m := c.Message()
-		m.Header = nil // one id for each is not needed here
+		m.Header = nil // needs no id of its own here
 		ack, err := s.js.PublishMsgAsync(m)
 		if err != nil {
 			s.t.Fatal(err)
@@ -53,7 +53,7 @@ apis:
   pay: {url: https://a, price: 0.50, bucket: {rate: 1/s, capacity: 1}, limits: [{name: day, quota: 1000000/day}]}
 `
 
-// summed returns the whole account of an index, once it has read everything.
+// summed returns the account of an index that has read everything.
 func (s *store) summed(x *Index, o spend.Options) *spend.Account {
 	s.t.Helper()
 	var a *spend.Account
@@ -67,7 +67,7 @@ func (s *store) summed(x *Index, o spend.Options) *spend.Account {
 	return a
 }
 
-// requireLedger compares an account with one that is read from the ledger.
+// requireLedger compares an account with one read from the ledger.
 func (s *store) requireLedger(got *spend.Account, o spend.Options) {
 	s.t.Helper()
 	want, err := spend.Of(s.t.Context(), &connect.Connection{Conn: s.js.Conn(), JetStream: s.js, Denied: &connect.Denials{}}, o)
@@ -81,14 +81,14 @@ func (s *store) requireLedger(got *spend.Account, o spend.Options) {
 	}
 }
 
-// lately is what the tests ask: by key, of some hours, so that no midnight comes between.
+// lately returns the options of these tests: by key, for some hours, so that no midnight comes between.
 func lately() spend.Options {
 	now := time.Now()
 	return spend.Options{By: spend.ByKey, Since: now.Add(-5 * time.Hour).Truncate(time.Hour), Now: now}
 }
 
-// TestAnotherVisitReadsOnlyWhatIsNew: a question about spending or limits reads no message of the ledger. What was
-// appended since the last one is read once, whether it is asked for or not.
+// TestAnotherVisitReadsOnlyWhatIsNew checks that a question about spending or limits reads no message of the ledger.
+// New records are read once, whether a question needs them or not.
 func TestAnotherVisitReadsOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	const many, few, visits = 5000, 10, 20
@@ -124,7 +124,7 @@ func TestAnotherVisitReadsOnlyWhatIsNew(t *testing.T) {
 		}
 		return reader.js.Conn().Stats().InMsgs - before
 	}
-	const asked = 2 * visits // each asks for the ledger's end
+	const asked = 2 * visits // each visit asks for the ledger's end
 	if read := visit(2 * many); read > 2*asked {
 		t.Errorf("with %d records in the ledger %d visits read %d messages", many, visits, read)
 	}
@@ -136,7 +136,7 @@ func TestAnotherVisitReadsOnlyWhatIsNew(t *testing.T) {
 	s.requireLedger(s.summed(x, o), o)
 }
 
-// newReader is the same store with a connection of its own, which counts what an index reads.
+// newReader returns the same store over a connection of its own, which counts what an index reads.
 func newReader(t *testing.T, s *store) *store {
 	t.Helper()
 	nc, err := nats.Connect(s.js.Conn().ConnectedUrl(), nats.Timeout(await.Patience))
@@ -151,7 +151,7 @@ func newReader(t *testing.T, s *store) *store {
 	return &store{t, js}
 }
 
-// TestSumsGoOnWithoutRoomForJobs: an index that has no room for older jobs still adds up the whole ledger.
+// TestSumsGoOnWithoutRoomForJobs checks that an index without room for older jobs still adds up the whole ledger.
 func TestSumsGoOnWithoutRoomForJobs(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -164,8 +164,8 @@ func TestSumsGoOnWithoutRoomForJobs(t *testing.T) {
 	}
 }
 
-// TestSumsDoNotTrustDamage: the sums of a stream that was made again are of the new stream, and lost records are
-// counted.
+// TestSumsDoNotTrustDamage checks that the sums are of the new stream if the stream was made again, and that lost
+// records are counted.
 func TestSumsDoNotTrustDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -198,8 +198,8 @@ func TestSumsDoNotTrustDamage(t *testing.T) {
 	s.requireLedger(s.summed(x, o), o)
 }
 
-// TestSumsForgetWhatTheLedgerForgets: when the server removes the oldest records, an account counts from later on, and
-// as the ledger does.
+// TestSumsForgetWhatTheLedgerForgets checks that an account begins later when the server removes the oldest records,
+// and agrees with the ledger.
 func TestSumsForgetWhatTheLedgerForgets(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -223,7 +223,7 @@ func TestSumsForgetWhatTheLedgerForgets(t *testing.T) {
 	}
 }
 
-// TestDeletedLedgerIsNotTold: the first question after the ledger was deleted gets no figure of it.
+// TestDeletedLedgerIsNotTold checks that the first question after the ledger was deleted gets no number from it.
 func TestDeletedLedgerIsNotTold(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -233,7 +233,7 @@ func TestDeletedLedgerIsNotTold(t *testing.T) {
 	if _, err := x.begin(t.Context(), calls); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.fill(t.Context(), calls); err != nil { // from here on nothing looks at the stream but questions
+	if err := x.fill(t.Context(), calls); err != nil { // from here on only questions look at the stream
 		t.Fatal(err)
 	}
 	o := lately()
@@ -246,8 +246,8 @@ func TestDeletedLedgerIsNotTold(t *testing.T) {
 	}
 }
 
-// TestInterruptedReadingGoesOn: a reading of the ledger that breaks off says how far it came. It goes on there, counts
-// no record twice, and every replica comes to what the ledger says.
+// TestInterruptedReadingGoesOn checks that an interrupted reading of the ledger says how far it came. It continues
+// there, counts no record twice, and every replica comes to the sums of the ledger.
 func TestInterruptedReadingGoesOn(t *testing.T) {
 	t.Parallel()
 	const many, few, read, twice = 3000, 40, 1000, 300
@@ -290,8 +290,8 @@ func TestInterruptedReadingGoesOn(t *testing.T) {
 	}
 }
 
-// TestPurgeWhileTheLedgerIsRead: what the server removes before it was read is not waited for, and not told of as
-// unreadable.
+// TestPurgeWhileTheLedgerIsRead checks that records that the server removes before they are read are not waited for,
+// and not reported as unreadable.
 func TestPurgeWhileTheLedgerIsRead(t *testing.T) {
 	t.Parallel()
 	const many, gone, read = 3000, 2500, 100

@@ -13,7 +13,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestWorkOfTraces bounds the entries that the traces of one id cost: not those of all jobs that have ended.
+// TestWorkOfTraces checks the bound on the entries that are examined for the traces of one id. It is far below the
+// number of ended jobs.
 func TestWorkOfTraces(t *testing.T) {
 	t.Parallel()
 	const many, most = 300_000, 100 * perBlock
@@ -32,7 +33,7 @@ func TestWorkOfTraces(t *testing.T) {
 	}
 }
 
-// aheadByReading is what Index.Ahead counts, by reading the key's records one by one.
+// aheadByReading counts what Index.Ahead counts, by reading the key's records one by one.
 func aheadByReading(records []*item, w *Wait) int {
 	var found Ahead
 	from, to := w.Stored()
@@ -48,7 +49,7 @@ func aheadByReading(records []*item, w *Wait) int {
 }
 
 // TestAheadIsAsRead checks that the index counts the calls that began during a wait as a reading of the records does,
-// whichever part of the shelf has them, and that it knows what it does not know.
+// in whichever part of the shelf they are. It also checks that the index knows when it cannot tell.
 func TestAheadIsAsRead(t *testing.T) {
 	t.Parallel()
 	const n, half = 8 * perBlock, 4*perBlock + 100
@@ -119,7 +120,8 @@ func TestAheadIsAsRead(t *testing.T) {
 	}
 }
 
-// TestEventsOfAnID checks that the index has the places of an id's events, of those stored before it began and later.
+// TestEventsOfAnID checks that the index has the sequences of an id's events, both of those stored before it began and
+// of later ones.
 func TestEventsOfAnID(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

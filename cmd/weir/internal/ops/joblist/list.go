@@ -1,10 +1,9 @@
 // Package joblist lists jobs in every state. Jobs that wait or are being called come from the owners of their queues.
-// Jobs that are done and dead letters come from the index that dispatching replicas keep
-// (jobindex).
+// Jobs that have ended come from the index that dispatching replicas keep (jobindex).
 //
-// A list has pages, with the newest jobs first, by when they came to their state. The Next of a page is the After of
-// the page that follows. A page may have fewer jobs than its limit although another one follows: one question reads
-// only a bounded number of waiting jobs' headers. The package reads no body and returns none.
+// A list has pages, with the newest jobs first, by the time when they reached their state. The Next of a page is the
+// After of the following page. A page may have fewer jobs than its limit although another page follows, because one
+// question reads the headers of only so many waiting jobs. The package reads no body and returns none.
 package joblist
 
 import (
@@ -32,7 +31,7 @@ type State string
 // The states.
 const (
 	Waiting State = "waiting"
-	Calling State = "calling" // or its outcome is being stored
+	Calling State = "calling" // being called, or its outcome is being stored
 	Done    State = "done"    // it has a result, or had one
 	Dead    State = "dead"    // it is a dead letter
 )
@@ -40,20 +39,20 @@ const (
 // States returns all states, in the order in which a job passes them.
 func States() []State { return []State{Waiting, Calling, Done, Dead} }
 
-// Choice says which jobs to list, as users write it. The zero value of a field chooses all.
+// Choice selects jobs by words that users wrote. The zero value of a field selects all.
 type Choice struct {
 	API    string
 	Key    string // of this api, or of every api
 	State  string
-	Status string // of the last answer: 503, or 5xx; only jobs that have ended have one
-	Since  string // a time, or how long ago: when they came to their state
+	Status string // of the last answer: 503, or 5xx; selects only jobs that have ended
+	Since  string // a time, or how long ago: when the job reached its state
 	Until  string
 	ID     string // a part of the id
-	After  string // Next of the page before
+	After  string // Next of the preceding page
 	Limit  int
 }
 
-// Question is a Choice that was read.
+// Question is a checked Choice.
 type Question struct {
 	jobindex.Filter
 	State State // "": any
@@ -63,7 +62,7 @@ type Question struct {
 // MostListed bounds the jobs of a page.
 const MostListed = desk.MaxInspected
 
-// Read checks a choice. Its errors say what is wrong with which field.
+// Read checks and converts a choice. Its errors name the wrong field.
 func (c *Choice) Read(now time.Time) (Question, error) {
 	letters := deadview.Choice{API: c.API, Key: c.Key, Since: c.Since, Until: c.Until, Status: c.Status}
 	f, err := letters.Filter(now)
@@ -125,12 +124,12 @@ type placed struct {
 	place jobindex.Place
 }
 
-// List returns a page of the jobs that a question chooses. It blocks until the replicas have answered, for some seconds
-// at most.
+// List returns a page of the jobs that a question selects. It blocks until the replicas have answered, some seconds at
+// most.
 func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error) {
 	page := Page{Jobs: []Job{}}
 	var all []placed
-	var end jobindex.Place // jobs behind it may be missing from all; zero: none are
+	var end jobindex.Place // all may lack jobs after this place; zero: it lacks none
 	if q.wants(Waiting) || q.wants(Calling) {
 		asked := admin.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
 		found, err := asked.Unfinished(c)
@@ -141,7 +140,7 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 			all = append(all, ofUnfinished(&found.Jobs[i]))
 		}
 		if page.Silent = found.Silent; !found.Reached.IsZero() {
-			end = jobindex.Place{At: found.Reached.UnixNano() - 1} // behind every job of that moment
+			end = jobindex.Place{At: found.Reached.UnixNano() - 1} // after all jobs of that moment
 		}
 	}
 	if q.wants(Done) || q.wants(Dead) {
@@ -163,7 +162,7 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	return page.of(all, q.Limit, end), nil
 }
 
-// of puts the first jobs on the page, none of them behind the end.
+// of puts the first limit jobs on the page. It leaves out jobs after end, unless end is zero.
 func (p Page) of(all []placed, limit int, end jobindex.Place) Page {
 	slices.SortFunc(all, func(a, b placed) int { return a.place.Compare(b.place) })
 	cut := end != (jobindex.Place{})
@@ -201,7 +200,7 @@ func ofEnded(e *jobindex.Ended) placed {
 	return placed{j, e.Place}
 }
 
-// Empty returns the error that no job is listed, with its exit code.
+// Empty returns the error for a page without jobs, with its exit code.
 func (p *Page) Empty() error {
 	return cli.NotFound(errors.New(cmp.Or(p.olderText(), "no job matches")))
 }

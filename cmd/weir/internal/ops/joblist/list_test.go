@@ -8,7 +8,8 @@ import (
 	"weir/cmd/weir/internal/ops/jobindex"
 )
 
-// TestPageEnds: a page has no job behind which others may be missing, and the next page begins where it ends.
+// TestPageEnds checks that a page ends before any place after which jobs may be missing, and that the next page begins
+// there.
 func TestPageEnds(t *testing.T) {
 	t.Parallel()
 	at := func(n int64) placed {
@@ -39,7 +40,7 @@ func TestPageEnds(t *testing.T) {
 	}
 }
 
-// TestChoiceIsChecked: a choice that no list can have is refused, with the name of the field.
+// TestChoiceIsChecked checks that an impossible choice is refused, with the name of the field.
 func TestChoiceIsChecked(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]Choice{

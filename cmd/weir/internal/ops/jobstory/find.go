@@ -21,27 +21,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options say which id to look for, and where.
+// Options say which id to search for, and where.
 type Options struct {
 	Job  string
-	APIs []string // whose queues to ask
+	APIs []string // apis whose queues to ask
 	API  string   // only of this api; "": of all
-	Key  string   // only of this key, which needs an API; "": of all
-	Scan int      // how many of the newest messages of each stream to search at most; 0: all
-	// Search says to search the streams even if the index of ended jobs has all that is kept.
+	Key  string   // only of this key, which needs API; "": of all
+	Scan int      // bound of the newest messages searched in each stream; 0: none
+	// Search makes Find search the streams even if the index of ended jobs is whole.
 	Search bool
-	Bodies bool // with the bodies of results, up to MostBody bytes each
-	// InQueue asks the owners of an api's queue for the jobs with the id; nil: control.Find does.
+	Bodies bool // return the bodies of results up to MostBody bytes
+	// InQueue asks the owners of an api's queue for the jobs with the id. Optional; by default admin.Find.
 	InQueue func(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error)
 }
 
-// MostBody bounds the body of a result that a story shows, in bytes.
+// MostBody bounds the body of a result in a story, in bytes.
 const MostBody = 64 << 10
 
-// UsualScan is how many of the newest messages of each stream are searched for an id if nothing else is said.
+// UsualScan is the usual value of Options.Scan.
 const UsualScan = 200_000
 
-// acceptLeeway is how much before its acceptance a job's records are read: the streams' leaders have different clocks.
+// acceptLeeway is how long before a job's acceptance its records are read, because the clocks of stream leaders differ.
 const acceptLeeway = time.Minute
 
 // mostJobs bounds the jobs of one id.
@@ -53,14 +53,14 @@ type search struct {
 	c *connect.Connection
 	t *Timeline
 
-	isIndexed bool            // the index has all that is kept of the id
-	traces    jobindex.Traces // of the id, if so
+	isIndexed bool            // the index has everything stored about the id
+	traces    jobindex.Traces // of the id, if isIndexed
 
-	isLetterGone bool // a letter that the index has was deleted
+	isLetterGone bool // the index has a letter that was deleted meanwhile
 }
 
-// Find gathers all that is known of an id. The timeline names queues that could not be asked; Find fails only if a
-// stream cannot be read. It blocks until all was read.
+// Find collects everything that weir stores about an id. The timeline names queues that did not answer. Find fails only
+// if a stream cannot be read. It blocks until everything is read.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
 	s.askQueues(ctx)
@@ -74,7 +74,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		}
 	}
 	if s.isLetterGone && !slices.ContainsFunc(s.t.Jobs, func(j *Job) bool { return j.Queue != nil }) {
-		s.askQueues(ctx) // it may have been redriven since the queues were asked
+		s.askQueues(ctx) // the job may have been redriven since the queues were asked
 	}
 	for _, j := range s.t.Jobs {
 		j.conclude()
@@ -87,7 +87,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 	return s.t, nil
 }
 
-// show puts the newest result into the story of a job that is done.
+// show adds the newest result to the story of a job that is done.
 func (s *search) show(ctx context.Context, j *Job) error {
 	r := j.result
 	if r == nil || j.State != Done {
@@ -99,7 +99,7 @@ func (s *search) show(ctx context.Context, j *Job) error {
 		if err != nil {
 			return err
 		}
-		if whole != nil { // otherwise it was just removed
+		if whole != nil { // nil: it was just removed
 			r = whole
 		}
 	}
@@ -111,10 +111,10 @@ func (s *search) show(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// shows reports whether a result is shown with its body.
+// shows reports whether the story has a result's body.
 func (s *search) shows(r *ledger.Result) bool { return s.Bodies && r.Size <= MostBody }
 
-// NotFound returns the error that nothing is known of an id; nil if there is a job.
+// NotFound returns the error for a timeline without jobs, or nil.
 func (t *Timeline) NotFound(id string) error {
 	if len(t.Jobs) > 0 {
 		return nil
@@ -122,7 +122,7 @@ func (t *Timeline) NotFound(id string) error {
 	return cli.NotFound(fmt.Errorf("no such job: %s, as far back as the search went", cli.Visible(id)))
 }
 
-// job returns the job of an api and a key; nil if there are too many jobs with the id already.
+// job returns the job of an api and a key. It returns nil if the id has too many jobs already.
 func (s *search) job(api, key string) *Job {
 	if len(s.t.Jobs) >= mostJobs {
 		return nil
@@ -153,7 +153,7 @@ func (s *search) askQueues(ctx context.Context) {
 	}
 }
 
-// accepted records when a job was accepted, once for each position in a queue: a redriven job was accepted twice.
+// accepted records an acceptance of a job, once for each position in a queue. A redriven job was accepted twice.
 func (j *Job) accepted(at time.Time, stream string, seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Accepted && s.Stream == stream && s.Seq == seq {
@@ -216,15 +216,15 @@ func (s *search) answered(r ledger.Result) error {
 	})
 	if j.result == nil || j.result.Seq < r.Seq {
 		if !s.shows(&r) {
-			r.Body = nil // many jobs may have the id
+			r.Body = nil // the id may have many jobs
 		}
 		j.result = &r
 	}
 	return nil
 }
 
-// calls reads the ledger backwards from its end. For known jobs that were accepted before the part it read, it also
-// reads their keys' records.
+// calls reads the ledger backwards from its end. For jobs that were accepted before the part that it read, it also
+// reads the earlier records of their keys.
 func (s *search) calls(ctx context.Context) error {
 	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.recorded)
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -236,7 +236,7 @@ func (s *search) calls(ctx context.Context) error {
 	return s.earlier(ctx, reach)
 }
 
-// earlier reads the records of the keys of known jobs that were accepted before the part of the ledger that was read.
+// earlier reads the records of jobs that were accepted before the part of the ledger that was read.
 func (s *search) earlier(ctx context.Context, reach stream.Reach) error {
 	for _, j := range s.t.Jobs {
 		first := j.firstAccepted()
@@ -289,7 +289,7 @@ func (s *search) recorded(c *ledger.Record) error {
 	return nil
 }
 
-// packOf returns the pack that a call was for, "" if it was for its job alone.
+// packOf returns the id of the pack that a call was for, "" if the call was for one job.
 func packOf(c *ledger.Record) string {
 	if c.Pack == nil {
 		return ""
@@ -297,7 +297,7 @@ func packOf(c *ledger.Record) string {
 	return c.Pack.ID
 }
 
-// callText describes the outcome of a call.
+// callText describes a call and its outcome.
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
 	if c.Polled && c.Operation != nil {
@@ -328,7 +328,7 @@ func callText(c *ledger.Record) string {
 		text += "; polled until " + cli.ClockTime(op.Until.Time())
 	}
 	if c.Polled && c.Price == ledger.Money(0) {
-		return text // its call was billed
+		return text // the call's own record has its price
 	}
 	switch c.Billed {
 	case deadletter.BilledYes:
@@ -358,7 +358,7 @@ func (s *search) reported(e deadletter.KeptEvent) error {
 		return stream.ErrEnough
 	}
 	if slices.ContainsFunc(j.Steps, func(had Step) bool { return had.What == Event && had.Seq == e.Seq }) {
-		return nil // it was found near two letters
+		return nil // found near two letters
 	}
 	j.Steps = append(j.Steps, Step{
 		At: e.Stored.UTC(), What: Event, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),

@@ -9,8 +9,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestCallTextNotBefore: when the next call may be is told where that was still to come. A job that is found after a crash may be called at
-// once, which its record says by the smallest of times.
+// TestCallTextNotBefore checks that the text says when the next call may be, if that was still to come. A job that was
+// found after a crash may be called at once: its record has the smallest time.
 func TestCallTextNotBefore(t *testing.T) {
 	at := time.Date(2026, time.January, 2, 15, 4, 5, 0, time.UTC)
 	for notBefore, want := range map[bucket.Micros]bool{
@@ -23,7 +23,7 @@ func TestCallTextNotBefore(t *testing.T) {
 	}
 }
 
-// TestStoryKeepsOnlyBodiesItShows: a search holds no body of a result that its caller does not get.
+// TestStoryKeepsOnlyBodiesItShows checks that a search keeps no body of a result that it does not return.
 func TestStoryKeepsOnlyBodiesItShows(t *testing.T) {
 	t.Parallel()
 	for bodies, want := range map[bool]map[int]int{false: {10: 0, MostBody: 0, MostBody + 1: 0}, true: {10: 10, MostBody: MostBody, MostBody + 1: 0}} {

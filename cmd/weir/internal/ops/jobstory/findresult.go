@@ -12,8 +12,8 @@ import (
 )
 
 // FindResult returns the newest result of the job that a filter names, with its body. It searches at most scan of the
-// newest results that the filter selects; 0 is no bound. Its errors have exit codes: there is no result, or the id
-// exists under several keys.
+// newest results that the filter selects; 0 means all. Its errors have exit codes: there is no result, or the id exists
+// under several keys.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
 	if r, err := newestResult(ctx, c, filter); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func FindResult(ctx context.Context, c *connect.Connection, filter ledger.Result
 	reach, err := ledger.NewestResults(ctx, c.JetStream, filter, scan, func(r ledger.Result) error {
 		for i := range found {
 			if found[i].API == r.API && found[i].Key == r.Key {
-				return nil // of the same job, redriven since
+				return nil // of the same job, before it was redriven
 			}
 		}
 		if found = append(found, r); filter.Key != "" {
@@ -58,8 +58,8 @@ func wholeResult(ctx context.Context, c *connect.Connection, seq uint64) (*ledge
 	return r, nil
 }
 
-// newestResult returns the newest result of the only job that a filter names, by the index of ended jobs and without
-// its body; nil if the index does not say which that is.
+// newestResult returns the newest result of the single job that a filter names, without its body. It uses the index of
+// ended jobs, and returns nil if the index cannot tell.
 func newestResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter) (*ledger.Result, error) {
 	s := &search{Options: Options{Job: filter.Job, API: filter.API, Key: filter.Key}, c: c, t: &Timeline{}}
 	if !filter.Since.IsZero() || filter.Before != 0 || !s.indexed(ctx) {
@@ -81,7 +81,7 @@ func newestResult(ctx context.Context, c *connect.Connection, filter ledger.Resu
 	return found, nil
 }
 
-// ExplainResults gives an error of reading results its exit code.
+// ExplainResults adds the exit code to an error of reading results.
 func ExplainResults(c *connect.Connection, err error) error {
 	if errors.Is(err, ledger.ErrNoResults) {
 		return cli.NotFound(err)

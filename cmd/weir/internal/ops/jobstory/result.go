@@ -19,7 +19,7 @@ type Body struct {
 	Base64 string  `json:"body_base64,omitempty"`
 }
 
-// BodyOf returns a body: as text if it is UTF-8.
+// BodyOf returns a body in its JSON form: as text if it is UTF-8, else in base64.
 func BodyOf(data []byte) Body {
 	if utf8.Valid(data) {
 		text := string(data)
@@ -57,7 +57,7 @@ type KeptResult struct {
 	End
 }
 
-// ResultOf returns a result, with its body if that was read.
+// ResultOf returns a result in its JSON form. It has the body only if that was read whole.
 func ResultOf(r *ledger.Result) KeptResult {
 	end := EndOf(&nats.Msg{Header: r.Header, Data: r.Body})
 	if len(r.Body) < r.Size {
@@ -66,7 +66,7 @@ func ResultOf(r *ledger.Result) KeptResult {
 	return KeptResult{Seq: r.Seq, Stored: r.Stored.UTC(), API: r.API, Key: r.Key, Size: r.Size, End: end}
 }
 
-// EndOf reads the message that reports a job's end.
+// EndOf decodes the message that reports a job's end.
 func EndOf(msg *nats.Msg) End {
 	h := msg.Header
 	number := func(name string) int {
@@ -92,7 +92,7 @@ func EndOf(msg *nats.Msg) End {
 	return end
 }
 
-// ResultSeq returns the sequence of the job's newest result, 0 if none was found.
+// ResultSeq returns the sequence of the job's newest result, 0 for none.
 func (j *Job) ResultSeq() (seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Result {

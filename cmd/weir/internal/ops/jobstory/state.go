@@ -8,12 +8,12 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// conclude derives from a job's traces where it is. A job that is found in its queue may have ended: its message is
-// deleted a little after its end.
+// conclude derives the job's state from its steps. A job that is still in its queue may have ended, because its message
+// is deleted a little later.
 func (j *Job) conclude() {
 	spent := ledger.Spending{}
 	isQueued := j.Queue != nil && j.Queue.State != nil
-	var last *Step // the last that ends a job
+	var last *Step // the last step that ends a job
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		if s.What == Called {
@@ -57,7 +57,7 @@ func (j *Job) Text() string {
 	return "ended, or still to come: nothing that is kept says how"
 }
 
-// text says where in its queue a job is.
+// text says in what state the job is in its queue.
 func (q *Queue) text() string {
 	if q.State == nil {
 		return fmt.Sprintf("waits in a bucket of %s", cli.Count(q.Depth, "job"))

@@ -9,7 +9,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestStateOfRecords: a record that says done ends its job, also while the job's message is still in its queue: its result is stored.
+// TestStateOfRecords checks that a record with the outcome done ends its job, even while the job's message is still in
+// its queue. The result is stored by then.
 func TestStateOfRecords(t *testing.T) {
 	at := time.Now()
 	queued := func(accepted time.Time) *Queue {

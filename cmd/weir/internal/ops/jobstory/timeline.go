@@ -54,7 +54,7 @@ type Job struct {
 	Result *KeptResult `json:"result,omitempty"`
 
 	result *ledger.Result  // the newest, with its body if that was read
-	calls  map[string]bool // that are in Steps, by the job's position in the queue and the number of the call
+	calls  map[string]bool // calls in Steps, by the job's position in the queue and the number of the call
 }
 
 // Queue is the position of an unfinished job.
@@ -112,11 +112,11 @@ type Step struct {
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
-	final    bool      // of a call: it ended the job
-	accepted time.Time // of a call: when the job was accepted; a redriven one was accepted again
+	final    bool      // for a call: it ended the job
+	accepted time.Time // for a call: when the job was accepted; a redriven job is accepted again
 }
 
-// order sorts the steps by time, and steps of the same moment by cause and effect.
+// order sorts the steps by time. At the same time, causes come before effects.
 func (j *Job) order() {
 	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
@@ -124,7 +124,7 @@ func (j *Job) order() {
 	})
 }
 
-// at returns the job of an api and a key, and adds it if it is new.
+// at returns the job of an api and a key. It adds a new job.
 func (t *Timeline) at(api, key, id string) *Job {
 	for _, j := range t.Jobs {
 		if j.API == api && j.Key == key {

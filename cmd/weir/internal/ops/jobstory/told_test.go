@@ -8,7 +8,7 @@ import (
 	"weir/deadletter"
 )
 
-// TestEventsAreTold: what an event told of a job is a sentence, and not its fields.
+// TestEventsAreTold checks that an event about a job is shown as a sentence, and not as its fields.
 func TestEventsAreTold(t *testing.T) {
 	t.Parallel()
 	for want, told := range map[string]struct {

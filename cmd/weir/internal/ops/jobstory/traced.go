@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// indexed asks the index of ended jobs for what is recorded of the id. It reports false if a search of the streams may
-// find more.
+// indexed asks the index of ended jobs for the traces of the id. It returns false if searching the streams may find
+// more.
 func (s *search) indexed(ctx context.Context) bool {
 	if s.Search {
 		return false
@@ -37,7 +37,7 @@ func (s *search) indexed(ctx context.Context) bool {
 	return true
 }
 
-// chooses reports whether a job is among those that are looked for: several ids may have the same traces.
+// chooses reports whether the search is for this job. Traces of several ids may be the same.
 func (s *search) chooses(api, key, job string) bool {
 	return job == s.Job && (s.API == "" || api == s.API) && (s.Key == "" || key == s.Key)
 }
@@ -66,8 +66,8 @@ func (s *search) tracedLetters(ctx context.Context) error {
 	return nil
 }
 
-// tracedCalls reads the records of the id's calls, and the results of those that have one. For jobs that were accepted
-// before the part of the ledger that the index has, it also searches their keys' records.
+// tracedCalls reads the records of the id's calls, and their results. For jobs that were accepted before the part of
+// the ledger that the index has, it also searches the records of their keys.
 func (s *search) tracedCalls(ctx context.Context) error {
 	if err := s.tracedRecords(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *search) tracedRecords(ctx context.Context) error {
 			return err
 		}
 		if c == nil || !s.chooses(c.API, c.Key, c.Job) {
-			continue // removed since, or of another id
+			continue // removed meanwhile, or of another id
 		}
 		if err := s.recorded(c); err != nil {
 			return ignoreEnough(err)
@@ -105,21 +105,21 @@ func (s *search) resultOf(ctx context.Context, c *ledger.Record) error {
 	return s.answered(*r)
 }
 
-// Bounds of the search for a job's events: how long after a job's end they may be stored, by clocks that are apart, and
-// how many of its key are looked at.
+// Bounds of the search for a job's events: how long after the job's end an event may be stored, with differing clocks,
+// and how many events of the key are examined.
 const (
 	eventsWithin = 5 * time.Second
 	mostEvents   = 500
 )
 
-// tracedEvents reads the events of the id. If the index does not have all, it reads those of the jobs' ends, and those
-// of their letters' bodies being read.
+// tracedEvents reads the events of the id. If the index does not have all, it reads the events around the jobs' ends,
+// and those about reading the bodies of their letters.
 func (s *search) tracedEvents(ctx context.Context) error {
 	if s.traces.HasEvents() {
 		return s.indexedEvents(ctx)
 	}
 	if len(s.t.Jobs) == 0 {
-		return s.events(ctx) // there may be some of a job whose letter was purged
+		return s.events(ctx) // there may be events of a job whose letter was purged
 	}
 	for _, j := range s.t.Jobs {
 		for _, step := range j.Steps {
@@ -156,7 +156,7 @@ func (s *search) indexedEvents(ctx context.Context) error {
 			return ignoreEnough(err)
 		}
 		if e == nil || !s.chooses(e.API, e.Key, s.Job) {
-			continue // removed since, or of another id
+			continue // removed meanwhile, or of another id
 		}
 		if err := s.reported(*e); err != nil {
 			return ignoreEnough(err)
@@ -170,7 +170,7 @@ func (s *search) eventsNear(ctx context.Context, j *Job, kind deadletter.EventTy
 	return ignoreEnough(err)
 }
 
-// ignoreEnough returns nil for the end of a search, and for a stream that does not exist yet.
+// ignoreEnough returns nil for stream.ErrEnough, and for a stream that does not exist yet.
 func ignoreEnough(err error) error {
 	if errors.Is(err, stream.ErrEnough) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil

@@ -24,16 +24,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// past is a server with the traces of jobs that have ended, and a replica that has indexed them.
+// past is a server with the traces of ended jobs, and a replica that has indexed them.
 type past struct {
 	t     *testing.T
 	js    jetstream.JetStream // of the replica
-	asks  jetstream.JetStream // of the stories
+	asks  jetstream.JetStream // of the searches
 	began time.Time
-	// inQueue answers instead of the queues' owners; nil: no job waits.
+	// inQueue answers in place of the queues' owners; nil: no job waits.
 	inQueue func(context.Context, string, admin.JobInQueue) ([]desk.QueuedJob, error)
 	watch   *nats.Conn
-	slow    *nats.Subscription // of watch: it gets the requests that wait behind the deletions of finished jobs
+	slow    *nats.Subscription // of watch; counts the requests that wait behind deletions of finished jobs
 }
 
 func newPast(t *testing.T) *past {
@@ -56,10 +56,10 @@ func newPast(t *testing.T) *past {
 	return p
 }
 
-// waits returns how many requests have waited in the queue of JetStream's API so far.
+// waits returns how many requests have waited in the JetStream API's queue so far.
 func (p *past) waits() int {
 	p.t.Helper()
-	if err := p.watch.Flush(); err != nil { // the server has passed on those that it has answered
+	if err := p.watch.Flush(); err != nil { // the server has passed on what it answered before
 		p.t.Fatal(err)
 	}
 	n, _, err := p.slow.Pending()
@@ -78,8 +78,8 @@ func (p *past) put(m *nats.Msg) uint64 {
 	return ack.Sequence
 }
 
-// call stores the record of the only call of a job that waited since the beginning. By the caller's clock it began ten
-// minutes later, so that a slow machine stores all records within the wait.
+// call stores the record of the only call of a job that waited since the beginning. By the caller's clock the call
+// began ten minutes later, so that a slow machine still stores all records within the wait.
 func (p *past) call(seq int, outcome string, result uint64) {
 	c := ledger.Record{
 		API: "pay", Key: "k", Job: fmt.Sprint("job-", seq), Stream: "WEIR_pay_0", Seq: uint64(seq), Call: 1, Accepted: p.began, //nolint:gosec // small
@@ -89,7 +89,7 @@ func (p *past) call(seq int, outcome string, result uint64) {
 	p.put(c.Message())
 }
 
-// done ends a job with a result. named says whether its record names the result, as records of this version do.
+// done ends a job with a result. named says whether the record names the result, as in this version of weir.
 func (p *past) done(seq int, named bool) {
 	origin := ledger.OriginOf("WEIR_pay_0", uint64(seq), bucket.MicrosOf(p.began)) //nolint:gosec // small
 	at := p.put(&nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Data: []byte("{}"), Header: nats.Header{
@@ -114,7 +114,7 @@ func (p *past) dead(seq int) {
 	}
 }
 
-// serve runs a replica's index until the test ends, and returns when it is whole.
+// serve runs a replica's index until the test ends. It returns when the index is whole.
 func (p *past) serve() {
 	p.t.Helper()
 	x := jobindex.New(jobindex.Options{JetStream: p.js, Bytes: 1 << 30, Log: slog.New(slog.DiscardHandler)})
@@ -140,13 +140,13 @@ func (p *past) serve() {
 	})
 }
 
-// story returns the story of an id, how many requests it took, and how many messages answered them.
+// story returns the story of an id, the number of requests for it, and the number of messages in answer.
 func (p *past) story(id string) (t *Timeline, asked, came uint64) {
 	p.t.Helper()
 	c := &connect.Connection{Conn: p.asks.Conn(), JetStream: p.asks, At: "the test's server", Denied: &connect.Denials{}}
 	before := p.asks.Conn().Stats()
 	inQueue := p.inQueue
-	if inQueue == nil { // its owner finds it without a reading: see bucket/queue
+	if inQueue == nil { // the owner finds the job without reading: see bucket/queue
 		inQueue = func(context.Context, string, admin.JobInQueue) ([]desk.QueuedJob, error) { return nil, nil }
 	}
 	t, err := Find(p.t.Context(), c, Options{Job: id, APIs: []string{"pay"}, Scan: UsualScan, InQueue: inQueue})
@@ -157,8 +157,8 @@ func (p *past) story(id string) (t *Timeline, asked, came uint64) {
 	return t, after.OutMsgs - before.OutMsgs, after.InMsgs - before.InMsgs
 }
 
-// TestStoryAsksLittle checks that a story takes a few requests, each with one answer, however many jobs of its key
-// ended beside it, and that it has every step and how many calls began while its job waited.
+// TestStoryAsksLittle checks that a story takes a few requests with one answer each, however many other jobs of the key
+// have ended. It also checks that the story has every step, and the number of calls that began during the wait.
 func TestStoryAsksLittle(t *testing.T) {
 	t.Parallel()
 	const many, most = 450, 8
@@ -178,7 +178,7 @@ func TestStoryAsksLittle(t *testing.T) {
 	}{
 		fmt.Sprint("job-", first):   {Done, []StepKind{Accepted, Called, Result}, most, first - 1},
 		fmt.Sprint("job-", first+1): {Dead, []StepKind{Accepted, Called, Buried, Event}, most, first},
-		fmt.Sprint("job-", first+2): {Done, []StepKind{Accepted, Called, Result}, many + most, first + 1}, // an older version's
+		fmt.Sprint("job-", first+2): {Done, []StepKind{Accepted, Called, Result}, many + most, first + 1}, // by an older version
 		"job-1":                     {Done, []StepKind{Accepted, Called, Result}, most, 0},
 		fmt.Sprint("job-", many-2):  {Done, []StepKind{Accepted, Called, Result}, most, jobindex.MostAhead},
 		"never":                     {"", nil, most, 0},
@@ -214,8 +214,8 @@ func TestStoryAsksLittle(t *testing.T) {
 	}
 }
 
-// TestStoryOfAJobThatIsRedriven checks that a story finds a job that is redriven between the question to the queues and
-// the reading of the letters.
+// TestStoryOfAJobThatIsRedriven checks that a story finds a job that is redriven after the queues were asked and before
+// the letters are read.
 func TestStoryOfAJobThatIsRedriven(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

@@ -21,13 +21,13 @@ import (
 // How long a move waits for changes to become visible.
 const (
 	pingWait    = time.Second
-	settleWait  = 2 * time.Minute  // for copies to be on every replica
-	vanishWait  = 15 * time.Second // for what is left of an interrupted copy
+	settleWait  = 2 * time.Minute  // for every replica to have a copy
+	vanishWait  = 15 * time.Second // for the remains of an interrupted copy to go
 	settlePoll  = 100 * time.Millisecond
-	leaseSilent = lease.Term + time.Second // after that a lease that was not renewed has no owner
+	leaseSilent = lease.Term + time.Second // after which a lease that was not renewed has no owner
 )
 
-// Streams returns weir's streams on a server, by name, in their present state.
+// Streams returns weir's streams on a server in their present state, sorted by name.
 func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	lister := js.ListStreams(ctx)
 	var all []*jetstream.StreamInfo
@@ -44,8 +44,8 @@ func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamIn
 	return all, nil
 }
 
-// refuseCopied fails for a data directory that is not the one in which weir was last started. The jobs of a backup may
-// have been called since, and the target would have no sign of that.
+// refuseCopied fails if the data directory is not the one in which weir last started. Jobs in a backup may have been
+// called since, and the target would not know it.
 func refuseCopied(f Options) error {
 	if f.Abandon {
 		return nil
@@ -58,7 +58,7 @@ func refuseCopied(f Options) error {
 		found.What))
 }
 
-// refuseRunning fails if a weir is connected to a server, or was until a moment ago.
+// refuseRunning fails if a weir is connected to the server, or was until a moment ago.
 func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	inbox := c.Conn.NewRespInbox()
 	sub, err := c.Conn.SubscribeSync(inbox)
@@ -86,7 +86,7 @@ func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	}
 }
 
-// refuseLeased fails if a lease is renewed while it looks: a replica dispatches that does not answer.
+// refuseLeased fails if a lease is renewed while it watches. Then a replica dispatches although it does not answer.
 func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	last := func() (uint64, error) {
 		s, err := c.JetStream.Stream(ctx, "KV_"+connect.LeasesBucket)
@@ -124,8 +124,8 @@ func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	return nil
 }
 
-// differs returns how a copy differs from its original, "" if it does not. In a stream with an age, messages that have
-// become too old meanwhile may be missing at the front.
+// differs says how a copy differs from its original, "" if it does not. In a stream with a maximum age, the oldest
+// messages may be missing because they have expired meanwhile.
 func differs(was, is *jetstream.StreamInfo) string {
 	a, b := was.State, is.State
 	if a.LastSeq != b.LastSeq {
@@ -140,7 +140,7 @@ func differs(was, is *jetstream.StreamInfo) string {
 	return fmt.Sprintf("it has %d messages from %d on, not %d from %d on", b.Msgs, b.FirstSeq, a.Msgs, a.FirstSeq)
 }
 
-// awaitCopies returns when a stream has a leader and every replica has all of it.
+// awaitCopies waits until a stream has a leader, and every replica has all of it.
 func awaitCopies(ctx context.Context, c *connect.Connection, name string) (*jetstream.StreamInfo, error) {
 	for start := time.Now(); ; {
 		why := ""
@@ -150,7 +150,7 @@ func awaitCopies(ctx context.Context, c *connect.Connection, name string) (*jets
 		} else if info := s.CachedInfo(); info.Cluster == nil || info.Config.Replicas == 1 {
 			return info, nil
 		} else {
-			current := 1 // the leader
+			current := 1 // counts the leader
 			for _, r := range info.Cluster.Replicas {
 				if r.Current && !r.Offline {
 					current++

@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestCopiesThatDiffer: a copy has all that was there, but for what has become too old since.
+// TestCopiesThatDiffer checks that a copy must have all messages, except those that have expired meanwhile.
 func TestCopiesThatDiffer(t *testing.T) {
 	was := jetstream.StreamState{Msgs: 10, FirstSeq: 5, LastSeq: 20}
 	for name, c := range map[string]struct {
@@ -30,7 +30,7 @@ func TestCopiesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsAWorkerAway says where the jobs are, and what to do.
+// TestWhatKeepsAWorkerAway checks that the error says where the jobs are, and what to do.
 func TestWhatKeepsAWorkerAway(t *testing.T) {
 	n := note{From: "nats://old", To: "nats://new", Who: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	const under = "the jobs of this server are being moved to nats://new (by me, at 2026-01-02T03:04:05.000Z): finish the move with the same `weir move`, or cancel it with `weir move --abandon`"

@@ -14,19 +14,19 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// Bounds of copying one stream. The receiving server abandons a restore that receives nothing for five seconds, and
-// keeps nothing of it.
+// Bounds of copying one stream. The receiving server abandons a restore if it receives nothing for five seconds, and
+// then keeps nothing of it.
 const (
 	copyChunk  = 128 << 10        // bytes of one message
-	copyWindow = 4 << 20          // bytes under way
-	chunkWait  = 60 * time.Second // for the next chunk, or its receipt
+	copyWindow = 4 << 20          // bytes sent and not yet acknowledged
+	chunkWait  = 60 * time.Second // for the next chunk, or for the receipt of one
 	endWait    = 10 * time.Minute // for the server to build the stream from the chunks
 	apiWait    = 60 * time.Second
-	newsWait   = 4 * time.Second // for a subscription to be known in a whole cluster
+	newsWait   = 4 * time.Second // for a whole cluster to know a subscription
 )
 
-// snapshotStream describes a stream that a server is about to send: its configuration with all fields, also those
-// unknown to this version of weir, and its state.
+// snapshotStream describes a stream that a server is about to send. Config has all fields, even those that this version
+// of weir does not know.
 type snapshotStream struct {
 	Config map[string]json.RawMessage `json:"config"`
 	State  json.RawMessage            `json:"state"`
@@ -37,14 +37,14 @@ type snapshotStream struct {
 type streamCopy struct {
 	from, to *nats.Conn
 	name     string
-	replicas int // of the copy
+	replicas int // number of replicas of the copy
 
 	chunks  chan *nats.Msg
-	deliver string // where the receiver takes the chunks
+	deliver string // subject on which the receiver takes the chunks
 }
 
-// run sends the stream with all messages, sequences and consumers to a server that does not have it. The server stores
-// the whole stream or nothing. run returns the number of bytes sent.
+// run copies the stream with all messages, sequences and consumers to a server that does not have it. The receiving
+// server stores the whole stream or nothing. run returns the number of bytes sent.
 func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	inbox := c.from.NewInbox()
 	c.chunks = make(chan *nats.Msg, 2*copyWindow/copyChunk)
@@ -52,7 +52,7 @@ func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("receive %s: %w", c.name, err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // the connection may have gone
+	defer func() { _ = sub.Unsubscribe() }() // an error means that the connection has ended
 	if err := c.begin(ctx, inbox); err != nil {
 		return 0, err
 	}
@@ -74,7 +74,7 @@ func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	}
 }
 
-// begin asks one server to send, and the other to receive.
+// begin asks one server to send the stream, and the other to receive it.
 func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	ctx, cancel := context.WithTimeout(ctx, apiWait)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	return nil
 }
 
-// relay passes a chunk on, and acknowledges it to the sender when the receiver has it.
+// relay passes a chunk to the receiver. When the receiver has it, relay acknowledges it to the sender.
 func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, chunkWait)
 	defer cancel()
@@ -114,7 +114,7 @@ func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 		return err
 	}
 	if chunk.Reply == "" {
-		return nil // the last one
+		return nil // the last chunk needs no acknowledgement
 	}
 	if err := chunk.Respond(nil); err != nil {
 		return fmt.Errorf("read %s: %w", c.name, err)
@@ -122,7 +122,7 @@ func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	return nil
 }
 
-// end reports to the receiver that all was sent, unless the sender broke off. It returns when the stream exists.
+// end tells the receiver that it has everything, unless the sender broke off. It returns when the stream exists.
 func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 	if status := last.Header.Get("Status"); status != "" && status != "204" {
 		return fmt.Errorf("read %s: %s %s", c.name, status, last.Header.Get("Description"))
@@ -132,10 +132,10 @@ func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 	return c.give(ctx, nil)
 }
 
-// give sends the receiver a message and waits for its receipt.
+// give sends a message to the receiver and waits for its receipt.
 func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	receipt, err := c.to.RequestWithContext(ctx, c.deliver, data)
-	// In a cluster the receiver may be another server, which ours learns a moment later.
+	// In a cluster another server may receive, and ours learns about its subscription a moment later.
 	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && stream.Sleep(ctx, settlePoll); {
 		receipt, err = c.to.RequestWithContext(ctx, c.deliver, data)
 	}
@@ -157,7 +157,7 @@ func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// request sends a JSON request to JetStream's API.
+// request sends a JSON request to the JetStream API.
 func request(ctx context.Context, nc *nats.Conn, subject string, question any) ([]byte, error) {
 	data, err := json.Marshal(question)
 	if err != nil {
@@ -172,7 +172,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, question any) (
 
 func readAnswer(data []byte, answer any) error {
 	if data == nil {
-		return nil // there is an error already
+		return nil // the caller reports an earlier error
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fmt.Errorf("the server's answer cannot be read: %w", err)

@@ -1,8 +1,9 @@
-// Package migrate moves all of weir from one NATS server to another, and keeps workers from a server whose jobs are
-// elsewhere.
+// Package migrate moves all of weir from one NATS server to another. It also keeps workers from a server whose jobs are
+// on another one.
 //
-// It moves streams by JetStream's snapshots, each whole or not at all, with their sequences: letters, marks, results
-// and the ledger refer to jobs by sequence. A note at each end says that a move is under way, and whether it is done.
+// It moves each stream as a JetStream snapshot, whole or not at all. The sequences stay, because letters, marks,
+// results and the ledger refer to jobs by sequence. A note at each end says that a move is under way, and whether it is
+// done.
 //
 //  1. The notes are written. From then on no weir starts at either end (RefuseElsewhere), a running weir ends (Watch), and a replica that
 //     begins a lease looks for the note after it has written the lease (CheckStillHere).
@@ -10,8 +11,8 @@
 //  3. Every stream is copied, and compared with the source, which must not have changed.
 //  4. The notes say that the move is done, and the source's streams are sealed.
 //
-// What always holds: at no moment can the jobs be called at both ends. A move may be interrupted at any time; the same
-// command continues it, or takes it back while it is not done. The source keeps what it had.
+// At no moment can weir call the jobs at both ends. A move may be interrupted at any time. The same command continues
+// it, or takes it back while it is not done. The source keeps all its data.
 //
 // The package does not know what is in the streams.
 package migrate

@@ -12,17 +12,17 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// noteBucket is where both ends keep the notes of a move. It is never moved itself.
+// noteBucket is the key-value bucket for the notes of moves. It exists at both ends and is never moved.
 const noteBucket = "weir_move"
 
-// Keys of the two notes. One server can have both: its jobs were moved to it, and are now moved from it.
+// Keys of the two notes. One server can have both, if jobs were moved to it and are now moved from it.
 const (
 	leavingKey  = "leaving"
 	arrivingKey = "arriving"
 )
 
-// note keeps weir from starting on a server that does not have the jobs, or not yet all. A job in two places would be
-// called twice.
+// note keeps weir from starting on a server that does not have the jobs, or does not have all of them yet. Jobs in two
+// places would be called twice.
 type note struct {
 	ID   string    `json:"id"`
 	From string    `json:"from"`
@@ -32,7 +32,7 @@ type note struct {
 	Done bool      `json:"done"`
 }
 
-// readNote reads a note; nil if there is none.
+// readNote reads a note. It returns nil if there is none.
 func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, error) {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -53,7 +53,7 @@ func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, e
 	return &n, nil
 }
 
-// writeNote stores a note. It returns when the note is on disk, as far as the server promises that.
+// writeNote stores a note. When it returns, the note is on disk if the server syncs before it acknowledges.
 func writeNote(ctx context.Context, js jetstream.JetStream, replicas int, key string, n note) error {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -85,7 +85,7 @@ func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
 	return nil
 }
 
-// ArrivedAt returns when the last move of jobs to a server began or ended; zero if there was none.
+// ArrivedAt returns when the last move of jobs to this server began or ended, zero if there was none.
 func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	n, err := readNote(ctx, js, arrivingKey)
 	if err != nil || n == nil {
@@ -94,7 +94,7 @@ func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	return n.At, nil
 }
 
-// RefuseElsewhere keeps a worker from a server whose jobs are elsewhere, or are still being moved to it.
+// RefuseElsewhere fails if the jobs of this server are on another one, or are still being moved to this one.
 func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 	left, err := readNote(ctx, js, leavingKey)
 	if err != nil {
@@ -114,7 +114,7 @@ func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// away returns an error that says where this server's jobs are.
+// away returns the error that says where this server's jobs are.
 func (n *note) away() error {
 	what, fix := "are being moved", "finish the move with the same `weir move`, or cancel it with `weir move --abandon`"
 	if n.Done {

@@ -21,14 +21,14 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// mover is a move under way.
+// mover carries out one move.
 type mover struct {
 	from, to *connect.Connection
-	inside   bool // the source runs in this process: no other process uses its data
+	inside   bool // this process runs the source's server, so no other process uses its data
 	replicas int
 	talk     func(format string, args ...any)
 	note     note
-	streams  []*jetstream.StreamInfo // of the source, as they were when the move began
+	streams  []*jetstream.StreamInfo // of the source, as of the beginning of the move
 }
 
 // report is what --json prints.
@@ -41,11 +41,11 @@ type report struct {
 	Replicas int    `json:"replicas"`
 }
 
-// Options say from where to where, and how to talk to the operator.
+// Options of a move.
 type Options struct {
-	From      string // a data directory of weir, or a server's address
-	FromCreds string // a credentials file for an address
-	To        string // the new server's address; empty: as the environment says
+	From      string // a data directory of weir, or the address of a server
+	FromCreds string // a credentials file for From, if it is an address
+	To        string // the new server's address; empty: from the environment
 	Abandon   bool   // take back a move that is not done
 	Confirm   func(question string) error
 	As        cli.Format
@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Run moves all of weir to another server, or continues an interrupted move. It blocks until everything is copied and
-// compared. It may be interrupted at any time and called again.
+// compared. After an interruption, call it again.
 func Run(ctx context.Context, f Options) error {
 	m, stop, err := openMove(ctx, f)
 	if err != nil {
@@ -88,7 +88,7 @@ func Run(ctx context.Context, f Options) error {
 	return err
 }
 
-// openMove connects to both ends.
+// openMove reads the settings and connects to both ends.
 func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error) {
 	settings, err := config.ReadSettingsFor(f.To)
 	if err != nil {
@@ -98,7 +98,7 @@ func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error)
 		return nil, nil, cli.Usage(errors.New("name both servers: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's address"))
 	}
 	m = &mover{replicas: settings.Replicas, talk: func(format string, args ...any) {
-		_, _ = fmt.Fprintf(f.Talk, "weir: "+format+"\n", args...) // talk
+		_, _ = fmt.Fprintf(f.Talk, "weir: "+format+"\n", args...) // an error of the terminal does not matter
 	}}
 	stopSource, err := m.openSource(ctx, f, settings)
 	if err != nil {
@@ -112,7 +112,7 @@ func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error)
 	return m, func() { m.to.Close(); stopSource() }, nil
 }
 
-// openSource connects to the source, and starts a server if the source is a directory.
+// openSource connects to the source. If the source is a directory, it starts a server there.
 func (m *mover) openSource(ctx context.Context, f Options, settings *config.Settings) (stop func(), err error) {
 	var opts []nats.Option
 	if inbox := settings.NATSInbox; inbox != "" {
@@ -159,7 +159,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 	return func() { m.from.Close(); shutdown() }, nil
 }
 
-// run copies and verifies, and only then lets weir start at the target.
+// run copies all streams and verifies the copies. Only then can weir start at the target.
 func (m *mover) run(ctx context.Context) error {
 	if m.note.ID == "" {
 		m.note.ID = nuid.Next()
@@ -175,8 +175,7 @@ func (m *mover) run(ctx context.Context) error {
 	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
 	}
-	// From here on no weir starts at either end. A weir that was just starting becomes visible now, or by what it
-	// stores.
+	// From here on no weir starts at either end. A weir that was just starting now shows itself, or by what it stores.
 	if err := m.quiet(ctx); err != nil {
 		return err
 	}

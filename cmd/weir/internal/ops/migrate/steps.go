@@ -17,7 +17,8 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// check refuses what cannot be moved, before it changes anything. done is true if this move was completed before.
+// check refuses a move that is impossible, before it changes anything. done reports whether this move was completed
+// earlier.
 func (m *mover) check(ctx context.Context) (done bool, err error) {
 	if m.streams, err = Streams(ctx, m.from.JetStream); err != nil {
 		return false, m.from.Explain(err)
@@ -72,7 +73,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 	return nil
 }
 
-// checkTarget checks whether weir could run on the target, and whether the source's content would fit.
+// checkTarget checks that weir could run on the target, and that the source's content fits.
 func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
 		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
@@ -93,7 +94,7 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	return nil
 }
 
-// quiet fails if a weir runs at either end.
+// quiet fails if weir runs at either end.
 func (m *mover) quiet(ctx context.Context) error {
 	if !m.inside {
 		if err := refuseRunning(ctx, m.from); err != nil {
@@ -103,8 +104,8 @@ func (m *mover) quiet(ctx context.Context) error {
 	return refuseRunning(ctx, m.to)
 }
 
-// expel ends the leases of replicas that dispatched at the source and are only silent, such as a stopped process, which
-// could continue. The note exists by now and keeps them from beginning anew.
+// expel ends the leases of replicas that dispatched at the source and are now silent. A suspended process is one, and
+// could continue. The note exists by now, so these replicas cannot start again.
 func (m *mover) expel(ctx context.Context) error {
 	if m.inside {
 		return nil
@@ -122,11 +123,11 @@ func (m *mover) expel(ctx context.Context) error {
 	case err != nil:
 		return m.from.Explain(err)
 	}
-	m.streams, err = Streams(ctx, m.from.JetStream) // the leases have changed
+	m.streams, err = Streams(ctx, m.from.JetStream) // ExpelAll has changed the leases
 	return m.from.Explain(err)
 }
 
-// copy makes one stream exist at the target as it is at the source, whatever an earlier try has left.
+// copy makes the target's stream equal to the source's. It replaces the remains of an earlier try.
 func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, err error) {
 	name := s.Config.Name
 	there, err := m.to.JetStream.Stream(ctx, name)
@@ -134,7 +135,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	case err == nil && differs(s, there.CachedInfo()) == "":
 		return 0, nil
 	case err == nil:
-		// Left by an interrupted try: no weir has run there since, and the source has all of it.
+		// An interrupted try left it. No weir has run there since, and the source has everything.
 		if err := m.to.JetStream.DeleteStream(ctx, name); err != nil {
 			return 0, fmt.Errorf("remove what is left of %s on %s: %w", name, m.to.At, m.to.Explain(err))
 		}
@@ -153,10 +154,10 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	}
 }
 
-// codeRestoreNameInUse is the server's error while a stream exists or is being restored.
+// codeRestoreNameInUse is the server's error code while a stream exists or is being restored.
 const codeRestoreNameInUse = 10130
 
-// verify compares every stream with its copy, and the source with its state when the move began.
+// verify compares every stream with its copy, and with its state at the beginning of the move.
 func (m *mover) verify(ctx context.Context) error {
 	now, err := Streams(ctx, m.from.JetStream)
 	if err != nil {
@@ -181,11 +182,11 @@ func (m *mover) verify(ctx context.Context) error {
 }
 
 // seal makes the source refuse late messages. An intake that was suspended or cut off during the move continues at the
-// source until it reads the note of the move. With the seal it answers its producers 503 until then. seal comes last
-// because it cannot be undone. If messages arrived after their stream was copied, seal fails and names them.
+// source until it reads the note; because of the seal it answers 503 until then. A seal cannot be undone, so seal is
+// the last step. It fails, and names the messages, if some arrived after their stream was copied.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
-		return nil // no other process uses its data
+		return nil // no other process uses the data
 	}
 	late := []string{}
 	for _, s := range m.streams {
@@ -239,7 +240,7 @@ func (m *mover) abandon(ctx context.Context) error {
 	return nil
 }
 
-// dropCopies removes what this move stored on the target, which had nothing of weir before.
+// dropCopies deletes this move's streams on the target, which had no streams of weir before.
 func (m *mover) dropCopies(ctx context.Context) error {
 	if err := refuseRunning(ctx, m.to); err != nil {
 		return err

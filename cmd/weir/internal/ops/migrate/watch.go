@@ -14,10 +14,10 @@ import (
 )
 
 // lookEvery is how often a worker checks whether its jobs are being moved away. `weir move` waits until no weir is
-// visible, but a worker that was stopped or cut off meanwhile continues afterwards.
+// visible, but a worker that was suspended or cut off at that time may continue later.
 const lookEvery = 2 * time.Second
 
-// Watch returns an error when the jobs of the server are being moved away, and nil when ctx ends.
+// Watch returns an error when the jobs of this server are being moved away, and nil when ctx ends.
 func Watch(ctx context.Context, nc *nats.Conn) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -34,8 +34,8 @@ func Watch(ctx context.Context, nc *nats.Conn) error {
 }
 
 // CheckStillHere fails with ErrElsewhere if the jobs of this server are being moved away, or were moved. It fails with
-// another error if it cannot tell. It asks the leader, because the answer must be newer than a lease that was just
-// written.
+// another error if it cannot tell. It asks the stream's leader, because the answer must be newer than a lease that the
+// caller has just written.
 func CheckStillHere(ctx context.Context, nc *nats.Conn) error {
 	msg, err := stream.AskLeader(ctx, nc, "KV_"+noteBucket, `{"last_by_subj":"$KV.`+noteBucket+`.`+leavingKey+`"}`)
 	var api *jetstream.APIError

@@ -9,8 +9,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestAccountsCountAllOfTheirAPIs checks that each api of an account reports what all of them took from its limits, also
-// if the question is about one api. A limit of the same name that an api has for itself counts that api alone.
+// TestAccountsCountAllOfTheirAPIs checks that each api of an account reports what all apis of the account took from its
+// limits, even if the question is about one api. An api's own limit of the same name counts only that api.
 func TestAccountsCountAllOfTheirAPIs(t *testing.T) {
 	c := configOf(t, `
 accounts:

@@ -8,11 +8,12 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// apart reports whether calls are added up by something of their keys.
+// apart reports whether calls are grouped by a property of their keys.
 func (b By) apart() bool { return b == ByKey || b == ByTenant }
 
-// Account returns what Of returns, from the sums. Account.Since and Budget.From are the beginnings of their spans.
-// Calls before the sums are complete are not included: Account.Begins and Budget.Begins say so.
+// Account returns the same account as Of, from the sums. Account.Since and Budget.From are rounded down to the
+// beginning of a span. Calls from before the sums are complete are missing. Then Account.Begins and Budget.Begins say
+// from when on they are complete.
 func (s *Sums) Account(o Options) *Account {
 	o = o.orDefault()
 	grain := s.grain
@@ -45,7 +46,7 @@ func (s *Sums) Account(o Options) *Account {
 	return a.account
 }
 
-// lacks reports whether calls of before are not included.
+// lacks reports whether earlier calls are missing.
 func (a *adder) lacks() bool {
 	lacks := !a.account.Begins.IsZero()
 	for _, b := range a.account.Budgets {
@@ -54,7 +55,7 @@ func (a *adder) lacks() bool {
 	return lacks
 }
 
-// countDay counts the calls of a day in spans that begin at a time or later.
+// countDay counts the calls of a day, in spans that begin at or after from.
 func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 	count := func(api, key string, minute int16, of calls) {
 		if at := number.at(minute); !at.Before(from) && (a.API == "" || a.API == api) {
@@ -72,7 +73,7 @@ func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 	}
 }
 
-// addBudgets adds what calls took from budgets in their windows. It looks at each sum once, however many budgets there
+// addBudgets adds what calls took from budgets in their windows. It reads each sum once, however many budgets there
 // are.
 func (s *Sums) addBudgets(budgets []*Budget) {
 	counted := make(map[limitName][]*Budget, len(budgets))
@@ -96,11 +97,11 @@ func (s *Sums) addBudgets(budgets []*Budget) {
 	}
 }
 
-// countsFrom returns from when on calls are included.
+// countsFrom returns from when on calls are counted.
 func (b *Budget) countsFrom() time.Time { return latest(b.From, b.Begins) }
 
-// Use returns how the limits of an api were used in the last day. All apis of an account used its limits. What was used
-// before the sums are complete is not included: Use.Begins says so.
+// Use returns how much of an api's limits was used in the last day. Limits of an account include the calls of all its
+// apis. Use from before the sums are complete is missing. Then Use.Begins says from when on it is complete.
 func (s *Sums) Use(api *config.API, now time.Time) *Use {
 	u, complete := newUse(api, now), s.Since(now)
 	begin := u.begin()

@@ -17,11 +17,11 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// By is a property to add calls up by: a closed set.
+// By is a property by which calls are grouped: a closed set.
 type By string
 
-// The groupings. A tenant is the part of a key before the api's tenant_until, or, if the api has none, before the first
-// dot.
+// The groupings. A tenant is the part of a key before the api's tenant_until. If the api has none, it is the part
+// before the first dot.
 const (
 	ByAPI    By = "api"
 	ByKey    By = "key"
@@ -29,19 +29,19 @@ const (
 	ByDay    By = "day" // of UTC
 )
 
-// Groupings returns all of them.
+// Groupings returns all groupings.
 func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
 // Options say what to add up.
 type Options struct {
-	UpTo   uint64             // no later record, as ledger.End returns it; 0: up to the newest
+	UpTo   uint64             // the last record to read, as ledger.End returns it; 0: the newest
 	By     By                 // "": ByAPI
-	API    string             // only of this one; "": of all
-	Since  time.Time          // calls that started then or later; zero: today, by UTC, and by day the last 31 days
+	API    string             // only of this api; "": of all
+	Since  time.Time          // calls that started at or after this time; zero: today in UTC or, with ByDay, the last 31 days
 	Now    time.Time          // selects the budgets' windows
-	Limit  int                // list at most this many groups: the dearest, or of days the newest; 0: all
-	Config *config.Config     // has the budgets, and what ends tenants; nil if unknown
-	Read   func(n, of uint64) // is called with the progress, every few thousand records; may be nil
+	Limit  int                // bound of the groups listed: the dearest, or the newest days; 0: all
+	Config *config.Config     // has the budgets, and where tenants end in keys; nil if unknown
+	Read   func(n, of uint64) // called with the progress, every few thousand records; may be nil
 }
 
 // Group is what was spent on the calls of one api, key, tenant or day.
@@ -112,21 +112,21 @@ type Account struct {
 	KeysSince time.Time `json:"keys_since,omitzero"`
 }
 
-// usualDays is how many days are reported by default.
+// usualDays is the number of days that ByDay reports by default.
 const usualDays = 31
 
 func midnight(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour) }
 
-// mostGroups bounds the groups: all further calls are one group without a name.
+// mostGroups bounds the groups. Calls beyond it are in one group without a name.
 const mostGroups = 1 << 20
 
 // readEvery is the number of records between two reports of the progress.
 const readEvery = 10_000
 
-// From returns from when on calls are to be added up.
+// From returns the time from which calls are counted.
 func (o Options) From() time.Time { return o.orDefault().Since }
 
-// orDefault returns the options with what they leave open.
+// orDefault returns the options with defaults filled in.
 func (o Options) orDefault() Options {
 	o.By = cmp.Or(o.By, ByAPI)
 	if o.Since.IsZero() {
@@ -138,9 +138,9 @@ func (o Options) orDefault() Options {
 	return o
 }
 
-// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning
-// of the period, or of the first budget's window. It needs no running weir: Sums.Account gives the same sums without
-// reading.
+// Of adds up what was spent. It fails with ledger.ErrNoLedger if there is no ledger. It blocks until it has read the
+// ledger from the beginning of the period, or of the first budget's window. It needs no running weir. Sums.Account
+// returns the same sums without reading.
 func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
 	account, err := read(ctx, c, o.orDefault())
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -174,12 +174,12 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 	return a.account, a.account.AddLosses(ctx, c)
 }
 
-// hasAccounts reports whether a budget is an account's, so that calls of several apis take from it.
+// hasAccounts reports whether a budget belongs to an account, so that calls of several apis take from it.
 func (a *adder) hasAccounts() bool {
 	return slices.ContainsFunc(a.account.Budgets, func(b *Budget) bool { return b.limit.Account != "" })
 }
 
-// beginWith notes from when on calls are included.
+// beginWith records that calls are complete only from this time on.
 func (a *adder) beginWith(complete time.Time) {
 	if complete.After(a.Since) {
 		a.account.Begins = complete
@@ -191,7 +191,7 @@ func (a *adder) beginWith(complete time.Time) {
 	}
 }
 
-// AddLosses adds the parts of the ledger that were lost in what the account covers.
+// AddLosses adds the parts of the ledger that were lost in the time that the account covers.
 func (a *Account) AddLosses(ctx context.Context, c *connect.Connection) (err error) {
 	from := a.Since
 	for _, b := range a.Budgets {
@@ -203,7 +203,7 @@ func (a *Account) AddLosses(ctx context.Context, c *connect.Connection) (err err
 	return err
 }
 
-// adder adds calls up.
+// adder adds up calls for an account.
 type adder struct {
 	Options
 	groups  map[groupName]*Group
@@ -215,14 +215,14 @@ func newAdder(o Options) *adder {
 	return &adder{Options: o, groups: map[groupName]*Group{}, account: &Account{Since: o.Since, Groups: []*Group{}, Budgets: []*Budget{}}}
 }
 
-// HasBudgets reports whether there is a budget among what is added up.
+// HasBudgets reports whether the selected apis have a budget.
 func (o *Options) HasBudgets() bool {
 	a := adder{Options: *o, account: &Account{}}
 	a.openBudgets()
 	return len(a.account.Budgets) > 0
 }
 
-// openBudgets finds the budgets' windows, and from when on to read the ledger.
+// openBudgets adds the budgets with their windows. It returns from when on to read the ledger.
 func (a *adder) openBudgets() (from time.Time) {
 	from = a.Since
 	if a.Config == nil {
@@ -268,13 +268,13 @@ func (a *adder) add(r *ledger.Record) {
 	}
 }
 
-// count adds calls of one key that started in one span.
+// count adds calls of one key that started in the span beginning at at.
 func (a *adder) count(api, key string, at time.Time, of calls) {
 	a.total.plus(of)
 	a.group(a.nameOf(api, key, at)).sum.plus(of)
 }
 
-// use adds what a call used. A sum that is too large stays at the largest number: an API reports what it likes.
+// use adds usage to a sum. A sum that would overflow stays at the largest int64, because an API may report any number.
 func use(sum *map[string]int64, usage map[string]int64) {
 	for name, n := range usage {
 		if *sum == nil {
@@ -288,10 +288,10 @@ func use(sum *map[string]int64, usage map[string]int64) {
 	}
 }
 
-// groupName names a group.
+// groupName identifies a group.
 type groupName struct{ api, key, tenant, day string }
 
-// nameOf returns the name of the group of a call. Calls without a key are one tenant's.
+// nameOf returns the group of a call. Calls without a key belong to one tenant.
 func (a *adder) nameOf(api, key string, at time.Time) groupName {
 	switch a.By {
 	case ByKey:
@@ -328,7 +328,7 @@ func (a *adder) group(name groupName) *Group {
 	return g
 }
 
-// conclude writes the sums, the largest first; days in their order.
+// conclude fills in the account: the largest groups first, days in their order.
 func (a *adder) conclude() {
 	out := a.account
 	out.Spent, out.InDoubt = a.total.money.Text()
@@ -354,7 +354,7 @@ func (a *adder) conclude() {
 	}
 }
 
-// BudgetsOf returns the budgets of one api, or with "" of all.
+// BudgetsOf returns the budgets of one api, or of all if api is "".
 func (a *Account) BudgetsOf(api string) []*Budget {
 	of := []*Budget{}
 	for _, b := range a.Budgets {
@@ -365,10 +365,10 @@ func (a *Account) BudgetsOf(api string) []*Budget {
 	return of
 }
 
-// Unfinished reports whether calls of the period are not included yet, but will be.
+// Unfinished reports whether calls of the period are still missing that will be included later.
 func (a *Account) Unfinished() bool { return a.Behind > 0 || a.Reading && !a.Begins.IsZero() }
 
-// Cut keeps at most this many groups, as Options.Limit does.
+// Cut keeps at most most groups, as Options.Limit does.
 func (a *Account) Cut(most int) {
 	all := len(a.Groups)
 	if all <= most {
@@ -380,7 +380,7 @@ func (a *Account) Cut(most int) {
 	a.Groups = slices.Clone(a.Groups[:most])
 }
 
-// Heard adds what a running weir counts of a budget.
+// Heard adds the numbers that a running weir counts for the budgets of an api.
 func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 	for _, b := range a.Budgets {
 		for i := range limits {

@@ -8,7 +8,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestOperationIsOneCall: what an operation cost beyond its call is added to the money, and is no second call.
+// TestOperationIsOneCall checks that the cost of an operation beyond its call is added to the money, and is not a
+// second call.
 func TestOperationIsOneCall(t *testing.T) {
 	a := &adder{Options: Options{By: ByAPI}, groups: map[groupName]*Group{}, account: &Account{}}
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -11,19 +11,19 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// Sums holds what every call of the ledger cost and took, added up by its time, so that an answer reads no record. The
-// index of jobs feeds it with the records that it reads anyway. It is not safe for concurrent use.
+// Sums holds what all calls in the ledger cost and took from limits, added up by their times. So an answer needs to
+// read no record. The index of jobs adds the records that it reads anyway. It is not safe for concurrent use.
 //
-// Each sum covers one span of time. For an api or a limit that is a minute, and in days before yesterday a quarter of
-// an hour. For a key it is a quarter of an hour. The spans follow the calendar in UTC, and each call is in one, so sums
-// of whole spans are exact. A question that begins within a span is answered from the beginning of that span on.
+// Each sum covers one span of time: for an api or a limit a minute, or in days before yesterday a quarter of an hour;
+// for a key a quarter of an hour. Spans follow the calendar in UTC, and each call is in exactly one span, so sums of
+// whole spans are exact. If a question begins within a span, the answer begins with that span.
 //
 // # Memory
 //
-// A sum takes at most 128 bytes, that of a key 256 and the key, and a usage 256 and 64 for each name. In the 62 days of
-// the ledger an api and each of its limits take at most 1.1 MB, and a key 1.6 MB if it is called in every quarter of an
-// hour. NewSums bounds all of them together. At the bound Sums gives up the following, in this order, each from the
-// oldest day that still has it. The answers say so:
+// A sum takes at most 128 bytes. That of a key takes 256 bytes and the key, and a usage takes 256 bytes and 64 for each
+// name. In the 62 days of the ledger an api and each of its limits take at most 1.1 MB each. A key takes 1.6 MB if it
+// is called in every quarter of an hour. NewSums bounds them all together. At the bound Sums gives up the following, in
+// this order, each from the oldest day that still has it. The answers say so:
 //
 //  1. the quarters of an hour of keys: the day has one sum of each key, 16 KB in 62 days;
 //  2. the minutes: the day has quarters of an hour;
@@ -32,13 +32,13 @@ import (
 type Sums struct {
 	most, bytes int
 	days        map[dayNumber]*day
-	newest      dayNumber // the last day on which a record was stored
-	// Days up to these have one sum of each key, no minutes, no keys, nothing.
+	newest      dayNumber // the newest day of a stored record
+	// Days up to and including these have one sum per key, no minutes, no keys, and nothing at all.
 	merged, coarse, keyless, forgotten dayNumber
 
-	reached time.Time // every record that was stored then or later is added
-	whole   bool      // and all before, as far as the ledger goes back
-	begins  time.Time // the ledger's beginning; zero: nothing was ever removed from it
+	reached time.Time // all records stored at or after this time were added
+	whole   bool      // all earlier records were added too, as far as the ledger goes back
+	begins  time.Time // the ledger's beginning; zero: nothing was ever removed
 }
 
 // dayNumber counts days of UTC since 1970.
@@ -63,20 +63,20 @@ func (d dayNumber) at(minute int16) time.Time {
 	return d.begin().Add(time.Duration(minute) * time.Minute)
 }
 
-// minuteOf returns the minute of the day in which the span of a time begins.
+// minuteOf returns the minute of the day at which the span of t begins.
 func minuteOf(t time.Time, grain func(dayNumber) time.Duration) int16 {
 	return int16(floor(t, grain).Sub(dayOf(t).begin()) / time.Minute) //nolint:gosec // of one day
 }
 
-// day has the sums of one day.
+// day holds the sums of one day.
 type day struct {
 	calls   map[callPlace]calls
 	limits  map[limitPlace]taken
 	keys    map[keyPlace]calls
-	missing int // records that were lost or cannot be read, by when they were stored
+	missing int // records lost or unreadable, by the time of storing
 }
 
-// callPlace is the place of a sum of an api: the minute of the day in which its span begins.
+// callPlace identifies a sum of an api: by the minute of the day at which its span begins.
 type callPlace struct {
 	api    unique.Handle[string]
 	minute int16
@@ -87,10 +87,10 @@ type limitPlace struct {
 	minute int16
 }
 
-// limitName names a limit. One of an account has no api, because all apis of the account take from it.
+// limitName identifies a limit. A limit of an account has no api here, because all apis of the account take from it.
 type limitName struct{ api, limit unique.Handle[string] }
 
-// limitOf returns the name of a limit that an api has. Only in a limit of an account there is a slash.
+// limitOf returns the identity of an api's limit. Only names of an account's limits contain a slash.
 func limitOf(api, limit string) limitName {
 	if strings.Contains(limit, "/") {
 		api = ""
@@ -105,20 +105,20 @@ type keyPlace struct {
 
 // calls is a sum of calls.
 type calls struct {
-	n      int64 // that were billed, or are in doubt
+	n      int64 // calls billed or in doubt
 	money  ledger.Spending
-	saving ledger.Savings // by jobs that were not called
+	saving ledger.Savings // from jobs that were not called
 	usage  map[string]int64
 }
 
 // taken is what calls took from a limit.
 type taken struct {
 	money  ledger.Spending
-	units  int64 // if the limit has units
-	priced int64 // if it is a budget; the same, unless a record lacks the units
+	units  int64 // if the limit counts units
+	priced int64 // if the limit is a budget: equal to units, unless a record lacks them
 }
 
-// What a sum takes at its place, in bytes: a map has free room.
+// The memory of a sum, in bytes, including the free room of its map.
 const (
 	placeBytes = 128
 	keyBytes   = 256 // and the key
@@ -126,33 +126,33 @@ const (
 	nameBytes  = 64  // for each of its names
 )
 
-// NewSums returns sums that take no more than most bytes. They know nothing until Begin.
+// NewSums returns sums that take at most most bytes. They are empty until Begin.
 func NewSums(most int) *Sums {
 	s := &Sums{most: most}
 	s.Begin(time.Time{})
 	return s
 }
 
-// Begin forgets everything. From then on every record is added that is stored behind the ledger's end at this time; the
-// ones before are added later, the newest first.
+// Begin removes everything. From then on the caller adds every record that is stored after end, and also the older
+// ones, newest first.
 func (s *Sums) Begin(end time.Time) {
 	*s = Sums{most: s.most, days: map[dayNumber]*day{}, newest: noDay, merged: noDay, coarse: noDay, keyless: noDay, forgotten: noDay, reached: end}
 }
 
-// Reached says that every record that was stored at a time or later has been added.
+// Reached says that all records stored at or after stored have been added.
 func (s *Sums) Reached(stored time.Time) { s.reached = stored }
 
-// Complete says that all records before have been added too, as far as the ledger goes back.
+// Complete says that all older records have been added too, as far as the ledger goes back.
 func (s *Sums) Complete() { s.whole = true }
 
 // Whole reports whether Complete was called since Begin.
 func (s *Sums) Whole() bool { return s.whole }
 
-// Trim says when the ledger begins, zero if nothing was ever removed from it. It forgets sums that may include older
-// calls.
+// Trim tells the sums when the ledger begins; zero means that nothing was ever removed from it. They forget days that
+// may include removed calls.
 func (s *Sums) Trim(begins time.Time) {
 	if !begins.After(s.begins) {
-		return // nothing was removed, or this was said before a later removal
+		return // nothing was removed, or the caller learned of a later removal before
 	}
 	s.begins = begins
 	for d := range s.days {
@@ -162,14 +162,14 @@ func (s *Sums) Trim(begins time.Time) {
 	}
 }
 
-// Missing counts records that are lost or cannot be read, near a time by the server.
+// Missing counts n records that are lost or cannot be read. The server stored them about at stored.
 func (s *Sums) Missing(n int, stored time.Time) {
 	if d := s.day(dayOf(stored)); d != nil {
 		d.missing += n
 	}
 }
 
-// day returns a day's sums, nil if the day is forgotten.
+// day returns the sums of a day. It returns nil if the day was forgotten.
 func (s *Sums) day(number dayNumber) *day {
 	d := s.days[number]
 	if d == nil && number > s.forgotten {
@@ -179,7 +179,7 @@ func (s *Sums) day(number dayNumber) *day {
 	return d
 }
 
-// Add adds a record, in any order. A record must be added once.
+// Add adds a record. Records may come in any order, but each only once.
 func (s *Sums) Add(c *ledger.Record) {
 	if stored := dayOf(c.Stored); stored > s.newest {
 		s.newest = stored
@@ -191,11 +191,11 @@ func (s *Sums) Add(c *ledger.Record) {
 	}
 }
 
-// callsOf returns what one call adds to sums, and false if that is nothing.
+// callsOf returns what a record adds to sums. some is false if it adds nothing.
 func callsOf(c *ledger.Record) (of calls, some bool) {
 	of.usage = c.Usage
 	of.saving.AddRecord(c)
-	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() { // neither is a call
+	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() { // neither of the two is a call of its own
 		of.n = 1
 	}
 	return of, of.money != (ledger.Spending{}) || of.saving != (ledger.Savings{}) || len(c.Usage) > 0
@@ -235,7 +235,7 @@ func (s *Sums) addLimits(c *ledger.Record) {
 	}
 }
 
-// put adds calls to those of a place. It returns the bytes that this takes.
+// put adds calls to the sum at a place. It returns how many more bytes that takes.
 func put[P comparable](sums map[P]calls, at P, of calls, bytes int) (more int) {
 	sum, had := sums[at]
 	if !had {
@@ -258,7 +258,7 @@ func putTaken(sums map[limitPlace]taken, at limitPlace, of taken) (more int) {
 	return more
 }
 
-// worth is what calls cost, including what is in doubt.
+// worth returns the cost of calls, including what is in doubt.
 func (c *calls) worth() int64 { return c.money.Spent + c.money.InDoubt }
 
 func (c *calls) usageBytes() int {
@@ -276,7 +276,7 @@ func (c *calls) plus(of calls) {
 	use(&c.usage, of.usage)
 }
 
-// coarsenTo gives up the minutes of days up to one.
+// coarsenTo replaces the minutes by quarters of an hour in all days up to last.
 func (s *Sums) coarsenTo(last dayNumber) {
 	for number, d := range s.days {
 		if number > s.coarse && number <= last {
@@ -301,7 +301,7 @@ func (s *Sums) coarsen(d *day) {
 	}
 }
 
-// giveUp gives up the next sums in the order above. It reports false if only sums are left that must stay.
+// giveUp gives up the next sums, in the order of the type's comment. It returns false if nothing more may go.
 func (s *Sums) giveUp() bool {
 	if number, some := s.oldest(s.merged); some {
 		s.mergeKeys(s.days[number])
@@ -325,7 +325,7 @@ func (s *Sums) giveUp() bool {
 	return false
 }
 
-// oldest returns the oldest day behind another one.
+// oldest returns the oldest day after another one.
 func (s *Sums) oldest(after dayNumber) (oldest dayNumber, some bool) {
 	for number := range s.days {
 		if number > after && (!some || number < oldest) {
@@ -362,16 +362,16 @@ func (s *Sums) forget(number dayNumber) {
 	delete(s.days, number)
 }
 
-// late is how much later a call's time may be than when its record was stored, by clocks of different machines: a call
-// that a former process left behind counts some seconds after its earliest start.
+// late bounds how much later a call's time may be than the time at which its record was stored, by the clocks of
+// different machines. A call that a former process left behind counts some seconds after its earliest start.
 const late = 10 * time.Second
 
-// Since returns from when on all calls are added; zero if all that ever were.
+// Since returns from when on the sums have all calls. It returns zero if they have all calls that the ledger ever had.
 func (s *Sums) Since(now time.Time) (since time.Time) {
 	switch {
 	case s.whole:
 	case s.reached.IsZero():
-		since = ceil(now, s.grain) // nothing is added yet
+		since = ceil(now, s.grain) // nothing was added yet
 	default:
 		since = ceil(s.reached.Add(late), s.grain)
 	}
@@ -384,7 +384,7 @@ func (s *Sums) Since(now time.Time) (since time.Time) {
 	return since
 }
 
-// grain returns how long the spans of apis and limits are on a day.
+// grain returns the length of an api's or a limit's spans on a day.
 func (s *Sums) grain(number dayNumber) time.Duration {
 	if number <= s.coarse {
 		return quarterLong
@@ -392,7 +392,7 @@ func (s *Sums) grain(number dayNumber) time.Duration {
 	return time.Minute
 }
 
-// keyGrain returns how long the spans of keys are on a day.
+// keyGrain returns the length of a key's spans on a day.
 func (s *Sums) keyGrain(number dayNumber) time.Duration {
 	if number <= s.merged {
 		return dayLong
@@ -400,12 +400,12 @@ func (s *Sums) keyGrain(number dayNumber) time.Duration {
 	return quarterLong
 }
 
-// floor returns the beginning of the span that a time is in.
+// floor returns the beginning of the span that contains t.
 func floor(t time.Time, grain func(dayNumber) time.Duration) time.Time {
 	return t.UTC().Truncate(grain(dayOf(t)))
 }
 
-// ceil returns the beginning of the first span that does not begin before a time.
+// ceil returns the first beginning of a span at or after t.
 func ceil(t time.Time, grain func(dayNumber) time.Duration) time.Time {
 	if begin := floor(t, grain); begin.Before(t) {
 		return begin.Add(grain(dayOf(t)))

@@ -28,7 +28,7 @@ func configOf(t testing.TB, yaml string) *config.Config {
 	return c
 }
 
-// tenants is a configuration with two apis of one account, budgets of every window, and tenants.
+// tenants is a configuration with two apis of one account, budgets with every kind of window, and tenants.
 const tenants = `
 accounts:
   acme: {limits: [{name: calls, quota: 9/4h, window: sliding}, {name: all, budget: 90/day, tz: Asia/Tokyo}]}
@@ -37,7 +37,7 @@ apis:
   sms: {url: https://a, account: acme, price: 0.50, bucket: {rate: 1/s, capacity: 1}, limits: [{name: spend, budget: 90/month}, {name: short, budget: 2/7m, window: fixed}, {name: units, quota: 9/3h, window: sliding}]}
 `
 
-// book is a ledger in memory: random records in the order in which they were stored, from some days to now.
+// book returns a ledger in memory: random records of some days up to now, in the order in which they were stored.
 func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 	at := begun.Add(23*time.Hour + time.Duration(r.Int64N(int64(time.Hour))))
 	limits := map[string][]string{"pay": {"pace", "day", "spend", "slide"}, "sms": {"spend", "short", "units"}, "gone": {"spend"}}
@@ -46,7 +46,7 @@ func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 	}
 	for i := range n {
 		if at = at.Add(time.Duration(r.ExpFloat64() * float64(4*dayLong) / float64(n))); r.IntN(50) == 0 {
-			at = at.Truncate(time.Minute) // a beginning of spans, and often of days
+			at = at.Truncate(time.Minute) // the beginning of a span, and often of a day
 		}
 		c := &ledger.Record{
 			API: []string{"pay", "sms", "gone"}[r.IntN(3)], Key: []string{"a:1", "a:2", "b.x:1", "b.x", "c.9"}[r.IntN(5)], At: uint64(i + 1), //nolint:gosec // small
@@ -56,7 +56,7 @@ func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 		}
 		c.Stored = c.Ended.Add(time.Millisecond)
 		switch r.IntN(8) {
-		case 0: // a former process left it behind
+		case 0: // left behind by a former process
 			c.Planned = time.Time{}
 		case 3: // the same, and the next process began days later
 			c.Planned, c.Started = time.Time{}, at.Add(-time.Duration(r.Int64N(int64(3*dayLong))))
@@ -84,7 +84,7 @@ func book(r *rand.Rand, n int) (records []*ledger.Record, now time.Time) {
 	return records, records[n-1].Stored
 }
 
-// readAll adds records up one by one, as Of does.
+// readAll adds up records one by one, as Of does.
 func readAll(records []*ledger.Record, o Options, from, budgets time.Time, grain func(dayNumber) time.Duration) *Account {
 	o.Since = from
 	a := newAdder(o.orDefault())
@@ -99,7 +99,7 @@ func readAll(records []*ledger.Record, o Options, from, budgets time.Time, grain
 	return a.account
 }
 
-// moneyOf returns what an account says of money.
+// moneyOf returns the money in an account as text.
 func moneyOf(a *Account) string {
 	type line struct {
 		Spent, InDoubt string
@@ -117,8 +117,8 @@ func moneyOf(a *Account) string {
 	return string(text)
 }
 
-// TestSumsAreTheLedgers: whatever was called, and while the ledger is read, when it is whole, and when its old records
-// have gone, an account is what its records add up to, from when on it says that it counts.
+// TestSumsAreTheLedgers checks that an account agrees with its records from the time on that it names: whatever was
+// called, while the ledger is being read, when it is whole, and after old records were removed.
 func TestSumsAreTheLedgers(t *testing.T) {
 	t.Parallel()
 	c := configOf(t, tenants)
@@ -126,7 +126,7 @@ func TestSumsAreTheLedgers(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		records, now := book(r, 400)
 		s := NewSums(1 << 30)
-		split := r.IntN(len(records)) // those before are read in the background, the newest first
+		split := r.IntN(len(records)) // earlier ones are read in the background, newest first
 		s.Begin(records[max(split-1, 0)].Stored)
 		older, newer := records[:split], records[split:]
 		kept := records
@@ -182,7 +182,7 @@ func TestSumsAreTheLedgers(t *testing.T) {
 	}
 }
 
-// TestUseIsTheLedgers: the use of limits by the sums is what each record took, at its time.
+// TestUseIsTheLedgers checks that the use of limits in the sums is what each record took, at its time.
 func TestUseIsTheLedgers(t *testing.T) {
 	t.Parallel()
 	c := configOf(t, tenants)
@@ -205,7 +205,8 @@ func TestUseIsTheLedgers(t *testing.T) {
 	}
 }
 
-// TestUnfinishedUse: while the ledger is read, the use of limits is what was taken from when on it says that it counts.
+// TestUnfinishedUse checks that while the ledger is being read, the use of limits is complete from the time on that it
+// names.
 func TestUnfinishedUse(t *testing.T) {
 	t.Parallel()
 	c := configOf(t, tenants)
@@ -244,8 +245,8 @@ func requireUse(t *testing.T, got, want *Use) {
 	}
 }
 
-// TestLateChargesAreAwaited: a call that a former process left behind counts later than its record was stored. Sums
-// that lack the record do not claim the minute in which the call counts.
+// TestLateChargesAreAwaited checks a call that a former process left behind, which counts at a later time than its
+// record was stored. Sums that lack the record do not claim to have the minute in which the call counts.
 func TestLateChargesAreAwaited(t *testing.T) {
 	t.Parallel()
 	noon := begun.Add(12 * time.Hour)
@@ -259,7 +260,7 @@ func TestLateChargesAreAwaited(t *testing.T) {
 	}
 }
 
-// addRecord adds what one call took, with its own time.
+// addRecord adds what one call took, at its exact time.
 func (u *Use) addRecord(r *ledger.Record) {
 	for _, l := range u.Limits {
 		if units, in := r.Took(l.limit); in && (l.limit.Account != "" || r.API == u.API) {
@@ -268,7 +269,8 @@ func (u *Use) addRecord(r *ledger.Record) {
 	}
 }
 
-// TestSumsAreBounded: sums take no more memory than they may, give up what is missed least, say so, and lose no money.
+// TestSumsAreBounded checks that sums take no more memory than allowed, give up the least important first, say so, and
+// lose no money.
 func TestSumsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := configOf(t, tenants)
@@ -323,7 +325,7 @@ func TestSumsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSumsCountTheirMemory: a sum takes no more memory than is counted.
+// TestSumsCountTheirMemory checks that sums take no more memory than they count.
 func TestSumsCountTheirMemory(t *testing.T) {
 	s := NewSums(1 << 40)
 	heap := func() uint64 {
@@ -344,7 +346,7 @@ func TestSumsCountTheirMemory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestMissingIsTold: records that cannot be read are told of in the periods that they may belong to.
+// TestMissingIsTold checks that unreadable records are reported in the periods that they may belong to.
 func TestMissingIsTold(t *testing.T) {
 	t.Parallel()
 	s := NewSums(1 << 30)
@@ -358,7 +360,7 @@ func TestMissingIsTold(t *testing.T) {
 	}
 }
 
-// TestTrimmedSumsStayTrimmed: an older answer about the ledger, which a second question got, brings nothing back.
+// TestTrimmedSumsStayTrimmed checks that an older state of the ledger, from another question, brings nothing back.
 func TestTrimmedSumsStayTrimmed(t *testing.T) {
 	t.Parallel()
 	s := NewSums(1 << 30)
@@ -376,7 +378,7 @@ func TestTrimmedSumsStayTrimmed(t *testing.T) {
 	}
 }
 
-// TestUnbegunSumsKnowNothing: before anything is read, an account says that it counts nothing yet.
+// TestUnbegunSumsKnowNothing checks that an account says that it counts nothing yet before anything was read.
 func TestUnbegunSumsKnowNothing(t *testing.T) {
 	t.Parallel()
 	a := NewSums(1 << 30).Account(Options{Now: begun.Add(time.Hour)})
@@ -385,8 +387,8 @@ func TestUnbegunSumsKnowNothing(t *testing.T) {
 	}
 }
 
-// TestLimitKeepsTheNewestDays: a limited list of days holds the newest days, in their order; other lists the dearest
-// groups. The account says how many there are.
+// TestLimitKeepsTheNewestDays checks that a limited list of days has the newest days, in their order, and that other
+// lists have the dearest groups. The account says how many groups there are.
 func TestLimitKeepsTheNewestDays(t *testing.T) {
 	t.Parallel()
 	s := NewSums(1 << 30)

@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// Bounds of what is drawn of a limit: the last day, in parts of a quarter of an hour.
+// The last day is shown in parts of a quarter of an hour.
 const (
 	UseSpan = 24 * time.Hour
 	usePart = 15 * time.Minute
@@ -44,9 +44,9 @@ type LimitUse struct {
 	Level    []int64 `json:"level,omitempty"`
 
 	limit *bucket.Limit
-	quota *bucket.Quota // of a quota or a budget
-	// taken is what each part of the periods that the parts show used up, by its beginning. So memory is bounded by the
-	// periods and not by the calls.
+	quota *bucket.Quota // for a quota or a budget
+	// taken is what calls took from the limit, by the beginning of the part. It covers the periods that the parts show.
+	// So memory is bounded by the periods and not by the number of calls.
 	taken map[bucket.Micros]int64
 }
 
@@ -88,7 +88,7 @@ func (u *Use) begin() time.Time {
 	return begin
 }
 
-// began returns when the period began that a time is in.
+// began returns the beginning of the period that contains at.
 func (l *LimitUse) began(at time.Time) time.Time {
 	switch {
 	case l.quota == nil:
@@ -100,7 +100,7 @@ func (l *LimitUse) began(at time.Time) time.Time {
 	return start.Time()
 }
 
-// add adds what calls took from a limit in the minute, or the quarter of an hour, that begins at a time.
+// add adds what calls took from a limit in the minute or quarter of an hour that begins at at.
 func (u *Use) add(limit string, at time.Time, of taken) {
 	part := int(at.Sub(u.From) / usePart)
 	if part >= int(UseSpan/usePart) {
@@ -123,11 +123,11 @@ func (u *Use) add(limit string, at time.Time, of taken) {
 	}
 }
 
-// conclude works out the levels at the ends of the parts.
+// conclude computes the levels at the ends of the parts.
 func (u *Use) conclude() {
 	for _, l := range u.Limits {
 		for i := range l.Level {
-			last := u.From.Add(time.Duration(i) * usePart) // the part's beginning: its calls count from there
+			last := u.From.Add(time.Duration(i) * usePart) // the beginning of the part, which stands for its calls
 			from := bucket.MicrosOf(l.began(last.Add(usePart - time.Microsecond)).Truncate(usePart))
 			for at, units := range l.taken {
 				if at >= from && at <= bucket.MicrosOf(last) {

@@ -13,8 +13,9 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestUse: the level of a calendar period begins anew with each period, a sliding one forgets what is older than it, a
-// rate has none; what a call took before the limit was in force does not count, nor what never reached the api.
+// TestUse checks the level of each kind of limit: it begins again with each calendar period, it leaves out what is
+// older than a sliding one, and a rate has none. Calls from before a limit was in force do not count, and neither do
+// calls that never reached the api.
 func TestUse(t *testing.T) {
 	c, err := config.Parse([]byte(`
 apis:
@@ -34,7 +35,7 @@ apis:
 	call(14*time.Hour, all...)  // the day before
 	call(11*time.Hour, all...)  // today, out of the sliding window
 	call(2*time.Hour, all...)   //
-	call(2*time.Hour, "pace")   // the others were not in force
+	call(2*time.Hour, "pace")   // the other limits were not in force
 	call(5*time.Minute, all...) //
 	u.addRecord(&ledger.Record{API: "pay", Planned: noon, Started: noon, Billed: deadletter.NotBilled, Limits: all})
 	u.conclude()
@@ -64,8 +65,8 @@ apis:
 	}
 }
 
-// TestUseIsBounded: what is kept of the calls is bounded by the parts of the periods, in whichever order the calls
-// ended, and whatever times their records have.
+// TestUseIsBounded checks that memory is bounded by the parts of the periods, in whichever order calls end, and
+// whatever times their records have.
 func TestUseIsBounded(t *testing.T) {
 	c, err := config.Parse([]byte(`
 apis:
@@ -88,7 +89,8 @@ apis:
 	}
 }
 
-// TestUsageIsAddedUp: usage adds up without an overflow, also of calls that are not billed. These are not counted.
+// TestUsageIsAddedUp checks that usage adds up without overflow, also from calls that are not billed. These do not
+// count as calls.
 func TestUsageIsAddedUp(t *testing.T) {
 	a := newAdder(Options{By: ByAPI})
 	for _, billed := range []deadletter.Billed{deadletter.BilledYes, deadletter.NotBilled, deadletter.BilledYes} {

@@ -10,9 +10,9 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// Bucket asks a key's owner about the key's bucket. If the api has rates or calls in flight of an account, Bucket also
-// asks all replicas how much the apis of the account use of them, because the owner knows only its own calls of this
-// api. It blocks for some seconds at most.
+// Bucket asks a key's owner about the key's bucket. The owner knows only its own calls of this api. So if the api has
+// rates or in-flight limits of an account, Bucket also asks all replicas how much the account's apis use. It blocks for
+// some seconds at most.
 func Bucket(ctx context.Context, c *connect.Connection, api, key string, limit int) (*admin.KeyShown, error) {
 	shown, err := admin.Show(c, api, key, limit)
 	if err != nil || !slices.ContainsFunc(shown.Limits, sumsUp) {
@@ -36,8 +36,8 @@ func Bucket(ctx context.Context, c *connect.Connection, api, key string, limit i
 	return shown, nil
 }
 
-// sumsUp reports whether a limit is of an account, and what the account uses is the sum of what each replica reports for
-// each api. The account is the part of a limit's name before the slash.
+// sumsUp reports whether a limit belongs to an account and each replica counts its own use of it, so that the uses must
+// be added up. The part of the name before the slash is the account.
 func sumsUp(l limitstate.LimitShown) bool {
 	return strings.Contains(l.Limit, "/") && (l.Unit == limitstate.InCalls || l.PerMS > 0)
 }

@@ -7,10 +7,10 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Level is how bad something is, in the numbers of Nagios.
+// Level is a severity, numbered as in Nagios.
 type Level int
 
-// The levels. Unknown says that the check could not be made.
+// The levels. Unknown means that the check could not be made.
 const (
 	OK Level = iota
 	Warning
@@ -23,10 +23,10 @@ func (l Level) String() string {
 	return [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[l]
 }
 
-// Threshold is the value from which something is bad; nil: never.
+// Threshold has the values at which a check becomes a warning or critical; nil: never.
 type Threshold struct{ Warn, Crit *float64 }
 
-// Thresholds are the bounds of the numeric checks. Problems are critical and warnings are warnings in any case.
+// Thresholds has the bounds of the numeric checks. Problems are always critical, and warnings always warnings.
 type Thresholds struct {
 	Jobs    Threshold // unfinished, of any api
 	Letters Threshold // dead letters, of any api
@@ -54,7 +54,7 @@ func (t Threshold) level(value float64) Level {
 	return OK
 }
 
-// Checks judges a status by thresholds. The first check is about problems, the second about warnings.
+// Checks judges the status by thresholds. The first check is about problems, the second about warnings.
 func (s *Status) Checks(t Thresholds) []Check {
 	problems := Check{Name: "problems", Value: float64(len(s.Problems)), Text: "no problem"}
 	if len(s.Problems) > 0 {

@@ -7,7 +7,7 @@ import (
 	"weir/deadletter"
 )
 
-// TestChecksCountInWords: one is told as one, and several as several.
+// TestChecksCountInWords checks the singular and the plural in the texts of checks.
 func TestChecksCountInWords(t *testing.T) {
 	s := &Status{APIs: []*API{{API: "one", Jobs: 1}, {API: "two", Jobs: 2}}, Letters: []Letters{
 		{"one", deadletter.Overflow, 1}, {"two", deadletter.Overflow, 1}, {"two", deadletter.Expired, 1},

@@ -21,7 +21,7 @@ func (s *Status) problem(what, fix string) { s.Problems = append(s.Problems, Pro
 
 func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// changed adds a change of a stream by hand, once for all replicas that noticed it.
+// changed adds a problem for a stream that was changed by hand. It adds it once, however many replicas noticed it.
 func (s *Status) changed(c dispatcher.StreamChange) {
 	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "find out what changed it, and check the disk; the status shows it for an hour"}
 	if !slices.Contains(connect.CommonStreams(), c.Stream) { // a queue
@@ -35,7 +35,7 @@ func (s *Status) changed(c dispatcher.StreamChange) {
 	}
 }
 
-// judge finds the problems.
+// judge adds the problems that it finds.
 func (s *Status) judge() {
 	if s.Intakes == 0 {
 		s.problem("no replica accepts jobs: none with the role ingest answers", "start `weir serve` with the role ingest")
@@ -61,7 +61,7 @@ func (a *API) judge(s *Status) {
 	for _, h := range a.Holds {
 		if h.Fault {
 			s.problem(fmt.Sprintf("api %s is not called: %s", a.API, h.Why), fmt.Sprintf("mend it; `weir resume %s` tries it at once", a.API))
-			break // each replica reports it
+			break // all replicas report the same hold
 		}
 	}
 	if a.limiterDown {

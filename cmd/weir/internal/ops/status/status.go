@@ -79,9 +79,9 @@ type API struct {
 	// Reuse says which answers the replicas may give again; absent if every job is called.
 	Reuse *desk.ReuseState `json:"reuse,omitempty"`
 
-	limiterDown bool    // its limits do not answer a replica
-	limiter     Problem // why its limits refuse, and what to do; zero if they refuse no replica
-	clock       string  // why its limits go by a clock that is behind
+	limiterDown bool    // a replica cannot reach the store of its limits
+	limiter     Problem // why its limits refuse calls, and the fix; zero: they refuse none
+	clock       string  // why its limits use a clock that is behind
 }
 
 // Replica is a dispatching replica.
@@ -104,13 +104,13 @@ type Letters struct {
 }
 
 // Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
-// stops waiting when complete reports that all have answered; if complete is nil, it waits for stragglers. A missing
-// dispatcher is a problem, not an error. It blocks for some seconds at most.
+// stops waiting when complete reports that all replicas have answered. If complete is nil, it waits for late answers.
+// No dispatcher is a problem and not an error. It blocks for some seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete admin.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []admin.ReplicaStatus
 	var err, intakesErr error
-	var asking sync.WaitGroup // two questions, each with a wait for stragglers
+	var asking sync.WaitGroup // two questions, each of which waits for late answers
 	takeJobs := make(chan int, 1)
 	both, refused := context.WithCancel(ctx)
 	defer refused()
@@ -120,7 +120,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 			takeJobs <- takingJobs(replicas)
 		}
 		if err != nil && !errors.Is(err, admin.ErrNoDispatcher) {
-			refused() // nothing more is reported
+			refused() // Gather fails, so the other question need not be answered
 		}
 	})
 	s.Intakes, intakesErr = intakes(both, c, takeJobs)
@@ -149,7 +149,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	return s, nil
 }
 
-// AddSpent adds what was spent on each api today, by an account by api. It adds nothing if the account is nil, or not
+// AddSpent adds what was spent on each api today. today must be grouped by api. It adds nothing if today is nil or not
 // complete yet.
 func (s *Status) AddSpent(today *spend.Account) {
 	if today == nil || today.Unfinished() {
@@ -161,13 +161,13 @@ func (s *Status) AddSpent(today *spend.Account) {
 		case at >= 0:
 			of := today.Groups[at]
 			api.Spent, api.InDoubt, api.ReusedToday, api.SavedToday = of.Spent, of.InDoubt, of.Reused, of.Saved
-		case today.Lines == 0: // otherwise it may be among those that did not fit
+		case today.Lines == 0: // otherwise the api may be in a group that was cut off
 			api.Spent, api.InDoubt = ledger.Money(0), ledger.Money(0)
 		}
 	}
 }
 
-// add puts a replica's answer to the others'.
+// add adds a replica's answer to the status.
 func (s *Status) add(r *admin.ReplicaStatus) {
 	owned := 0
 	for i := range r.APIs {
@@ -222,7 +222,7 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	if r.Pause != nil {
 		paused--
 	}
-	if paused > a.PausedKeys { // each replica reports all of them
+	if paused > a.PausedKeys { // each replica reports all paused keys
 		a.PausedKeys, a.Pauses = paused, r.Pauses
 	}
 	a.HeldKeys += r.HeldKeys
@@ -239,14 +239,14 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	}
 	a.limiterDown = a.limiterDown || r.LimiterDown && r.LimiterWhy == ""
 	a.clock = cmp.Or(a.clock, r.Clock)
-	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports what all know
+	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports the same
 	for i := range r.Limits {
 		a.addLimit(r.Limits[i])
 	}
 }
 
-// addLimit adds a replica's use of a limit that it counts itself. The use of a limit that a store counts for all is
-// taken from the first replica that knows.
+// addLimit adds a replica's use of a limit. If each replica counts the limit itself, the uses are added up. If one
+// store counts it for all, the first replica that knows the use decides.
 func (a *API) addLimit(l limitstate.LimitShown) {
 	for i := range a.Limits {
 		have := &a.Limits[i]
@@ -266,7 +266,7 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 	a.Limits = append(a.Limits, l)
 }
 
-// sumAccounts adds up, over all apis, what each reports of the rates and calls in flight of its account.
+// sumAccounts adds up the use of an account's rates and calls in flight over all its apis.
 func (s *Status) sumAccounts() {
 	used := map[string]int64{}
 	for _, a := range s.APIs {
@@ -283,13 +283,13 @@ func (s *Status) sumAccounts() {
 	}
 }
 
-// cut keeps at most limit entries of each list.
+// cut shortens the lists to limit entries.
 func (a *API) cut(limit int) {
 	a.Pauses = a.Pauses[:min(len(a.Pauses), limit)]
 	a.Holds = a.Holds[:min(len(a.Holds), limit)]
 }
 
-// intakeWait is how long to wait for further intakes; intakeGrace if as many have answered as are known of.
+// intakeWait is how long to wait for further intakes. intakeGrace is the wait if all known ones have answered.
 const (
 	intakeWait  = 250 * time.Millisecond
 	intakeGrace = 25 * time.Millisecond
@@ -305,14 +305,14 @@ func takingJobs(replicas []admin.ReplicaStatus) (n int) {
 	return n
 }
 
-// intakes counts the replicas that accept jobs; -1 if this user may not ask. fewest delivers the least number, if it is
-// known.
+// intakes counts the replicas that accept jobs, or returns -1 if this user may not ask. fewest delivers a number that
+// is known to accept jobs.
 func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n int, err error) {
 	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
 	if err != nil {
 		return 0, err
 	}
-	ctx, done := c.Denied.Tolerate(ctx, subject) // tolerates no refusal of the other question
+	ctx, done := c.Denied.Tolerate(ctx, subject) // tolerates a refusal of this question only
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
@@ -337,7 +337,7 @@ func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n i
 		case <-wait.C:
 			return n, nil
 		case <-ctx.Done():
-			return -1, nil // it was refused
+			return -1, nil // the server refused the question
 		}
 		if least > 0 && n >= least {
 			wait.Reset(intakeGrace)
@@ -345,13 +345,13 @@ func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n i
 	}
 }
 
-// noResponders is how a server reports that no client listens; mostIntakes is how many answers may wait here.
+// noResponders is the status of a server if no client listens. mostIntakes bounds the answers that wait to be read.
 const (
 	noResponders = "503"
 	mostIntakes  = 1024
 )
 
-// mostLetterKeys bounds the keys by which letters are counted: the server counts them by subject, all of them.
+// mostLetterKeys bounds the keys of letters that are counted apart. The server counts by subject, all at once.
 const mostLetterKeys = 200_000
 
 func (s *Status) countLetters(ctx context.Context, c *connect.Connection) error {

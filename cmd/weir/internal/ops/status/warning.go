@@ -11,11 +11,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// longSilence is for how long polls may say nothing before that is a warning.
+// longSilence is how long polls may report no progress before that is a warning.
 const longSilence = 10 * time.Minute
 
-// warnings returns the budgets and quotas that are used up while jobs wait for them, and operations whose polls say
-// nothing.
+// warnings returns a warning for each budget or quota that is used up while jobs wait for it, and for operations whose
+// polls report no progress.
 func (a *API) warnings() (found []Problem) {
 	waiting := a.Jobs - a.InFlight
 	if o := a.Operations; o != nil {
@@ -53,16 +53,16 @@ func (a *API) warnings() (found []Problem) {
 	return found
 }
 
-// When a callback is a warning: its receiver has accepted no post for callbackFails, its oldest end is older than
-// callbackLate although its receiver accepts posts, or it gave an end up within callbackTold.
+// Thresholds of callback warnings: its receiver has accepted no post for callbackFails; its oldest end is older than
+// callbackLate although the receiver accepts posts; or weir gave up an end within callbackTold.
 const (
 	callbackFails = time.Minute
 	callbackLate  = 15 * time.Minute
 	callbackTold  = time.Hour
 )
 
-// callbackWarnings returns whether the callback is behind, since its receiver accepts no post or is posted to slowly,
-// and whether it has given ends up.
+// callbackWarnings returns warnings about a callback that is behind or has given up ends. It is behind if its receiver
+// accepts no post, or if posts are too slow.
 func (a *API) callbackWarnings(now time.Time) (found []Problem) {
 	c := a.Callback
 	if c == nil {

@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// TestWarnings: a budget or a quota that is used up while jobs wait is a warning and no problem; one that is not, or for which no job waits,
-// and a rate and a limit that only watches, are none.
+// TestWarnings checks that a budget or quota that is used up while jobs wait is a warning and not a problem. There is
+// no warning if it is not used up or no job waits, for a rate, and for a shadow limit.
 func TestWarnings(t *testing.T) {
 	until := time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)
 	budget := limitstate.LimitShown{Limit: "spend", Used: 199_950_000, Count: 200_000_000, Unit: limitstate.InMoney, Until: &until}
@@ -54,8 +54,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestCallbackWarnings: a callback is a warning and no problem while its receiver accepts no post, while it is far
-// behind, and for an hour after it gave an end up. A moment of either is none.
+// TestCallbackWarnings checks that a callback is a warning and not a problem while its receiver accepts no post, while
+// it is far behind, and for an hour after it gave up an end. A short failure is no warning.
 func TestCallbackWarnings(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestCallbackWarnings(t *testing.T) {
 	}
 }
 
-// TestChangedStreams: letters are named only where a queue was changed.
+// TestChangedStreams checks that the fix mentions letters only if a queue was changed.
 func TestChangedStreams(t *testing.T) {
 	for stream, letters := range map[string]bool{"WEIR_pay_0": true, "WEIR_CALLS": false, "KV_weir_control": false} {
 		var s Status
@@ -102,8 +102,8 @@ func TestChangedStreams(t *testing.T) {
 	}
 }
 
-// TestAccountsAreSummed checks that each api of an account reports what all of them use of its rates and calls in
-// flight. A store counts quotas for all of them, and an api's own limits belong to that api.
+// TestAccountsAreSummed checks that each api of an account reports how much all apis of the account use of its rates
+// and calls in flight. One store counts quotas for all, and an api's own limits count that api alone.
 func TestAccountsAreSummed(t *testing.T) {
 	limits := func(used int64) []limitstate.LimitShown {
 		return []limitstate.LimitShown{

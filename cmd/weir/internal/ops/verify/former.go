@@ -10,18 +10,18 @@ import (
 
 // Limits that were changed.
 //
-// A window is checked against the limits in force when its last call was made, with all calls in it. Calls before a
-// change count, and the change does not excuse them. Just after a change a replica may not follow it yet: a call of
-// that time fails only if it is too much under both the former and the new limit.
+// A window is checked against the limits in force when its last call was made, with all calls in it. Calls from before
+// a change count, too, and the change does not excuse them. Just after a change a replica may still use the former
+// limits. So a call of that time fails only if it exceeds both the former and the new limit.
 
-// former is what calls were made by before the last change of the limits.
+// former has the limits that calls obeyed before the last change.
 type former struct {
 	api   *config.API
-	since time.Time // earlier calls share no window with later ones
-	until time.Time // from then on every replica follows the present limits
+	since time.Time // calls before this time share no window with later ones
+	until time.Time // from then on every replica uses the present limits
 }
 
-// era is the time of a call relative to the change.
+// era says when a call was made, relative to the change.
 type era int
 
 const (
@@ -30,10 +30,10 @@ const (
 	justAfter
 )
 
-// followGrace is how long after a change of limits calls may still follow the former ones.
+// followGrace is how long after a change of limits calls may still obey the former ones.
 const followGrace = 2 * time.Second
 
-// newFormer returns the limits of was, which were replaced by those of present at changed.
+// newFormer returns the limits of was, which present replaced at changed.
 func newFormer(was, present *config.API, changed time.Time) *former {
 	longest := time.Duration(0)
 	rate := func(r *bucket.Rate) {
@@ -60,19 +60,19 @@ func newFormer(was, present *config.API, changed time.Time) *former {
 	return &former{was, changed.Add(-longest - max(was.Timeout, present.Timeout)), changed.Add(followGrace)}
 }
 
-// reach returns the longest time between two calls of one period.
+// reach returns the longest time between two calls in one period.
 func reach(q *bucket.Quota) time.Duration {
 	if q.Window == bucket.Calendar && q.Unit == bucket.Month {
 		return 32 * 24 * time.Hour
 	}
-	return q.Length() + 2*time.Hour // clocks that are set back
+	return q.Length() + 2*time.Hour // for clocks that are set back
 }
 
 // matters reports whether a call from before the change may share a window with later ones.
 func (f *former) matters(started time.Time) bool { return f != nil && !started.Before(f.since) }
 
-// limit returns the former limit of the same name, or else the one that was renamed to now. It returns nil if there was
-// none.
+// limit returns the former limit of the same name or, if there is none, one that equals now in all but the name. It
+// returns nil if there is neither.
 func (f *former) limit(now *bucket.Limit) *bucket.Limit {
 	if f == nil {
 		return nil
@@ -91,7 +91,7 @@ func (f *former) limit(now *bucket.Limit) *bucket.Limit {
 	return renamed
 }
 
-// own returns a key's own limits before the change, nil if there were none.
+// own returns a key's own former limits. They are nil if nothing changed.
 func (f *former) own(key string) (rate, inFlight *bucket.Limit) {
 	if f == nil {
 		return nil, nil
@@ -100,7 +100,7 @@ func (f *former) own(key string) (rate, inFlight *bucket.Limit) {
 	return &bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, &bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}
 }
 
-// era returns the era of a call that started at a time, in nanoseconds.
+// era returns the era of a call that started at at, in nanoseconds.
 func (r *replay) era(at int64) era {
 	switch {
 	case r.former == nil || at >= r.former.until.UnixNano():
@@ -111,10 +111,10 @@ func (r *replay) era(at int64) era {
 	return justAfter
 }
 
-// checked is one limit with the findings about it.
+// checked is one limit with its findings.
 type checked struct {
 	*bucket.Checking
-	before *bucket.Checking // the limit that it replaced, nil for none
+	before *bucket.Checking // the limit that it replaced, or nil
 }
 
 func newChecked(l bucket.Limit, before *bucket.Limit, jitter time.Duration) *checked {
@@ -125,7 +125,7 @@ func newChecked(l bucket.Limit, before *bucket.Limit, jitter time.Duration) *che
 	return c
 }
 
-// add checks the next call.
+// add checks the next call by the limit of its era.
 func (c *checked) add(a bucket.Arrival, made era) {
 	if made == inForce {
 		c.Add(a)

@@ -25,8 +25,8 @@ apis:
       - {name: %s, rate: %s, burst: %d, counts: window}
 `
 
-// TestWindowsAcrossAChange: a window that reaches back over a change of the limits holds the calls from before, and those just
-// after may still go by the former limits.
+// TestWindowsAcrossAChange checks that a window across a change of the limits includes the calls from before, and that
+// calls just after may still obey the former limits.
 func TestWindowsAcrossAChange(t *testing.T) {
 	changed := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	api := func(rate string, burst int, name, shared string, together int) *config.API {
@@ -81,7 +81,8 @@ func TestWindowsAcrossAChange(t *testing.T) {
 	}
 }
 
-// TestPackBeforeAChangeCountsOnce: the records of a pack's jobs are one call, before a change of the limits too.
+// TestPackBeforeAChangeCountsOnce checks that the records of a pack's jobs are one call, even before a change of the
+// limits.
 func TestPackBeforeAChangeCountsOnce(t *testing.T) {
 	changed := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	c, err := config.Parse(fmt.Appendf(nil, changing, "1000/s", 1, "a", "10/10s", 10), config.Options{Name: "test"})

@@ -15,32 +15,32 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// replay checks the recorded calls of one api against its limits, one by one. Its memory is bounded: about 500 bytes
-// for every called key, the calls within one period of each limit, the calls that ended within one timeout and a minute
-// of each other, and the last mostJobs jobs.
+// replay checks the recorded calls of one api against its limits. Its memory is bounded. It holds about 500 bytes for
+// each called key, the calls within one period of each limit, the calls that ended within one timeout and a minute of
+// each other, and the last mostJobs jobs.
 //
-// The ledger has the calls in the order in which their ends were recorded. Limits count by their starts, so calls wait
-// in a heap until no earlier one can come.
+// The ledger has calls in the order in which their ends were recorded, but limits count them by their starts. So calls
+// wait in a heap until no earlier one can come.
 type replay struct {
 	api     *config.API
-	since   time.Time // calls that started earlier are left out
+	since   time.Time // earlier calls are not checked
 	changed time.Time // if not zero, since is when the limits were changed
-	former  *former   // what calls were made by before that; nil if there were no limits
+	former  *former   // the limits before that; nil if there were none
 	jitter  time.Duration
 
 	keys     map[string]*keyReplay
-	mostKeys int        // 0: any number
-	shared   []*checked // as the api's limits
+	mostKeys int        // bound of keys; 0: none
+	shared   []*checked // in the order of the api's limits
 
 	account *bucket.Account // the use of quotas and budgets; nil if not all calls are read
-	rules   bucket.Rules    // that the api's calls are made by
+	rules   bucket.Rules    // of the api's calls
 
 	early    earliest
-	settled  int64 // the start of the last call that was checked
+	settled  int64 // start of the last call that was checked
 	newest   time.Time
 	horizon  time.Duration
 	jobs     jobsSeen
-	repeated []SecondCall // the first of the Unkeyed ones
+	repeated []SecondCall // the first mostRepeats of the Unkeyed calls
 	Counts
 }
 
@@ -75,9 +75,9 @@ type SecondCall struct {
 }
 
 const (
-	mostJobs    = 1 << 20     // jobs that are remembered
-	mostRepeats = 10          // that are reported one by one
-	recordDelay = time.Minute // from the end of a call until it is in the ledger
+	mostJobs    = 1 << 20     // jobs remembered
+	mostRepeats = 10          // repeated calls reported one by one
+	recordDelay = time.Minute // longest time from a call's end until its record is in the ledger
 )
 
 func newReplay(a *config.API, since time.Time, most Bounds) *replay {
@@ -89,7 +89,7 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	return r
 }
 
-// longestCall returns how long a call of the api, or of another api of its account, may take.
+// longestCall returns how long a call may take: one of this api, or of any api of its account.
 func longestCall(a *config.API) time.Duration {
 	if in := a.Rules.In; in != nil {
 		return max(a.Timeout, in.Lease)
@@ -97,7 +97,7 @@ func longestCall(a *config.API) time.Duration {
 	return a.Timeout
 }
 
-// limit creates the checks of the limits.
+// limit creates the checks of the shared limits.
 func (r *replay) limit() {
 	r.shared = nil
 	for i := range r.api.Rules.Shared {
@@ -127,7 +127,7 @@ func (r *replay) take(c *ledger.Record) {
 	}
 	r.count(c)
 	if c.Pack.Follows() {
-		return // its call is that of the first job of the pack
+		return // the first job of the pack stands for the call
 	}
 	switch {
 	case !c.Sent:
@@ -147,15 +147,15 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
-// isBeside reports whether the account's limits counted the call of another api's record: that api had the account when
-// the call was made.
+// isBeside reports whether limits of the account counted another api's call. That api had the account when it made the
+// call.
 func (r *replay) isBeside(c *ledger.Record) bool {
 	return c.API != r.api.Name && slices.ContainsFunc(r.rules.Shared, func(l bucket.Limit) bool {
 		return l.Account != "" && slices.Contains(c.Limits, l.Name)
 	})
 }
 
-// beside processes a record for which isBeside is true. The record counts for the account's limits alone.
+// beside processes such a record. It counts only for the limits of the account.
 func (r *replay) beside(c *ledger.Record) {
 	if c.Outcome == ledger.Reused {
 		return
@@ -177,7 +177,7 @@ func (r *replay) counts(l *bucket.Limit, c *ledger.Record) bool {
 	return c.API == r.api.Name || l.Account != "" && slices.Contains(c.Limits, l.Name)
 }
 
-// forgo takes a job that got the answer of another one. A call of it would be a second one.
+// forgo records a job that got the answer of another one. A later call of that job would be a second one.
 func (r *replay) forgo(c *ledger.Record) {
 	if c.Started.Before(r.since) {
 		return
@@ -189,7 +189,8 @@ func (r *replay) forgo(c *ledger.Record) {
 // push adds a call that limits count.
 func (r *replay) push(c *ledger.Record) { r.wait(r.arrival(c), c.Ended) }
 
-// wait lets a call that ended at a time wait for earlier ones, and checks those that need not wait any longer.
+// wait adds a call to the heap, and checks the calls that no earlier one can precede any more. ended is when the call
+// ended.
 func (r *replay) wait(a keyedArrival, ended time.Time) {
 	heap.Push(&r.early, a)
 	if ended.After(r.newest) {
@@ -198,8 +199,8 @@ func (r *replay) wait(a keyedArrival, ended time.Time) {
 	r.check(r.newest.Add(-r.horizon).UnixNano())
 }
 
-// pushEnd adds what an operation took beyond what its call was charged. The end is no call: it counts for shared limits
-// alone, from when weir charged it.
+// pushEnd adds what an operation took beyond what its call had been charged. The end of an operation is not a call, so
+// it counts only for shared limits, from the time when weir charged it.
 func (r *replay) pushEnd(c *ledger.Record) {
 	if c.Ended.Before(r.since) && !r.former.matters(c.Ended) {
 		return
@@ -210,7 +211,7 @@ func (r *replay) pushEnd(c *ledger.Record) {
 	}
 }
 
-// charge counts the use of quotas and budgets, whenever their limits were changed.
+// charge adds the use of quotas and budgets, even from before a change of their limits.
 func (r *replay) charge(c *ledger.Record) {
 	if r.account == nil {
 		return
@@ -223,8 +224,8 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 }
 
-// used returns how much of a limit is used now, by the ledger. It returns nil if that is unknown, if the limit is of a
-// kind that has no account, or if it is a shadow.
+// used returns how much of a limit is used now, according to the ledger. It returns nil for an unknown use, a kind of
+// limit without an account of its use, and a shadow limit.
 func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	of := r.account.Of(l.Name)
 	if of == nil || l.Shadow {
@@ -235,7 +236,7 @@ func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	return &used
 }
 
-// spend counts money from the requested time on, as `weir spend` does, whatever happened to the limits meanwhile.
+// spend adds the money of calls from the requested time on, as `weir spend` does. Changes of limits do not matter.
 func (r *replay) spend(c *ledger.Record) {
 	if r.changed.IsZero() && c.Started.Before(r.since) {
 		return
@@ -249,7 +250,7 @@ func (r *replay) spend(c *ledger.Record) {
 // count counts calls that should not have been made.
 func (r *replay) count(c *ledger.Record) {
 	if c.Inquiry != "" {
-		return // an inquiry about the job's call, and not a call
+		return // an inquiry about the call, and not a call
 	}
 	id := jobID{c.Stream, c.Seq}
 	before, known := r.jobs.last[id]
@@ -261,7 +262,7 @@ func (r *replay) count(c *ledger.Record) {
 			}
 		}
 	}
-	// Another call is no second one only if nothing was sent, or if the answer said "not now" or denied weir access.
+	// The next call is not a second one if nothing was sent, or if the answer said "not now" or denied weir access.
 	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
 	identity := cmp.Or(c.Idempotency, before.identity)
 	if before.doubtful && deadletter.SameKey(identity, before.identity) {
@@ -270,8 +271,8 @@ func (r *replay) count(c *ledger.Record) {
 	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: identity})
 }
 
-// sameCall reports whether the api took a call of a job for its earlier call, by the idempotency keys of both, if they
-// had any, and if it still knew the key when the later one began, by what is configured now.
+// sameCall reports whether the api recognized a call of a job as its earlier call. Both must have the same idempotency
+// key, and the api must still have known the key when the later call began, according to the present configuration.
 func (r *replay) sameCall(before string, c *ledger.Record) bool {
 	knows := time.Duration(0)
 	if i := r.api.Idempotency; i != nil {
@@ -280,14 +281,14 @@ func (r *replay) sameCall(before string, c *ledger.Record) bool {
 	return before != "" && deadletter.SameKey(before, c.Idempotency) && !deadletter.KeyForgotten(before, knows, c.Started)
 }
 
-// arrival returns a call as the limits count it.
+// arrival returns a call in the form in which limits count it.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
 		l, units, beyond := &r.api.Rules.Shared[i], int64(0), int64(0)
 		if r.counts(l, c) {
 			units = c.Units(l)
-			if !l.Shadow { // a limit that only watches would have held later calls by what the call took
+			if !l.Shadow { // a shadow limit would have held later calls for the units beyond
 				beyond = c.Beyond(l)
 			}
 		}
@@ -296,7 +297,7 @@ func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	return a
 }
 
-// check checks the calls that started before a time.
+// check checks the waiting calls that started before a time.
 func (r *replay) check(before int64) {
 	for len(r.early) > 0 && r.early[0].at < before && !r.tooManyKeys() {
 		a := heap.Pop(&r.early).(keyedArrival)
@@ -321,10 +322,10 @@ func (r *replay) check(before int64) {
 	}
 }
 
-// tooManyKeys reports whether there are more keys than may be kept. In that case nothing is proven.
+// tooManyKeys reports whether there are more keys than mostKeys. Then the replay proves nothing.
 func (r *replay) tooManyKeys() bool { return r.mostKeys > 0 && len(r.keys) > r.mostKeys }
 
-// within fails if there are too many keys.
+// within returns ErrTooMuch if there are too many keys.
 func (r *replay) within() error {
 	if r.tooManyKeys() {
 		return fmt.Errorf("%w: %s has more than %d keys", ErrTooMuch, r.api.Name, r.mostKeys)
@@ -349,13 +350,13 @@ func (r *replay) key(name string) *keyReplay {
 // keyedArrival is a call that waits until no earlier one can come.
 type keyedArrival struct {
 	key     string
-	other   bool // another api of the account made the call, or it is the end of an operation
+	other   bool // a call of another api of the account, or the end of an operation
 	at, end int64
-	costs   []int64 // what it took of each shared limit, of what it had reserved
-	beyond  []int64 // what it took more
+	costs   []int64 // what it took of each shared limit, up to its reservation
+	beyond  []int64 // what it took beyond its reservation
 }
 
-// earliest is a heap of calls.
+// earliest is a heap of calls, the earliest start on top.
 type earliest []keyedArrival
 
 // Len implements heap.Interface.
@@ -378,7 +379,7 @@ func (e *earliest) Pop() any {
 	return x
 }
 
-// jobID is a job's position in a queue. A redriven job has a new one.
+// jobID is a job's position in a queue. A redriven job gets a new one.
 type jobID struct {
 	stream string
 	seq    uint64
@@ -386,16 +387,16 @@ type jobID struct {
 
 type jobSeen struct {
 	outcome  string
-	doubtful bool   // one of its calls may have been processed
-	identity string // of its idempotency keys, if one of its calls carried one
+	doubtful bool   // a call of the job may have been processed
+	identity string // of its idempotency keys; "": no call had one
 }
 
-// jobsSeen remembers the last jobs, at most most of them.
+// jobsSeen remembers the most recent jobs, at most most of them.
 type jobsSeen struct {
 	last  map[jobID]jobSeen
 	order []jobID
 	most  int
-	next  int // the next to forget
+	next  int // index in order of the next job to forget
 }
 
 func (j *jobsSeen) note(id jobID, seen jobSeen) {

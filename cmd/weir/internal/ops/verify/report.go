@@ -47,7 +47,7 @@ type LimitReport struct {
 	Shadow       bool            `json:"shadow,omitempty"` // only watches; on fail it would have held calls
 	Burst        float64         `json:"burst,omitempty"`
 	BurstAllowed int64           `json:"burst_allowed,omitempty"`
-	late         time.Duration   // how late calls came after their slots, if it failed although no window had too many
+	late         time.Duration   // how late calls came after their slots, if the limit failed although no window had too many
 }
 
 func tellVerdicts(o Options, replays map[string]*replay) error {
@@ -55,7 +55,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 	t := &cli.Table{}
 	t.Row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "USED", "BURST", "VERDICT")
 	var found []Report
-	var silent []*replay // of apis without a call
+	var silent []*replay // of apis without calls
 	for _, name := range slices.Sorted(maps.Keys(replays)) {
 		v := replays[name].verdict()
 		if v.Calls+v.Unplaced+v.Unsent == 0 {
@@ -91,7 +91,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 	return nil
 }
 
-// noCalls returns an error that there is nothing to verify, and where there may be.
+// noCalls returns the error for a ledger without calls to verify. It says where to find some.
 func noCalls(silent []*replay) error {
 	var changed time.Time
 	for _, r := range silent {
@@ -105,7 +105,7 @@ func noCalls(silent []*replay) error {
 	return cli.NotFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
 }
 
-// sinceText says from when on calls were checked, if that differs from the request.
+// sinceText says from when on calls were checked, if not from the requested time.
 func sinceText(changed time.Time) string {
 	if changed.IsZero() {
 		return ""
@@ -113,7 +113,7 @@ func sinceText(changed time.Time) string {
 	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
 }
 
-// verdictText says what a limit that only watches would have done.
+// verdictText returns the verdict. For a shadow limit it says what the limit would have done.
 func verdictText(l LimitReport) string {
 	switch {
 	case !l.Shadow:
@@ -138,7 +138,7 @@ func burstFound(l LimitReport) string {
 	return fmt.Sprintf("%.2f of %d", l.Burst, l.BurstAllowed)
 }
 
-// tellTotals writes what the table has no place for.
+// tellTotals writes the findings that have no place in the table.
 func tellTotals(w io.Writer, found []Report) error {
 	for _, v := range found {
 		started := ""
@@ -186,7 +186,7 @@ func tellTotals(w io.Writer, found []Report) error {
 	return nil
 }
 
-// verdict returns the findings. A second call of a job passes only under its idempotency key.
+// verdict returns the findings about the api. It passes a second call of a job only under the job's idempotency key.
 func (r *replay) verdict() Report {
 	v := Report{
 		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), Counts: r.Counts,
@@ -244,7 +244,7 @@ func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
 		}
 	case bucket.KindQuota:
 		j.Per = quotaPer(*l.Quota)
-	case bucket.KindInFlight: // at once
+	case bucket.KindInFlight: // counts calls at one time
 	case bucket.KindBudget:
 		j.Unit, j.Per = limitstate.InMoney, quotaPer(l.Budget.Quota)
 	}
@@ -258,8 +258,8 @@ func quotaPer(q bucket.Quota) string {
 	return "per " + config.FormatDuration(q.Per)
 }
 
-// worse orders the findings about one limit in two keys: by the verdict, then by how full the worst window was, then by
-// the burst.
+// worse reports whether the findings about a limit are worse for key a than for key b: by the verdict, then by how full
+// the worst window was, then by the burst.
 func worse(a, b LimitReport) bool {
 	if (a.Verdict == bucket.Fail) != (b.Verdict == bucket.Fail) {
 		return a.Verdict == bucket.Fail

@@ -16,8 +16,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// TestSaysWhyItFailed: where no window had too many calls, and they came nearer to each other than their rate has them, the report says by how
-// much they were late and what helps.
+// TestSaysWhyItFailed checks the report on calls that came closer together than their rate allows although no window
+// had too many. It says how late they were and what helps.
 func TestSaysWhyItFailed(t *testing.T) {
 	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1, Counts: bucket.ByWindow}}
 	for want, at := range map[string][]time.Duration{
@@ -38,8 +38,8 @@ func TestSaysWhyItFailed(t *testing.T) {
 	}
 }
 
-// TestVerdictsOfForgottenKeys: a call under a key that the api had forgotten since the job's first call is a second
-// one, even if another call was made in between.
+// TestVerdictsOfForgottenKeys checks that a call under a key that the api had forgotten since the job's first call is a
+// second call, even if another call was made in between.
 func TestVerdictsOfForgottenKeys(t *testing.T) {
 	c, err := config.Parse(fmt.Appendf(nil, changing, "1/s", 1, "a", "1000/s", 1), config.Options{Name: "test"})
 	if err != nil {
@@ -49,7 +49,7 @@ func TestVerdictsOfForgottenKeys(t *testing.T) {
 	api.Idempotency.For = time.Hour
 	begun := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	for what, of := range map[string]struct {
-		calls []time.Duration // when they began
+		calls []time.Duration // start times
 		want  bucket.Outcome
 	}{
 		"known":                       {[]time.Duration{0, 59 * time.Minute}, bucket.Pass},
@@ -72,8 +72,8 @@ func TestVerdictsOfForgottenKeys(t *testing.T) {
 	}
 }
 
-// TestVerdicts: calls count from when they started, not from when they ended; a second call that the api could not
-// take for the first fails, and calls that were recorded too late to be checked prove nothing.
+// TestVerdicts checks that calls count from their start and not from their end. A second call that the api could not
+// recognize as the first one fails. Calls that were recorded too late to be checked prove nothing.
 func TestVerdicts(t *testing.T) {
 	c, err := config.Parse(fmt.Appendf(nil, changing, "1/s", 1, "a", "1000/s", 1), config.Options{Name: "test"})
 	if err != nil {
@@ -118,7 +118,8 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestAccountCountsCallsThatNameIt checks that an account's limit is verified over the calls that it counted when they
-// were made. Calls of an api that has left since are among them. Calls that an api made before it came are not.
+// were made. These include calls of an api that has left the account since, and exclude calls that an api made before
+// it joined.
 func TestAccountCountsCallsThatNameIt(t *testing.T) {
 	c, err := config.Parse([]byte(`
 accounts:
@@ -184,7 +185,7 @@ apis:
   mail: {account: acme, url: http://127.0.0.1:1/, price: [{each: 1, from: 10, settle: json:/n}], bucket: {rate: 1000/s, burst: 100, capacity: 10}}
 `
 
-// settlingAPI returns an api whose limits, and those of its account, let n units through.
+// settlingAPI returns an api whose own limits and whose account's limits let n units through.
 func settlingAPI(t *testing.T, n int) *config.API {
 	c, err := config.Parse(fmt.Appendf(nil, settling, n), config.Options{Name: "test"})
 	if err != nil {
@@ -194,15 +195,15 @@ func settlingAPI(t *testing.T, n int) *config.API {
 	return api
 }
 
-// tokenCall is a call that reserved and took units of every limit.
+// tokenCall is a call that reserved and took units of all limits.
 type tokenCall struct {
 	reserved, took int64
 	of             string // the api, if it is not chat
 	after          time.Duration
-	ends           bool // the end of an operation: what it took beyond its call
+	ends           bool // the end of an operation; took is beyond its call
 }
 
-// record returns the call's record, with the limits of its api in an order of its own.
+// record returns the call's record, with the limits in another order than the api's.
 func (c *tokenCall) record(n int, begun time.Time) *ledger.Record {
 	at := begun.Add(c.after + time.Duration(n)*time.Millisecond)
 	names, money := []string{"spend", "acme/tokens", "watched", "pace", "own"}, 1
@@ -228,9 +229,9 @@ func (c *tokenCall) record(n int, begun time.Time) *ledger.Record {
 	return r
 }
 
-// TestSettlementsAreToldApart checks that a window fails only by what its calls had reserved, and that the report tells
-// apart how far a window went over because calls took more. Limits of an account, budgets, and calls from before a
-// change of the limits are no different. A limit that only watches reserves nothing, so it is judged by what calls took.
+// TestSettlementsAreToldApart checks that a window fails only by what its calls had reserved. The report says apart how
+// far a window went over because calls took more. This also holds for limits of an account, for budgets, and for calls
+// from before a change of the limits. A shadow limit reserves nothing, so it is judged by what calls took.
 func TestSettlementsAreToldApart(t *testing.T) {
 	changed := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
 	const longBefore = -20 * time.Minute
@@ -312,8 +313,8 @@ func TestSettlementsAreToldApart(t *testing.T) {
 	}
 }
 
-// TestWatchedLimitsCountWhatCallsTook checks that a limit that only watches is judged by what calls took: it would have
-// held later calls by that.
+// TestWatchedLimitsCountWhatCallsTook checks that a shadow limit is judged by what calls took, because it would have
+// held later calls for that.
 func TestWatchedLimitsCountWhatCallsTook(t *testing.T) {
 	r := newReplay(settlingAPI(t, 100), time.Time{}, Bounds{})
 	for i, call := range []tokenCall{{reserved: 10, took: 95}, {reserved: 10, took: 10}} {
@@ -327,8 +328,7 @@ func TestWatchedLimitsCountWhatCallsTook(t *testing.T) {
 	}
 }
 
-// TestSaysWhatSettlementsTook checks that the report of a limit says by how much a window went over because of
-// settlements.
+// TestSaysWhatSettlementsTook checks that the report on a limit says how far a window went over because of settlements.
 func TestSaysWhatSettlementsTook(t *testing.T) {
 	var said strings.Builder
 	limits := []LimitReport{

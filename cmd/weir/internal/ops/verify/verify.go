@@ -20,24 +20,24 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// Options say which calls to verify, and where the findings go.
+// Options say which calls to verify, and where to write the findings.
 type Options struct {
-	API   string    // only of this one; empty: of all
-	Since time.Time // only later calls; zero: since an api's limits were last changed
+	API   string    // only of this api; empty: of all
+	Since time.Time // only later calls; zero: since the last change of an api's limits
 	As    cli.Format
-	Out   io.Writer // the findings
-	Talk  io.Writer // everything else
+	Out   io.Writer // for the findings
+	Talk  io.Writer // for everything else
 	Most  Bounds
 }
 
-// Bounds limit the memory of a verification; 0: no bound except those of replay.
+// Bounds limit the memory of a verification. 0 means no bound except those of replay.
 type Bounds struct {
-	Calls int // that are read
-	Keys  int // of one api, 500 bytes each
-	Jobs  int // of one api that are remembered, some 130 bytes each: second calls are found among those
+	Calls int // calls read
+	Keys  int // keys of one api, 500 bytes each
+	Jobs  int // jobs of one api that are remembered, some 130 bytes each; second calls are found among these
 }
 
-// ErrTooMuch reports that the bounds were exceeded.
+// ErrTooMuch means that Bounds were exceeded.
 var ErrTooMuch = errors.New("too much to verify at once")
 
 // Findings are the results for all apis.
@@ -51,8 +51,8 @@ type Findings struct {
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 }
 
-// Find is Run for callers that read no text: it fails only if no verdict is possible. It fails with ErrTooMuch if the
-// options' bounds were exceeded.
+// Find is Run without text: it returns the findings, and fails only if no verdict is possible. It fails with ErrTooMuch
+// if o.Most is exceeded.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, error) {
 	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
@@ -74,8 +74,8 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, err
 }
 
 // Run checks the recorded calls against the limits of the running configuration and writes the findings. It blocks
-// until the ledger is read. It fails if a limit did not hold, if a job was called twice that must not be, and if there
-// are no such calls.
+// until it has read the ledger. It fails if a limit did not hold, if a job was called twice without permission, or if
+// there are no calls.
 func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
@@ -108,8 +108,8 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 // recordsShown is the number of records between two displays of the progress.
 const recordsShown = 10_000
 
-// newReplays creates a replay for every api, or for the requested one. Each begins when its limits came into force,
-// unless Since says otherwise.
+// newReplays creates a replay for each api, or for the requested one. Each begins when the api's limits came into
+// force, unless o.Since says otherwise.
 func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
 	only, from := o.API, o.Since
 	current, err := admin.CurrentVersion(ctx, c)
@@ -151,8 +151,8 @@ func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[str
 	return replays, nil
 }
 
-// inForceSince returns when an api's present configuration came into force, and the one before it; zero if there was
-// none before. versions begin with the newest.
+// inForceSince returns the configuration of an api before its present one, and when the present one came into force.
+// Both are zero if there was none before. versions begin with the newest.
 func inForceSince(versions []*admin.Version, api string) (was *config.API, since time.Time) {
 	for i, v := range versions[1:] {
 		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
@@ -166,7 +166,7 @@ func inForceSince(versions []*admin.Version, api string) (was *config.API, since
 	return nil, time.Time{}
 }
 
-// besides returns the replays of apis with an account, whose limits count calls of other apis, too.
+// besides returns the replays of apis with an account. Their shared limits also count calls of other apis.
 func besides(replays map[string]*replay) (of []*replay) {
 	for _, r := range replays {
 		if r.rules.In != nil {
@@ -176,12 +176,13 @@ func besides(replays map[string]*replay) (of []*replay) {
 	return of
 }
 
-// readLedger reads the ledger.
+// readLedger passes the ledger's records to the replays. It returns how many calls of apis without a replay, and how
+// many unreadable records there were.
 func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays map[string]*replay) (strangers, unreadable int, err error) {
 	talk, shown, others := o.Talk, false, besides(replays)
 	only := o.API
 	if len(others) > 0 {
-		only = "" // the account's limits count other apis' calls
+		only = "" // limits of an account also count calls of other apis
 	}
 	unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: only, Since: o.Since},
 		func(call *ledger.Record, read, of uint64) error {

@@ -1,4 +1,4 @@
-// Package whatif computes what a rate and a capacity would have done to recorded arrivals.
+// Package whatif computes what limits would have done to recorded arrivals.
 //
 //	trace.go       the arrivals: read from a file and checked line by line
 //	rehearsal.go   one candidate's run: the schedule and the slots of weir itself, in virtual time
@@ -7,7 +7,7 @@
 //
 // A run uses no formula. It puts the arrivals into a schedule (dispatcher/schedule) with a store of slots
 // (bucket.Memory), refuses those that the intake would refuse, and calls when the schedule says so. So its outcome is
-// that of weir on a machine that is never late, with an API that never fails. Every call takes the same time.
+// that of a weir on a machine that is never late, with an API that never fails and whose calls all take the same time.
 //
-// A trace is held in memory, 24 bytes an arrival and at most MostJobs of them; a run holds 8 bytes more for each.
+// A trace takes 24 bytes of memory per arrival, for at most MostJobs arrivals. A run takes 8 bytes more for each.
 package whatif

@@ -40,15 +40,15 @@ type Deepest struct {
 	Depth int    `json:"depth"`
 }
 
-// tally counts the outcome of a run.
+// tally counts the outcomes during a run.
 type tally struct {
 	accepted, overflowed, refused, overBudget int
 	waits                                     []bucket.Micros
 	deepest                                   int
-	of                                        uint32 // the key
+	of                                        uint32 // the key with that depth
 }
 
-// take counts an accepted job, the depth-th of its key.
+// take counts an accepted job. depth is the number of its key's jobs, including it.
 func (t *tally) take(key uint32, depth int) {
 	if t.accepted++; depth > t.deepest {
 		t.deepest, t.of = depth, key
@@ -73,7 +73,7 @@ func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
 	return o
 }
 
-// quantile returns the wait that percent of the calls did not exceed, in milliseconds; 0 without calls.
+// quantile returns the wait in milliseconds that percent of the calls did not exceed. It returns 0 without calls.
 func (t *tally) quantile(percent int) float64 {
 	if len(t.waits) == 0 {
 		return 0

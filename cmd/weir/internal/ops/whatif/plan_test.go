@@ -16,7 +16,7 @@ import (
 
 func quiet(int) {}
 
-// traced is a trace of arrivals in microseconds, each of one of so many keys.
+// traced returns a trace of arrivals at times in microseconds. Each has one of keys keys.
 func traced(at []int64, keys int) *Trace {
 	t := &Trace{}
 	for k := range keys {
@@ -42,13 +42,13 @@ func drawn(t *rapid.T) (at []int64, c Candidate) {
 	}}}
 }
 
-// byFormula is one key's bucket by arithmetic: a queue whose server is free again one interval after it served, and may
-// be ahead by its burst (for a burst of 1 the queue G/D/1, by Lindley's recursion). A job that leaves as another
-// arrives makes room for it.
+// byFormula computes one key's bucket by arithmetic: a queue whose server is free one interval after it served, and may
+// be ahead by its burst. With a burst of 1 this is the queue G/D/1, by Lindley's recursion. A job that leaves when
+// another arrives makes room for it.
 func byFormula(at []int64, c *Candidate) (waits []int64, overflowed, deepest int) {
 	interval, burst := c.Rules.Interval(c.Rules.Key.Rate), c.Rules.Burst(c.Rules.Key.Rate)
-	up := func(n int64) int64 { return (n + interval.Q - 1) / interval.Q } // from parts of a microsecond
-	var free int64                                                         // when the bucket is empty again, in parts
+	up := func(n int64) int64 { return (n + interval.Q - 1) / interval.Q } // from fractions of a microsecond
+	var free int64                                                         // when the bucket is empty again, in these fractions
 	var slots []int64
 	for _, now := range at {
 		for len(slots) > 0 && slots[0] <= now {
@@ -71,7 +71,7 @@ func byFormula(at []int64, c *Candidate) (waits []int64, overflowed, deepest int
 	return waits, overflowed, deepest
 }
 
-// TestPlanOfOneKey: for one key a plan is what the known formulas say, to the microsecond.
+// TestPlanOfOneKey checks that for one key a plan agrees with the known formulas, to the microsecond.
 func TestPlanOfOneKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, c := drawn(t)
@@ -91,8 +91,9 @@ func TestPlanOfOneKey(t *testing.T) {
 	})
 }
 
-// TestPlanUnderASharedRate: whichever key goes first, so many calls in a row end at the same time: the waits of all
-// keys together are those of one queue, but for what a slot that is asked for ahead keeps idle.
+// TestPlanUnderASharedRate checks that the waits of all keys together are those of one queue, because the same number
+// of calls in a row ends at the same time whichever key goes first. The exception is the time for which a slot that is
+// asked for ahead stays idle.
 func TestPlanUnderASharedRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, c := drawn(t)
@@ -115,14 +116,14 @@ func TestPlanUnderASharedRate(t *testing.T) {
 	})
 }
 
-// TestSuggest: with a place less, or a slower rate, it would not do.
+// TestSuggest checks that a smaller capacity, or a slower rate, would not be enough.
 func TestSuggest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at, c := drawn(t)
 		trace := traced(at, rapid.IntRange(1, 4).Draw(t, "keys"))
 		bound := time.Duration(rapid.SampledFrom([]int64{0, 50, 400, 3000}).Draw(t, "bound ms")) * time.Millisecond
 		s, err := Suggest(context.Background(), trace, c, bound, quiet)
-		if err != nil && bound > 0 { // calls are 5 ms of jitter apart at any rate
+		if err != nil && bound > 0 { // at any rate, jitter keeps calls 5 ms apart
 			c.Rules.Key.Capacity, c.Rules.Key.Rate.Count = mostCapacity, int64(time.Second/time.Microsecond)
 			if o, err := Run(context.Background(), trace, &c, quiet); err == nil && o.Wait.Max <= float64(bound.Milliseconds()) {
 				t.Fatalf("no rate is said to do, and %+v does: %+v", c.Rules.Key.Rate, o)
@@ -160,7 +161,7 @@ func TestSuggest(t *testing.T) {
 	})
 }
 
-// TestPlanOfAllLimits: what a job costs, budgets, calls that take their time, max_wait and single keys count in a plan.
+// TestPlanOfAllLimits checks that costs, budgets, calls that take time, max_wait and overrides of keys count in a plan.
 func TestPlanOfAllLimits(t *testing.T) {
 	at := make([]int64, 40)
 	for i := range at {
@@ -201,7 +202,7 @@ func TestPlanOfAllLimits(t *testing.T) {
 	}
 }
 
-// TestReadTrace: both forms, all kinds of times, any order of lines.
+// TestReadTrace checks both forms of a trace, all kinds of times, and lines in any order.
 func TestReadTrace(t *testing.T) {
 	for name, text := range map[string]string{
 		"seconds":    "time,key,cost\n0.25,b,7\n0,a,1\n",
@@ -233,7 +234,7 @@ func TestReadTrace(t *testing.T) {
 	}
 }
 
-// TestPlanEndsWithItsContext: an interrupted plan does not wait for a long trace.
+// TestPlanEndsWithItsContext checks that an interrupted plan does not run on through a long trace.
 func TestPlanEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -13,10 +13,10 @@ import (
 type Candidate struct {
 	Rules    bucket.Rules
 	Price    int64         // of a call, in millionths, for budgets
-	CallTime time.Duration // of every call
+	CallTime time.Duration // duration of each call
 }
 
-// rehearsal is one run of a trace under a candidate's rules, with weir's own schedule and store, in virtual time.
+// rehearsal is one run of a trace under a candidate's rules. It uses weir's own schedule and store, in virtual time.
 type rehearsal struct {
 	trace   *Trace
 	policy  *schedule.Policy
@@ -25,7 +25,7 @@ type rehearsal struct {
 	s       *schedule.Schedule
 	store   *bucket.Memory
 	part    *schedule.Partition
-	running []end // of running calls, in order, since all take equally long
+	running []end // running calls in the order of their ends, since all take the same time
 	out     tally
 }
 
@@ -34,8 +34,8 @@ type end struct {
 	job *schedule.Job
 }
 
-// Run runs a trace under a candidate's rules until every accepted job has been called. It passes the number of arrivals
-// to progress. It ends early only with ctx, or if the rules can never be kept.
+// Run runs a trace under a candidate's rules until every accepted job has been called. It calls progress with the
+// number of arrivals so far. It fails if ctx ends, or if no store can keep the rules.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
 	rules := c.Rules.Alone()
 	r := &rehearsal{
@@ -72,7 +72,7 @@ func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (
 // lookAfter is the number of arrivals or steps between two checks of ctx.
 const lookAfter = 4096
 
-// until runs all that happens up to and at a time.
+// until runs everything that happens up to and including a time.
 func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 	for steps := 1; ; steps++ {
 		if steps%lookAfter == 0 && ctx.Err() != nil {
@@ -97,7 +97,7 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 	}
 }
 
-// arrive accepts or refuses an arriving job like the intake.
+// arrive accepts or refuses an arriving job as the intake would.
 func (r *rehearsal) arrive(number int) {
 	a := &r.trace.arrivals[number]
 	key, depth := r.trace.keys[a.key], 0
@@ -117,7 +117,7 @@ func (r *rehearsal) arrive(number int) {
 	r.s.Push(key, uint64(number)+1, r.part)
 }
 
-// payable reports whether a job's cost can ever pass the limits.
+// payable reports whether the limits could ever let a job of this cost pass.
 func (r *rehearsal) payable(a *arrival) bool {
 	for i := range r.policy.Rules.Shared {
 		l := &r.policy.Rules.Shared[i]
@@ -128,7 +128,7 @@ func (r *rehearsal) payable(a *arrival) bool {
 	return true
 }
 
-// wait returns weir's forecast of the wait of a job that arrives now.
+// wait returns how long a job that arrives now would wait, by weir's forecast.
 func (r *rehearsal) wait(key string, depth int) time.Duration {
 	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.At(r.now).Unfinished() - depth})
 	if at == 0 {
@@ -137,7 +137,8 @@ func (r *rehearsal) wait(key string, depth int) time.Duration {
 	return r.now.Until(at)
 }
 
-// cost returns what a job takes from a shared limit: the trace's cost if the limit reads it from the job.
+// cost returns what a job takes from a shared limit. If the limit reads the cost from the job, it is the cost in the
+// trace.
 func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	switch {
 	case l.Budget != nil:

@@ -23,10 +23,10 @@ import (
 const (
 	MostJobs     = 5_000_000
 	mostLine     = 1 << 20 // bytes
-	mostBadLines = 10      // bad lines in the error
+	mostBadLines = 10      // bad lines that the error lists
 )
 
-// Trace holds recorded arrivals in the order of their times.
+// Trace holds recorded arrivals, sorted by time.
 type Trace struct {
 	arrivals []arrival
 	keys     []string
@@ -35,7 +35,7 @@ type Trace struct {
 // arrival is one recorded job.
 type arrival struct {
 	at   bucket.Micros
-	key  uint32 // its place in keys
+	key  uint32 // index in keys
 	cost int64
 }
 
@@ -45,20 +45,20 @@ func (t *Trace) Jobs() int { return len(t.arrivals) }
 // Keys returns the number of different keys.
 func (t *Trace) Keys() int { return len(t.keys) }
 
-// readings collects the arrivals and the bad lines.
+// readings collects the arrivals and the bad lines of a trace.
 type readings struct {
 	name  string
 	trace Trace
 	index map[string]uint32
-	most  int // arrivals
+	most  int // bound of the arrivals
 	bad   []error
 	more  int // bad lines beyond mostBadLines
 }
 
 // ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost, or JSON objects with
-// these fields, one a line. A time is a number of seconds or an RFC 3339 time; a cost is a whole number from 1, by
-// default 1. The lines may be in any order. ReadTrace reads at most most of them. Its error lists the first bad lines
-// by number, with name as the name of the file.
+// these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number from 1; the
+// default is 1. The lines may be in any order. ReadTrace fails if there are more than most. Its error lists the first
+// bad lines by number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, index: map[string]uint32{}, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
@@ -83,7 +83,7 @@ func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	return &r.trace, nil
 }
 
-// firstByte returns the first byte that is not a blank, without consuming it.
+// firstByte returns the first byte that is not blank. It consumes nothing.
 func firstByte(lines *bufio.Reader) (byte, error) {
 	for n := 1; ; n++ {
 		seen, err := lines.Peek(n)
@@ -96,7 +96,7 @@ func firstByte(lines *bufio.Reader) (byte, error) {
 	}
 }
 
-// problem returns the error about all bad lines.
+// problem returns the error that lists the bad lines, or nil.
 func (r *readings) problem() error {
 	if r.more > 0 {
 		r.bad = append(r.bad, fmt.Errorf("%s: and %d more bad lines", r.name, r.more))
@@ -115,7 +115,7 @@ func (r *readings) fail(line int, format string, args ...any) {
 	r.bad = append(r.bad, fmt.Errorf("%s:%d: "+format, append([]any{r.name, line}, args...)...))
 }
 
-// add adds one arrival. It returns false if no more may be added.
+// add adds one arrival. It returns false if the trace is full.
 func (r *readings) add(line int, at, key, cost string) bool {
 	if len(r.trace.arrivals) >= r.most {
 		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
@@ -175,7 +175,7 @@ func (r *readings) readCSV(in io.Reader) error {
 		case errors.As(err, &wrong):
 			r.fail(wrong.Line, "%v", wrong.Err)
 			if !errors.Is(err, csv.ErrFieldCount) {
-				return nil // the beginning of the next line is unknown
+				return nil // where the next line begins is unknown
 			}
 			continue
 		case err != nil:
@@ -226,11 +226,11 @@ func (r *readings) readJSON(in io.Reader) error {
 	return nil
 }
 
-// sinceEpoch is the number of seconds from which a time counts from 1970; a smaller one counts from the recording's
-// start.
+// sinceEpoch separates two kinds of times: numbers of seconds from it on count from 1970, smaller ones from the
+// recording's start.
 const sinceEpoch = 1e9
 
-// parseTime reads a time. It moves recordings that begin with 0 away from the beginning of any calendar period.
+// parseTime reads a time. It shifts recordings that begin with 0 away from the beginning of all calendar periods.
 func parseTime(text string) (bucket.Micros, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return bucket.MicrosOf(at), nil
