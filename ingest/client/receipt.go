@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Receipt promises a producer that the job is stored. Any NATS client can read its JSON form as a PubAck.
+// Receipt is the promise to a producer that the job is stored. Any NATS client reads its JSON form as a PubAck.
 type Receipt struct {
 	Stream    string `json:"stream"`
 	Seq       uint64 `json:"seq"`
@@ -16,7 +16,7 @@ type Receipt struct {
 	Duplicate bool   `json:"duplicate,omitempty"`
 	// OverSoft reports that an admission limit accepted the job only within its soft part.
 	OverSoft bool `json:"over_soft,omitempty"`
-	// Position counts the unfinished jobs of the key up to and including this job. It is 0 if this job is finished.
+	// Position counts the unfinished jobs of the key up to and including this one; 0 if this job is finished.
 	Position int `json:"position"`
 	// ETA is when the job's call should start. It is zero if unknown, or if the job is finished.
 	ETA time.Time `json:"-"`
