@@ -27,7 +27,7 @@ const (
 type redrives struct {
 	Letters int      // of jobs that were refused and never called
 	Kills   int      // of weir during the redrive
-	Stops   int      // by an operator, who then resumed
+	Stops   int      // by an operator, each followed by a resume
 	Gone    int      // letters that disappeared while the redrive was stopped
 	Lost    []string // jobs without a result and without a letter
 	Twice   []string // jobs that were called, or have ended, twice
