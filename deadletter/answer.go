@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The headers of a letter that keep the api's last answer.
+// The headers of a letter that hold the api's last answer.
 const (
 	HeaderAnswer            = "Weir-Answer"              // base64 of the body, or of its beginning
 	HeaderAnswerStatus      = "Weir-Answer-Status"       //
@@ -19,7 +19,8 @@ const (
 // answerCut marks an answer whose body was longer than a letter keeps.
 const answerCut = "true"
 
-// Bounds of what a letter keeps of an answer. JetStream stores 64 KiB of headers; the job's own may take most of it.
+// Bounds of the answer in a letter, in bytes. JetStream stores at most 64 KiB of headers, and the job's own may take
+// most of it.
 const (
 	MaxAnswer            = 16 << 10
 	maxAnswerContentType = 256
@@ -34,7 +35,7 @@ type Answer struct {
 	Cut         bool   `json:"cut,omitempty"` // the body was longer
 }
 
-// Clip returns the answer with at most that many bytes of its body. Nil stays nil.
+// Clip returns the answer with at most this many bytes of its body. Nil stays nil.
 func (a *Answer) Clip(most int) *Answer {
 	if a == nil || len(a.Body) <= most {
 		return a
@@ -44,7 +45,7 @@ func (a *Answer) Clip(most int) *Answer {
 	return &c
 }
 
-// addTo adds the answer to a letter's header, with as much of its body as fits.
+// addTo adds the answer to a letter's header. It cuts the body to what fits.
 func (a *Answer) addTo(h nats.Header) {
 	if a == nil {
 		return
@@ -66,7 +67,7 @@ func (a *Answer) addTo(h nats.Header) {
 	}
 }
 
-// contentType returns an api's content type in a form that a header can carry.
+// contentType returns an api's content type without characters that a header cannot carry, and not too long.
 func contentType(text string) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(cleanDetail(text), ""))
 	if len(text) > maxAnswerContentType {
@@ -75,7 +76,7 @@ func contentType(text string) string {
 	return text
 }
 
-// readAnswer reads what addTo wrote. It returns nil if there is no answer.
+// readAnswer reads what addTo wrote. It returns nil if the headers have no answer.
 func readAnswer(h nats.Header) *Answer {
 	status, err := strconv.Atoi(h.Get(HeaderAnswerStatus))
 	if err != nil || status < 1 || status > 999 {
@@ -88,7 +89,7 @@ func readAnswer(h nats.Header) *Answer {
 	return &Answer{Status: status, ContentType: h.Get(HeaderAnswerContentType), Body: body, Cut: err != nil || h.Get(HeaderAnswerCut) != ""}
 }
 
-// OfAnswer reports whether a header, in any case, keeps part of an api's answer.
+// OfAnswer reports whether a header, in any case, holds part of an api's answer.
 func OfAnswer(name string) bool {
 	lower := strings.ToLower(name)
 	return lower == "weir-answer" || strings.HasPrefix(lower, "weir-answer-")

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestAnswerProperty writes any answer beside any header of a job: what is read is what was written or its beginning, said to be
-// cut, and what JetStream stores of headers is never exceeded.
+// TestAnswerProperty stores any answer beside any headers of a job. It checks that the same answer is read, or its
+// beginning, marked as cut, and that JetStream's maximum of headers is never exceeded.
 func TestAnswerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := someLetter()
@@ -55,7 +55,7 @@ func TestAnswerProperty(t *testing.T) {
 	})
 }
 
-// FuzzReadAnswer gives readAnswer headers of every kind, since any client may have published the letter.
+// FuzzReadAnswer passes any headers to readAnswer, because any client may have published the letter.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add("422", "aGVsbG8=", "")
 	f.Add("", "", "")

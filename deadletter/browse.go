@@ -13,34 +13,34 @@ import (
 	"weir/ingest"
 )
 
-// ErrNoLetter reports that no letter has this number: it never existed, or it was deleted.
+// ErrNoLetter reports that there is no letter with this number: it never existed, or it was deleted.
 var ErrNoLetter = errors.New("there is no such dead letter")
 
-// Kept is a letter as the stream stores it. A listed letter has no Body, but its Size.
+// Kept is a letter as the stream stores it. If it was listed, it has its Size but no Body.
 type Kept struct {
 	Letter
 
 	Seq       uint64
-	Stored    time.Time // the server's clock
+	Stored    time.Time // by the server's clock
 	Size      int       // of the body, in bytes
 	Published string    // the subject
-	Imported  time.Time // when it was stored first, on the server it was exported from; zero: not imported
+	Imported  time.Time // when it was first stored, on the server it came from; zero: not imported
 }
 
-// Filter chooses letters. The zero value of a field chooses all.
+// Filter chooses letters. A field with its zero value chooses all.
 type Filter struct {
-	API    string      `json:"api,omitempty"` // ingest.NoToken for those of unknown apis
+	API    string      `json:"api,omitempty"` // ingest.NoToken for letters of unknown apis
 	Key    string      `json:"key,omitempty"`
 	Reason Reason      `json:"reason,omitempty"`
 	Since  time.Time   `json:"since,omitzero"` // stored then or later
 	Until  time.Time   `json:"until,omitzero"` // stored before
 	Status StatusRange `json:"status,omitzero"`
 	Job    string      `json:"job,omitempty"` // its id
-	// Before is the number of a letter. It chooses letters that were stored before that letter. 0 chooses all.
+	// Before chooses the letters that were stored before the letter with this number.
 	Before uint64 `json:"before,omitempty"`
 }
 
-// StatusRange is a range of HTTP statuses, with both ends. The zero value also chooses letters without a status.
+// StatusRange is a range of HTTP statuses that includes both ends. The zero value chooses all letters.
 type StatusRange struct {
 	From int `json:"from"`
 	To   int `json:"to"`
@@ -51,7 +51,7 @@ func (f *Filter) subject() string {
 	return Subjects.Match(apiName(f.API), string(f.Reason), f.Key)
 }
 
-// apiName returns a filter's api as Subjects.Match takes it. No api is called ingest.NoToken, but a key may be.
+// apiName returns a filter's api for Subjects.Match. No api is called ingest.NoToken.
 func apiName(api string) string {
 	if api == ingest.NoToken {
 		return ingest.NoName
@@ -59,8 +59,8 @@ func apiName(api string) string {
 	return api
 }
 
-// filtered returns the filter subject for a consumer. It is empty for all letters: with a wildcard, the server would
-// compare each message.
+// filtered returns the filter subject for a consumer. It is empty if the filter chooses all letters, because for a
+// wildcard the server would compare every message.
 func (f *Filter) filtered() string {
 	if f.API == "" && f.Reason == "" && f.Key == "" {
 		return ""
@@ -68,26 +68,26 @@ func (f *Filter) filtered() string {
 	return f.subject()
 }
 
-// ChoosesCause reports whether the filter can choose a letter with this api, reason and status. api is "" for unknown
-// apis.
+// ChoosesCause reports whether the filter can choose a letter with this api, reason and status. api is "" for an
+// unknown api.
 func (f *Filter) ChoosesCause(api string, reason Reason, status int) bool {
 	return (f.API == "" || f.API == api || f.API == ingest.NoToken && api == "") && (f.Reason == "" || f.Reason == reason) &&
 		(f.Status == StatusRange{} || status >= f.Status.From && status <= f.Status.To)
 }
 
-// chooses is the part of the filter that the server does not apply.
+// chooses applies the part of the filter that the server does not apply.
 func (f *Filter) chooses(k *Kept) bool {
 	return (f.Job == "" || k.JobID == f.Job) && (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&
 		(f.Until.IsZero() || k.Stored.Before(f.Until)) && (f.Since.IsZero() || !k.Stored.Before(f.Since))
 }
 
-// Browser reads letters. It works without a running weir.
+// Browser reads and deletes letters. No weir needs to run.
 type Browser struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
 }
 
-// OpenBrowser opens the stream of letters. It fails with ErrNoStream if the stream was never made.
+// OpenBrowser opens the stream of letters. It fails with ErrNoStream if the stream does not exist.
 func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) {
 	stream, err := js.Stream(ctx, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -98,13 +98,13 @@ func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) 
 	return &Browser{js: js, stream: stream}, nil
 }
 
-// Get reads one letter with its body, as the stream's leader has it.
+// Get reads one letter with its body from the stream's leader.
 func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
 	return b.get(ctx, seq, stream.AskLeader)
 }
 
-// GetSoon is Get for readers that change nothing. If the stream has one replica, no other can lag, and the answer does
-// not wait for the deletions of finished jobs.
+// GetSoon is Get for callers that change nothing. If the stream has only one replica, GetSoon uses a direct get, which
+// does not wait behind the deletions of finished jobs.
 func (b *Browser) GetSoon(ctx context.Context, seq uint64) (Kept, error) {
 	info := b.stream.CachedInfo()
 	if info.Config.Replicas > 1 || info.Cluster != nil && len(info.Cluster.Replicas) > 0 {
@@ -132,7 +132,7 @@ func (b *Browser) get(
 	return k, nil
 }
 
-// Newest passes the letters that f chooses to take, newest first and without bodies, until limit letters were passed or
+// Newest passes the letters that f chooses to take, newest first and without bodies. It ends after limit letters, or if
 // take fails. A limit of 0 passes all.
 func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kept) error) error {
 	given := 0
@@ -148,8 +148,8 @@ func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kep
 	return err
 }
 
-// Each passes the letters that f chooses to take, oldest first, until take fails. read counts the letters read so far
-// and of those to read, to show progress.
+// Each passes the letters that f chooses to take, oldest first, until take fails. For a display of progress, read
+// counts the letters read so far, and of is about how many there are to read.
 func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of uint64) error) error {
 	walk, err := b.span(ctx, f)
 	if err != nil || walk.first > walk.last {
@@ -169,10 +169,11 @@ func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of
 	})
 }
 
-// span is the part of the stream that holds the filter's letters, and how many of them lie after it.
+// span is a part of the stream, from one sequence to another, and the number of letters after it that match the
+// filter's subject.
 type span struct{ first, last, later uint64 }
 
-// span finds where the filter's times lie in the stream, so that nothing outside them is read.
+// span returns the part of the stream that the filter's times and Before allow.
 func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 	info, err := b.stream.Info(ctx)
 	if err != nil {
@@ -212,7 +213,7 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 }
 
 // firstFrom returns the sequence of the first letter stored at or after a time, or 0 if there is none, and about how
-// many letters there are from it on.
+// many letters match from there on.
 func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, matching uint64, err error) {
 	first, err := stream.FirstSince(ctx, b.js.Conn(), Stream, f.subject(), at)
 	if err != nil || first == nil {
@@ -224,8 +225,8 @@ func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, m
 	return first.Seq, matching, err
 }
 
-// Follow calls take with each letter that f chooses, as it is stored, from f.Since or from now on, until ctx ends or
-// take fails.
+// Follow passes the letters that f chooses to take as they are stored, from f.Since or from now on. It blocks until ctx
+// ends, which is no error, or take fails.
 func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) error {
 	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject()}, HeadersOnly: true}
 	if f.Since.IsZero() {
@@ -253,7 +254,7 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 	return fmt.Errorf("follow the dead letters: %w", err)
 }
 
-// ReadKept reads a letter. A listed letter has no body.
+// ReadKept reads a letter. It returns false if msg is not a message of a stream.
 func ReadKept(msg jetstream.Msg) (Kept, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -265,17 +266,17 @@ func ReadKept(msg jetstream.Msg) (Kept, bool) {
 		k.Body, k.Size = body, len(body)
 	}
 	if size, err := strconv.Atoi(k.Header.Get(headerSize)); err == nil && k.Size == 0 {
-		k.Size = size // the body was left out
+		k.Size = size // the message was delivered without its body
 	}
 	return k, true
 }
 
-// headerSize is the header with the size of a body that the server omits.
+// headerSize is the header in which the server names the size of a body that it omits.
 const headerSize = "Nats-Msg-Size"
 
 // NewestLetters passes the letters that f chooses to take, newest first and without bodies, until take fails;
-// stream.ErrEnough ends it without an error. Unlike Browser.Newest it examines at most most letters, or all if most is
-// 0, and reports how far that reached. It fails with ErrNoStream.
+// stream.ErrEnough ends it without an error. It reads at most most messages, or all if most is 0, and reports how far
+// back it got. It fails with ErrNoStream if the stream does not exist.
 func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most int, take func(Kept) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.filtered(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	if !f.Until.IsZero() {
@@ -299,8 +300,8 @@ func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most i
 	return reach, err
 }
 
-// FollowAfter passes the letters behind a sequence to take, without bodies, those that are there and those that come,
-// until ctx ends, take fails, or the stream can no longer be read.
+// FollowAfter passes the letters after a sequence to take, without bodies: the stored ones first, then new ones as they
+// are stored. It blocks until ctx ends, take fails, or the stream can no longer be read.
 func (b *Browser) FollowAfter(ctx context.Context, after uint64, take func(Kept) error) error {
 	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
 	return stream.Follow(ctx, b.stream, cfg, func(msg jetstream.Msg) error {

@@ -17,7 +17,7 @@ import (
 	"weir/ingest/await"
 )
 
-// openStream starts a nats-server and makes the letters' stream exist.
+// openStream starts a nats-server and creates the stream of letters.
 func openStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	js := natstest.JetStream(t)
@@ -33,7 +33,7 @@ func openStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// bury publishes letters n to n+count-1: most are of api most, one in rare of api few.
+// bury publishes letters n to n+count-1. One in rare is of api few, the others are of api most.
 func bury(t *testing.T, js jetstream.JetStream, n, count, rare int) {
 	t.Helper()
 	for i := n; i < n+count; i++ {
@@ -59,7 +59,8 @@ func bury(t *testing.T, js jetstream.JetStream, n, count, rare int) {
 	}
 }
 
-// TestNewestAgreesWithReadingAll compares walking back with reading everything and choosing, under many filters.
+// TestNewestAgreesWithReadingAll checks that reading backwards gives the same letters as reading all and choosing, for
+// many filters.
 func TestNewestAgreesWithReadingAll(t *testing.T) {
 	t.Parallel()
 	js := openStream(t)
@@ -75,7 +76,7 @@ func TestNewestAgreesWithReadingAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for range 200 { // what was redriven or purged leaves holes
+	for range 200 { // redriven and purged letters leave holes
 		if err := stream.DeleteMsg(t.Context(), 1+rnd.Uint64N(6000)); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 			t.Fatal(err)
 		}
@@ -181,7 +182,7 @@ func TestGetAndFollow(t *testing.T) {
 	}
 	follow(deadletter.Filter{Since: time.Now().Add(-time.Hour)}, 1, 1)
 
-	// From now on: what is there already does not come. Letters are buried until the first of them comes.
+	// Follow passes only letters that are stored from now on. Letters are buried until it passes the first.
 	seen := make(chan string, 1000)
 	go func() {
 		defer close(seen)
@@ -205,7 +206,7 @@ func TestGetAndFollow(t *testing.T) {
 				t.Errorf("%q came, which was there before", job)
 			}
 			cancel()
-			for range seen { // until Follow has ended
+			for range seen { // until Follow has returned
 			}
 			return
 		case <-tick.C:

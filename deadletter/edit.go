@@ -12,11 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// HeaderEdited marks a job that was redriven with changes. It holds the number of the changed letter, and what was
-// changed. The job keeps it.
+// HeaderEdited marks a job that was redriven with changes. It holds the number of the changed letter and the names of
+// what was changed. The job keeps it in later letters and redrives.
 const HeaderEdited = "Weir-Dead-Edited"
 
-// Edit is the changes to the one letter that a redrive publishes.
+// Edit has the changes that a redrive makes to its one letter.
 type Edit struct {
 	Body     []byte              `json:"-"`                  // a task stores it apart: Tasks.Start
 	SetBody  bool                `json:"set_body,omitempty"` // the body is Body, which may be empty
@@ -25,7 +25,7 @@ type Edit struct {
 	EditedBy string              `json:"edited_by,omitempty"`
 }
 
-// Check refuses changes to what weir itself writes, and to what identifies the job.
+// Check refuses changes to headers that weir writes, and to the job's identity.
 func (e *Edit) Check() error {
 	if !e.SetBody && len(e.Set) == 0 && len(e.Unset) == 0 {
 		return errors.New("nothing is edited: name a body, or a header")
@@ -41,7 +41,7 @@ func (e *Edit) Check() error {
 	return nil
 }
 
-// CheckKey refuses an edit that gives a letter's job another key. A job without a key may get one.
+// CheckKey refuses an edit that changes the key of a letter's job. It may add a key if the job has none.
 func (e *Edit) CheckKey(k *Kept, terms Terms) error {
 	if terms.keyInSubject() || k.Key == "" {
 		return nil
@@ -58,7 +58,7 @@ func (e *Edit) CheckKey(k *Kept, terms Terms) error {
 	return nil
 }
 
-// apply changes the message of a redriven job and adds HeaderEdited.
+// apply changes the message of a redriven job and adds HeaderEdited. seq is the letter's number.
 func (e *Edit) apply(msg *nats.Msg, seq uint64) {
 	var what []string
 	if e.SetBody {
@@ -79,7 +79,7 @@ func (e *Edit) apply(msg *nats.Msg, seq uint64) {
 	msg.Header[HeaderEdited] = []string{cleanDetail(strconv.FormatUint(seq, 10) + " " + strings.Join(slices.Compact(what), " "))}
 }
 
-// editedFrom reports whether a job was redriven, with changes, from the letter with this number.
+// editedFrom reports whether a job was redriven with changes from the letter with this number.
 func editedFrom(h nats.Header, seq uint64) bool {
 	of, _, _ := strings.Cut(h.Get(HeaderEdited), " ")
 	return of == strconv.FormatUint(seq, 10)

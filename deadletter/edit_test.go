@@ -7,7 +7,7 @@ import (
 	"weir/ingest"
 )
 
-// TestEditKeepsTheKey checks that an edit cannot give a job another key where the api's jobs name it.
+// TestEditKeepsTheKey checks that an edit cannot change the key in the place where the api's jobs name it.
 func TestEditKeepsTheKey(t *testing.T) {
 	t.Parallel()
 	header, pointer := ingest.KeySource{Header: "X-Customer"}, ingest.KeySource{Pointer: "/customer"}

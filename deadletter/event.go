@@ -30,7 +30,7 @@ const (
 	RevealedEvent  EventType = "revealed"  // a user has read bodies of letters over HTTP
 	LedgerEvent    EventType = "ledger"    // records of calls are missing
 	ClockEvent     EventType = "clock"     // the clock of the limits was set, or is behind the one they were counted by
-	ExcessEvent    EventType = "excess"    // the vendor counts more of a limit than weir, or no more again
+	ExcessEvent    EventType = "excess"    // the vendor counts more of a limit than weir does, or no longer does
 )
 
 // EventTypes returns all event types.
@@ -50,7 +50,7 @@ type Event struct {
 	API, Key string // "" for api-wide
 	Data     any
 	Trace    string // the job's traceparent, if any
-	ID       string // "": a new one. An event sent again under its id is stored once
+	ID       string // "": a new one. The stream stores an event with the same id once
 }
 
 // ThrottledData is the data of a throttled event.
@@ -102,7 +102,7 @@ type HoldData struct {
 	Why   string     `json:"why"`
 }
 
-// Publish stores an event without a Writer, for commands. It blocks until the stream has it, or ctx ends.
+// Publish stores an event without a Writer, for commands. It blocks until the stream has stored the event, or ctx ends.
 func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 	if _, err := js.PublishMsg(ctx, e.message(time.Now())); err != nil {
 		return fmt.Errorf("event: %w", err)
@@ -110,7 +110,7 @@ func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// message renders the event as a CloudEvent 1.0 in structured mode, the only mode in the NATS binding 1.0.2.
+// message renders the event as a CloudEvent 1.0 in structured mode, the only mode in version 1.0.2 of the NATS binding.
 func (e Event) message(now time.Time) *nats.Msg {
 	id := e.ID
 	if id == "" {

@@ -15,7 +15,7 @@ import (
 	"weir/ingest"
 )
 
-// ErrNoEvents reports that no event was ever stored on this server.
+// ErrNoEvents reports that the stream of events does not exist: weir has not run on this server.
 var ErrNoEvents = errors.New("there are no events: weir has not run on this server")
 
 // eventSubjects are the subjects of events: by type, api and key.
@@ -24,7 +24,7 @@ const eventSubjects ingest.Subjects = "weir.events."
 // EventFilter chooses events. The zero value chooses all.
 type EventFilter struct {
 	Type  EventType
-	API   string // ingest.NoToken for events of no api
+	API   string // ingest.NoToken for events without an api
 	Key   string
 	Since time.Time // stored then or later
 }
@@ -33,7 +33,7 @@ func (f *EventFilter) subject() string {
 	return eventSubjects.Match(string(f.Type), apiName(f.API), f.Key)
 }
 
-// KeptEvent is an event as its stream stores it.
+// KeptEvent is an event as the stream stores it.
 type KeptEvent struct {
 	Seq    uint64
 	Stored time.Time // by the server
@@ -45,7 +45,7 @@ type KeptEvent struct {
 }
 
 // NewestEvents passes the events that f chooses to take, newest first, until take fails; stream.ErrEnough ends it
-// without an error. It examines at most most events, or all if most is 0. It fails with ErrNoEvents.
+// without an error. It reads at most most events, or all if most is 0. It fails with ErrNoEvents.
 func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, most int, take func(KeptEvent) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: EventsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -61,8 +61,8 @@ func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, mo
 	return reach, err
 }
 
-// EventsNear passes the events of a type and a key that were stored between two times to take, the oldest first, at most
-// most of them, until take fails; stream.ErrEnough ends it without an error.
+// EventsNear passes the events that f chooses, stored between f.Since and until, to take, oldest first, until take
+// fails; stream.ErrEnough ends it without an error. It reads at most most events.
 func EventsNear(ctx context.Context, js jetstream.JetStream, f EventFilter, until time.Time, most int, take func(KeptEvent) error) error {
 	n := stream.Near{Conn: js.Conn(), Stream: EventsStream, Subject: f.subject(), From: f.Since, To: until, Most: most}
 	return n.Read(ctx, func(m *stream.LeaderMessage) error {
@@ -75,7 +75,7 @@ func EventsNear(ctx context.Context, js jetstream.JetStream, f EventFilter, unti
 	})
 }
 
-// EventAt returns the event at a sequence if it is about a job with this id; nil if it is not, or was removed.
+// EventAt returns the event at a sequence. It returns nil if that event is gone or not about the job with this id.
 func EventAt(ctx context.Context, js jetstream.JetStream, seq uint64, job string) (*KeptEvent, error) {
 	of := func(m *stream.LeaderMessage) *KeptEvent {
 		e, ok := parseEvent(m.Subject, m.Data)
@@ -92,10 +92,10 @@ func EventAt(ctx context.Context, js jetstream.JetStream, seq uint64, job string
 	return of(m), nil
 }
 
-// eventJob is the field of an event's data with the id of the job that it is about.
+// eventJob is the field of an event's data that names the event's job.
 const eventJob = "job"
 
-// EventPlace is what an index keeps of an event. Job is "" if the event is about no job.
+// EventPlace is what an index needs of an event. Job is "" if the event is about no job.
 type EventPlace struct {
 	Seq    uint64
 	Stored time.Time // by the server
@@ -103,13 +103,13 @@ type EventPlace struct {
 }
 
 func placeOfEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) EventPlace {
-	e, _ := parseEvent(msg.Subject(), msg.Data()) // one that cannot be read is about no job
+	e, _ := parseEvent(msg.Subject(), msg.Data()) // an event that cannot be read is about no job
 	job, _ := e.Data[eventJob].(string)
 	return EventPlace{meta.Sequence.Stream, meta.Timestamp, job}
 }
 
-// EventsBefore passes the events before a sequence to take, the newest first, until take fails; stream.ErrEnough ends
-// it without an error.
+// EventsBefore passes the events before a sequence to take, newest first, until take fails; stream.ErrEnough ends it
+// without an error.
 func EventsBefore(ctx context.Context, js jetstream.JetStream, before uint64, take func(EventPlace) error) error {
 	n := stream.Newest{JetStream: js, Stream: EventsStream, Before: before}
 	_, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error { return take(placeOfEvent(msg, meta)) })
@@ -119,8 +119,8 @@ func EventsBefore(ctx context.Context, js jetstream.JetStream, before uint64, ta
 	return nil
 }
 
-// EventsAfter passes the events behind a sequence to take, those that are there and those that come, until take fails,
-// the stream can no longer be read, or ctx ends.
+// EventsAfter passes the events after a sequence to take: the stored ones first, then new ones as they are stored. It
+// blocks until take fails, the stream can no longer be read, or ctx ends.
 func EventsAfter(ctx context.Context, js jetstream.JetStream, after uint64, take func(EventPlace) error) error {
 	source, err := js.Stream(ctx, EventsStream)
 	if err != nil {
@@ -137,7 +137,7 @@ func EventsAfter(ctx context.Context, js jetstream.JetStream, after uint64, take
 }
 
 // FollowEvents passes the events that f chooses to take as they are stored, from f.Since or from now on. It blocks
-// until ctx ends or take fails.
+// until ctx ends, which is no error, or take fails.
 func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, take func(KeptEvent) error) error {
 	source, err := js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -168,7 +168,7 @@ func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, ta
 	return err
 }
 
-// parseEvent reads an event. It reports false for a message that is not an event.
+// parseEvent reads an event. It returns false if the message is not an event.
 func parseEvent(subject string, data []byte) (e KeptEvent, ok bool) {
 	parts := strings.Split(subject, ".")
 	if len(parts) != 5 {
@@ -189,7 +189,7 @@ func parseEvent(subject string, data []byte) (e KeptEvent, ok bool) {
 	return KeptEvent{Type: EventType(kind), API: api, Key: key, Data: event.Data, JSON: data}, true
 }
 
-// Text returns the data of an event as one line for people, field by field.
+// Text returns the data of an event in one line for people, as name=value pairs.
 func (e *KeptEvent) Text() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(e.Data)) {

@@ -15,24 +15,25 @@ type Terms struct {
 	MaxBody    int64 // of a job, in bytes
 	Price      int64 // of a call, in millionths of the currency unit
 	Idempotent bool
-	Keyed      string           // how its calls carry idempotency keys, as written in a letter, without a time
-	KnowsKeys  time.Duration    // how long it knows a key; 0: always
-	Key        ingest.KeySource // where its jobs name their key
-	// Dedupe is how long its queue knows a job's id, and how far the clocks of the servers may be apart.
+	Keyed      string           // how its calls carry idempotency keys, as in Letter.Keyed without a time
+	KnowsKeys  time.Duration    // how long the api knows a key; 0: always
+	Key        ingest.KeySource // where the api's jobs name their key
+	// Dedupe is how long the api's queue knows a job's id. It is also the largest assumed difference between the
+	// servers' clocks.
 	Dedupe time.Duration
 }
 
-// keyInSubject reports whether the api's jobs name their key in the subject, not in a header or the body.
+// keyInSubject reports whether the api's jobs name their key in the subject.
 func (t *Terms) keyInSubject() bool { return t.Key == ingest.KeySource{} }
 
-// load is what a redrive will publish to one api.
+// load is all that a redrive will publish to one api.
 type load struct {
 	jobs  int64
-	units []float64           // by the limits that all keys share
-	keys  map[string][]uint32 // by key: the places of its letters in the order of the whole redrive
+	units []float64           // for each limit that all keys share
+	keys  map[string][]uint32 // by key: the places of its letters in the whole redrive, from 0
 }
 
-// add adds a letter that is published after place other letters.
+// add adds a letter that is published after so many other letters.
 func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	if l.keys == nil {
 		l.keys, l.units = map[string][]uint32{}, make([]float64, len(rules.Shared))
@@ -44,10 +45,10 @@ func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	}
 }
 
-// units returns how many units a letter's job takes from a limit. A cost that only the body contains counts as one.
+// units returns how many units a letter's job takes from a limit, as far as its headers show: see ingest.Cost.Guess.
 func units(k *Kept, cost ingest.Cost) float64 { return float64(cost.Guess(k.Header)) }
 
-// drain returns how long the api's limits need for the load after the jobs that wait already, and which limit needs
+// drain returns how long the api's limits need for the waiting jobs and then the load, and the limit that needs
 // longest.
 func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest time.Duration, slowest string) {
 	slower := func(seconds float64, what string) {
@@ -76,7 +77,7 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 			slower((all-float64(limit.Rate.Burst))/by.Interval(*limit.Rate).PerSecond(), what)
 		case bucket.KindQuota:
 			slower(periods(all, by.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
-		case bucket.KindInFlight: // it depends on how long calls take, which is unknown here
+		case bucket.KindInFlight: // depends on how long calls take, which is unknown here
 		case bucket.KindBudget:
 			spent := float64(t.Price) * (float64(l.jobs) + ahead)
 			slower(periods(spent, by.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
@@ -85,7 +86,7 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 	return longest, slowest
 }
 
-// overflow returns how many jobs of the load would find no room beside the waiting jobs if they all came at once.
+// overflow returns how many jobs of the load would find no room beside the waiting jobs if all came at once.
 func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
 	for key, places := range l.keys {
 		n += max(0, int64(len(places))-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))
@@ -93,10 +94,10 @@ func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
 	return n
 }
 
-// periods returns how many periods of a quota must pass for all units, if the quota is unused now.
+// periods returns how many periods must pass until a quota has let all units through, if it is unused now.
 func periods(all float64, count int64) float64 { return max(0, math.Ceil(all/float64(count))-1) }
 
-// period returns the length of a quota's period; for a calendar month, the longest.
+// period returns the length of a quota's period. A calendar month counts as 31 days.
 func period(q *bucket.Quota) time.Duration {
 	const day = 24 * time.Hour
 	switch {
@@ -112,7 +113,7 @@ func period(q *bucket.Quota) time.Duration {
 	return 31 * day
 }
 
-// durationOf converts seconds. It returns the longest Duration if there are too many, and 0 if they are negative.
+// durationOf converts seconds into a Duration from 0 to the longest one.
 func durationOf(seconds float64) time.Duration {
 	if seconds >= math.MaxInt64/1e9 {
 		return math.MaxInt64

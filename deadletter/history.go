@@ -16,19 +16,20 @@ import (
 )
 
 // A letter says how its job ended, not what happened since. A redrive may have been killed after the receipt and before
-// it deleted the letter. Or the producer, after a 429, has sent the same job again, and it was called. JetStream
-// forgets message ids too soon to detect that. So before anything is published, the queue, the letters and the ledger
-// are read for traces of the same jobs. The queue must come first: a job leaves it only once its letter or its record
-// is stored. Producers continue while a redrive runs, so the redrive looks again before each letter.
+// it deleted the letter. Or the producer has sent the same job again after a 429, and weir called it. JetStream forgets
+// message ids too soon to detect that. So before a redrive publishes anything, it reads the queue, the letters and the
+// ledger for traces of the same jobs. The queue must come first: a job leaves it only after its letter or its record is
+// stored. Producers continue while a redrive runs, so the redrive looks again before each letter.
 //
-// The time stamps of the servers decide what came before a letter and what came after it, not the clocks of the
-// replicas. A call that was made before the letter, in the same life of the job, names the same origin as the letter.
+// The servers' time stamps decide what came before a letter and what came after it; the replicas' clocks do not. A call
+// that was made before the letter, in the same life of the job, names the same origin as the letter.
 //
-// The letter of a refused job ended no life: the job may have been taken before, and its producer has sent it again. The
-// queue does not see that if the job was refused as invalid, or if the servers' clocks differ. So a call of a life that
-// began while the queue knew the id counts, too.
+// A life of a job is one submission of it that a queue took. The letter of a refused job ended no life: an earlier
+// submission may have been taken, and the producer has sent the job again. The queue does not detect this if the job
+// was refused as invalid, or if the servers' clocks differ. So a call counts, too, if its life began while the queue
+// knew the id.
 
-// identity identifies a job by its api, key and id: a hash, so that a million of them fit in memory.
+// identity identifies a job by its api, key and id. It is a hash, so that a million of them fit in memory.
 type identity [16]byte
 
 func identify(api, key, job string) (id identity) {
@@ -39,12 +40,12 @@ func identify(api, key, job string) (id identity) {
 
 // jobHistory is what is known about a job that has a letter.
 type jobHistory struct {
-	seq      uint64 // its newest letter
+	seq      uint64 // number of the job's newest letter
 	redrives int    // of that letter
 	stored   int64  // of that letter, in nanoseconds since 1970
-	sameFrom int64  // a life of the id that began then or later is of the same job
+	sameFrom int64  // a life of the id that began at this time or later belongs to the same job
 	origin   uint64 // of that letter, hashed
-	first    uint64 // the letter that its job was first redriven from, or that letter itself
+	first    uint64 // number of the letter that the job was first redriven from, or of that letter itself
 	since    progress
 }
 
@@ -57,20 +58,20 @@ const (
 	redriven             // an operator has redriven it
 )
 
-// life is a submission of a job, which waits or was called.
+// life is one submission of a job that waits or was called.
 type life struct {
 	redrives int
-	from     uint64 // the letter that it was first redriven from; 0: none
+	from     uint64 // number of the letter that the job was first redriven from; 0: none
 }
 
 // Trace is what the ledger records of a call.
 type Trace struct {
 	Key, Job string
 	Redrives int
-	From     uint64    // the letter that the job was first redriven from; 0: none, or unknown
-	Origin   string    // of the life of the job in which it was made, as in a letter
-	Accepted time.Time // when that life began, by the server
-	Stored   time.Time // by the server
+	From     uint64    // number of the letter that the job was first redriven from; 0: none, or unknown
+	Origin   string    // of the life in which the call was made, as in Letter.Origin
+	Accepted time.Time // when that life began, by the server's clock
+	Stored   time.Time // when the record was stored, by the server's clock
 }
 
 // histories holds the history of each job that has a selected letter. It is safe for concurrent use.
@@ -84,16 +85,16 @@ type historyScope map[string]*apiScope
 
 // apiScope says where to look for traces of one api's jobs.
 type apiScope struct {
-	keys   map[string]struct{} // nil: all, because there are more than maxScopeKeys
+	keys   map[string]struct{} // nil: all, if there are more than maxScopeKeys
 	since  time.Time           // when the first letter was stored
-	calls  time.Time           // no call before it can matter
+	calls  time.Time           // no earlier call can matter
 	dedupe time.Duration       // how long the queue knows an id
 }
 
-// maxScopeKeys is how many keys are looked up by name. With more keys the whole api is read.
+// maxScopeKeys is how many keys of an api are looked up by name. With more keys the redrive reads the whole api.
 const maxScopeKeys = 16
 
-// add adds the key of a letter. dedupe is how long the queue of its api knows an id.
+// add adds the key and the time of a letter. dedupe is how long the queue of its api knows an id.
 func (p historyScope) add(k *Kept, dedupe time.Duration) {
 	at := p[k.API]
 	if at == nil {
@@ -118,14 +119,14 @@ func (p historyScope) add(k *Kept, dedupe time.Duration) {
 	}
 }
 
-// add adds a letter that may be redriven, or may be superseded by another. dedupe is how long the queue knows an id.
+// add adds a letter that may be redriven. dedupe is how long the queue knows an id.
 func (r *histories) add(k *Kept, dedupe time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k, dedupe)
 }
 
-// addLetterLocked stores a letter unless a later life of the job, or a later refusal, has one already.
+// addLetterLocked stores a letter unless the job has a letter of a later life or, in the same life, a newer one.
 func (r *histories) addLetterLocked(id identity, k *Kept, dedupe time.Duration) {
 	s, met := r.jobs[id]
 	if met && k.Redrives <= s.redrives && (k.Redrives != s.redrives || k.Seq <= s.seq) {
@@ -139,7 +140,7 @@ func (r *histories) addLetterLocked(id identity, k *Kept, dedupe time.Duration) 
 	r.jobs[id] = s
 }
 
-// of returns what is known about a letter's job.
+// of returns the history of a letter's job.
 func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +148,14 @@ func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	return s, known
 }
 
-// addCall adds a call of a job.
+// addCall records a call of a job, unless the call was made in the life that the letter ended, or in an earlier one.
 func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.jobs[identify(api, t.Key, t.Job)]
 	later := t.Stored.UnixNano() > s.stored || t.Accepted.UnixNano() >= s.sameFrom
 	if !known || !later || t.Origin != "" && hashed(t.Origin) == s.origin {
-		return // the life that the letter ended, or an earlier one
+		return // made before the letter
 	}
 	r.addProgressLocked(identify(api, t.Key, t.Job), life{t.Redrives, t.From})
 }
@@ -167,7 +168,7 @@ func (r *histories) knows(id identity) bool {
 	return known
 }
 
-// addLater adds a letter of a job that has a selected one.
+// addLater adds a letter of a job that already has a selected letter.
 func (r *histories) addLater(id identity, k *Kept, dedupe time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,15 +177,15 @@ func (r *histories) addLater(id identity, k *Kept, dedupe time.Duration) {
 	}
 }
 
-// addProgress is addProgressLocked.
+// addProgress is addProgressLocked with the lock.
 func (r *histories) addProgress(id identity, l life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.addProgressLocked(id, l)
 }
 
-// addProgressLocked records that a job waits or was called since its letter. Another job may have got the id since: its
-// redrives name another letter.
+// addProgressLocked records that a job waits or was called since its letter. A later job may have the same id: its
+// redrives name another letter, so it does not count as redriven.
 func (r *histories) addProgressLocked(id identity, l life) {
 	s, known := r.jobs[id]
 	if !known {
@@ -197,7 +198,7 @@ func (r *histories) addProgressLocked(id identity, l life) {
 	r.jobs[id] = s
 }
 
-// firstLetter returns the number of the letter that a letter's job was first redriven from, or its own.
+// firstLetter returns the number of the letter that k's job was first redriven from, or k's own.
 func (k *Kept) firstLetter() uint64 { return cmp.Or(RedrivenFrom(k.Header, k.Redrives), k.Seq) }
 
 func hashed(origin string) uint64 {
@@ -206,7 +207,7 @@ func hashed(origin string) uint64 {
 	return h.Sum64()
 }
 
-// trace looks for traces of the jobs. It returns where the next look of each api starts.
+// trace looks for traces of the jobs in each api. It returns the looks by api, for later ones.
 func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
 	looks := map[string]*look{}
 	for api, at := range where {
@@ -219,7 +220,7 @@ func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, wh
 	return looks, nil
 }
 
-// named returns the keys to look up. Nil means all.
+// named returns the keys to look up in order. Nil means all keys.
 func (at *apiScope) named() []string {
 	if at.keys == nil {
 		return nil
@@ -227,7 +228,7 @@ func (at *apiScope) named() []string {
 	return slices.Sorted(maps.Keys(at.keys))
 }
 
-// redrivesIn reads how often a waiting job was redriven.
+// redrivesIn returns how often a waiting job was redriven, by its headers.
 func redrivesIn(h nats.Header) int {
 	n, err := strconv.Atoi(h.Get(ingest.HeaderRedrives))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // TestMet checks that the servers' time stamps, and the life in which a call was made, decide whether the call came
-// after a letter. The clocks of replicas do not matter.
+// after a letter. The replicas' clocks do not matter.
 func TestMet(t *testing.T) {
 	letter := &Kept{Letter: Letter{API: "pay", Key: "k", JobID: "j", Origin: "WEIR_pay_0.7.100", Redrives: 1, At: diedAt.Add(time.Hour)}, Seq: 5, Stored: diedAt}
 	for _, c := range []struct {
@@ -62,8 +62,7 @@ func TestMetByARefusedJob(t *testing.T) {
 	}
 }
 
-// TestMetWithAnotherJob checks that a redrive of another job, which got the id of a letter's job since, does not settle
-// the letter.
+// TestMetWithAnotherJob checks that a redrive of a later job with the same id does not settle a letter.
 func TestMetWithAnotherJob(t *testing.T) {
 	t.Parallel()
 	letter := &Kept{Letter: Letter{API: "pay", Key: "k", JobID: "j", Reason: Overflow}, Seq: 17, Stored: diedAt}

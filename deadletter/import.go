@@ -21,13 +21,13 @@ import (
 	"weir/ingest"
 )
 
-// An exported letter can be stored again, on the same server or on another: as a letter, never as a job. Its subject,
-// headers and body are the same to the byte. A stream assigns the sequence and the time itself, and cannot be given the
-// message ids that it should know. So the message carries an id of its own. HeaderImported holds the time and the
-// message id of the original letter, and readers of letters see those.
+// An exported letter can be stored again, on the same server or on another, as a letter and never as a job. Its
+// subject, headers and body stay the same to the byte. A stream assigns the sequence and the time itself, and cannot be
+// told which message ids it should know. So the message gets an id of its own, and HeaderImported holds the time and
+// the message id of the original letter. Readers of letters see the original ones.
 
-// HeaderImported holds when an imported letter was stored first, and under which message id. Readers of letters never
-// see the header.
+// HeaderImported holds when an imported letter was first stored, and its message id then. readLetter removes the
+// header.
 const HeaderImported = "Weir-Dead-Imported"
 
 // importPrefix begins the message ids of imported letters.
@@ -41,8 +41,8 @@ type Copy struct {
 	Body    []byte
 }
 
-// FirstStored returns when a letter was stored first, by the server's clock. For an imported letter it is the clock of
-// the server it came from.
+// FirstStored returns when a letter was first stored. For an imported letter this is by the clock of the server that it
+// came from.
 func (k *Kept) FirstStored() time.Time {
 	if !k.Imported.IsZero() && k.Imported.Before(k.Stored) {
 		return k.Imported
@@ -50,8 +50,8 @@ func (k *Kept) FirstStored() time.Time {
 	return k.Stored
 }
 
-// unfold returns the headers of a letter as they were before it was imported, and when it was stored then. The time is
-// zero if it was not imported.
+// unfold returns the headers of a letter as they were before its import, and when it was stored then. The time is zero
+// if the letter was not imported.
 func unfold(h nats.Header) (nats.Header, time.Time) {
 	stamp, id, _ := strings.Cut(h.Get(HeaderImported), " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)
@@ -67,11 +67,11 @@ func unfold(h nats.Header) (nats.Header, time.Time) {
 	return h, at
 }
 
-// copyID identifies a letter on any server: 16 bytes, so that many fit in memory.
+// copyID identifies a letter on any server. It has 16 bytes, so that many fit in memory.
 type copyID [16]byte
 
-// identifyCopy hashes everything except the body, of which only the size counts. Two different letters would need the
-// same subject, headers, size and nanosecond to collide.
+// identifyCopy hashes the letter's time, subject and headers, and the size of its body. Two different letters would
+// need all of these in common, to the nanosecond, to collide.
 func identifyCopy(stored time.Time, subject string, h nats.Header, size int) (id copyID) {
 	sum := sha256.New()
 	part := func(text string) {
@@ -95,7 +95,7 @@ func identifyCopy(stored time.Time, subject string, h nats.Header, size int) (id
 	return id
 }
 
-// Check reports why a copy cannot be stored as it is.
+// Check returns an error if a copy cannot be stored as a letter.
 func (c *Copy) Check() error {
 	tokens := strings.Split(c.Subject, ".")
 	if len(tokens) != 5 || tokens[0] != "weir" || tokens[1] != "dead" || !slices.Contains(Reasons(), Reason(tokens[3])) {
@@ -128,7 +128,7 @@ func (c *Copy) Check() error {
 	return nil
 }
 
-// publication returns the copy's message for the stream.
+// publication returns the message that stores the copy under a message id.
 func (c *Copy) publication(id string) *nats.Msg {
 	h := maps.Clone(c.Header)
 	if h == nil {
@@ -141,23 +141,23 @@ func (c *Copy) publication(id string) *nats.Msg {
 
 // Bounds of an import.
 const (
-	importAtOnce = 256 // letters being stored
-	// MostImported bounds the letters whose identities an import holds: 16 bytes and a map entry each.
+	importAtOnce = 256 // letters that are being stored
+	// MostImported bounds the letters whose identities an import holds in memory: 16 bytes and a map entry each.
 	MostImported = 5_000_000
 )
 
-// ErrTooManyLetters reports that there are more letters than an import can distinguish.
+// ErrTooManyLetters reports that an import would have to hold the identities of too many letters.
 var ErrTooManyLetters = errors.New("there are too many letters to tell new ones from them")
 
-// Import stores exported letters in the stream. It must be used by one goroutine.
+// Import stores exported letters in the stream. It is not safe for concurrent use.
 type Import struct {
 	browser *Browser
 	known   map[copyID]struct{}
 	most    int // of known
 	waiting []sentCopy
 
-	Stored int // so far
-	Known  int // that the stream had already
+	Stored int // letters stored so far
+	Known  int // letters that the stream already had
 }
 
 type sentCopy struct {
@@ -165,8 +165,8 @@ type sentCopy struct {
 	ack  jetstream.PubAckFuture
 }
 
-// NewImport reads which letters the stream has. If they are more than most, it fails with ErrTooManyLetters; most also
-// bounds the letters that are added. It blocks until all are read.
+// NewImport reads which letters the stream has. It blocks until it has read all. It fails with ErrTooManyLetters if
+// there are more than most, which also counts the letters that Add adds.
 func (b *Browser) NewImport(ctx context.Context, most int) (*Import, error) {
 	i := &Import{browser: b, known: map[copyID]struct{}{}, most: most}
 	scope, err := b.Scope(ctx, Selection{})
@@ -200,8 +200,8 @@ func (i *Import) note(id copyID) error {
 	return nil
 }
 
-// Add stores one letter unless the stream has it. It may return before the letter is stored; Flush waits. It fails if c
-// is not a letter, or if an earlier letter could not be stored.
+// Add stores one letter unless the stream already has it. It may return before the letter is stored: call Flush. It
+// fails if c is not a letter, or if an earlier letter could not be stored.
 func (i *Import) Add(ctx context.Context, c Copy) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (i *Import) Add(ctx context.Context, c Copy) error {
 	return nil
 }
 
-// Flush waits until all letters are stored.
+// Flush waits until all added letters are stored.
 func (i *Import) Flush(ctx context.Context) error {
 	for len(i.waiting) > 0 {
 		if err := i.settle(ctx); err != nil {
@@ -234,7 +234,7 @@ func (i *Import) Flush(ctx context.Context) error {
 	return nil
 }
 
-// settle waits for the oldest letter that is being stored.
+// settle waits until the oldest letter that is being stored is stored, or ctx ends.
 func (i *Import) settle(ctx context.Context) error {
 	sent := i.waiting[0]
 	i.waiting = i.waiting[1:]
@@ -252,8 +252,8 @@ func (i *Import) settle(ctx context.Context) error {
 	}
 }
 
-// again stores a letter whose message id the stream knows, unless the stream still has the letter: it may have been
-// purged since it was imported.
+// again stores a letter whose message id the stream knows, unless the stream still has that letter. It may have been
+// purged since an earlier import.
 func (i *Import) again(ctx context.Context, c Copy, seq uint64) error {
 	there, err := i.browser.Get(ctx, seq)
 	switch {

@@ -8,27 +8,27 @@ import (
 	"weir/bucket"
 )
 
-// A redrive publishes its letters at its rate, one after another in the order of their numbers, while buckets drain. So
-// the overflow depends on the rate, and on how the letters of a key are spread among those of other keys. Both are
-// simulated. The simulation ignores what is unknown here: new jobs of producers, pushback, holds, and how long calls
-// take.
+// A redrive publishes its letters one after another, at its rate and in the order of their numbers, while buckets
+// drain. So the overflow depends on the rate, and on how the letters of one key are spread among those of other keys.
+// The simulation covers both. It ignores what is unknown here: new jobs of producers, pushback, holds, and how long
+// calls take.
 
-// inflow is a redrive's letters on their way to the buckets.
+// inflow has, for each key, the bucket and the letters that a redrive will send to it.
 type inflow []*loadedKey
 
-// loadedKey is one key's bucket, and when letters arrive at it.
+// loadedKey is one key's bucket, and the letters that will arrive at it.
 type loadedKey struct {
-	places   []uint32 // of its letters among all that are published, in order
+	places   []uint32 // of its letters in the order of publishing, counted from 0 over all letters
 	waiting  float64  // jobs in the bucket now
 	capacity float64
-	drains   float64 // jobs a second
+	drains   float64 // jobs per second
 }
 
-// rateMargin is the part of a bucket's rate that roomy relies on, because calls do not end at even intervals.
+// rateMargin is the part of a bucket's rate that roomy counts on, because calls do not end at even intervals.
 const rateMargin = 0.9
 
-// overflow returns how many letters find no room if a letter is published every so many seconds, and each bucket drains
-// at a part of its rate.
+// overflow returns how many letters find no room if one letter is published every so many seconds and each bucket
+// drains at part of its rate, from 0 to 1.
 func (f inflow) overflow(every, part float64) (n int64) {
 	for _, k := range f {
 		depth, last := k.waiting, 0.0
@@ -45,10 +45,11 @@ func (f inflow) overflow(every, part float64) (n int64) {
 	return n
 }
 
-// slowestOffer is the longest interval between letters that roomy offers: 10 minutes.
-const slowestOffer = 600.0 // seconds
+// slowestOffer is the longest interval between letters that roomy offers, in seconds: 10 minutes.
+const slowestOffer = 600.0
 
-// roomy returns the highest rate below above at which no letter should overflow. It reports false if there is none.
+// roomy returns the highest rate, slower than above, at which no letter should overflow. It returns false if there is
+// none.
 func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	fast, slow := above.Per.Seconds()/float64(above.Count), slowestOffer
 	if fast >= slow || f.overflow(slow, rateMargin) > 0 {
@@ -69,8 +70,8 @@ func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
 	return bucket.Rate{}, false
 }
 
-// inflow returns how the load reaches its buckets, and how many jobs wait there now. Of a shared rate it gives each
-// bucket a part in proportion to the bucket's letters.
+// inflow returns the load's letters by bucket. waiting is how many jobs wait in each key's queue now. Each bucket gets
+// a part of a shared rate in proportion to its letters.
 func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
 	shared := math.Inf(1)
 	for i := range t.Rules.Shared {

@@ -7,8 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestInflow checks that overflow follows from the rate of the redrive, the order of its letters, and what the buckets
-// drain meanwhile, and that nothing overflows at the rate that weir offers.
+// TestInflow checks that the forecast overflow depends on the redrive's rate, on the order of its letters, and on how
+// fast the buckets drain, and that nothing overflows at the rate that weir offers.
 func TestInflow(t *testing.T) {
 	every := func(n, step, from int) (places []uint32) {
 		for i := range n {
@@ -20,10 +20,10 @@ func TestInflow(t *testing.T) {
 		what    string
 		keys    inflow
 		rate    bucket.Rate
-		most    int64 // overflow at the rate
+		most    int64 // overflow at that rate
 		least   int64
 		roomy   bool
-		fastest float64 // per second, that may be offered
+		fastest float64 // the highest rate that weir may offer, per second
 		slowest float64
 	}{
 		{"at once", inflow{{places: every(100, 1, 0), capacity: 60, drains: 10}}, bucket.Rate{Count: 1000, Per: time.Second}, 40, 38, true, 25, 15},

@@ -7,24 +7,25 @@ import (
 )
 
 // A keyed call is one that carried an idempotency key. Its identity says how it carried the key, to which place, and in
-// which second it began: NAME@PLACE~SECOND. From then on the api may know the key, and an api that forgets keys counts
-// from then on. How long it knows them is a term of the present configuration and no part of the identity: an operator
-// who corrects it corrects it for the calls that were made before, too.
+// which second it began: NAME@PLACE~SECOND. The api may know the key from that second on, and an api that forgets keys
+// forgets this one a fixed time later. That time is a term of the present configuration, not a part of the identity. So
+// if an operator corrects it, the correction applies to earlier calls, too.
 
-// KeyMargin is how long before an api forgets a key weir no longer repeats a call under it: the call must arrive in
-// time.
+// KeyMargin is how long before an api forgets a key weir stops repeating calls under it, because the call must still
+// arrive in time.
 const KeyMargin = time.Minute
 
-// KeyedSince returns the identity of a call that began at a time.
+// KeyedSince adds the time at which a call began to an identity.
 func KeyedSince(identity string, began time.Time) string {
 	return identity + "~" + strconv.FormatInt(began.Unix(), 10)
 }
 
-// keyedSince separates an identity from the time at which its call began, which is zero if the identity does not say.
+// keyedSince splits an identity into the key and the time at which its call began. The time is zero if the identity has
+// none.
 func keyedSince(identity string) (key string, began time.Time) {
 	at := strings.LastIndexByte(identity, '~')
 	if at < strings.LastIndexByte(identity, '@') {
-		return identity, began // the name of a header may have the letter, too
+		return identity, began // a tilde in the name of a header
 	}
 	seconds, err := strconv.ParseInt(identity[at+1:], 10, 64)
 	if err != nil {
@@ -33,17 +34,17 @@ func keyedSince(identity string) (key string, began time.Time) {
 	return identity[:at], time.Unix(seconds, 0)
 }
 
-// UntimedKey returns an identity without the time of its call.
+// UntimedKey returns an identity without its time.
 func UntimedKey(identity string) string {
 	key, _ := keyedSince(identity)
 	return key
 }
 
-// SameKey reports whether two calls of a job carried the same key to the same place, whenever they began.
+// SameKey reports whether two calls of a job carried the same key to the same place, at any time.
 func SameKey(a, b string) bool { return UntimedKey(a) == UntimedKey(b) }
 
-// EarlierKey returns that of two identities of the same key whose call began first, or the one that is known. A call
-// whose time is unknown counts as the first.
+// EarlierKey returns, of two identities of the same key, the one whose call began first, or the one that is not "". An
+// identity without a time counts as earlier.
 func EarlierKey(a, b string) string {
 	_, beganA := keyedSince(a)
 	_, beganB := keyedSince(b)
@@ -53,8 +54,8 @@ func EarlierKey(a, b string) string {
 	return a
 }
 
-// KeyForgotten reports whether an api that knows a key for a time, 0 for always, may have forgotten the key of a call
-// when another call of its job arrives.
+// KeyForgotten reports whether the api may have forgotten the key of a call when another call of the job arrives. knows
+// is how long the api knows a key; 0 means always.
 func KeyForgotten(identity string, knows time.Duration, arrives time.Time) bool {
 	if knows == 0 {
 		return false

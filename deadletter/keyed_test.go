@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestKeyed checks what is the same key, and which of two calls under it began first.
+// TestKeyed checks which identities have the same key, and which of two calls began first.
 func TestKeyed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	early, late := KeyedSince("Key@ab", now), KeyedSince("Key@ab", now.Add(time.Hour))
@@ -38,14 +38,15 @@ func TestKeyed(t *testing.T) {
 	}
 }
 
-// TestKeyForgotten checks from when a key counts as forgotten, by what the api is said to know at that moment: always,
-// for a time from the second in which the call began, and not at all if that is unknown.
+// TestKeyForgotten checks from which time on a key counts as forgotten. An api that knows keys for a time may forget
+// one that long after the second in which the call began, and at any time if that second is unknown. An api that always
+// knows keys forgets none.
 func TestKeyForgotten(t *testing.T) {
 	began := time.Unix(1_800_000_000, 999_999_999)
 	for _, c := range []struct {
 		identity string
 		knows    time.Duration
-		after    time.Duration // the call began
+		after    time.Duration // after the call began
 		want     bool
 	}{
 		{KeyedSince("Key@ab", began), 0, 1000 * time.Hour, false},

@@ -7,18 +7,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// LastCall is what is known about the last call of a letter's job, for a person who looks for the call's outcome.
+// LastCall is what is known about the last call of a letter's job. It helps a person to find the call's outcome.
 type LastCall struct {
 	Started    time.Time // zero: unknown
-	Wrote      time.Time // when the last of the request was handed to the network; zero: never, or unknown
-	Bytes      int64     // of the request that were handed to the network; -1: unknown
+	Wrote      time.Time // when weir had written the whole request to the network; zero: never, or unknown
+	Bytes      int64     // of the request that weir has written to the network; -1: unknown
 	Connection Connection
 	Ended      time.Time // when the answer was complete or the call was cut off; zero: unknown
 	CutBy      Cutter    // "" if there was an answer
-	Target     string    // identifies the address that was called, without revealing it; "" if unknown
+	Target     string    // identifies the called address without revealing it; "" if unknown
 }
 
-// Connection says which kind of connection a call used: a closed set.
+// Connection is the kind of connection that a call used: a closed set.
 type Connection string
 
 // The connections.
@@ -27,7 +27,7 @@ const (
 	KeptConnection Connection = "kept" // had carried a call before
 )
 
-// Cutter says what ended a call that had no answer: a closed set.
+// Cutter is what ended a call that had no answer: a closed set.
 type Cutter string
 
 // The ends of calls without an answer.
@@ -50,7 +50,7 @@ const (
 	HeaderTarget     = "Weir-Dead-Target"
 )
 
-// facts adds what is known to a letter's headers.
+// facts adds the known parts to a letter's headers.
 func (c *LastCall) facts(facts map[string]string) {
 	if c == nil {
 		return
@@ -73,7 +73,7 @@ func (c *LastCall) facts(facts map[string]string) {
 	}
 }
 
-// readLastCall reads what facts wrote. It returns nil if there is nothing.
+// readLastCall reads what facts wrote. It returns nil if the headers have nothing of it.
 func readLastCall(h nats.Header) *LastCall {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))

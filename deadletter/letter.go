@@ -10,10 +10,10 @@ import (
 	"weir/ingest"
 )
 
-// Reason is why a job became a letter: a closed set, also the label of a metric. To add one, list it in Reasons. If a
-// refused job can have it, add it to neverTaken; otherwise redrives of such jobs get an id of their own.
-// Writer.BuryRefused and the dispatcher's examine assign reasons. The topics dead-letters, jobs and metrics document
-// them.
+// Reason says why a job became a letter: a closed set, which is also the label of a metric. List a new reason in
+// Reasons. If a refused job can have it, add it to neverTaken too: otherwise redrives of such jobs get a message id of
+// their own. Writer.BuryRefused and the dispatcher's examine assign reasons. The topics dead-letters, jobs and metrics
+// document them.
 type Reason string
 
 // The reasons.
@@ -43,7 +43,7 @@ const (
 	BilledUnknown Billed = "unknown"
 )
 
-// Worst combines what is known of two calls of a job: yes wins, then unknown.
+// Worst returns the worse of what is known about two calls of a job: yes, then unknown, then no.
 func (b Billed) Worst(other Billed) Billed {
 	for _, worst := range []Billed{BilledYes, BilledUnknown} {
 		if b == worst || other == worst {
@@ -63,17 +63,17 @@ const (
 	HeaderBilled   = "Weir-Dead-Billed"
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer submitted the job, if known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
-	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named; as a token
+	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // the unknown api that its producer named, as a token
 	HeaderKeyed    = "Weir-Dead-Idempotency" // how the api recognises repeated calls, and since when; absent: it does not
-	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused when the letter was written; absent: once
-	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one replaces, with fewer refusals
-	HeaderFrom     = "Weir-Dead-From"        // the number of the letter that the job was first redriven from
-	// HeaderOperation is where the api is asked about the operation that the last call began; absent: it began none.
+	HeaderRefusals = "Weir-Dead-Refusals"    // how often the job was refused until then; absent: once
+	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter with fewer refusals that this one replaces
+	HeaderFrom     = "Weir-Dead-From"        // the number of the letter from which the job was first redriven
+	// HeaderOperation is the address of the operation that the last call began; absent: it began none.
 	HeaderOperation = "Weir-Dead-Operation"
 	HeaderOutcome   = "Weir-Outcome"
 )
 
-// bodyLeftOut marks a letter whose body was too large to store.
+// bodyLeftOut is the value of Weir-Dead-Body for a body that was too large to store.
 const bodyLeftOut = "left out"
 
 // maxDetailBytes bounds Weir-Dead-Detail, in bytes.
@@ -85,8 +85,8 @@ const Subjects ingest.Subjects = "weir.dead."
 // Letter is a job that will not be called again unless an operator redrives it.
 type Letter struct {
 	API, Key, JobID string // "" if unknown
-	AskedAPI        string // if API is "": the name that its producer sent, if an api can have it
-	Origin          string // the job's permanent name: stream, sequence, and when it was stored; "" for a refused job
+	AskedAPI        string // if API is "": the api that its producer named, if it can be a name
+	Origin          string // the job's stream, sequence and time stamp in the queue; "" for a refused job
 	Reason          Reason
 	Detail          string // what happened; must hold no payload, address or secret
 	Header          nats.Header
@@ -97,16 +97,16 @@ type Letter struct {
 	Attempts        int
 	Status          int // of the last answer, 0 for none
 	Billed          Billed
-	Keyed           string // identity of the first call that may have been processed; "": it carried no key, or unknown
+	Keyed           string // identity of the first keyed call that may have been processed; "": none, or unknown
 	Redrives        int
 	ReplyTo         string
-	Answer          *Answer   // the api's last; nil if it gave none
-	Call            *LastCall // what is known of the job's last call; nil: nothing
+	Answer          *Answer   // the api's last answer; nil: none
+	Call            *LastCall // what is known about the job's last call; nil: nothing
 	Operation       string    // the address of the operation that the last call began; "": it began none
 	Refusals        int       // how often the job was refused, as far as counted; 0 and 1: once
 	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
 
-	refusedID string // the message id of a letter that counts refusals; "" for other letters
+	refusedID string // the message id, if the letter counts refusals; else ""
 }
 
 // Subject returns the subject of the letter.
@@ -114,7 +114,8 @@ func (l *Letter) Subject() string {
 	return Subjects.Of(l.API, string(l.Reason), l.Key)
 }
 
-// Message renders the letter: the job's body byte for byte, the job's own headers, and weir's headers.
+// Message renders the letter: the job's body byte for byte, the job's own headers, and weir's headers. It drops old
+// weir headers from an earlier letter.
 func (l *Letter) Message() *nats.Msg {
 	h := ingest.KeptHeader(l.Header, l.Body)
 	for name := range h {
@@ -130,7 +131,7 @@ func (l *Letter) Message() *nats.Msg {
 	return &nats.Msg{Subject: l.Subject(), Header: h, Data: l.Body}
 }
 
-// facts returns the headers that weir adds.
+// facts returns the headers that weir adds, except the message id and those of the answer.
 func (l *Letter) facts() map[string]string {
 	facts := map[string]string{
 		ingest.HeaderAPI: l.API, ingest.HeaderKey: ingest.HeaderText(l.Key), ingest.HeaderRedrives: strconv.Itoa(l.Redrives),
@@ -171,7 +172,7 @@ func (l *Letter) facts() map[string]string {
 	return facts
 }
 
-// billed returns what is known of all calls of the job. The job's own header reports the calls before it was redriven.
+// billed returns what is known about all calls of the job. The job's own header has the calls before its redrive.
 func (l *Letter) billed() Billed {
 	if l.Redrives == 0 {
 		return l.Billed
@@ -179,7 +180,7 @@ func (l *Letter) billed() Billed {
 	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
 }
 
-// keyed returns Keyed for all calls of the job, as billed does: that of the first.
+// keyed returns the identity of the first keyed call of the job, also over redrives.
 func (l *Letter) keyed() string {
 	if l.Redrives == 0 {
 		return l.Keyed
@@ -187,8 +188,8 @@ func (l *Letter) keyed() string {
 	return EarlierKey(l.Keyed, l.Header.Get(HeaderKeyed))
 }
 
-// msgID returns the letter's message id. It is the same after a crash between storing the letter and deleting the job,
-// so the letter is not stored twice. For refused jobs see refusals.go.
+// msgID returns the letter's message id. The id is the same if the process dies after it stored the letter and before
+// it deleted the job, so the stream refuses a second letter. For refused jobs see refusals.go.
 func (l *Letter) msgID() string {
 	if l.refusedID != "" {
 		return l.refusedID
@@ -201,18 +202,18 @@ func (l *Letter) msgID() string {
 
 const letterIDPrefix = "letter."
 
-// CanBeAsked reports whether the api may be able to say what became of the letter's job: its call's outcome is unknown,
-// or its operation was cancelled and may have gone on.
+// CanBeAsked reports whether the api may know what became of the letter's job: the call's outcome is unknown, or its
+// operation was cancelled and may have gone on.
 func (l *Letter) CanBeAsked() bool {
 	return l.Reason == Unknown || l.Reason == Cancelled && l.Operation != ""
 }
 
-// neverTaken reports whether no queue has ever taken the job: weir refused it when its producer submitted it.
+// neverTaken reports whether no queue has ever taken the job, because the intake refused it.
 func (l *Letter) neverTaken() bool {
 	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)
 }
 
-// Notice returns the message for the job's reply subject.
+// Notice returns the message for the job's reply subject. It has no body.
 func (l *Letter) Notice() *nats.Msg {
 	h := nats.Header{HeaderOutcome: {string(l.Reason)}}
 	for name, value := range l.facts() {
@@ -222,7 +223,7 @@ func (l *Letter) Notice() *nats.Msg {
 	return &nats.Msg{Subject: l.ReplyTo, Header: h}
 }
 
-// readLetter reads what Message wrote. From a foreign message on a letter's subject it reads what it can.
+// readLetter reads what Message wrote. If weir did not write the message, it reads what it can.
 func readLetter(subject string, h nats.Header) Kept {
 	h, imported := unfold(h)
 	number := func(name string) int {
@@ -263,7 +264,7 @@ func readLetter(subject string, h nats.Header) Kept {
 	return Kept{Letter: l, Published: subject, Imported: imported}
 }
 
-// ours reports a header that weir itself writes on letters. If the job has such a header, it comes from an earlier
+// ours reports whether weir itself writes a header on letters. If the job has such a header, it comes from an earlier
 // letter.
 func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
@@ -271,7 +272,7 @@ func (l *Letter) ours(name string) bool {
 		lower == "weir-job-id" && l.JobID != ""
 }
 
-// OriginIn returns the origin of a letter's job from the letter's headers, or "" if they do not name it.
+// OriginIn returns the origin of a letter's job from the letter's headers, or "" if they name none.
 func OriginIn(h nats.Header) string {
 	origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix)
 	if !ok || !strings.Contains(origin, ".") {
@@ -280,8 +281,8 @@ func OriginIn(h nats.Header) string {
 	return origin
 }
 
-// RedrivenFrom returns the number of the letter that a job was first redriven from, or 0 if that is unknown. Only weir
-// redrives a job, so the header of a job that was never redriven says nothing.
+// RedrivenFrom returns the number of the letter from which a job was first redriven, or 0 if unknown. It ignores the
+// header if redrives is 0, because then a producer wrote it.
 func RedrivenFrom(h nats.Header, redrives int) uint64 {
 	from, err := strconv.ParseUint(h.Get(HeaderFrom), 10, 64)
 	if err != nil || redrives == 0 {

@@ -40,8 +40,7 @@ func TestLetterMessage(t *testing.T) {
 	}
 }
 
-// TestLetterOfALetter checks that the headers of a job's new letter replace those that an earlier letter left on the
-// job.
+// TestLetterOfALetter checks that the headers of a job's new letter replace those of an earlier letter.
 func TestLetterOfALetter(t *testing.T) {
 	l := someLetter()
 	for _, name := range []string{"Weir-Dead-Reason", "weir-dead-billed", "Weir-Redrives", "WEIR-API", "weir-key", "weir-job-id"} {

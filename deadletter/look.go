@@ -14,13 +14,13 @@ import (
 	"weir/ingest"
 )
 
-// freshLook is the maximum age of the last look for traces when a letter is published. If the job was never taken, the
-// queue itself detects a submission in between, because it knows the id.
+// freshLook is how old the last look may be when a letter is published. If no queue has taken the letter's job, the
+// queue detects a submission that the look missed, because the redrive keeps the message id of such a job.
 const freshLook = 250 * time.Millisecond
 
-// look finds out what became of the jobs of one api. The first look reads everything, each later one the messages
-// since. It uses the sequences of the streams, so it depends on neither clocks nor the number of keys. All letters of
-// an api wait for the same look.
+// look finds out what became of the jobs of one api. The first look reads everything, each later one only the messages
+// since. It goes by the sequences of the streams, so it depends neither on clocks nor on the number of keys. All
+// letters of an api share one look.
 type look struct {
 	found   *histories
 	browser *Browser
@@ -28,7 +28,7 @@ type look struct {
 	api     string
 	keys    []string      // nil: all
 	since   time.Time     // when the first letter was stored
-	from    time.Time     // no call before it can matter
+	from    time.Time     // no earlier call can matter
 	dedupe  time.Duration // how long the queue knows an id
 
 	mu      sync.Mutex // guards what follows; held during a look
@@ -38,7 +38,7 @@ type look struct {
 	ledger  uint64
 }
 
-// fresh looks again unless the last look is younger than freshLook.
+// fresh looks again unless the last look is younger than freshLook. It blocks during a look of another goroutine.
 func (l *look) fresh(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,8 @@ func (l *look) look(ctx context.Context) error {
 	return l.lookLocked(ctx)
 }
 
-// lookLocked reads the queue, the letters and the ledger in this order. A job leaves the queue only once its letter or
-// its record is stored, so the look misses none that moves meanwhile.
+// lookLocked reads the queue, then the letters, then the ledger. A job leaves the queue only after its letter or its
+// record is stored, so the look misses no job that moves meanwhile.
 func (l *look) lookLocked(ctx context.Context) error {
 	began := time.Now()
 	type arrival struct {
@@ -96,7 +96,8 @@ func (l *look) lookLocked(ctx context.Context) error {
 	return nil
 }
 
-// laterLetters finds letters of the same jobs that are not selected. It returns the sequence up to which it has read.
+// laterLetters adds letters of the same jobs that the redrive did not select. It returns the sequence up to which it
+// has read.
 func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	b := l.browser
 	info, err := b.stream.Info(ctx)
@@ -132,7 +133,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	return last, nil
 }
 
-// lookAgain updates what is known about the jobs of a letter's api, if the last look is too old.
+// lookAgain makes sure that the last look at the jobs of a letter's api is at most freshLook old.
 func (x *run) lookAgain(ctx context.Context, k *Kept) error {
 	l := x.looks[k.API]
 	if l == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestManyLetters uses 20,000 letters. The first page requests and reads no more than it shows. A plan reads the
-// letters a bounded number of times, and keeps a bounded number of bytes of each. Both are reported beside a plain read
-// of the same stream.
+// TestManyLetters uses 20,000 letters. It checks that the first page requests and reads no more letters than it shows,
+// and that a plan reads the letters a bounded number of times and keeps a bounded number of bytes of each. It reports
+// both beside a plain read of the stream.
 func TestManyLetters(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it stores 20,000 letters")
@@ -81,7 +81,7 @@ func TestManyLetters(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// heapInUse is what is reachable, in bytes.
+// heapInUse returns the reachable memory in bytes.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -89,7 +89,7 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// bareRead reads a stream's messages with nothing of weir's.
+// bareRead reads a stream's messages without weir's code.
 func bareRead(ctx context.Context, js jetstream.JetStream, count int) error {
 	c, err := js.OrderedConsumer(ctx, deadletter.Stream, jetstream.OrderedConsumerConfig{HeadersOnly: true})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"weir/ingest"
 )
 
-// The letters are counted at most once per countEvery, however often the metrics are scraped. countWait bounds one count.
+// countEvery is how old a count of the letters may get before a scrape counts them again. countWait bounds one count.
 const (
 	countEvery = 10 * time.Second
 	countWait  = 5 * time.Second
@@ -27,7 +27,7 @@ var (
 type kept struct {
 	js jetstream.JetStream
 
-	mu      sync.Mutex // guards what follows; held while the stream is asked
+	mu      sync.Mutex // guards what follows; held during a count
 	counted time.Time
 	letters map[[2]string]uint64 // by api and reason
 	oldest  map[string]time.Time // by api
@@ -39,7 +39,7 @@ func (k *kept) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestDesc
 }
 
-// Collect implements prometheus.Collector. If the stream does not answer, the series are absent.
+// Collect implements prometheus.Collector. If the stream does not answer, it sends no series.
 func (k *kept) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,8 +87,8 @@ func (k *kept) countLocked(ctx context.Context) error {
 	return nil
 }
 
-// countSubjects counts the letters in their stream by the tokens of api and reason. The server counts them by subject,
-// so the cost grows with the number of keys that have letters.
+// countSubjects counts the letters by the tokens of api and reason. The server counts by subject, so the cost grows
+// with the number of keys that have letters.
 func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string]uint64, error) {
 	info, err := letters.Info(ctx, jetstream.WithSubjectFilter(Subjects.Below()))
 	if err != nil {
@@ -103,13 +103,13 @@ func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string
 	return counts, nil
 }
 
-// Cause is what letters are counted by. API is "" for unknown apis.
+// Cause is the api and the reason of letters. API is "" for unknown apis.
 type Cause struct {
 	API    string
 	Reason Reason
 }
 
-// Count counts the letters in their stream by cause. The cost grows with the number of keys that have letters.
+// Count counts the letters by cause. The cost grows with the number of keys that have letters.
 func Count(ctx context.Context, letters jetstream.Stream) (map[Cause]uint64, error) {
 	subjects, err := countSubjects(ctx, letters)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// pace lets callers pass one at a time, at even intervals. It is safe for concurrent use. The zero value does not wait.
+// pace lets its callers pass one at a time, at even intervals. It is safe for concurrent use. The zero value never
+// blocks.
 type pace struct {
 	every time.Duration
 	mu    sync.Mutex // guards what follows
@@ -36,7 +37,7 @@ func (p *pace) due() time.Time {
 	return p.next
 }
 
-// inOneSecond returns how many callers may pass within a second: at least one, and 0 if there is no bound.
+// inOneSecond returns how many callers may pass within a second, at least 1. It returns 0 if there is no bound.
 func (p *pace) inOneSecond() int {
 	if p.every <= 0 {
 		return 0
@@ -44,7 +45,7 @@ func (p *pace) inOneSecond() int {
 	return int(max(1, time.Second/p.every))
 }
 
-// rest blocks for d, or until ctx ends.
+// rest blocks for d. It fails if ctx ends first.
 func rest(ctx context.Context, d time.Duration) error {
 	if !stream.Sleep(ctx, d) {
 		return fmt.Errorf("stopped: %w", context.Cause(ctx))

@@ -12,42 +12,42 @@ import (
 	"weir/ingest"
 )
 
-// MaxRedrive is the maximum number of letters in one redrive, which keeps about 40 bytes of each in memory.
+// MaxRedrive bounds the letters that one redrive plans. A redrive keeps about 40 bytes of each in memory.
 const MaxRedrive = 1_000_000
 
-// Skip is why a redrive skips a letter: a closed set.
+// Skip says why a redrive skips a letter: a closed set.
 type Skip string
 
 // The reasons for skipping a letter.
 const (
 	SkipUnknown     Skip = "unknown"      // its call may have been processed, and another one would be billed again
-	SkipCancelled   Skip = "cancelled"    // an operator cancelled its job, and none has named the letter
+	SkipCancelled   Skip = "cancelled"    // an operator cancelled its job, and no operator has named the letter
 	SkipDeadline    Skip = "deadline"     // its deadline has passed
 	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job more than once, and a queue took it
 	SkipSameID      Skip = "same_id"      // another job with the same id came later, and has a letter too
-	SkipNoBody      Skip = "no_body"      // it was too large to store
+	SkipNoBody      Skip = "no_body"      // the body was too large to store
 	SkipNoAPI       Skip = "no_api"       // its api is not configured
 	SkipNoKey       Skip = "no_key"       // the letter names no key
 	SkipForeign     Skip = "not_a_letter" // weir did not write it
 )
 
-// UnknownPolicy says what to do with letters whose call may have been processed.
+// UnknownPolicy says what to do with a letter whose call may have been processed.
 type UnknownPolicy int
 
-// The policies for letters of unknown outcome.
+// The policies for letters whose calls may have been processed.
 const (
 	SkipUnknowns UnknownPolicy = iota
 	IncludeUnknowns
-	FoundUnprocessed // the api has said that their last calls were not processed: nothing is unknown any more
+	FoundUnprocessed // the api has said that the last calls were not processed, so nothing is unknown any more
 )
 
-// CancelledPolicy says what to do with letters of cancelled jobs.
+// CancelledPolicy says what to do with the letter of a cancelled job.
 type CancelledPolicy int
 
 // The policies for cancelled jobs.
 const (
 	SkipCancelleds    CancelledPolicy = iota
-	IncludeCancelleds                 // an operator has named them
+	IncludeCancelleds                 // an operator has named the letters
 )
 
 // DeadlinePolicy says what to do with a letter's deadline.
@@ -59,64 +59,64 @@ const (
 	DropDeadline
 )
 
-// CallsQuery chooses calls of some keys of an api, or of all keys if Keys is nil.
+// CallsQuery chooses calls of an api's keys. Nil Keys choose all keys.
 type CallsQuery struct {
 	API   string
 	Keys  []string
-	Since time.Time // recorded then or later; zero: see After
-	After uint64    // behind this sequence of the ledger; all, if the ledger has lost records since
+	Since time.Time // recorded at this time or later; zero: see After
+	After uint64    // after this sequence of the ledger; all calls if the ledger has lost records since
 }
 
 // CallsReader passes the calls that q chooses to take. It returns the sequence up to which it has read the ledger.
 type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) (upTo uint64, err error)
 
-// Passed is the progress of a redrive, from which another process can continue.
+// Passed is a redrive's progress, from which another process can continue.
 type Passed struct {
 	Next  uint64 // all letters before this number are done
 	Paced time.Time
 	Tally Tally
 }
 
-// RedriveOptions configure a redrive. All are required except the policies, Priority, Edit, Before, NotBefore and
-// Passed.
+// RedriveOptions configure a redrive. All fields are required except Unknown, Cancelled, Deadline, Priority, Edit,
+// Before, NotBefore and Passed.
 type RedriveOptions struct {
 	Conn    *nats.Conn
 	Browser *Browser
-	Terms   func(api string) (Terms, bool) // of a configured api, now
+	Terms   func(api string) (Terms, bool) // the current terms of an api; false if it is not configured
 	Calls   CallsReader
 	Unknown UnknownPolicy
-	// Cancelled says what to do with jobs that an operator has cancelled.
+	// Cancelled says what to do with the letters of cancelled jobs.
 	Cancelled CancelledPolicy
-	// Deadline says what to do with deadlines that have passed.
+	// Deadline says what to do with letters whose deadline has passed.
 	Deadline DeadlinePolicy
-	// Priority is that of the redriven jobs. Nil: each keeps its own.
+	// Priority is the priority of all redriven jobs. Nil keeps each job's own.
 	Priority *ingest.Priority
 	Rate     bucket.Rate // of publishing; its burst is not used
 	// Edit changes the one letter that is redriven. Nil means no change.
 	Edit *Edit
-	// Before counts what an earlier process has done of this redrive. NotBefore is when the first letter may be
-	// published.
+	// Before counts what an earlier process has done of this redrive. NotBefore is the time before which the first
+	// letter must not be published.
 	Before    Tally
 	NotBefore time.Time
-	// Passed is called with the progress after each chunk of letters, and the redrive waits until it returns. Nil means
-	// that no process will continue the redrive. An error of Passed ends the redrive.
+	// Passed is called with the progress after each chunk of letters. The redrive waits until it returns, and ends if
+	// it fails. Nil means that no other process will continue the redrive.
 	Passed func(ctx context.Context, p Passed) error
 	// Valid reports whether this process still is the only one that may redrive. It is called before every letter.
 	Valid func() bool
-	// Progress is called with the counts after every letter, one call at a time.
+	// Progress is called with the counts after every letter, by one goroutine at a time.
 	Progress func(t *Tally)
 }
 
-// Redrive redrives the letters of a scope. It must be used once, by one goroutine.
+// Redrive redrives the letters of a scope. Use it once, from one goroutine.
 type Redrive struct {
 	opts     RedriveOptions
 	scope    *Scope
 	found    histories
 	looks    map[string]*look // by api
-	lookedUp uint64           // the letters before this number were looked up
+	lookedUp uint64           // the letters with smaller numbers were looked up
 
 	mu     sync.Mutex        // guards agreed
-	agreed map[string]*Terms // of the apis that were met since then; nil for one that is not configured
+	agreed map[string]*Terms // by api, of those met since the look-up; nil: not configured
 }
 
 // every returns the time between two letters.
@@ -124,7 +124,7 @@ func (o *RedriveOptions) every() time.Duration {
 	return o.Rate.Per / time.Duration(max(1, o.Rate.Count))
 }
 
-// Plan is what a redrive would do.
+// Plan says what a redrive would do.
 type Plan struct {
 	Letters int // to be published
 	Keys    int
@@ -133,23 +133,23 @@ type Plan struct {
 
 	BilledBefore     int   // of them, letters of calls that were charged
 	BilledBeforeCost int64 // what they would cost again, in millionths
-	MaybeBilled      int   // of them, letters of calls that may have been charged
+	MaybeBilled      int   // letters whose calls may have been charged
 
-	Settled  int          // letters whose job was redriven already; they are deleted, not published
+	Settled  int          // letters whose jobs were redriven already: to be deleted, not published
 	Skipped  map[Skip]int // left alone
-	NoRoom   int64        // would find no room now if they all came at once
+	NoRoom   int64        // letters that would find no room now if all came at once
 	Overflow int64        // should find no room at the given rate, by the limits of keys and the shared limits
-	Roomy    *bucket.Rate // if some should overflow: a rate at which none should, or nil if there is none
+	Roomy    *bucket.Rate // if Overflow is not 0: a rate at which none should overflow; nil: there is none
 
 	Publishing time.Duration // at the given rate
-	Draining   time.Duration // until the last is called, by the limits alone
+	Draining   time.Duration // until the last job is called, by the limits alone
 	Slowest    string        // the limit that determines Draining
 }
 
 // Duration returns the time until the last letter's job is called.
 func (p *Plan) Duration() time.Duration { return max(p.Publishing, p.Draining) }
 
-// Found reports whether the selection holds any letter at all.
+// Found reports whether the selection has any letters.
 func (p *Plan) Found() bool { return p.Letters+p.Settled+len(p.Skipped) > 0 }
 
 // NewRedrive returns a redrive of a scope.
@@ -163,7 +163,7 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 // Scope returns the letters of the redrive.
 func (r *Redrive) Scope() *Scope { return r.scope }
 
-// Order writes the parameters of the redrive into the order of a task.
+// Order returns a task's order with the parameters of the redrive.
 func (r *Redrive) Order(o TaskOrder) TaskOrder {
 	o.IncludeUnknown, o.IncludeCancelled = r.opts.Unknown == IncludeUnknowns, r.opts.Cancelled == IncludeCancelleds
 	o.DropDeadline, o.Edit = r.opts.Deadline == DropDeadline, r.opts.Edit
@@ -173,7 +173,7 @@ func (r *Redrive) Order(o TaskOrder) TaskOrder {
 	return o
 }
 
-// Plan reads the selection and what happened to its jobs since. It changes nothing.
+// Plan reads the letters and what happened to their jobs since. It changes nothing.
 func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	now := time.Now()
 	all, err := r.gather(ctx, 0, MaxRedrive)
@@ -191,11 +191,12 @@ func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	return p, r.forecast(ctx, p, loads)
 }
 
-// windowLetters is how many letters a redrive without a plan looks up at a time. It keeps about 100 bytes of each.
+// windowLetters is how many letters a redrive without a plan looks up at a time. It keeps about 100 bytes of each in
+// memory.
 const windowLetters = 100_000
 
-// lookUp finds out what happened to the jobs of the next letters, a bounded number at a time, unless that was done
-// already.
+// lookUp finds out what happened to the jobs of the next letters, unless that was done already. It looks up a bounded
+// number.
 func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 	if r.lookedUp > next {
 		return nil
@@ -204,8 +205,8 @@ func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 	return err
 }
 
-// gather finds out what happened to the jobs of at most most letters from a number on. It reports whether these are
-// all.
+// gather finds out what happened to the jobs of up to most letters, from a number on. It returns false if there are
+// more.
 func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, err error) {
 	where, now := historyScope{}, time.Now()
 	r.agreed = map[string]*Terms{}
@@ -247,8 +248,8 @@ func (r *Redrive) eachHeader(ctx context.Context, from uint64, take func(k *Kept
 	}
 }
 
-// address assigns a letter whose api was unknown when its job came to the api that the job asked for, if that is
-// configured now. The letter's place in the stream does not change.
+// address gives a letter of an unknown api the api that its producer named, if that is configured now. The letter's
+// place in the stream does not change.
 func (r *Redrive) address(k *Kept) {
 	if k.API != "" || k.AskedAPI == "" {
 		return
@@ -258,7 +259,7 @@ func (r *Redrive) address(k *Kept) {
 	}
 }
 
-// terms returns the terms of an api as they were when the letters were looked up.
+// terms returns the terms that an api had when its letters were looked up.
 func (r *Redrive) terms(api string) (Terms, bool) {
 	if api == "" {
 		return Terms{}, false
@@ -278,8 +279,7 @@ func (r *Redrive) terms(api string) (Terms, bool) {
 	return *terms, true
 }
 
-// sameTerms returns ErrTerms if the terms that decide about an api's letters have changed since the letters were looked
-// up.
+// sameTerms returns ErrTerms if the terms that decide about an api's letters have changed since the look-up.
 func (r *Redrive) sameTerms(api string) error {
 	then, known := r.terms(api)
 	now, configured := Terms{}, false
@@ -294,7 +294,7 @@ func (r *Redrive) sameTerms(api string) error {
 	return nil
 }
 
-// exclude returns why a letter is not redriven, as far as the letter itself shows.
+// exclude returns why a letter is not redriven, as far as the letter itself shows: "" if it may be.
 func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	terms, configured := r.terms(k.API)
 	switch {
@@ -316,8 +316,8 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	return terms, ""
 }
 
-// termsFor returns an api's terms as they apply to this redrive. An edited letter is another request under the same
-// idempotency key, so the key does not protect it.
+// termsFor returns an api's terms for this redrive. An edited letter is a different request under the same idempotency
+// key, so the key does not make it safe to repeat.
 func (r *Redrive) termsFor(terms *Terms) *Terms {
 	if r.opts.Edit == nil {
 		return terms
@@ -327,12 +327,13 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 	return &edited
 }
 
-// unsafeToRepeat reports whether a call of the job may have been processed and another one may be billed again. A
-// letter unknown reports a call that carried no idempotency key, or whose key the api would not have recognised or may
-// have forgotten, whatever the configuration says now. Other letters say how and since when their calls carried the
-// key, if that is known. If it is not, an api that forgets keys may have forgotten this one. A redriven job that says
-// nothing may have been a letter unknown: the operator agreed to repeat its call once, not again. The exception is a
-// job that was charged for and rejected: its call is over, and the operator asks for another.
+// unsafeToRepeat reports whether a call of the job may have been processed, and another call may be billed again.
+//
+// A letter unknown says so: its call carried no idempotency key that the api was sure to recognise, whatever the
+// configuration says now. Other letters say how and since when their calls carried the key, if that is known. If it is
+// not known, an api that forgets keys may have forgotten this one. A redriven job that says nothing about keys may have
+// been a letter unknown: the operator agreed to repeat its call once, not twice. The exception is a job that was
+// charged for and rejected: its call is over, and the operator asks for another one.
 func unsafeToRepeat(k *Kept, terms *Terms, now time.Time) bool {
 	recognised := SameKey(k.Keyed, terms.Keyed)
 	if k.Keyed == "" {
@@ -348,13 +349,13 @@ func unsafeToRepeat(k *Kept, terms *Terms, now time.Time) bool {
 	return k.Billed == BilledUnknown || k.Billed == BilledYes
 }
 
-// fate is what to do with a letter that is not excluded.
+// fate says what to do with a letter that is not excluded.
 type fate int
 
 const (
 	publish    fate = iota
 	settled         // its job was redriven already: delete the letter
-	superseded      // the same, if the newest letter with its id is of the same request
+	superseded      // another letter has its id: as settled, if that one is of the same request
 	leave           // its producer has sent the job more than once, and a queue took it
 )
 
@@ -403,7 +404,7 @@ func (r *Redrive) count(p *Plan, loads map[string]*load, k *Kept, now time.Time)
 	loads[k.API].add(k, &terms.Rules, p.Letters-1)
 }
 
-// forecast adds to the plan what the limits predict.
+// forecast adds what the limits predict to the plan.
 func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load) error {
 	p.Publishing = durationOf(float64(max(0, p.Letters-1)) * r.opts.Rate.Per.Seconds() / float64(r.opts.Rate.Count))
 	var keys inflow
@@ -425,7 +426,7 @@ func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load)
 		}
 	}
 	if p.NoRoom == 0 {
-		return nil // none can overflow if all find room at once
+		return nil // if all find room at once, none can overflow
 	}
 	if p.Overflow = keys.overflow(r.opts.Rate.Per.Seconds()/float64(r.opts.Rate.Count), 1); p.Overflow > 0 {
 		if roomy, ok := keys.roomy(r.opts.Rate); ok {

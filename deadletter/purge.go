@@ -11,14 +11,14 @@ import (
 	"weir/bucket"
 )
 
-// Contents counts the letters of a scope.
+// Contents says how many letters a scope has, and sums them up.
 type Contents struct {
 	Letters int
 	Bytes   int64 // of the bodies
 	Oldest  time.Time
 	Newest  time.Time
-	Billed  int // letters of calls that were charged
-	Maybe   int // letters of calls that may have been charged
+	Billed  int // letters with a call that was charged
+	Maybe   int // letters with a call that may have been charged
 }
 
 // Contents counts the letters of a scope. It reads no bodies.
@@ -50,15 +50,15 @@ func (s *Scope) Contents(ctx context.Context) (*Contents, error) {
 // deletesAtOnce is the maximum number of concurrent deletions.
 const deletesAtOnce = 64
 
-// PurgeOptions configure a purge. All are required except Rate.
+// PurgeOptions configure a purge. All fields are required except Rate.
 type PurgeOptions struct {
 	Rate     *bucket.Rate // nil: as fast as the server deletes
-	Valid    func() bool  // as for a redrive
+	Valid    func() bool  // whether this process still is the only one that may purge
 	Progress func(deleted int)
 }
 
-// Purge deletes the letters of a scope permanently. It returns how many it deleted, also if it fails. If the server
-// itself can select the letters, it deletes them all at once; otherwise Purge deletes one by one, the oldest first.
+// Purge deletes the letters of a scope permanently. It returns how many it has deleted, even if it fails. If the server
+// itself can select the letters, one request deletes all. Otherwise Purge deletes them one by one, oldest first.
 func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 	f := &s.filter
 	if s.seqs == nil && o.Rate == nil && f.Job == "" && f.Status == (StatusRange{}) && f.Since.IsZero() {
@@ -79,7 +79,7 @@ func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 		group.SetLimit(deletesAtOnce)
 		for i := range chunk {
 			if err := turn.wait(each); err != nil {
-				break // the group has the error
+				break // a deletion failed, or ctx ended: see below
 			}
 			group.Go(func() error {
 				if !o.Valid() {
@@ -102,7 +102,7 @@ func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
 	}
 }
 
-// purgeAtOnce makes the server delete all letters of a subject up to the scope's last.
+// purgeAtOnce makes the server delete all letters that match the filter's subject, up to the scope's last.
 func (s *Scope) purgeAtOnce(ctx context.Context, o PurgeOptions) (int, error) {
 	c, err := s.Contents(ctx)
 	if err != nil || c.Letters == 0 {

@@ -9,8 +9,9 @@ import (
 	"weir/bucket/stream"
 )
 
-// read passes the letters in a part of the stream that the server chooses by the filter, oldest first, to take, until
-// take fails; stream.ErrEnough ends it without an error. At most ahead letters are on their way at once, 0 for 1000.
+// read passes the letters in a part of the stream to take, oldest first, until take fails; stream.ErrEnough ends it
+// without an error. The server applies only the filter's subject. At most ahead letters are on their way at once; 0
+// means 1000.
 func (b *Browser) read(ctx context.Context, f Filter, part span, parts Parts, ahead int, take func(Kept) error) error {
 	if part.first > part.last {
 		return nil
@@ -41,8 +42,8 @@ func (b *Browser) read(ctx context.Context, f Filter, part span, parts Parts, ah
 	return nil
 }
 
-// count returns about how many letters the server chooses by the filter from a place on. The replica that counts may
-// lag.
+// count returns about how many letters match the filter's subject from a place in the stream on. The replica that
+// counts may lag.
 func (b *Browser) count(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (uint64, error) {
 	cfg := jetstream.ConsumerConfig{Description: "weir: a count of dead letters", FilterSubject: f.filtered()}
 	from(&cfg)
@@ -53,7 +54,7 @@ func (b *Browser) count(ctx context.Context, f Filter, from func(*jetstream.Cons
 	return n, nil
 }
 
-// countFrom returns about how many letters the server chooses by the filter from a sequence on.
+// countFrom returns about how many letters match the filter's subject from a sequence on.
 func (b *Browser) countFrom(ctx context.Context, f Filter, seq uint64) (uint64, error) {
 	return b.count(ctx, f, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(1, seq)

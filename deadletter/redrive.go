@@ -16,9 +16,9 @@ import (
 
 // Bounds of a redrive.
 const (
-	keysAtOnce  = 512 // whose letters are being redriven; one letter of each key
+	keysAtOnce  = 512 // of which letters are redriven at once; one letter of each key
 	answerWait  = 30 * time.Second
-	storeTries  = 5 // for one letter, while the intake cannot store it
+	storeTries  = 5 // for one letter, while the intake answers 503
 	storePause  = time.Second
 	deleteTries = 3
 )
@@ -32,7 +32,7 @@ var (
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )
 
-// letterError reports that a letter cannot be redriven, and that trying again changes nothing.
+// letterError reports that a letter cannot be redriven. Trying again does not help.
 type letterError struct {
 	seq uint64
 	err error
@@ -41,7 +41,7 @@ type letterError struct {
 // Error implements error.
 func (e *letterError) Error() string { return fmt.Sprintf("letter %d: %v", e.seq, e.err) }
 
-// Unwrap returns what is wrong with the letter.
+// Unwrap returns the reason.
 func (e *letterError) Unwrap() error { return e.err }
 
 // Tally counts what a redrive did.
@@ -55,7 +55,7 @@ type Tally struct {
 	Left       int          `json:"not_deleted"`   // job redriven, letter not deleted; the next redrive deletes it
 }
 
-// Done returns how many letters are done.
+// Done returns how many letters the redrive is done with.
 func (t *Tally) Done() int {
 	n := t.Redriven + t.Known + t.Overflowed + t.Refused + t.Settled + t.Left
 	for _, skipped := range t.Skipped {
@@ -64,7 +64,7 @@ func (t *Tally) Done() int {
 	return n
 }
 
-// clone returns a copy that counts on its own.
+// clone returns a copy that shares nothing with t.
 func (t *Tally) clone() Tally {
 	c := *t
 	c.Skipped = maps.Clone(t.Skipped)
@@ -82,13 +82,13 @@ type run struct {
 	deletes  chan struct{} // bounds the concurrent deletions
 	mu       sync.Mutex    // guards what follows
 	tally    Tally
-	stayed   map[Skip]int // of the current chunk: a process that continues after the last chunk meets them again
-	stayLeft int          // likewise, letters that could not be deleted
+	stayed   map[Skip]int // of the current chunk: a process that continues counts them again
+	stayLeft int          // of the current chunk: letters that could not be deleted
 }
 
-// Run redrives the letters that Plan found or, without a plan, those of the scope. Letters of one key go one after
-// another, in the order of their sequences. Run publishes each letter, and deletes it once the intake has answered. It
-// ends early when ctx ends or nothing can be stored. The tally always counts everything done so far.
+// Run redrives the letters that Plan found or, if Plan was not called, those of the scope. It takes the letters of one
+// key one after another, by their sequences. It publishes each letter, and deletes it when the intake has answered. Run
+// ends early if ctx ends or nothing can be stored. The tally always counts everything done so far.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 	x := &run{Redrive: r, tally: r.opts.Before.clone(), deletes: make(chan struct{}, deletesAtOnce), stayed: map[Skip]int{}}
 	x.pace.every, x.pace.next = r.opts.every(), r.opts.NotBefore
@@ -108,7 +108,7 @@ func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 	}
 }
 
-// window redrives letters that were looked up together.
+// window redrives the letters of one look-up, chunk by chunk.
 func (x *run) window(ctx context.Context, walk *Walk) error {
 	for {
 		chunk, err := walk.Chunk(ctx)
@@ -124,7 +124,7 @@ func (x *run) window(ctx context.Context, walk *Walk) error {
 	}
 }
 
-// passed reports that all letters of a chunk are done.
+// passed reports to Passed that all letters of a chunk are done.
 func (x *run) passed(ctx context.Context, walk *Walk) error {
 	clear(x.stayed)
 	x.stayLeft = 0
@@ -134,8 +134,8 @@ func (x *run) passed(ctx context.Context, walk *Walk) error {
 	return x.opts.Passed(ctx, Passed{Next: walk.next, Paced: x.pace.due(), Tally: x.tally})
 }
 
-// takeBack removes the letters of an unfinished chunk that stay from the tally: a process that continues repeats this
-// chunk.
+// takeBack subtracts from the tally the letters of an unfinished chunk that stay, because a process that continues
+// counts them again.
 func (x *run) takeBack() {
 	if x.opts.Passed == nil {
 		return // no process will continue
@@ -233,7 +233,8 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	return x.settle(ctx, k, answer)
 }
 
-// settled handles a letter whose job was submitted or called again since, and reports whether it was.
+// settled handles a letter whose job was submitted or called again since the letter. It returns false if the job was
+// not.
 func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	f, newest := x.fate(k)
 	if f == superseded {
@@ -261,8 +262,8 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	return false, nil
 }
 
-// refusedEdit reports whether a letter is of an edit of k that was refused for good. A replica that dies before it
-// deletes that letter leaves both.
+// refusedEdit reports whether other is the letter of an edit of k that was refused for good. Both exist if a replica
+// died before it deleted the edit's letter.
 func refusedEdit(k, other *Kept) bool {
 	return other.Origin == "" && other.Reason == Invalid && other.Redrives == k.Redrives+1 &&
 		editedFrom(other.Header, k.Seq)
@@ -270,8 +271,8 @@ func refusedEdit(k, other *Kept) bool {
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }
 
-// publish sends a job to the intake and returns its answer. It waits for the answer even if ctx ends, because the
-// answer decides about the letter.
+// publish sends a job to the intake and returns the answer. It waits for the answer even if ctx ends, because the
+// letter's fate depends on it.
 func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, error) {
 	for try := 1; ; try++ {
 		if !x.opts.Valid() {
@@ -301,9 +302,9 @@ func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, e
 	}
 }
 
-// settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so the old one is
-// deleted: a job has one letter. settle deletes the new letter instead if the api is no longer configured, since the
-// old one names its api, or if the edited letter was refused for good.
+// settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so settle deletes the
+// old one: a job has one letter. It deletes the new letter instead if the api is no longer configured, because only the
+// old one names its api, or if an edited job was refused for good.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal
@@ -331,8 +332,7 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	return nil
 }
 
-// delete deletes a letter and counts the result, in the background. The next letter of its key need not wait: the job
-// is queued again, whether its letter is deleted or not.
+// delete deletes a letter in the background and counts it. The next letter of the key need not wait for the deletion.
 func (x *run) delete(ctx context.Context, seq uint64, what func(*Tally)) {
 	x.deletes <- struct{}{}
 	go func() {
@@ -351,8 +351,7 @@ func (x *run) note(what func(*Tally)) {
 	x.opts.Progress(&x.tally)
 }
 
-// Delete deletes a letter permanently, and tries again if the server does not answer. It succeeds if the letter is
-// already gone.
+// Delete deletes a letter permanently. It tries three times. It succeeds if the letter is already gone.
 func (b *Browser) Delete(ctx context.Context, seq uint64) error {
 	for try := 1; ; try++ {
 		err := b.stream.DeleteMsg(ctx, seq)

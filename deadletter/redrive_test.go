@@ -16,8 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// taskRig is a server with letters, on which a replica works tasks. Nothing answers as the intake, and nothing was
-// called.
+// taskRig is a server with letters, and a replica that works on tasks. There is no intake, and no job was called.
 type taskRig struct {
 	t     *testing.T
 	js    jetstream.JetStream
@@ -67,7 +66,7 @@ func (r *taskRig) bury(l deadletter.Letter) {
 	}
 }
 
-// work starts a redrive and returns it once it has ended.
+// work starts a redrive and returns it when it has ended.
 func (r *taskRig) work(s deadletter.Selection, o deadletter.TaskOrder) deadletter.Task {
 	r.t.Helper()
 	scope, err := r.b.Scope(r.t.Context(), s)
@@ -88,8 +87,8 @@ func (r *taskRig) work(s deadletter.Selection, o deadletter.TaskOrder) deadlette
 	return task
 }
 
-// TestRefusedEditLeavesTheLetter checks that the original letter stays if the letter of its refused edit was not
-// deleted, because the replica died before that.
+// TestRefusedEditLeavesTheLetter checks that the original letter stays if the replica died before it deleted the letter
+// of the refused edit.
 func TestRefusedEditLeavesTheLetter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -127,7 +126,7 @@ func TestRefusedEditLeavesTheLetter(t *testing.T) {
 	}
 }
 
-// TestEventOfSettledLetters checks that a redrive sends its event also if it only deleted letters whose jobs had gone
+// TestEventOfSettledLetters checks that a redrive sends its event even if it only deleted letters whose jobs had gone
 // on.
 func TestEventOfSettledLetters(t *testing.T) {
 	t.Parallel()

@@ -12,10 +12,11 @@ import (
 	"weir/ingest"
 )
 
-// refusalID identifies a refused job and the reason: a hash.
+// refusalID is a hash that identifies a refused job and the reason.
 type refusalID [16]byte
 
-// identifyRefusal returns the id of a refusal. It reports false if the job cannot be distinguished from other jobs.
+// identifyRefusal returns the id of a refusal. It returns false if refusals of the job cannot be joined: it was
+// redriven, or its producer chose no id.
 func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	if r.Redrives > 0 || !namedByProducer(r) {
 		return id, false
@@ -27,7 +28,7 @@ func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	part(r.JobID)
 	part(strconv.Itoa(int(r.Refusal.Code)))
 	if r.Refusal.Code != ingest.Throttled {
-		part(r.Refusal.Description) // a different mistake
+		part(r.Refusal.Description) // another mistake is another reason
 	}
 	names := make([]string, 0, len(r.Header))
 	for name := range r.Header {
@@ -61,24 +62,24 @@ func namedByProducer(r *ingest.Refused) bool {
 // refusedPrefix begins the message ids of letters that count refusals, after letterIDPrefix.
 const refusedPrefix = "refused-"
 
-// msgID returns the message id of the letter in the given life.
+// msgID returns the message id of the job's letter with this number.
 func (id refusalID) msgID(life int) string {
 	return letterIDPrefix + refusedPrefix + hex.EncodeToString(id[:]) + "-" + strconv.Itoa(life)
 }
 
-// of reports whether a stored letter is of this refusal.
+// of reports whether a stored letter belongs to this job and reason.
 func (id refusalID) of(h nats.Header) bool {
 	return strings.HasPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix+refusedPrefix+hex.EncodeToString(id[:])+"-")
 }
 
-// sameRefusal reports whether two letters are of the same refused job.
+// sameRefusal reports whether two letters belong to the same refused job and reason.
 func sameRefusal(a, b nats.Header) bool {
 	first, second := a.Get(ingest.HeaderMsgID), b.Get(ingest.HeaderMsgID)
 	cut := strings.LastIndexByte(first, '-')
 	return strings.HasPrefix(first, letterIDPrefix+refusedPrefix) && cut > 0 && strings.HasPrefix(second, first[:cut+1])
 }
 
-// lifeOf returns the life number of a refused job's letter.
+// lifeOf returns the number in the message id of a refused job's letter.
 func lifeOf(h nats.Header) int {
 	id := h.Get(ingest.HeaderMsgID)
 	n, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])

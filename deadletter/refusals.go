@@ -13,45 +13,45 @@ import (
 )
 
 // A producer that retries at once is refused many times for one job. So refusals of the same job for the same reason
-// share one letter as long as the job's id would be known, and the letter counts them. Two jobs are the same if the
-// producer chose the same id, key, headers and body; the trace is ignored, since it differs with each try. A job
-// without an id of its own always counts as new.
+// share one letter, as long as weir would know the job's id, and the letter counts them. Two jobs are the same if the
+// producer chose the same id, key, headers and body for both. The headers of traces do not matter, because they differ
+// with each try. A job without an id of its producer's always counts as new.
 //
 // The first refusal stores the letter. A later one is answered with that letter's number, after the stream has
-// confirmed that the letter still exists: after a redrive or a purge, the next refusal stores a new letter. When the
-// count has grown tenfold, the Writer writes the letter again with its count and sends an event. It stores the new
-// letter, which names the old one, before it deletes the old one. If the process dies in between, the next start
+// confirmed that the letter still exists. If it was redriven or purged, the next refusal stores a new letter. When the
+// count has grown tenfold, the Writer sends an event and replaces the letter by one with the new count. It stores the
+// new letter, which names the old one, before it deletes the old one. If the process dies in between, the next start
 // deletes the old one (healReplaced).
 //
-// The stream itself joins the refusals of several replicas, and those before and after a restart: the letter's message
-// id is made from the job, so for one hour the stream answers the second letter with the first one's number. Each
-// replica counts its own refusals, and continues from the count in the letter. A letter whose event could not be stored
-// stays, because another replica may have stored the event and named the letter to the producer. If none has, the next
+// The stream joins the refusals of several replicas, and those before and after a restart: the letter's message id is
+// made from the job, so for one hour the stream answers a second letter with the first one's number. Each replica
+// counts its own refusals, and continues from the count in the letter. A letter whose event could not be stored stays,
+// because another replica may have stored the event and named the letter to the producer. If no replica has, the next
 // refusal finds the letter and stores the event.
 
-// Bounds of what is remembered about refusals.
+// Bounds of what the Writer remembers about refusals.
 const (
-	mostRefusals    = 65536 // jobs; the oldest is forgotten first, and the stream finds it again
-	mostLives       = 16    // letters of a job, by message id, that are tried
+	mostRefusals    = 65536 // jobs; beyond it the oldest is forgotten, and the stream finds its letter again
+	mostLives       = 16    // letters of a job with numbered message ids; later ids use the time
 	refusalCheckers = 32    // jobs whose letters are checked at once
-	waitingChecks   = 1024  // jobs that wait for a check; beyond it a refusal gets a letter of its own
+	waitingChecks   = 1024  // the default of Options.Dedupe
 	refusalsKnown   = 10 * time.Minute
-	lookBackLetters = 20_000 // that a start examines for letters that were left twice
+	lookBackLetters = 20_000 // the letters that a start searches for replaced ones
 )
 
-// refusedJob is a job that was refused, and its letter. The lock of refusals guards it.
+// refusedJob is a job that was refused, and its letter. The lock of refusals guards its fields.
 type refusedJob struct {
 	id      refusalID
 	first   time.Time
 	count   int    // refusals
-	seq     uint64 // of the letter, 0 while there is none
+	seq     uint64 // of the letter; 0 until one is stored
 	written int    // the count in the stored letter
-	life    int    // number of the next letter
+	life    int    // the number in the message id of the next letter
 	busy    bool   // its letter is being stored or checked
 	waiting []refusalWaiting
 }
 
-// refusalWaiting is a refusal that is answered once the job's letter is known to exist.
+// refusalWaiting is a refusal that is answered when the job's letter is stored or found.
 type refusalWaiting struct {
 	letter *Letter
 	event  func(seq uint64, refusals int) Event
@@ -59,17 +59,17 @@ type refusalWaiting struct {
 	bytes  int // of the job
 }
 
-// refusals holds the jobs that were refused recently. It is safe for concurrent use.
+// refusals holds the recently refused jobs. It is safe for concurrent use.
 type refusals struct {
 	dedupe   func() time.Duration
 	checks   chan *refusedJob
-	maxBytes int // of the waiting refusals
+	maxBytes int // of all waiting refusals
 
 	mu      sync.Mutex // guards what follows
 	jobs    map[refusalID]*refusedJob
-	order   []*refusedJob // by their first refusal
+	order   []*refusedJob // by the time of their first refusal
 	waiting int           // waiting refusals
-	bytes   int           // that these hold
+	bytes   int           // of the waiting refusals
 	ended   bool
 }
 
@@ -82,17 +82,17 @@ func newRefusals(dedupe func() time.Duration, maxBytes int) *refusals {
 	}
 }
 
-// refusalStep is what must happen to a refusal next.
+// refusalStep is what must happen next to a refusal.
 type refusalStep int
 
 const (
-	storeOwn   refusalStep = iota // the caller must store a letter of this refusal alone
+	storeOwn   refusalStep = iota // the caller must store a letter for this refusal alone
 	storeFirst                    // the caller must store the job's letter
-	waitCheck                     // nothing: the refusal is answered after the check of its job's letter
-	turnAway                      // the caller must fail it: too many refusals, or bytes of them, wait
+	waitCheck                     // the caller need do nothing: a check of the job's letter will answer the refusal
+	turnAway                      // the caller must fail the refusal: too many, or too many bytes of them, wait
 )
 
-// enter adds a refusal. The job is nil unless the caller must store its letter.
+// enter adds a refusal. It returns the job only if the caller must store the job's letter.
 func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (*refusedJob, refusalStep) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,7 +121,7 @@ func (x *refusals) enter(id refusalID, w refusalWaiting, now time.Time) (*refuse
 	return nil, waitCheck
 }
 
-// waitLocked inserts a refusal among those that wait for a job's letter.
+// waitLocked inserts a refusal at a place among those that wait for a job's letter.
 func (x *refusals) waitLocked(j *refusedJob, at int, w refusalWaiting) {
 	j.waiting = slices.Insert(j.waiting, at, w)
 	x.waiting++
@@ -141,7 +141,8 @@ func (x *refusals) takeLocked(j *refusedJob, n int) []refusalWaiting {
 	return taken
 }
 
-// forgetLocked drops jobs whose ids are no longer known. It keeps a job that is being checked until later.
+// forgetLocked drops jobs whose first refusal is longer ago than dedupe, and the oldest if there are too many. It stops
+// at a job that is being stored or checked.
 func (x *refusals) forgetLocked(now time.Time) {
 	n, dedupe := 0, x.dedupe()
 	for n < len(x.order) && (now.Sub(x.order[n].first) > dedupe || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
@@ -153,7 +154,8 @@ func (x *refusals) forgetLocked(now time.Time) {
 	}
 }
 
-// stood notes a job's letter and answers all refusals that wait for it. After an error it drops the job.
+// stood answers all refusals that wait for a job's letter, with its sequence or an error. After an error it drops the
+// job.
 func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	x.mu.Lock()
 	waiting := x.takeLocked(j, len(j.waiting))
@@ -168,8 +170,8 @@ func (x *refusals) stood(j *refusedJob, seq uint64, err error) {
 	}
 }
 
-// refuseOnce stores the letter of a refused job, or counts the refusal in the existing letter. It reports false if the
-// refusal must get a letter of its own.
+// refuseOnce stores the letter of a refused job, or counts the refusal in the job's letter. It returns false if the
+// caller must store a letter for this refusal alone.
 func (o *Writer) refuseOnce(l *Letter, id refusalID, w refusalWaiting) bool {
 	j, step := o.refusals.enter(id, w, time.Now())
 	switch step {
@@ -192,7 +194,7 @@ func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 			w.done(0, err)
 			o.refusals.stood(j, 0, err)
 			return
-		case answer.Duplicate: // of another replica, or from before a restart: checked later, where blocking is allowed
+		case answer.Duplicate: // by another replica, or before a restart: checked later, where blocking is allowed
 			o.refusals.adopt(j, answer.Seq, w)
 			return
 		}
@@ -207,8 +209,8 @@ func (o *Writer) storeRefused(j *refusedJob, l *Letter, w refusalWaiting) {
 	})
 }
 
-// lookAgain starts a check of a letter that was just stored if refusals came meanwhile, because the count may have
-// grown tenfold. It reports whether it did.
+// lookAgain starts a check of a letter that was just stored if more refusals came meanwhile, because the count may have
+// grown tenfold. It returns false if there is no check.
 func (x *refusals) lookAgain(j *refusedJob, seq uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,7 +226,7 @@ func (x *refusals) lookAgain(j *refusedJob, seq uint64) bool {
 	}
 }
 
-// adopt starts a check of a letter that the stream had already.
+// adopt starts a check of a letter that the stream already had.
 func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	x.mu.Lock()
 	j.seq = seq
@@ -242,10 +244,10 @@ func (x *refusals) adopt(j *refusedJob, seq uint64, w refusalWaiting) {
 	}
 }
 
-// announce sends the event and the notice of a refused job's letter. Then it calls done once.
+// announce sends the event and the notice of a refused job's letter, and calls done once.
 func (o *Writer) announce(l *Letter, seq uint64, w refusalWaiting, done func(err error)) {
 	e := w.event(seq, l.Refusals)
-	e.ID = l.refusedID // if a replica dies before it sends the event, another one sends it
+	e.ID = l.refusedID // if this replica dies first, another one sends the event under the same id
 	o.Send(e, func(err error) {
 		if err == nil {
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
@@ -255,7 +257,7 @@ func (o *Writer) announce(l *Letter, seq uint64, w refusalWaiting, done func(err
 	})
 }
 
-// checkRefusals checks the letters of jobs that are refused again, until ctx ends.
+// checkRefusals checks the letters of jobs that were refused again, until ctx ends.
 func (o *Writer) checkRefusals(ctx context.Context) error {
 	for {
 		select {
@@ -268,7 +270,7 @@ func (o *Writer) checkRefusals(ctx context.Context) error {
 	}
 }
 
-// end answers all waiting refusals with cause.
+// end fails all waiting refusals with cause.
 func (x *refusals) end(cause error) {
 	x.mu.Lock()
 	x.ended = true
@@ -279,8 +281,8 @@ func (x *refusals) end(cause error) {
 	}
 }
 
-// checkRefused answers the waiting refusals of a job with the number of its letter if the letter exists. If not, the
-// first of them becomes a letter. It blocks until the stream answers.
+// checkRefused looks for a job's letter. If it exists, its number answers the waiting refusals. If not, the first of
+// them becomes a letter. It blocks until the stream answers.
 func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	o.refusals.mu.Lock()
 	seq, asked, adopted := j.seq, len(j.waiting), j.written == 0
@@ -308,7 +310,7 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 			return
 		}
 		if !told && k.Refusals <= 1 {
-			before = 0 // the letter is this refusal's own, sent twice, or of a refusal that was never answered
+			before = 0 // the letter is this refusal's own, sent twice, or that of a refusal without an answer
 		}
 	}
 	o.refusals.mu.Lock()
@@ -327,9 +329,9 @@ func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	o.answerAsked(j, seq, asked)
 }
 
-// toldBefore sends the event of a letter that the stream had already, and reports whether it had been sent before. The
-// stream of events knows the event's id as long as the stream of letters knows the letter's. It blocks until the event
-// is stored.
+// toldBefore sends the event of a letter that the stream already had, and reports whether the event was already stored.
+// The stream of events knows the event's id for at least as long as the stream of letters knows the letter's. It blocks
+// until the event is stored.
 func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) {
 	e := w.event(k.Seq, k.Refusals)
 	e.ID = k.Header.Get(ingest.HeaderMsgID)
@@ -344,7 +346,8 @@ func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) 
 	return false, nil
 }
 
-// answerAsked answers the refusals that came before the check of the letter, and starts another check for later ones.
+// answerAsked answers the first asked refusals, which came before the check of the letter. It starts another check if
+// there are more.
 func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	x := o.refusals
 	x.mu.Lock()
@@ -366,7 +369,7 @@ func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	}
 }
 
-// buryAgain makes a letter of the first waiting refusal, because the previous letter is gone.
+// buryAgain makes a letter of the first waiting refusal, because the job's letter is gone.
 func (o *Writer) buryAgain(j *refusedJob) {
 	x := o.refusals
 	x.mu.Lock()
@@ -379,7 +382,7 @@ func (o *Writer) buryAgain(j *refusedJob) {
 	o.storeRefused(j, w.letter, w)
 }
 
-// replaceRefused writes a job's letter again with its count, and deletes the old one. It returns the sequence of the
+// replaceRefused stores a job's letter again with its new count and deletes the old one. It returns the sequence of the
 // letter that remains.
 func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, count int, w refusalWaiting) uint64 {
 	l := *w.letter
@@ -413,7 +416,7 @@ func (o *Writer) deleteReplaced(ctx context.Context, seq uint64) {
 	}
 }
 
-// healReplaced deletes letters that were replaced but not deleted because the process died.
+// healReplaced deletes letters that were replaced, but not deleted because the process died.
 func (o *Writer) healReplaced(ctx context.Context) error {
 	b, err := OpenBrowser(ctx, o.js)
 	if err != nil {

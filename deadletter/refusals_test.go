@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// writerBytes are the bytes that may wait in a Writer of these tests.
+// writerBytes bounds the bytes that may wait in a Writer of these tests.
 const writerBytes = 1 << 20
 
 // openWriter returns a Writer that does not run yet.
@@ -33,7 +33,7 @@ func openWriter(t *testing.T, js jetstream.JetStream) *Writer {
 	return w
 }
 
-// during runs part of a Writer until the test ends or stop is called.
+// during runs a part of a Writer until the test ends or stop is called.
 func during(t *testing.T, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +58,7 @@ type refusal struct {
 	err    error
 }
 
-// refuse hands a Writer the same overflowed job each time.
+// refuse passes a Writer the same overflowed job each time.
 func refuse(w *Writer, body []byte) <-chan refusal {
 	answered := make(chan refusal, 1)
 	w.BuryRefused(ingest.Refused{
@@ -68,8 +68,8 @@ func refuse(w *Writer, body []byte) <-chan refusal {
 	return answered
 }
 
-// TestSharedLetterStays checks that a replica whose event is not stored leaves the letter, because another replica may
-// have named it to the producer.
+// TestSharedLetterStays checks that a replica whose event could not be stored leaves the letter, because another
+// replica may have named it to the producer.
 func TestSharedLetterStays(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t)
@@ -102,8 +102,8 @@ func TestSharedLetterStays(t *testing.T) {
 	}
 }
 
-// TestEventOfAnotherReplicasLetter checks that a replica whose own letter was purged sends the event of the next
-// letter, which another replica has stored without its event.
+// TestEventOfAnotherReplicasLetter checks a replica whose own letter was purged: it sends the event of the next letter,
+// which another replica has stored without its event.
 func TestEventOfAnotherReplicasLetter(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t)

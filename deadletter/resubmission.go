@@ -14,15 +14,15 @@ import (
 )
 
 // Deadline returns the deadline of the letter's job, or zero if it has none that can be read. A duration counts from
-// when the job came in or, if the letter does not say that, from when it died.
+// when the job was accepted or, if the letter does not say when, from the letter's own time.
 func (l *Letter) Deadline() time.Time { return l.timeIn(ingest.HeaderDeadline, ingest.ParseDeadline) }
 
-// NotBefore returns the time before which the letter's job must not be called, computed like Deadline.
+// NotBefore returns the time before which the letter's job must not be called. It counts durations like Deadline.
 func (l *Letter) NotBefore() time.Time {
 	return l.timeIn(ingest.HeaderNotBefore, ingest.ParseNotBefore)
 }
 
-// timeIn returns the time that one of the job's headers names, or zero if there is none that can be read.
+// timeIn returns the time in one of the job's headers, or zero if there is none that can be read.
 func (l *Letter) timeIn(header string, parse func(value string, from time.Time) (time.Time, error)) time.Time {
 	from := l.Accepted
 	if from.IsZero() {
@@ -36,7 +36,7 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 	return time.Time{}
 }
 
-// valueOf returns the first value of a job's own header, or "" if it has none.
+// valueOf returns the first value of a job's header, in any case of its name, or "" if it has none.
 func valueOf(h nats.Header, name string) string {
 	if values := ingest.HeaderValues(h, name); len(values) > 0 {
 		return values[0]
@@ -44,15 +44,16 @@ func valueOf(h nats.Header, name string) string {
 	return ""
 }
 
-// resubmission returns the message that publishes the letter's job again, on the subject of redrives: its own headers
-// and body, under the job's old id.
+// resubmission returns the message that publishes the letter's job again on the subject of redrives: its own headers
+// and body, under the job's id.
 //
-// The message id is new, since the queue knows the job's. A job that no queue has taken keeps its original message id:
-// if its producer or another redrive submits it too, before or after, the queue answers that it is known. The deadline
-// and the time before which it must not be called are written as absolute times; with dropped, the deadline is omitted.
-// The job's own headers that begin with Nats- stay renamed: what they asked of JetStream was refused or has been done.
-// The headers of the bill are copied, so that the next letter still has them. now must be the time at which the letter
-// was judged: the key that made a repeat safe then must go along, or the job would be called again long after that.
+// The message id is new, because the queue knows the old one. A job that no queue has taken keeps its message id: if
+// its producer or another redrive submits the job too, before or after, the queue answers that it knows the job. The
+// deadline and the time in Weir-Not-Before become absolute times. With DropDeadline the deadline is left out. Headers
+// that were renamed from Nats- stay renamed, because what they asked of JetStream was refused or has been done. The
+// headers of the bill are copied, so that the next letter still has them. now must be the time at which the letter was
+// judged: if the api still knew the idempotency key then, the key must go along. Otherwise the job could be called
+// again long after the api has forgotten the key.
 func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy, now time.Time) *nats.Msg {
 	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.keyInSubject() {
@@ -87,12 +88,12 @@ func (l *Kept) resubmission(terms Terms, deadline DeadlinePolicy, now time.Time)
 		h[HeaderEdited] = []string{edited}
 	}
 	if l.Keyed != "" && SameKey(l.Keyed, terms.Keyed) && !KeyForgotten(l.Keyed, terms.KnowsKeys, now.Add(KeyMargin)) {
-		h[HeaderKeyed] = []string{l.Keyed} // repeating is safe only as long as the api recognises calls by this
+		h[HeaderKeyed] = []string{l.Keyed} // a repeated call is safe only while the api knows this key
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
 }
 
-// setPriority gives the job of a message another priority.
+// setPriority sets the priority of a job's message.
 func setPriority(h nats.Header, p ingest.Priority) {
 	for name := range h {
 		if strings.EqualFold(name, ingest.HeaderPriority) {
@@ -104,14 +105,14 @@ func setPriority(h nats.Header, p ingest.Priority) {
 	}
 }
 
-// sameRequest reports whether two letters are of one request to the api. Another job may have got the same id long
-// after the first was forgotten.
+// sameRequest reports whether two letters have the same request to the api. Another job may have got the same id after
+// weir forgot the first.
 func (l *Letter) sameRequest(other *Letter) bool {
 	return bytes.Equal(l.Body, other.Body) && maps.EqualFunc(l.requestHeaders(), other.requestHeaders(), slices.Equal)
 }
 
-// requestHeaders returns the values of the job's headers that are part of the request to the api, by their names in
-// lower case. It leaves out those of traces, which differ with each submission of a job.
+// requestHeaders returns the job's headers that are part of the request to the api, by their names in lower case. It
+// leaves out the headers of traces, which differ with each submission.
 func (l *Letter) requestHeaders() map[string][]string {
 	parts := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(l.Header)) {

@@ -13,7 +13,7 @@ import (
 
 var diedAt = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// readBack is a letter as the stream keeps it.
+// readBack returns a letter as the stream stores it.
 func readBack(l *Letter) *Kept {
 	msg := l.Message()
 	k := readLetter(msg.Subject, msg.Header)
@@ -22,7 +22,7 @@ func readBack(l *Letter) *Kept {
 }
 
 // TestResubmission checks that a redrive publishes everything that the job brought and, of the headers that the letter
-// added, only its bill.
+// added, only those of the bill.
 func TestResubmission(t *testing.T) {
 	k := readBack(&Letter{
 		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Rejected, Detail: "422", Body: []byte("a\x00"), At: diedAt,
@@ -105,7 +105,7 @@ func TestHeadersInAnyCase(t *testing.T) {
 	}
 }
 
-// TestExclude checks which letters a redrive skips, and by which option it includes them.
+// TestExclude checks which letters a redrive skips, and which option includes them.
 func TestExclude(t *testing.T) {
 	now := diedAt.Add(time.Hour)
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestExclude(t *testing.T) {
 		letter     Letter
 		idempotent bool
 		want       Skip
-		included   Skip // with every word said
+		included   Skip // with every option
 	}{
 		{"overflow", Letter{Reason: Overflow}, false, "", ""},
 		{"rejected and billed", Letter{Reason: Rejected, Billed: BilledYes}, false, "", ""},
@@ -154,9 +154,10 @@ func TestExclude(t *testing.T) {
 	}
 }
 
-// TestForgottenKeys checks that a redrive repeats a call under its key only while the api surely knows the key, by what
-// is configured now, and that the key then goes along, so that the job is judged again before its call. With consent the
-// job goes without a key that is forgotten: it would be parked again otherwise.
+// TestForgottenKeys checks that a redrive repeats a call under its key only while the api certainly knows the key, by
+// the present configuration, and that the job then carries the key's identity, so that it is judged again before its
+// call. If the operator includes it, a job with a forgotten key goes without the identity, because it would be parked
+// again otherwise.
 func TestForgottenKeys(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {
@@ -195,7 +196,7 @@ func TestForgottenKeys(t *testing.T) {
 	}
 }
 
-// TestDrain checks that the time that a load takes follows from its slowest limit, behind the jobs that wait already.
+// TestDrain checks that the forecast time of a load is that of its slowest limit, after the jobs that wait already.
 func TestDrain(t *testing.T) {
 	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
 	account := bucket.Rate{Count: 20, Per: time.Second, Burst: 1}
@@ -230,8 +231,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestPriorityOfARedrive checks that a redriven job has the priority of the redrive and no other, however its producer
-// wrote the header's name.
+// TestPriorityOfARedrive checks that a redriven job has the priority of the redrive, however its producer spelled the
+// header's name.
 func TestPriorityOfARedrive(t *testing.T) {
 	for p, want := range map[ingest.Priority][]string{ingest.Low: {"low"}, ingest.High: {"high"}, ingest.Normal: nil} {
 		h := nats.Header{"weir-priority": {"high"}, "X-Own": {"1"}}

@@ -37,8 +37,8 @@ func seqs(t *testing.T, scope *deadletter.Scope, parts deadletter.Parts) []uint6
 	}
 }
 
-// TestScope checks that a scope holds the letters that matched when it was taken, however it is read, and that a purge
-// deletes exactly these.
+// TestScope checks that a scope has the letters that matched when it was made, for each way of reading it, and that a
+// purge deletes exactly these.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	js := openStream(t)
@@ -67,7 +67,7 @@ func TestScope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bury(t, js, 6000, 20, 2) // comes too late
+		bury(t, js, 6000, 20, 2) // too late for the scope
 		before := seqs(t, wholeScope(t, b), deadletter.HeadersOnly)
 		meant := seqs(t, scope, deadletter.Whole)
 		contents, err := scope.Contents(t.Context())
@@ -102,7 +102,8 @@ func wholeScope(t *testing.T, b *deadletter.Browser) *deadletter.Scope {
 	return scope
 }
 
-// TestChunkOfLargeHeadersIsBounded: a chunk of letters without bodies holds no more bytes of headers than a chunk may.
+// TestChunkOfLargeHeadersIsBounded checks that a chunk of letters without bodies has no more bytes of headers than
+// allowed.
 func TestChunkOfLargeHeadersIsBounded(t *testing.T) {
 	t.Parallel()
 	js := openStream(t)
@@ -139,7 +140,7 @@ func TestChunkOfLargeHeadersIsBounded(t *testing.T) {
 	}
 }
 
-// TestPurgeWithoutRight deletes nothing.
+// TestPurgeWithoutRight checks that a purge without the right deletes nothing.
 func TestPurgeWithoutRight(t *testing.T) {
 	js := openStream(t)
 	b, err := deadletter.OpenBrowser(t.Context(), js)

@@ -10,29 +10,29 @@ import (
 	"weir/bucket/stream"
 )
 
-// Selection is the letters that an operator chose: those of Seqs if it names any, otherwise those of Filter.
+// Selection says which letters an operator chose: those in Seqs or, if it is empty, those that Filter chooses.
 type Selection struct {
 	Filter Filter
 	Seqs   []uint64
 }
 
-// MissingError reports that a named letter does not exist.
+// MissingError reports that a letter that the operator named does not exist.
 type MissingError struct{ Seq uint64 }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("there is no dead letter %d: it never was, or it was redriven, purged or too old", e.Seq)
 }
 
-// Scope is a selection with a fixed end. Later letters are not in it, so a redrive never meets the letters that it
-// causes itself.
+// Scope is a selection with a fixed end. It excludes later letters, so a redrive never meets the letters that it
+// causes.
 type Scope struct {
 	browser *Browser
 	filter  Filter
-	seqs    []uint64 // sorted; nil: all that the filter chooses
+	seqs    []uint64 // sorted; nil: those that the filter chooses
 	walk    span
 }
 
-// Scope fixes a selection to the letters that exist now. It fails with a *MissingError if a named letter does not
+// Scope fixes a selection to the letters that exist now. It fails with a *MissingError if a letter in Seqs does not
 // exist.
 func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 	scope := &Scope{browser: b, filter: s.Filter}
@@ -55,7 +55,7 @@ func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 // maxSeq is greater than the sequence of every letter.
 const maxSeq = math.MaxUint64
 
-// between returns the part of the scope from one sequence on and before another.
+// between returns the part of the scope from one sequence up to, but without, another.
 func (s *Scope) between(from, before uint64) *Scope {
 	r := *s
 	r.walk = span{first: max(s.walk.first, from), last: min(s.walk.last, before-1)}
@@ -67,7 +67,7 @@ func (s *Scope) between(from, before uint64) *Scope {
 	return &r
 }
 
-// Parts says which parts of the letters are read.
+// Parts says which parts of letters to read.
 type Parts int
 
 // The parts.
@@ -80,30 +80,30 @@ const (
 const (
 	chunkLetters = 2048
 	chunkBytes   = 8 << 20
-	headerChunk  = 4096 // letters without their bodies
+	headerChunk  = 4096 // letters without bodies
 )
 
-// Walk reads the letters of a scope in the order of their sequences, a bounded number at a time. It may pause between
-// two chunks for any time: it holds nothing on the server.
+// Walk reads the letters of a scope in order, chunk by chunk. It may pause between two chunks for any time, because it
+// holds nothing on the server.
 type Walk struct {
 	scope *Scope
 	parts Parts
-	most  int    // letters of a chunk; 0: as many as its bounds allow
+	most  int    // letters in a chunk; 0: the bounds of a chunk
 	next  uint64 // sequence
 	at    int    // index in the scope's seqs
-	of    uint64 // letters that match the filter's subject, as counted when the walk began
-	read  uint64 // of them
+	of    uint64 // letters that matched the filter's subject when the walk began
+	read  uint64 // letters read so far
 	begun bool
 }
 
 // Walk returns a walk from the beginning of the scope.
 func (s *Scope) Walk(parts Parts) *Walk { return &Walk{scope: s, parts: parts, next: s.walk.first} }
 
-// Progress returns how many letters were read, and how many there are to read.
+// Progress returns how many letters were read, and about how many there are to read.
 func (w *Walk) Progress() (read, of uint64) { return w.read, w.of }
 
-// Chunk returns the next letters: at most 2048 letters and 8 MiB of headers and bodies, or a single larger one. Without
-// bodies it returns at most 4096. It omits letters that are gone. At the end it is empty.
+// Chunk returns the next letters: up to 2048, or 4096 without bodies, and fewer if their headers and bodies reach 8
+// MiB. It omits letters that are gone. It returns none at the end.
 func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	if w.scope.seqs != nil {
 		return w.named(ctx)
@@ -152,7 +152,7 @@ func (w *Walk) atMost() int {
 	return most
 }
 
-// named reads the named letters, one by one.
+// named returns the next letters of a scope with numbers. It reads them one by one.
 func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	w.of = uint64(len(w.scope.seqs))
 	var chunk []Kept
@@ -170,10 +170,10 @@ func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	return chunk, nil
 }
 
-// mostAhead is how many whole letters are on their way at once at most.
+// mostAhead bounds the whole letters that are on their way at once.
 const mostAhead = 512
 
-// wholeBatch returns how many whole letters may be on their way at once: as many as four chunks hold if each letter has
+// wholeBatch returns how many whole letters may be on their way at once: about four chunks of bytes, if each letter has
 // the maximum size of a message.
 func (b *Browser) wholeBatch() int {
 	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), mostAhead))

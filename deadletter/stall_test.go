@@ -15,7 +15,7 @@ import (
 	"weir/deadletter"
 )
 
-// stalling is a dialer of connections that stall once for two seconds: when a text is read from one of them.
+// stalling is a dialer whose connections stall for two seconds, once, when one of them reads a certain text.
 type stalling struct {
 	text string
 	done atomic.Bool
@@ -39,8 +39,8 @@ func (c *stallingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestNothingIsSkippedOnAStall checks that a reader passes every letter if the connection stalls while the letters are
-// on their way to it.
+// TestNothingIsSkippedOnAStall checks that a reader passes every letter even if the connection stalls while letters are
+// on their way.
 func TestNothingIsSkippedOnAStall(t *testing.T) {
 	t.Parallel()
 	const letters = 3000

@@ -8,21 +8,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mostDeleted bounds the list of deleted letters. Each takes about ten bytes on the wire.
+// mostDeleted bounds the list of deleted letters. A sequence takes about ten bytes on the wire.
 const mostDeleted = 1_000_000
 
 // Standing is the state of the stream of letters at one moment.
 type Standing struct {
-	Created     time.Time // of the stream: another time means another stream
+	Created     time.Time // of the stream; a different time means a different stream
 	First, Last uint64    // sequences
 	Letters     uint64
-	// Deleted are the sequences between First and Last whose letters are gone, in order. It is nil if they were not
-	// requested, or are too many.
+	// Deleted has the sequences between First and Last whose letters are gone, in order. It is nil if they were not
+	// requested.
 	Deleted []uint64
 	Gone    int // the number of deleted letters
 }
 
-// Standing returns the state of the stream. If deleted is set, it also lists the deleted letters, at most a million.
+// Standing returns the state of the stream. If deleted is set, it also lists the deleted letters: check Listable first.
 func (b *Browser) Standing(ctx context.Context, deleted bool) (Standing, error) {
 	var how []jetstream.StreamInfoOpt
 	if deleted {
@@ -37,7 +37,7 @@ func (b *Browser) Standing(ctx context.Context, deleted bool) (Standing, error) 
 	}, nil
 }
 
-// Listable reports whether the deleted letters can be listed.
+// Listable reports whether there are few enough deleted letters to list them.
 func (s *Standing) Listable() bool { return s.Gone <= mostDeleted }
 
 // After passes the letters after one sequence and up to another to take, oldest first and without bodies, until take

@@ -13,31 +13,31 @@ import (
 )
 
 // strangers bounds the room that letters of unknown apis take in the stream. Every client that may publish jobs can
-// name an unknown api, and a full stream makes the intake answer 503 to every other refusal. So these letters are
-// stored only while the stream is at most half full, whatever has filled it. Beyond that, weir answers their jobs with
-// 503 and stores nothing of them.
+// name an unknown api, and a full stream makes the intake answer 503 to every other refusal. So weir stores these
+// letters only while the stream is at most half full, whatever has filled it. Beyond that it answers their jobs with
+// 503 and stores nothing.
 //
-// The Writer asks for the size of the stream once a second while such letters come, and adds their own sizes in
-// between.
+// While such letters come, the Writer reads the size of the stream once a second. In between it adds their sizes
+// itself.
 type strangers struct {
 	mu    sync.Mutex // guards all below
-	used  uint64     // bytes of the stream, as far as known
-	room  uint64     // letters of unknown apis are stored while used is below it; 0: no bound
-	came  bool       // a letter since the last look
-	full  bool       // logged already
-	begun time.Time  // when that was
+	used  uint64     // bytes in the stream, as far as known
+	room  uint64     // store letters of unknown apis only while used is below this; 0: no bound
+	came  bool       // a letter came since the last look
+	full  bool       // a warning was logged
+	begun time.Time  // when the last warning was logged
 }
 
 const (
-	strangersBody = 256 << 10 // maximum bytes of a body in the letter of a job for an unknown api
+	strangersBody = 256 << 10 // maximum bytes of a body in a letter of an unknown api
 	lookEvery     = time.Second
 	tellEvery     = time.Minute
 )
 
-// errStrangers is why a job for an unknown api is answered with 503. It is logged once a minute, not for each job.
+// errStrangers is why a job for an unknown api gets a 503. It wraps ErrTold: watchStrangers logs it once a minute.
 var errStrangers = fmt.Errorf("jobs for apis that are not configured have used their half of the room for letters: %w", ingest.ErrTold)
 
-// admit reserves room for one letter, or fails with errStrangers.
+// admit reserves room for one letter of so many bytes. It fails with errStrangers if there is none.
 func (s *strangers) admit(bytes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *strangers) admit(bytes int) error {
 	return nil
 }
 
-// note stores the stream's size and bound.
+// note stores the stream's size and half of its bound.
 func (s *strangers) note(info *jetstream.StreamInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *strangers) note(info *jetstream.StreamInfo) {
 	}
 }
 
-// due reports whether to ask for the size of the stream, and whether to log that it is full.
+// due reports whether to read the stream's size, and whether to log that the half is full.
 func (s *strangers) due(now time.Time) (look, tell bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *strangers) due(now time.Time) (look, tell bool) {
 	return s.came, tell
 }
 
-// watchStrangers keeps the size of the stream current while letters of unknown apis come, until ctx ends.
+// watchStrangers reads the stream's size once a second while letters of unknown apis come, until ctx ends.
 func (o *Writer) watchStrangers(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -93,7 +93,7 @@ func (o *Writer) watchStrangers(ctx context.Context) error {
 	}
 }
 
-// lookAtStrangers reads how full the stream is, within a time.
+// lookAtStrangers reads the stream's size. It fails after the time within.
 func (o *Writer) lookAtStrangers(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

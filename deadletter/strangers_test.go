@@ -14,8 +14,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestUnknownAPIsHaveRoomOfTheirOwn checks that half of the letters' room stays for configured apis, however many jobs
-// for unknown apis come. When letters are deleted, there is room again.
+// TestUnknownAPIsHaveRoomOfTheirOwn checks that half of the room stays for letters of configured apis, however many
+// jobs for unknown apis come. Deleted letters make room again.
 func TestUnknownAPIsHaveRoomOfTheirOwn(t *testing.T) {
 	js := natstest.JetStream(t)
 	const room = 4 << 20

@@ -14,8 +14,8 @@ import (
 )
 
 // A task is a redrive that is stored in NATS, so that it outlives the process that started it and the replica that
-// works it. It has two entries: the order, which operators write, and the progress, which the replica that works the
-// task writes. The order fixes which letters it means. The progress is only a hint, written at most four times a
+// works on it. It has two entries: operators write the order, and the replica that works on the task writes the
+// progress. The order fixes which letters the task has. The progress is only a hint, written at most four times a
 // second: the redrive's own checks, not the progress, keep a letter from being redriven twice.
 
 // TaskState is the state of a task: a closed set.
@@ -23,57 +23,56 @@ type TaskState string
 
 // The states.
 const (
-	TaskWaiting TaskState = "waiting" // for a replica, for the right to end letters, or for the reason in Why
+	TaskWaiting TaskState = "waiting" // for a replica, for the right to end letters, or as Why says
 	TaskRunning TaskState = "running"
 	TaskStopped TaskState = "stopped" // by an operator, until it is resumed
 	TaskDone    TaskState = "done"    // all its letters are done
 	TaskFailed  TaskState = "failed"  // see Why; it can be resumed
 )
 
-// Ended reports whether the task rests until an operator resumes it.
+// Ended reports whether no replica works on the task until an operator resumes it.
 func (s TaskState) Ended() bool { return s == TaskStopped || s == TaskDone || s == TaskFailed }
 
 // Bounds of tasks.
 const (
 	maxTaskName  = 63
-	maxTasks     = 200      // that are stored; of those that are done or failed, the oldest are deleted
+	maxTasks     = 200      // that are stored; beyond it the oldest that are done or failed are deleted
 	maxTaskOrder = 48 << 10 // bytes of an order: servers accept messages of at least 64 KiB
 )
 
-// RedrivePriority is the priority of redriven jobs unless the operator says otherwise: they must not delay the jobs
-// that come.
+// RedrivePriority is the default priority of redriven jobs. It is low, so that they do not delay new jobs.
 const RedrivePriority = ingest.Low
 
-// TaskOrder is what a task must do. The letters it means never change; Stopped, StoppedBy and Run do.
+// TaskOrder is what a task must do. Its letters never change; Stopped, StoppedBy and Run do.
 type TaskOrder struct {
 	Name    string    `json:"name"`
 	By      string    `json:"by"`
 	Created time.Time `json:"created"`
-	// The letters: those of Numbers if there are any, otherwise those from First to Last that Filter chooses.
+	// The letters of the task: those in Numbers or, if it is empty, those from First to Last that Filter chooses.
 	Filter    Filter  `json:"filter"`
 	Numbers   Numbers `json:"numbers,omitempty"`
 	First     uint64  `json:"first"`
 	Last      uint64  `json:"last"`
-	Said      string  `json:"said,omitempty"` // the selection as it was given
+	Said      string  `json:"said,omitempty"` // the selection in the operator's words
 	RateCount int64   `json:"rate_count"`
 	RatePer   int64   `json:"rate_per_ns"`
 
 	IncludeUnknown   bool `json:"include_unknown,omitempty"`
 	IncludeCancelled bool `json:"include_cancelled,omitempty"`
 	DropDeadline     bool `json:"drop_deadline,omitempty"`
-	// Priority is that of the redriven jobs; "": RedrivePriority.
+	// Priority of the redriven jobs; "": RedrivePriority
 	Priority string `json:"priority,omitempty"`
 	Edit     *Edit  `json:"edit,omitempty"` // of the one letter
 
-	EditedBody string `json:"edited_body,omitempty"` // the entry with the body of Edit
+	EditedBody string `json:"edited_body,omitempty"` // the key of the entry with the body of Edit
 
-	Letters int   `json:"letters"` // to be published, by the plan
-	Total   int   `json:"total"`   // including those only to be deleted, and those to be left alone
+	Letters int   `json:"letters"` // to publish, by the plan
+	Total   int   `json:"total"`   // with those to delete only, and those to leave alone
 	Cost    int64 `json:"cost"`    // of Letters, in millionths
 
 	Stopped   bool   `json:"stopped,omitempty"`    // by an operator
 	StoppedBy string `json:"stopped_by,omitempty"` // the operator
-	Run       int    `json:"run"`                  // how often it was resumed
+	Run       int    `json:"run"`                  // how often the task was resumed
 }
 
 // Rate returns how fast the task publishes letters.
@@ -81,7 +80,7 @@ func (o *TaskOrder) Rate() bucket.Rate {
 	return bucket.Rate{Count: max(1, o.RateCount), Per: time.Duration(max(1, o.RatePer)), Burst: 1}
 }
 
-// options copies the order into the options of a redrive.
+// options returns the options with the order's parameters.
 func (o *TaskOrder) options(to RedriveOptions) RedriveOptions {
 	to.Rate, to.Edit = o.Rate(), o.Edit
 	if o.IncludeUnknown {
@@ -103,13 +102,13 @@ func (o *TaskOrder) options(to RedriveOptions) RedriveOptions {
 // TaskProgress is the progress of a task.
 type TaskProgress struct {
 	State   TaskState `json:"state,omitempty"`
-	Run     int       `json:"run"` // the Run of the order that it belongs to
+	Run     int       `json:"run"` // the order's Run that this progress belongs to
 	Worker  string    `json:"worker,omitempty"`
 	Begun   time.Time `json:"begun,omitzero"`
 	Updated time.Time `json:"updated,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Next    uint64    `json:"next"`           // letters before this number are done
-	Paced   time.Time `json:"paced,omitzero"` // the next letter must not be published before
+	Paced   time.Time `json:"paced,omitzero"` // the next letter must not be published before this time
 	Tally   Tally     `json:"tally"`
 	Why     string    `json:"why,omitempty"` // why it waits or has failed
 }
@@ -136,11 +135,11 @@ func (t *Task) State() TaskState {
 	return TaskWaiting
 }
 
-// Resting reports whether no replica works the task, as far as the replicas have stored.
+// Resting reports whether no replica works on the task, as far as the stored progress shows.
 func (t *Task) Resting() bool { return t.Progress.State != TaskRunning }
 
 // Gone returns how many of a task's letters no longer existed when the task reached them: another process ended them,
-// they became too old, or the replica that worked the task died before it stored the progress. It is known when the
+// they became too old, or a replica died after it redrove them and before it stored the progress. It is 0 until the
 // task is done.
 func (t *Task) Gone() int {
 	if t.State() != TaskDone {
@@ -161,12 +160,12 @@ func CheckTaskName(name string) error {
 	return nil
 }
 
-// newTaskName returns a name that contains the task's start time.
+// newTaskName returns a name with the time and a random part.
 func newTaskName(now time.Time) string {
 	return "redrive-" + now.UTC().Format("20060102-150405") + "-" + strconv.FormatInt(36*36+rand.Int64N(35*36*36), 36)
 }
 
-// Numbers are sequences of letters, sorted. As text they are ranges, as in 3-9,12.
+// Numbers has sequences of letters, in order. As text they are ranges, as in 3-9,12.
 type Numbers []uint64
 
 // MarshalText implements encoding.TextMarshaler.

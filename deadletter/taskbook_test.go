@@ -48,7 +48,7 @@ func TestTaskBookForgets(t *testing.T) {
 	}
 }
 
-// TestNameIsUsedAgain checks that a task can have the name of a forgotten one: its progress is stored.
+// TestNameIsUsedAgain checks that a task can have the name of a deleted one, and that its progress is stored.
 func TestNameIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -16,8 +16,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// Tasks are stored in the control bucket, two entries each, and a third for an edited body: that may be as large as a
-// message, and processes that watch tasks do not need it.
+// Each task has two entries in the control bucket, and a third one for an edited body, which may be as large as a
+// message. Processes that watch tasks do not read the third.
 const (
 	taskPrefix       = "task."
 	orderSuffix      = ".order"
@@ -25,8 +25,8 @@ const (
 	editedBodyPrefix = "edited."
 )
 
-// MarkerAge is how long the control bucket keeps the marker of a deleted entry. Watches learn from it that a task is
-// gone.
+// MarkerAge is how long the control bucket keeps the marker of a deleted entry. From the marker, watches learn that a
+// task is gone.
 const MarkerAge = time.Hour
 
 // The errors of tasks.
@@ -42,11 +42,11 @@ var (
 // Tasks gives access to the tasks in NATS. It is safe for concurrent use.
 type Tasks struct{ kv jetstream.KeyValue }
 
-// NewTasks returns the tasks of a control bucket.
+// NewTasks returns the tasks in a control bucket.
 func NewTasks(control jetstream.KeyValue) *Tasks { return &Tasks{control} }
 
-// Start stores and returns a task for a scope's letters. A replica will work it. If the order has no name, Start makes
-// one. It fails with ErrTaskKnown if a task of that name exists.
+// Start stores and returns a task for a scope's letters. A replica will work on it. If the order has no name, Start
+// makes one. It fails with ErrTaskKnown if a task with that name exists.
 func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, error) {
 	o.Created = time.Now().UTC().Truncate(time.Millisecond)
 	if o.Name == "" {
@@ -81,7 +81,7 @@ func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, err
 	return Task{}, errors.Join(fmt.Errorf("task %s: %w", o.Name, err), t.dropBody(context.WithoutCancel(ctx), &o))
 }
 
-// errBodyGone reports that a task cannot continue, because its edited body was deleted.
+// errBodyGone reports that a task cannot continue because its edited body was deleted.
 var errBodyGone = errors.New("the edited body is gone: edit the letter again")
 
 // loadBody reads the body of a task's edit.
@@ -107,7 +107,7 @@ func (t *Tasks) dropBody(ctx context.Context, o *TaskOrder) error {
 	return t.kv.Purge(ctx, o.EditedBody, jetstream.PurgeTTL(MarkerAge))
 }
 
-// prune makes room for one more task.
+// prune makes room for one more task. It deletes the oldest tasks that are done or failed.
 func (t *Tasks) prune(ctx context.Context) error {
 	all, err := t.List(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *Tasks) List(ctx context.Context) ([]Task, error) {
 	return found, err
 }
 
-// Get reads one task. It fails with ErrNoTask.
+// Get reads one task. It fails with ErrNoTask if there is none.
 func (t *Tasks) Get(ctx context.Context, name string) (Task, error) {
 	if CheckTaskName(name) != nil {
 		return Task{}, ErrNoTask
@@ -177,8 +177,8 @@ func (t *Tasks) Get(ctx context.Context, name string) (Task, error) {
 	return task, nil
 }
 
-// Watch passes all tasks to take, oldest first, now and after every change, until take returns false or ctx ends. It
-// then returns the cause of ctx.
+// Watch passes all tasks to take, oldest first, now and after every change. It blocks until take returns false or ctx
+// ends. Then it returns nil or the cause of ctx.
 func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) error {
 	watcher, err := t.kv.Watch(ctx, taskPrefix+">")
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) er
 	}
 }
 
-// taskBook holds tasks by name. It is built from the entries of the key-value bucket.
+// taskBook has tasks by name. Watch builds it from the entries of the key-value bucket.
 type taskBook map[string]*Task
 
 func (b taskBook) take(entry jetstream.KeyValueEntry) {
@@ -252,11 +252,11 @@ func (b taskBook) list() []Task {
 	return all
 }
 
-// changeTries is how often a change of an order is tried again after a concurrent change.
+// changeTries is how often a change of an order is tried if concurrent changes come first.
 const changeTries = 5
 
-// Stop makes a task rest until it is resumed. Jobs that it has published stay published; letters that it has not
-// reached stay letters. It fails with ErrNoTask, and with ErrTaskDone if the task has nothing left to do.
+// Stop stops a task until it is resumed. Jobs that it has published stay published, and letters that it has not reached
+// stay letters. Stop fails with ErrNoTask, or with ErrTaskDone if the task is done.
 func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
 	return t.change(ctx, name, func(task *Task) error {
 		if state := task.State(); state == TaskDone {
@@ -267,8 +267,8 @@ func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
 	})
 }
 
-// Resume makes a task that was stopped or has failed continue. It fails with ErrNoTask, and with ErrTaskDone if the
-// task has nothing left to do.
+// Resume continues a task that was stopped or has failed. It fails with ErrNoTask, or with ErrTaskDone if the task is
+// done.
 func (t *Tasks) Resume(ctx context.Context, name string) (Task, error) {
 	return t.change(ctx, name, func(task *Task) error {
 		switch task.State() {
@@ -301,13 +301,13 @@ func (t *Tasks) change(ctx context.Context, name string, change func(*Task) erro
 	}
 }
 
-// note stores the progress of a task. It fails with stream.ErrStale if another replica has stored one since.
+// note stores the progress of a task. It fails with stream.ErrStale if another replica has stored progress since.
 func (t *Tasks) note(ctx context.Context, task *Task) error {
 	task.Progress.Updated = time.Now().UTC().Truncate(time.Millisecond)
 	key, data := taskPrefix+task.Name+progressSuffix, marshalTask(task.Progress)
 	revision, err := t.kv.Update(ctx, key, data, task.progressRevision)
 	if staleEntry(err) && task.progressRevision == 0 {
-		revision, err = t.kv.Create(ctx, key, data) // a forgotten task of this name may have left a marker
+		revision, err = t.kv.Create(ctx, key, data) // a deleted task of this name may have left a marker
 	}
 	switch {
 	case err == nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestNumbers checks that lists of letter numbers are written as ranges and read back unchanged, and that text that is
-// no ascending list is refused.
+// TestNumbers checks that lists of letter numbers are written as ranges and read back unchanged, and that text other
+// than an ascending list is refused.
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct {
 		numbers deadletter.Numbers
@@ -38,8 +38,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestTasks checks the operations on tasks: each has one name, rests when it is stopped, and continues when it is
-// resumed. The number of stored tasks is bounded.
+// TestTasks checks the operations on tasks: no two have one name, a task rests when it is stopped, and continues when
+// it is resumed. The number of stored tasks is bounded.
 func TestTasks(t *testing.T) {
 	js := openStream(t)
 	bury(t, js, 0, 20, 10)
@@ -97,7 +97,7 @@ func TestTasks(t *testing.T) {
 	if _, err := tasks.Stop(ctx, "one", "you"); !errors.Is(err, deadletter.ErrTaskDone) {
 		t.Errorf("what is done is stopped: %v", err)
 	}
-	for i := range 200 { // the one that is done makes room; no other does
+	for i := range 200 { // the task that is done makes room; no other does
 		_, err = tasks.Start(ctx, scope, deadletter.TaskOrder{Name: fmt.Sprint("n", i)})
 		if err != nil {
 			t.Fatalf("task %d: %v", i, err)

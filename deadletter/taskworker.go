@@ -25,25 +25,25 @@ type TaskWorkerOptions struct {
 	Log       *slog.Logger
 }
 
-// TaskWorker works the tasks, one at a time, while it holds the right to end letters. Every replica that dispatches has
-// one. The right decides which replica works.
+// TaskWorker works on the tasks, one at a time, while it holds the right to end letters. Every replica that dispatches
+// has one, and the right decides which of them works.
 type TaskWorker struct {
 	TaskWorkerOptions
 	tasks *Tasks
 
 	mu      sync.Mutex // guards what follows
-	all     []Task     // as last read
+	all     []Task     // as last read, oldest first
 	changed chan struct{}
 }
 
 // The intervals of a TaskWorker.
 const (
 	noteEvery   = time.Second / 4  // between two writes of a task's progress
-	rightRetry  = 2 * time.Second  // before it asks again for a right that another process holds
+	rightRetry  = 2 * time.Second  // before the worker asks again for a right that another process holds
 	firstRetry  = time.Second      // before a task that met an obstacle is tried again; doubles each time
-	longestWait = 30 * time.Second // the maximum of that
+	longestWait = 30 * time.Second // the longest such pause
 	watchRest   = 2 * time.Second  // before a failed watch starts again
-	noteWait    = 5 * time.Second  // for storing the end of a task
+	noteWait    = 5 * time.Second  // for storing the end of a task's run
 )
 
 // NewTaskWorker returns a TaskWorker. Call Run to start it.
@@ -55,8 +55,8 @@ func NewTaskWorker(o TaskWorkerOptions) *TaskWorker {
 	return &TaskWorker{TaskWorkerOptions: o, tasks: NewTasks(o.Control), changed: make(chan struct{}, 1)}
 }
 
-// Run works tasks until ctx ends. It then stores the progress of the current task, so that another replica can continue
-// it.
+// Run works on tasks until ctx ends. It then stores the current task's progress, so that another replica can continue
+// the task.
 func (w *TaskWorker) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -80,7 +80,7 @@ func (w *TaskWorker) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow watches the orders and the progress of all tasks.
+// follow keeps the list of tasks current, until ctx ends.
 func (w *TaskWorker) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := w.tasks.Watch(ctx, func(all []Task) bool {
@@ -112,7 +112,7 @@ func (w *TaskWorker) next() *Task {
 	return nil
 }
 
-// stopped reports whether an operator has stopped a task, or has stopped it and resumed it since.
+// stopped reports whether an operator has stopped a task, even if it was resumed since, or its entries were deleted.
 func (w *TaskWorker) stopped(t *Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +124,8 @@ func (w *TaskWorker) stopped(t *Task) bool {
 	return true // its entries were deleted
 }
 
-// withRight works tasks while there are any, if it can get the right to end letters.
+// withRight takes the right to end letters and works on tasks until there are none. It fails if another process holds
+// the right.
 func (w *TaskWorker) withRight(ctx context.Context) error {
 	first := w.next()
 	if first == nil {
@@ -136,7 +137,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	}
 	defer right.Give()
 	for rest := firstRetry; ctx.Err() == nil; {
-		fresh := w.next() // another replica may have worked it until now
+		fresh := w.next() // another replica may have worked on it until now
 		if fresh == nil {
 			return nil
 		}
@@ -166,7 +167,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	return nil
 }
 
-// wait pauses before a task is tried again, unless an operator stops it.
+// wait pauses before a task is tried again, or until an operator stops the task.
 func (w *TaskWorker) wait(ctx context.Context, rest time.Duration, t *Task) {
 	ctx, cancel := context.WithTimeout(ctx, rest)
 	defer cancel()
@@ -178,7 +179,7 @@ func (w *TaskWorker) wait(ctx context.Context, rest time.Duration, t *Task) {
 	}
 }
 
-// heard keeps the present state of a task, which the watch reports only later.
+// heard updates the list with the present state of a task, because the watch reports it only later.
 func (w *TaskWorker) heard(t *Task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +197,7 @@ func (w *TaskWorker) heard(t *Task) {
 
 var errTaskStopped = errors.New("an operator has stopped it")
 
-// work redrives the letters of a task until all are done, an operator stops it, or an obstacle occurs, which is
-// returned as an error.
+// work redrives the letters of a task until all are done or an operator stops it. It returns an obstacle as an error.
 func (w *TaskWorker) work(ctx context.Context, right *Right, t *Task) error {
 	resumed := !t.Progress.Begun.IsZero()
 	w.begin(t)
@@ -237,21 +237,21 @@ func (w *TaskWorker) watchStop(t *Task, done <-chan struct{}, cancel context.Can
 // stopLook is how often a running task checks whether it must stop.
 const stopLook = 100 * time.Millisecond
 
-// begin stores that this replica works the task.
+// begin marks the task as running on this replica.
 func (w *TaskWorker) begin(t *Task) {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	p := &t.Progress
 	if p.Begun.IsZero() {
 		p.Begun = now
 	}
-	if p.State == TaskRunning { // the replica that worked it died before it stored when its last letter went
+	if p.State == TaskRunning { // the replica that worked on it died before it stored when it published its last letter
 		p.Paced = now.Add(t.Rate().Per / time.Duration(t.Rate().Count))
 	}
 	p.State, p.Run, p.Worker, p.Ended, p.Why = TaskRunning, t.Run, w.Instance, time.Time{}, ""
 	p.Next = max(p.Next, t.First)
 }
 
-// redrive runs a task's redrive from its progress on.
+// redrive runs the redrive of a task from its progress on.
 func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed bool) (*Tally, error) {
 	b, err := OpenBrowser(ctx, w.JetStream)
 	if err == nil {
@@ -279,13 +279,13 @@ func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed
 	return r.Run(ctx)
 }
 
-// frozen returns the scope of a task from a letter on.
+// frozen returns the part of a task's scope from a letter on.
 func (b *Browser) frozen(o *TaskOrder, next uint64) *Scope {
 	s := &Scope{browser: b, filter: o.Filter, seqs: o.Numbers, walk: span{first: o.First, last: o.Last}}
 	return s.between(next, maxSeq)
 }
 
-// end stores the result of a task's run. It returns err if the task must be tried again.
+// end stores how a task's run ended. It returns err if the task must be tried again.
 func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) error {
 	p, again := &t.Progress, error(nil)
 	switch {
@@ -322,13 +322,13 @@ func (w *TaskWorker) end(ctx context.Context, t *Task, err error, stopped bool) 
 	return again
 }
 
-// passing reports whether the error that ended a run may disappear without an operator.
+// passing reports whether a run that ended with this error may succeed later without an operator.
 func passing(err error) bool {
 	var own *letterError
 	return !errors.As(err, &own) && !errors.Is(err, errBodyGone)
 }
 
-// tell publishes the event of a run that has ended.
+// tell publishes the event of a run that has ended, if the run did anything.
 func (w *TaskWorker) tell(ctx context.Context, t *Task) {
 	did := &t.Progress.Tally
 	if did.Redriven+did.Known+did.Overflowed+did.Refused+did.Settled == 0 {

@@ -24,37 +24,38 @@ const (
 
 	eventsAge = 24 * time.Hour
 
-	// lettersKnown is the longest time that a worker may be down between storing a letter and deleting its job without
-	// storing the letter twice.
+	// lettersKnown is how long a worker may be down between storing a letter and deleting its job. After a longer time
+	// it stores the letter twice.
 	lettersKnown = time.Hour
 )
 
-// Bounds of the letters and events that wait to be stored. Beyond them the Writer refuses more, so burials fail.
+// Bounds of the letters and events that wait to be stored. Beyond them burials fail.
 const (
 	maxWaiting      = 65536
 	maxWaitingBytes = 256 << 20
 	maxEventsBytes  = 1 << 30
 )
 
-// Options configure a Writer. All but Registerer and MaxWaiting are required.
+// Options configure a Writer. All fields are required except MaxStore, FirstSeq, MaxWaiting, Dedupe, ReplyPrefix and
+// Registerer.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Replicas  int
 	MaxAge    time.Duration // of letters
 	MaxBytes  int64         // of letters
-	// MaxStore bounds what one stream may reserve on the server. Zero means no bound.
+	// MaxStore is the most bytes that one stream may reserve on the server. Zero means no bound.
 	MaxStore int64
-	// FirstSeq is the first sequence of each new stream, by name. Streams that it does not name begin at 1.
+	// FirstSeq is the first sequence of each new stream, by the stream's name. Other streams begin at 1.
 	FirstSeq map[string]uint64
-	// MaxWaiting bounds the bytes that wait to be stored, and those of refusals that wait for a letter. Zero means
-	// maxWaitingBytes.
+	// MaxWaiting bounds the bytes of the letters that wait to be stored, of such events, and of the refusals that wait
+	// for a letter, separately. Zero means maxWaitingBytes.
 	MaxWaiting int64
-	// Dedupe returns how long a job's id is known: refusals of the same job within that time share one letter. Nil
+	// Dedupe returns how long weir knows a job's id: refusals of the same job within that time share one letter. Nil
 	// means ten minutes.
 	Dedupe func() time.Duration
-	// ReplyPrefix is a second prefix for replies, for producers in an account of their own that receives what is below
-	// it. Empty means that there are none.
+	// ReplyPrefix is a second prefix for replies: Reply also publishes below it, for producers in an account of their
+	// own. Empty means none.
 	ReplyPrefix string
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
@@ -73,7 +74,7 @@ type Writer struct {
 	buried      *prometheus.CounterVec
 }
 
-// Open creates or updates the streams and returns a Writer. Run makes the Writer work.
+// Open creates or updates the streams and returns a Writer. The Writer stores nothing until Run.
 func Open(ctx context.Context, o Options) (*Writer, error) {
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
@@ -100,20 +101,19 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
-	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return writer, writer.lookAtStrangers(ctx, stream.AnswerWait)    // an election may be under way
+	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // for apis that are not configured
+	return writer, writer.lookAtStrangers(ctx, stream.AnswerWait)    // an election of a leader may be under way
 }
 
-// Announce creates the series of an api's letters before there are any. A series that began with its first letter would
-// miss that letter's increase.
+// Announce creates the series of an api's letters at zero, so that the first letter shows as an increase.
 func (o *Writer) Announce(api string) {
 	for _, reason := range Reasons() {
 		o.buried.WithLabelValues(ingest.Token(api), string(reason))
 	}
 }
 
-// Remember adds the letters of a restored stream to those that the Writer knows, because such a stream has forgotten
-// their message ids. It must be called before Run.
+// Remember makes the Writer know the newest letters of a restored stream, because such a stream has forgotten their
+// message ids. Call it before Run.
 func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
 	since := time.Now().Add(-lettersKnown)
 	if err := o.letters.Remember(ctx, stream.Newest{JetStream: js, Stream: Stream, Since: since}, o.log); err != nil {
@@ -135,8 +135,8 @@ func (o *Writer) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Bury stores a letter, then its event, then sends the notice to the job's reply subject. It blocks until both are
-// stored. It fails if one of them could not be stored: then the caller must keep the job.
+// Bury stores a letter, then its event, and then sends the notice to the job's reply subject. It blocks until letter
+// and event are stored. If it fails, the caller must keep the job.
 func (o *Writer) Bury(l *Letter) error {
 	stored := make(chan error, 1)
 	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, func(_ uint64, err error) { stored <- err })
@@ -150,8 +150,8 @@ func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
 	}}
 }
 
-// BuryRefused is Bury for a job that was refused. It does not block. It calls done once with the letter's sequence, or
-// with an error: then the intake must ask the producer to try again.
+// BuryRefused is Bury for a refused job. It does not block. It calls done once, with the letter's sequence or with an
+// error. After an error the intake must ask the producer to try again.
 func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	if fault.Planted(fault.AnswerFirst) {
 		done(1, nil)
@@ -200,8 +200,8 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, o.orTakenBack(done))
 }
 
-// orTakenBack deletes the letter of one refusal if its event could not be stored: the producer gets a 503, and tries
-// again.
+// orTakenBack returns a done that deletes the letter of one refusal if the letter's event could not be stored. The
+// producer then gets a 503 and tries again.
 func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
 	return func(seq uint64, err error) {
 		if err != nil && seq > 0 {
@@ -219,7 +219,7 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 		seq, err := a.Seq, a.Err
 		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
 			less := *l
-			less.Answer = l.Answer.Clip(0) // the job itself has priority
+			less.Answer = l.Answer.Clip(0) // the job itself matters more than the answer
 			o.bury(&less, event, done)
 			return
 		}
@@ -241,8 +241,7 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 	})
 }
 
-// Reply publishes a job's end to the subject that the job named, which is the subject of msg. It does not block, and
-// does not wait for a subscriber.
+// Reply publishes a job's end to the subject of msg, which the job named. It does not wait for a subscriber.
 func (o *Writer) Reply(msg *nats.Msg) error {
 	err := o.nc.PublishMsg(msg)
 	if o.replyPrefix == "" || err != nil {
@@ -281,8 +280,8 @@ const maxAskedBytes = 128
 
 func validAPI(name string) bool { return ingest.CheckAPI(name) == nil }
 
-// EnsureStreams creates the streams, or updates them to the ages and sizes in the options. No letter may be dropped to
-// make room: a bound that the letters have outgrown stays as it was.
+// EnsureStreams creates the streams, or updates them to the ages and sizes in the options. If the letters need more
+// room than MaxBytes, it keeps the stream's bound, so that no letter is dropped.
 func EnsureStreams(ctx context.Context, o Options) error {
 	maxBytes := func(want int64) int64 {
 		if o.MaxStore > 0 && want > o.MaxStore {
@@ -316,8 +315,8 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	return nil
 }
 
-// roomForLetters returns want, or the stream's present bound if its letters need more than want. A stream that gets
-// less room than it uses drops its oldest messages, whatever its policy for new ones.
+// roomForLetters returns want, or the stream's present bound if its letters already need more than want. A stream that
+// gets less room than it uses drops its oldest messages, even with DiscardNew.
 func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
 	letters, err := stream.Look(ctx, o.JetStream, Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -334,5 +333,5 @@ func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
 	return want, nil
 }
 
-// ErrNoStream reports that weir has not run on this server.
+// ErrNoStream reports that the stream of letters does not exist: weir has not run on this server.
 var ErrNoStream = errors.New("there is no dead-letter stream: weir has not run on this server")

@@ -30,7 +30,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkMsgID also allows the suffix that a redrive adds to an id. The other headers show whether the message is a
+// checkMsgID allows an id with or without the suffix of a redrive. The other headers show whether the message is a
 // redrive.
 func checkMsgID(id string) error {
 	if len(id) > MaxIDBytes && len(id) <= maxRedriveIDBytes {
@@ -39,7 +39,7 @@ func checkMsgID(id string) error {
 	return checkID(id)
 }
 
-// CheckJobID returns an error if no job can have this id. It allows the suffix that a redrive adds to an id.
+// CheckJobID returns an error if no job can have this id. It allows the suffix of a redrive.
 func CheckJobID(id string) error { return checkMsgID(id) }
 
 func checkMethod(method string, allowed []string) error {
@@ -49,8 +49,8 @@ func checkMethod(method string, allowed []string) error {
 	return fmt.Errorf("it names none of this api's methods %v", allowed)
 }
 
-// checkPath keeps a job below its api's url. It refuses what a client, a proxy or a server could read as another host
-// or as a way up.
+// checkPath refuses paths that could leave the api's url: everything that a client, a proxy or a server could read as
+// another host or as a step up.
 func checkPath(path string) error {
 	switch {
 	case path == "":
@@ -134,19 +134,18 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// DeadlineOf returns the deadline that a job's headers name, or zero if they name none that can be read. A duration
-// counts from storedAt.
+// DeadlineOf returns the deadline in a job's headers, or zero if they name none that can be read. A duration counts
+// from storedAt.
 func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
 	value := firstValue(h, HeaderDeadline)
 	if value == "" {
 		return time.Time{}
 	}
-	at, _ := ParseDeadline(value, storedAt) // zero with an error: the job is judged when it is loaded
+	at, _ := ParseDeadline(value, storedAt) // zero with an error: the dispatcher refuses the job when it loads it
 	return at
 }
 
-// firstValue returns the value of a header that has one meaning, or "" if there is none. It ignores the case of the
-// name.
+// firstValue returns the first value of a header, or "" if there is none. It ignores the case of the name.
 func firstValue(h nats.Header, header string) string {
 	for name, values := range h {
 		if len(name) == len(header) && len(values) > 0 && strings.EqualFold(name, header) {
@@ -172,8 +171,8 @@ func checkThrottled(value string) error {
 	return nil
 }
 
-// checkReplyTo refuses reply subjects that a producer could not publish to itself. weir may publish to more subjects
-// than the producer, and must not lend it that right.
+// checkReplyTo refuses reply subjects to which a producer could not publish itself. weir may publish to more subjects
+// than a producer, and must not lend it that right.
 func checkReplyTo(subject string) error {
 	if subject == "" || len(subject) > 512 || strings.ContainsAny(subject, " \t\r\n*>") ||
 		slices.Contains(strings.Split(subject, "."), "") {
@@ -185,12 +184,12 @@ func checkReplyTo(subject string) error {
 	return nil
 }
 
-// notTheirs reports whether weir must not publish to a subject on a producer's behalf.
+// notTheirs reports whether weir must not publish to a subject for a producer.
 func notTheirs(subject string) bool {
 	return strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "weir.")
 }
 
-// pointedString returns the string or number that a JSON pointer names.
+// pointedString returns the string or number at a JSON pointer, as text.
 func pointedString(body []byte, pointer string) (string, error) {
 	value, err := Pointed(body, pointer)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// What producers and the intake exchange is defined in ingest/client, which producers import: it imports nothing that
-// only a server needs. These aliases are the names that weir's own packages use.
+// ingest/client defines what producers and the intake exchange. Producers import it, so it imports nothing that only a
+// server needs. weir's own packages use these aliases.
 type (
 	// Submission is a job as its producer submits it.
 	Submission = client.Submission
@@ -21,7 +21,7 @@ type (
 	Refusal = client.Refusal
 	// Code is the code of a refusal.
 	Code = client.Code
-	// ForeignAnswer is an error: a stream answered in weir's place.
+	// ForeignAnswer is the error that reports that a stream answered in weir's place.
 	ForeignAnswer = client.ForeignAnswer
 )
 

@@ -17,13 +17,13 @@ import (
 	"weir/ingest/await"
 )
 
-// drawer is the smallest queue: it keeps the jobs of each key, up to two.
+// drawer is a minimal queue: it keeps up to two jobs of each key.
 type drawer struct {
 	mu      sync.Mutex
 	jobs    map[string][]*ingest.Job
 	refused ingest.Refused  // the newest
-	says    *ingest.Refusal // to every job, unless nil
-	later   bool            // it is said when Put has returned
+	says    *ingest.Refusal // the answer to every job, unless nil
+	later   bool            // Put answers after it has returned
 }
 
 func (d *drawer) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
@@ -52,7 +52,7 @@ func (d *drawer) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) 
 
 func (d *drawer) Stream(string) string { return "WEIR_credit-check_0" }
 
-// intake starts a nats-server and on it the real intake in front of a drawer.
+// intake starts a nats-server, and the real intake with a drawer as its queue.
 func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
 	if err != nil {
@@ -116,7 +116,8 @@ func ExampleClient_Submit() {
 	// order-3: bucket full: credit-check/vip-1 holds 2 of 2; try again in 1.5s
 }
 
-// TestClientKeepsKeysAndHeaders sends keys that no subject can hold as they are, and everything a job can say.
+// TestClientKeepsKeysAndHeaders checks that the intake gets every field of a submission unchanged, even keys that no
+// subject can hold.
 func TestClientKeepsKeysAndHeaders(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()

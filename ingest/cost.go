@@ -12,43 +12,42 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Cost says what a call takes: the sum of its terms. A Cost without terms is one unit a call. A price is a Cost in
-// millionths of the currency unit. It is immutable, and its methods are safe for concurrent use.
+// Cost says how many units a call takes: the sum of its terms. Without terms a call takes one unit. A price is a Cost
+// in millionths of the currency unit. A Cost is immutable, and its methods are safe for concurrent use.
 type Cost []Term
 
-// Term is one part of a Cost: a number times a weight, rounded up to a whole unit. The number is estimated before the
-// call, and may be settled by the call's answer.
+// Term is one part of a Cost: a number times a weight, rounded up to a whole unit. The number is an estimate before the
+// call. The call's answer may replace it.
 type Term struct {
-	From   Source // the estimate: a number, or a place in the job
-	Settle Source // the place in the answer that has the number of what the call really took; none: the estimate is right
+	From   Source // a number, or the place in the job that has the estimate
+	Settle Source // the place in the answer that has the final number; the zero Source keeps the estimate
 	Weight Weight
-	// Default is the estimate for a job that has nothing at From. Without one, which NoDefault says, such a job is
-	// refused.
+	// Default is the estimate for a job that has nothing at From. If NoDefault is set, such a job is refused.
 	Default   int64
 	NoDefault bool
 	Max       int64 // largest estimate that a job may ask for; 0: no bound
-	Learn     int   // percentile of recent settled numbers that replaces a larger estimate; 0: none
+	Learn     int   // percentile of recent final numbers that replaces a larger estimate; 0: none
 }
 
-// Source is where a number is found: a header, a JSON pointer (RFC 6901) into a body, or else Number itself. In an
-// answer, the places in Or follow: the first place that has a number counts. A Source is comparable.
+// Source says where a number is: in a header, at a JSON pointer (RFC 6901) into a body, or in Number itself. For an
+// answer, Or lists more places: the first place that has a number counts. A Source is comparable.
 type Source struct {
 	Number  int64
 	Header  string
 	Pointer string
-	Or      [MostPlaces - 1]Place // the zero Place ends them
+	Or      [MostPlaces - 1]Place // the first zero Place ends the list
 }
 
 // Place is a header, or a JSON pointer into a body.
 type Place struct{ Header, Pointer string }
 
-// MostPlaces bounds the places where an answer may have one number.
+// MostPlaces bounds the places that one Source can name.
 const MostPlaces = 4
 
 // IsPlace reports whether the source is a header or a place in a body.
 func (s Source) IsPlace() bool { return s.Header != "" || s.Pointer != "" }
 
-// Places passes the source's places in their order, none for a number.
+// Places yields the source's places in order. A source that is a number has none.
 func (s Source) Places() iter.Seq[Place] {
 	return func(yield func(Place) bool) {
 		for at, i := (Place{s.Header, s.Pointer}), 0; at != (Place{}) && yield(at) && i < len(s.Or); i++ {
@@ -60,10 +59,10 @@ func (s Source) Places() iter.Seq[Place] {
 // Weight is a fraction that a number is multiplied by. The zero value is one.
 type Weight struct{ Num, Den int64 }
 
-// MostUnits is the largest cost: exact in Lua, and far from overflowing a sum.
+// MostUnits is the largest cost. Lua represents it exactly, and sums of costs stay far below an overflow.
 const MostUnits = 1 << 52
 
-// MostPointers is how many places in an answer's body may settle or count the calls of an api.
+// MostPointers bounds the JSON pointers into answers that settle or count the calls of one api.
 const MostPointers = 64
 
 // Of returns n times the weight, rounded up, and at most MostUnits. n must not be negative.
@@ -82,7 +81,7 @@ func (w Weight) Of(n int64) int64 {
 	return int64(min(units, MostUnits))
 }
 
-// Times returns the product of two weights in lowest terms. ok is false if it has no exact form.
+// Times returns the weight times num/den, in lowest terms. ok is false if the product does not fit an int64 fraction.
 func (w Weight) Times(num, den int64) (product Weight, ok bool) {
 	if w == (Weight{}) {
 		w = Weight{1, 1}
@@ -108,15 +107,15 @@ func divisor(a, b int64) int64 {
 // Units returns a cost of n units a call.
 func Units(n int64) Cost { return Cost{{From: Source{Number: n}}} }
 
-// FromHeader returns a cost that a header of the job holds: 1 if the job does not have it.
+// FromHeader returns a cost that a header of the job names. It is 1 if the job lacks the header.
 func FromHeader(name string) Cost { return Cost{{From: Source{Header: name}, Default: 1}} }
 
-// FromPointer returns a cost that the job's body holds.
+// FromPointer returns a cost that the job's body names. A job without it is refused.
 func FromPointer(pointer string) Cost {
 	return Cost{{From: Source{Pointer: pointer}, NoDefault: true}}
 }
 
-// SettledBy returns the cost with all terms settled by a place in the answer.
+// SettledBy returns a copy of the cost in which each term is settled by s, a place in the answer.
 func (c Cost) SettledBy(s Source) Cost {
 	if c == nil {
 		c = Units(1)
@@ -129,7 +128,7 @@ func (c Cost) SettledBy(s Source) Cost {
 	return settled
 }
 
-// Settles reports whether answers say what their calls really took.
+// Settles reports whether answers settle any term of the cost.
 func (c Cost) Settles() bool {
 	for i := range c {
 		if c[i].Settle.IsPlace() {
@@ -139,7 +138,7 @@ func (c Cost) Settles() bool {
 	return false
 }
 
-// Varies reports whether jobs have different estimates.
+// Varies reports whether the estimate depends on the job.
 func (c Cost) Varies() bool {
 	for i := range c {
 		if c[i].From.IsPlace() {
@@ -149,7 +148,7 @@ func (c Cost) Varies() bool {
 	return false
 }
 
-// Reads reports whether a job carries a part of its cost in this header.
+// Reads reports whether a job names part of its cost in this header.
 func (c Cost) Reads(header string) bool {
 	for i := range c {
 		if strings.EqualFold(c[i].From.Header, header) {
@@ -159,10 +158,10 @@ func (c Cost) Reads(header string) bool {
 	return false
 }
 
-// Fixed reports whether every call takes the same, which is Usual.
+// Fixed reports whether every call takes the same number of units, which Usual returns.
 func (c Cost) Fixed() bool { return !c.Settles() && !c.Varies() }
 
-// Usual returns the estimate for a job that leaves everything to the configuration: 1 for what such a job would lack.
+// Usual returns the estimate for a job that names no cost. It counts 1 for a term without a default.
 func (c Cost) Usual() int64 {
 	if c == nil {
 		return 1
@@ -181,7 +180,7 @@ func (c Cost) Usual() int64 {
 	return min(sum, MostUnits)
 }
 
-// Numbers returns the estimated number of each term for a job, in a slice of the terms' length.
+// Numbers returns the estimated number of each term for a job, before the weights.
 func (c Cost) Numbers(j *Job) ([]int64, error) {
 	numbers := make([]int64, len(c))
 	for i := range c {
@@ -194,7 +193,7 @@ func (c Cost) Numbers(j *Job) ([]int64, error) {
 	return numbers, nil
 }
 
-// Sum returns the units of a call with these numbers, which must be as many as the terms.
+// Sum returns the units of a call with these numbers, one for each term.
 func (c Cost) Sum(numbers []int64) int64 {
 	if c == nil {
 		return 1
@@ -206,7 +205,7 @@ func (c Cost) Sum(numbers []int64) int64 {
 	return min(sum, MostUnits)
 }
 
-// Of returns how many units a job is estimated to take.
+// Of returns the estimated units of a job.
 func (c Cost) Of(j *Job) (int64, error) {
 	numbers, err := c.Numbers(j)
 	if err != nil {
@@ -254,7 +253,7 @@ func (t *Term) estimate(j *Job) (int64, error) {
 	return n, nil
 }
 
-// missing returns the estimate of a job that does not say one.
+// missing returns the default, or an error that says why if the term has none.
 func (t *Term) missing(why string) (int64, error) {
 	if t.NoDefault {
 		return 0, fmt.Errorf("%s", why)
@@ -262,8 +261,7 @@ func (t *Term) missing(why string) (int64, error) {
 	return t.Default, nil
 }
 
-// whole reads a number of a job. A job that says 0 says that it costs nothing; only a term with a weight or an answer
-// that settles it may.
+// whole parses a number that a job names. Zero is allowed only if the term has a weight or is settled by the answer.
 func (t *Term) whole(text, where string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	least := int64(1)
@@ -276,7 +274,7 @@ func (t *Term) whole(text, where string) (int64, error) {
 	return n, nil
 }
 
-// Guess returns the units of a job of which only the headers are known.
+// Guess estimates the units of a job by its headers alone.
 func (c Cost) Guess(h nats.Header) int64 {
 	if c == nil {
 		return 1
@@ -302,13 +300,12 @@ func (c Cost) Guess(h nats.Header) int64 {
 
 // CostBound is the most that a job may cost at one limit of its api. A job that costs more could never be called.
 type CostBound struct {
-	Limit string // the name of the limit; "" for the price of a call, if no budget bounds it
+	Limit string // the limit's name; "" for the price of a call that no budget bounds
 	From  Cost
 	Most  int64
 }
 
-// checkCosts refuses a job whose cost cannot be read or exceeds a limit. Such a job would wait forever and block its
-// key.
+// checkCosts refuses a job whose cost cannot be read or exceeds a limit. Such a job would block its key forever.
 func (j *Job) checkCosts(rule *Rule) *Refusal {
 	for i := range rule.Costs {
 		bound := &rule.Costs[i]

@@ -44,8 +44,8 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestCostStandsOnce checks that a job with two values of a header that holds its cost or its key is refused, in one
-// spelling of the name or in two: the api gets both.
+// TestCostStandsOnce checks that a job is refused if the header with its cost or its key has two values, in one
+// spelling of the name or in two, because the api would get both.
 func TestCostStandsOnce(t *testing.T) {
 	rule := plainRule
 	rule.ForwardHeaders = []string{"X-Units"}
@@ -140,8 +140,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestCostsAreJudgedAtTheDoor checks that a job that a limit can never let pass is refused at the intake, wherever the
-// limit takes its cost from. A queued job is not judged again.
+// TestCostsAreJudgedAtTheDoor checks that the intake refuses a job that a limit can never let through, for each place
+// from which the limit takes its cost. A queued job is not judged again.
 func TestCostsAreJudgedAtTheDoor(t *testing.T) {
 	rule := plainRule
 	rule.Costs = []ingest.CostBound{

@@ -6,10 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Take accepts a producer's job that did not come over NATS, for example over HTTP. The same code judges, stores,
-// buries and counts it as a job on weir.jobs.<api>.<key>. Take calls done once, with the answer that a producer on NATS
-// would get, after the job or the letter was stored. It may call done before it returns. Take does not block. m and its
-// header belong to the service from then on.
+// Take accepts a producer's job that did not come over NATS, for example over HTTP, and handles it like a job on
+// weir.jobs.<api>.<key>. It calls done once, after the job or its letter is stored, with the answer that a producer on
+// NATS would get. It may call done before it returns. Take does not block. The service owns m and its header from then
+// on.
 func (s *Service) Take(api string, m Message, done func(Answer)) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
@@ -19,8 +19,8 @@ func (s *Service) Take(api string, m Message, done func(Answer)) {
 	in.take(m)
 }
 
-// Largest returns how many bytes of a body are worth reading: the api's maximum or, for an unknown api, the maximum of
-// NATS.
+// Largest returns how many bytes of a body the caller should read: the api's maximum or, for an unknown api, NATS's
+// maximum.
 func (s *Service) Largest(api string) int64 {
 	if a, ok := s.opts.APIs()[api]; ok {
 		return a.Rule.MaxBody
@@ -28,7 +28,7 @@ func (s *Service) Largest(api string) int64 {
 	return s.opts.Conn.MaxPayload()
 }
 
-// Reads reports whether the configuration of an api uses a header of its jobs, for the key or for a cost.
+// Reads reports whether an api takes the key or a cost of its jobs from this header.
 func (s *Service) Reads(api, header string) bool {
 	a, ok := s.opts.APIs()[api]
 	return ok && a.Rule.reads(header)

@@ -1,5 +1,5 @@
-// Package ingest holds the wire contract of a job, and the intake: the service that reads jobs from NATS, judges them,
-// has them stored and answers. The part that producers need is in ingest/client.
+// Package ingest defines the wire contract of a job, and runs the intake: the service that reads jobs from NATS, checks
+// them, has them stored, and answers. ingest/client has the part that producers need.
 //
 // # The path of a job
 //
@@ -7,14 +7,14 @@
 //	                                               │            │
 //	                                               └── Refusal ─┴──▶ Bury (letter, then event) ──▶ answer
 //
-// handle never waits: Put and Bury call back, and the callback sends the answer. So a slow job does not delay another
-// one. The answer to an accepted job is a JetStream PubAck with more members; the answer to a refused one is a
-// JetStream error. So any NATS client can publish to weir.jobs as it publishes to a stream. The intake answers only
-// after the stream has answered. It answers 429 only after the letter and then the event are stored, unless the
-// producer keeps the job (Weir-On-Throttled: retry): then there is neither.
+// handle never waits. Put and Bury return at once and call back later, and the callback sends the answer, so a slow job
+// does not delay the next one. The intake answers an accepted job with a JetStream PubAck that has extra members, and a
+// refused job with a JetStream error, so any NATS client can publish to weir.jobs as it publishes to a stream. It
+// answers only after the stream has answered. It answers 429 only after the letter and then the event are stored. If
+// the producer keeps the job (Weir-On-Throttled: retry), a 429 leaves neither.
 //
-// Redrives come in on weir.operator.redrive.<api>.<key> and take the same path. Only there may a job say that it is a
-// redrive.
+// Redrives arrive on weir.operator.redrive.<api>.<key> and take the same path. The intake believes a job's claim to be
+// a redrive only on that subject.
 //
 // # Keys
 //
@@ -30,6 +30,7 @@
 //     its api's configuration does not name.
 //   - A queued job restores to what was accepted: Restore(Message(j)) is j.
 //
-// Headers that begin with Nats- are commands to the stream that stores a message. weir renames such headers of a job to
-// Weir-Job-Nats-… before it stores the job, and refuses a job with those that it could not honour.
+// Headers that begin with Nats- are commands to the stream that stores a message. Before weir stores a job, it renames
+// such headers to Weir-Job-Nats-…. It refuses a job whose Nats- header asks for something that weir's queue does not
+// do.
 package ingest

@@ -17,14 +17,15 @@ import (
 	"weir/ingest/client"
 )
 
-// Bounds of a job's own headers. JetStream stores 64 KiB, and names grow when weir renames them.
+// Bounds of a job's own headers, in bytes. JetStream stores at most 64 KiB of headers, and a name grows when weir
+// renames it.
 const (
 	maxHeaderBytes = 32 << 10
 	maxKeptBytes   = 60 << 10
 )
 
-// source says where headers come from. A header of weir's from a producer must be known. A job from the queue passed
-// the intake, perhaps one of a later version that knows more headers: an unknown header is ignored.
+// source says where headers come from. A producer must not send a Weir- header that weir does not know. A job from the
+// queue may carry one, because an intake of a later version accepted it: it is ignored.
 type source int
 
 const (
@@ -32,8 +33,8 @@ const (
 	fromQueue
 )
 
-// readHeader reads every header that it can, also when it refuses one. It returns the refusal of the first by name, so
-// that the same job is always refused for the same reason.
+// readHeader reads every header that it can, even after it refuses one. It returns the refusal of the header whose name
+// sorts first, so the same job is always refused for the same reason.
 func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) *Refusal {
 	var first *Refusal
 	var msgID string
@@ -64,7 +65,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) 
 	return first
 }
 
-// readOne reads one header. It leaves unset what it refuses.
+// readOne reads one header into the job. It leaves a field unset if its header is refused.
 func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string, from source) (err error) {
 	value := values[0]
 	switch strings.ToLower(name) {
@@ -115,8 +116,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	return err
 }
 
-// forwardsTrace reports whether the job forwards a trace header already, with the prefix as well or in letters of
-// another case.
+// forwardsTrace reports whether the job already forwards this trace header: as Weir-Header-<name>, or in another case.
 func (j *Job) forwardsTrace(name string) bool {
 	return slices.ContainsFunc(j.Forward, func(f HeaderField) bool { return strings.EqualFold(f.Name, name) })
 }
@@ -165,8 +165,8 @@ func (j *Job) forward(name string, values []string) error {
 	return nil
 }
 
-// unhonoured reports whether a header is one of JetStream's whose promise weir's queue does not keep.
-// Nats-Expected-Stream is not among them: checkPromises checks it.
+// unhonoured reports whether a JetStream header asks for something that weir's queue does not do. Nats-Expected-Stream
+// is not listed here: checkPromises checks it.
 func unhonoured(lower string) bool {
 	for _, prefix := range [...]string{
 		"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
@@ -178,13 +178,15 @@ func unhonoured(lower string) bool {
 	return false
 }
 
-// carriedByLetters reports headers that letters carry and that are harmless when a letter is published again.
+// carriedByLetters reports whether a header of weir's is one that letters carry and that does no harm if a producer
+// publishes a letter again.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
 }
 
-// checkHeaders refuses headers that HTTP, JetStream or another reader would read differently from weir.
+// checkHeaders refuses headers that HTTP cannot carry, two spellings of one name, and headers that are too large
+// together.
 func checkHeaders(h nats.Header) error {
 	size := 0
 	var spellings map[string]string
@@ -213,7 +215,7 @@ func checkHeaders(h nats.Header) error {
 	return nil
 }
 
-// meant returns a header's name without the differences that HTTP ignores.
+// meant returns a header's name in lower case. It treats Weir-Header-Content-Type as Content-Type.
 func meant(name string) string {
 	lower := strings.ToLower(name)
 	if lower == "weir-header-content-type" {
@@ -222,7 +224,7 @@ func meant(name string) string {
 	return lower
 }
 
-// checkSingle refuses two values of a header that has one meaning. A header for the api may repeat.
+// checkSingle refuses a header with several values, unless the header goes to the api.
 func checkSingle(name string, values []string) error {
 	plain := meant(name)
 	if len(values) > 1 && !strings.HasPrefix(plain, "weir-header-") &&
@@ -244,9 +246,10 @@ func storedHeader(h nats.Header, body []byte, id string) nats.Header {
 	return stored
 }
 
-// KeptHeader returns a job's own header as a stream can store it beside body. The server obeys headers that begin with
-// Nats-, and clients take a message without a body but with a Status for a message of the server: KeptHeader renames
-// these. It writes a name that NATS cannot carry as a token, and drops what exceeds JetStream's maximum.
+// KeptHeader returns a job's own header in a form that a stream can store beside body. It renames headers that begin
+// with Nats-, which the server would obey. If there is no body it also renames Status, because clients take such a
+// message for one from the server. It writes a name that NATS cannot carry as a token, and drops the headers that
+// exceed JetStream's maximum.
 func KeptHeader(h nats.Header, body []byte) nats.Header {
 	kept, size := make(nats.Header, len(h)+2), 0
 	if len(h) == 0 {
@@ -261,7 +264,7 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		as := keptName(name, body)
 		if as == name && renamed[strings.ToLower(as)] {
-			continue // from an earlier life of the job; the job's own header comes first
+			continue // an earlier redrive left it; the job's own header wins
 		}
 		for _, v := range h[name] {
 			size += len(as) + len(v) + len(": \r\n")
@@ -291,8 +294,8 @@ func forwards(rule *Rule, name string) bool {
 	return slices.ContainsFunc(rule.ForwardHeaders, func(allowed string) bool { return strings.EqualFold(allowed, name) })
 }
 
-// headerValue returns the value of a header that has one meaning, and an error if it has more than one value over all
-// spellings of its name.
+// headerValue returns the value of a header. It ignores the case of the name, and fails if there is more than one
+// value.
 func headerValue(h nats.Header, name string) (value string, found bool, err error) {
 	switch values := HeaderValues(h, name); len(values) {
 	case 0:
@@ -304,7 +307,7 @@ func headerValue(h nats.Header, name string) (value string, found bool, err erro
 	}
 }
 
-// HeaderValues returns the values of a header over all spellings of its name: producers choose the case of its letters.
+// HeaderValues returns the values of a header. It ignores the case of the name, which producers choose.
 func HeaderValues(h nats.Header, name string) (all []string) {
 	for n, values := range h {
 		if len(n) == len(name) && strings.EqualFold(n, name) {
@@ -325,7 +328,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// reads reports whether a job of the api carries its key or a cost in this header.
+// reads reports whether the api takes the key or a cost of its jobs from this header.
 func (r *Rule) reads(header string) bool {
 	return strings.EqualFold(r.Key.Header, header) || slices.ContainsFunc(r.Costs, func(c CostBound) bool {
 		return c.From.Reads(header)

@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// plainRule is an api with everything a job may use.
+// plainRule is the rule of an api that allows everything a job may use.
 var plainRule = ingest.Rule{
 	API: "credit", Methods: []string{"POST", "PUT", "DELETE"}, ForwardHeaders: []string{"Content-Type", "X-Source"},
 	MaxBody: 64, ReplyTo: ingest.ReplySubjects{Open: []string{"_INBOX.>", "mine", "weird.>"}}, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.FromHeader("Weir-Cost"), Most: 4000}},
@@ -23,8 +23,8 @@ func parse(h nats.Header, rule ingest.Rule) (*ingest.Job, *ingest.Refusal) {
 	return ingest.Parse(ingest.Message{Key: "vip-1", Header: h, Body: []byte("{}")}, &rule, someNow)
 }
 
-// TestTraceContextForwarded checks that the trace context goes to an api whose rule names it, each header once, even if
-// the job spells it in two ways. An api whose rule does not name it gets none.
+// TestTraceContextForwarded checks that an api whose rule names the trace context gets each of its headers once, even
+// if the job has it in two spellings. Another api gets none.
 func TestTraceContextForwarded(t *testing.T) {
 	rule := plainRule
 	rule.ForwardHeaders = []string{"Traceparent", "tracestate"}
@@ -48,7 +48,7 @@ func TestTraceContextForwarded(t *testing.T) {
 	}
 }
 
-// TestHeaderTaken checks how each valid header of the contract changes the job.
+// TestHeaderTaken checks what each valid header of the contract changes in the job.
 func TestHeaderTaken(t *testing.T) {
 	type job = ingest.Job
 	long := "/" + strings.Repeat("a", 4095)
@@ -195,7 +195,7 @@ var badPaths = []string{
 	"/%", "/%2", "/%zz", "/" + strings.Repeat("a", 4096),
 }
 
-// TestHeaderRepeated checks that a header that may have one value is refused with two, however it is spelled.
+// TestHeaderRepeated checks that a header that may have only one value is refused with two, in any spelling.
 func TestHeaderRepeated(t *testing.T) {
 	for _, c := range []struct {
 		header nats.Header
@@ -223,7 +223,7 @@ func TestHeaderRepeated(t *testing.T) {
 	}
 }
 
-// TestHeaderIDs checks that if a job has both ids, Weir-Job-Id names the job, and Nats-Msg-Id this submission of it.
+// TestHeaderIDs checks a job with both ids: Weir-Job-Id names the job, and Nats-Msg-Id this submission of it.
 func TestHeaderIDs(t *testing.T) {
 	j, refusal := parse(nats.Header{"Nats-Msg-Id": {"again"}, "Weir-Job-Id": {"job"}}, plainRule)
 	if refusal != nil || j.ID != "job" || j.DedupeID != "again" {
@@ -236,7 +236,7 @@ func TestHeaderIDs(t *testing.T) {
 	}
 }
 
-// TestHeaderRefusedForOneReason holds that the same job is refused for the same reason every time.
+// TestHeaderRefusedForOneReason checks that the same job is refused for the same reason every time.
 func TestHeaderRefusedForOneReason(t *testing.T) {
 	h := nats.Header{"Weir-Cost": {"0"}, "Weir-Method": {"GET"}, "Weir-Path": {".."}, "Weir-Query": {"#"}, "Nats-TTL": {"1s"}}
 	_, first := parse(h, plainRule)
@@ -247,7 +247,7 @@ func TestHeaderRefusedForOneReason(t *testing.T) {
 	}
 }
 
-// TestHeaderNotForwarded checks that an api that names no header gets none.
+// TestHeaderNotForwarded checks that an api gets no headers if its rule names none.
 func TestHeaderNotForwarded(t *testing.T) {
 	rule := plainRule
 	rule.ForwardHeaders = nil

@@ -30,7 +30,7 @@ const (
 	HeaderReplyTo    = client.HeaderReplyTo
 	HeaderThrottled  = client.HeaderThrottled
 	HeaderRedrives   = "Weir-Redrives"
-	HeaderJobNats    = "Weir-Job-Nats-" // replaces Nats- at the beginning of a job's own headers
+	HeaderJobNats    = "Weir-Job-Nats-" // replaces Nats- at the beginning of a job's own header
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: accepted above a limit, within its soft part
 	HeaderTrace      = client.HeaderTrace
 	HeaderTraceState = client.HeaderTraceState
@@ -45,11 +45,11 @@ const (
 // MaxIDBytes bounds a job's id, which is also sent to apis as the idempotency key.
 const MaxIDBytes = 255
 
-// Job is one unit of work: a request to an api, and the producer's wishes about it. A parsed Job is read-only.
+// Job is one unit of work: a request to an api, and what its producer asked for. A parsed Job is read-only.
 type Job struct {
 	API string
 	Key string
-	// ID names the job in all its lives. DedupeID names this submission of it; each redrive has its own.
+	// ID names the job, also after redrives. DedupeID names this submission of it: each redrive has its own.
 	ID, DedupeID string
 
 	Method, Path, Query string
@@ -57,46 +57,46 @@ type Job struct {
 	Body                []byte
 
 	Deadline  time.Time // zero: none
-	NotBefore time.Time // no call before it; zero, or in the past: at once
+	NotBefore time.Time // no call before this time; zero, or in the past: at once
 	Priority  Priority  // Normal when absent
 	Cost      int64     // from Weir-Cost, 1 when absent
 	ReplyTo   string
 	Retries   bool  // its producer submits it again if it is throttled
-	Trace     Trace // zero if it has no valid one
+	Trace     Trace // zero if the job has no valid trace context
 	Redrives  int
-	OverSoft  bool // an admission limit accepted it only within its soft part
+	OverSoft  bool // an admission limit accepted the job only within its soft part
 
 	// Header is the job's own header as the queue stores it: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
 }
 
-// KeySource says where an api's jobs carry their key.
+// KeySource says where an api's jobs name their key.
 type KeySource struct {
 	Header  string // a header's name
-	Pointer string // a JSON pointer (RFC 6901) into the body; both empty: the subject
+	Pointer string // a JSON pointer (RFC 6901) into the body; both empty: the key is in the subject
 }
 
-// Rule is what the configuration of an api requires of its jobs.
+// Rule is what the configuration requires of the jobs of one api.
 type Rule struct {
 	API            string
 	Methods        []string // at least one; the first is the default
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	Costs          []CostBound   // at its limits; checked when a job comes in
+	Costs          []CostBound   // bounds of the limits; checked when a job comes in
 	ReplyTo        ReplySubjects // the same for all apis; checked when a job comes in
 	Packed         *Packed       // nil: each job is called alone; checked when a job comes in
 }
 
-// Message is a job as it came from a producer or out of the queue.
+// Message is a job as a producer sent it, or as the queue stored it.
 type Message struct {
 	Key    string // from the subject; "" if it names none
 	Header nats.Header
 	Body   []byte
-	// Oversize is the size of a body in bytes that was too large to read, or -1 if only that it is too large is known.
-	// 0: the body was read.
+	// Oversize is the size in bytes of a body that was too large to read, or -1 if the size is unknown. 0 means that
+	// the body was read.
 	Oversize int64
-	// Redrive says that the job came in on a redrive's subject. Only there does the intake believe headers that only
+	// Redrive says that the job arrived on a redrive's subject. Only then does the intake believe headers that only
 	// weir may write.
 	Redrive bool
 	// HTTP says that the producer posted the job over HTTP and knows no subjects.
@@ -108,7 +108,7 @@ type Message struct {
 // NewID returns a new id for a job that has none.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// size describes the size of a body that is too large.
+// size returns the size of a body that is too large, as text.
 func (m Message) size(rule *Rule) string {
 	switch {
 	case m.Oversize < 0:
@@ -119,7 +119,7 @@ func (m Message) size(rule *Rule) string {
 	return strconv.Itoa(len(m.Body))
 }
 
-// address describes for the producer where to send jobs of an api.
+// address tells the producer where to send jobs of an api.
 func (m Message) address(api string, keyed bool) string {
 	key, at := "", "publish to weir.jobs."+api
 	if m.HTTP {
@@ -134,9 +134,8 @@ func (m Message) address(api string, keyed bool) string {
 	return at + key
 }
 
-// Parse reads a job that was sent at the time now under its api's rule. With a refusal it still returns all that could
-// be read of the job, and always an id: the letter must say which job it is of. Parse drops a producer's claim to be a
-// redrive.
+// Parse reads a job that arrived at the time now, by its api's rule. With a refusal it still returns everything it
+// could read, and always an id, because the letter must name the job. Parse drops a producer's claim to be a redrive.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	tooLarge := int64(len(m.Body)) > rule.MaxBody || m.Oversize != 0
@@ -189,8 +188,8 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	return j, refusal
 }
 
-// Message returns the job's message as the queue stores it under subject. Its message id contains the key, so that the
-// same id under two keys is two jobs, in any number of partitions.
+// Message returns the message that the queue stores under subject. Its message id contains the key, so the same id
+// under two keys names two jobs, for any number of partitions.
 func (j *Job) Message(subject string) *nats.Msg {
 	header := make(nats.Header, len(j.Header)+2)
 	for name, values := range j.Header {
@@ -208,16 +207,16 @@ func (j *Job) Message(subject string) *nats.Msg {
 // StoredID returns the message id under which the queue stores a submission.
 func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID }
 
-// Restore reads a job back from the queue. storedAt is the time stamp of the message. A refusal means that the api's
-// rule has changed since and now forbids the job, by its methods or its forward_headers. Restore ignores unknown
-// headers of weir: an intake of a later version has accepted them. It does not check MaxBody and the key again, which
-// only the intake checks: a job that was accepted under a larger bound is called.
+// Restore reads a job from the queue's message, which the stream stored at storedAt. It refuses the job if the rule's
+// methods or forward_headers have changed and now forbid it. It ignores unknown headers of weir, which an intake of a
+// later version has accepted. It does not check MaxBody and the key again, so a job that was accepted under a larger
+// bound is called.
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}
 	stored := m.Header.Get(HeaderMsgID)
 	for name := range m.Header {
 		if strings.HasPrefix(name, "Nats-") {
-			delete(m.Header, name) // weir's own, for the stream: the job's were renamed
+			delete(m.Header, name) // weir's own, for the stream: the intake renamed those of the job
 		}
 	}
 	refusal := j.readHeader(m.Header, rule, storedAt, fromQueue)
@@ -248,8 +247,8 @@ func (j *Job) readKey(m Message, rule *Rule) *Refusal {
 	return nil
 }
 
-// Read returns the key in a job's header or body. It fails if the job names no key there, or if the source is the
-// subject.
+// Read returns the key from a job's header or body. It fails if the job has no key there. It must not be called if the
+// key is in the subject.
 func (s KeySource) Read(h nats.Header, body []byte) (string, error) {
 	if s.Header != "" {
 		key, found, err := headerValue(h, s.Header)

@@ -25,7 +25,7 @@ func TestBodyTooLarge(t *testing.T) {
 		{64, plainRule, "vip-1", true},
 		{65, plainRule, "vip-1", false},
 		{65, keyed(ingest.KeySource{Header: "X-Customer"}), "acme", false},
-		{65, keyed(ingest.KeySource{Pointer: "/customer"}), "", false}, // a body of any size is not read
+		{65, keyed(ingest.KeySource{Pointer: "/customer"}), "", false}, // a body that is too large is not read
 	} {
 		m := ingest.Message{Body: make([]byte, c.bytes), Header: nats.Header{
 			"X-Customer": {"acme"}, "Nats-Msg-Id": {"me"}, "Weir-Reply-To": {"mine"}, "Weir-Cost": {"none"},
@@ -131,7 +131,7 @@ func TestPointedIndex(t *testing.T) {
 	}
 }
 
-// wire is what comes out of NATS after msg was published: headers are written, and read again.
+// wire returns msg as NATS delivers it: with its headers written and read again.
 func wire(t interface{ Fatal(...any) }, msg *nats.Msg) ingest.Message {
 	var b bytes.Buffer
 	b.WriteString("NATS/1.0\r\n")
@@ -146,7 +146,7 @@ func wire(t interface{ Fatal(...any) }, msg *nats.Msg) ingest.Message {
 	return ingest.Message{Header: header, Body: msg.Data}
 }
 
-// checkRestored holds that a job taken comes back out of the queue as it went in.
+// checkRestored checks that an accepted job is the same after it was read from the queue.
 func checkRestored(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
@@ -219,8 +219,7 @@ func TestRestoredAsStored(t *testing.T) {
 	})
 }
 
-// TestRestoreUnderAnotherRule checks that a queued job is restored even if the configuration has changed while it
-// waited.
+// TestRestoreUnderAnotherRule checks that a queued job can be restored after the configuration has changed.
 func TestRestoreUnderAnotherRule(t *testing.T) {
 	j, refusal := parse(nats.Header{"Weir-Method": {"PUT"}, "Weir-Reply-To": {"mine"}, "Nats-Msg-Id": {"me"}}, plainRule)
 	if refusal != nil {
@@ -236,8 +235,8 @@ func TestRestoreUnderAnotherRule(t *testing.T) {
 	}
 }
 
-// TestRestoreWhatALaterVersionLetIn checks that a header of weir that only a later version knows is refused by the
-// intake and ignored in the queue.
+// TestRestoreWhatALaterVersionLetIn checks a Weir- header that only a later version knows: the intake refuses it, and a
+// job from the queue may have it.
 func TestRestoreWhatALaterVersionLetIn(t *testing.T) {
 	if _, refusal := parse(nats.Header{"Weir-Newer": {"1"}}, plainRule); refusal == nil {
 		t.Error("the door lets in what it does not know")
@@ -254,8 +253,8 @@ func TestRestoreWhatALaterVersionLetIn(t *testing.T) {
 	}
 }
 
-// FuzzParseJob throws any headers at the parser. A job that it accepts must come back out of the queue, must be fit for
-// HTTP and must leave nothing that NATS would obey.
+// FuzzParseJob passes any headers to Parse. An accepted job must be the same after the queue, must be fit for HTTP, and
+// must have no header that NATS would obey.
 func FuzzParseJob(f *testing.F) {
 	f.Add("vip-1", "Nats-Msg-Id", "a", "Weir-Path", "/a/b", []byte("{}"))
 	f.Add("tenant.42", "Weir-Path", "/%2e%2e/x", "Weir-Query", "a=b", []byte(`{"k":1}`))
@@ -288,7 +287,7 @@ func FuzzParseJob(f *testing.F) {
 	})
 }
 
-// checkCallable writes the job as an HTTP request and reads it again.
+// checkCallable writes the job as an HTTP request and reads that.
 func checkCallable(t *testing.T, j *ingest.Job) {
 	target := "http://api.example.com/v2" + j.Path
 	if j.Query != "" {
@@ -313,7 +312,7 @@ func checkCallable(t *testing.T, j *ingest.Job) {
 	}
 }
 
-// TestWhereToPost checks that a producer that posted its job gets an HTTP address in the refusal, not a subject.
+// TestWhereToPost checks that the refusal of a job that was posted over HTTP names an HTTP address, not a subject.
 func TestWhereToPost(t *testing.T) {
 	elsewhere := plainRule
 	elsewhere.Key.Header = "X-Key"

@@ -15,16 +15,16 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// listing presents the intake to NATS tools as a micro service (ADR-32). nats micro shows its requests and errors.
+// listing makes the intake a NATS micro service (ADR-32), so that nats micro shows its requests and errors.
 //
-// It does not use the service of nats.go. That one counts an error only if the handler sets it before it returns, and
-// measures the time only until then. The intake answers later, when a stream has answered: every refusal for a full
-// bucket would count as a success.
+// It does not use the micro service of nats.go, which counts an error, and measures the time, only until the handler
+// returns. The intake answers later, when the stream has answered, so nats.go would count every refusal for a full
+// bucket as a success.
 type listing struct {
 	conn      *nats.Conn
 	info      micro.Info
 	started   time.Time
-	endpoints []*endpoint // complete before the first question arrives
+	endpoints []*endpoint // complete before answerQuestions subscribes
 	questions []*nats.Subscription
 }
 
@@ -66,7 +66,7 @@ func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), w
 	return nil
 }
 
-// endpointMetadata describes requests and answers, for people who find the service and have no manual.
+// endpointMetadata describes requests and answers for people who find the service without a manual.
 func endpointMetadata(prefix string) map[string]string {
 	receipt, refusal := client.WireForms()
 	return map[string]string{
@@ -79,7 +79,8 @@ func endpointMetadata(prefix string) map[string]string {
 	}
 }
 
-// answerQuestions starts to answer nats micro: questions to all services, to those of this name, and to this one.
+// answerQuestions starts to answer the requests of nats micro: to all services, to services of this name, and to this
+// instance.
 func (l *listing) answerQuestions() error {
 	l.started = time.Now().UTC()
 	for verb, answer := range map[micro.Verb]func() any{
@@ -110,7 +111,7 @@ func (l *listing) answerQuestions() error {
 	return nil
 }
 
-// stop stops accepting messages, except those that have already arrived.
+// stop ends all subscriptions. Messages that have already arrived are still handled.
 func (l *listing) stop() error {
 	subs := l.questions
 	for _, e := range l.endpoints {
@@ -145,11 +146,11 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // no room to wait: their producers got no answer
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // for lack of room; their producers got no answer
 	return s
 }
 
-// answered counts a job whose producer was answered. refusal is nil if the job was accepted.
+// answered counts a job that was answered. refusal is nil if the job was accepted.
 func (e *endpoint) answered(took time.Duration, refusal *Refusal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"weir/ingest/await"
 )
 
-// asked is an answer to one of nats micro's questions.
+// asked is an answer to a request of nats micro.
 func asked[T any](t *testing.T, nc *nats.Conn, subject string) (answer T) {
 	t.Helper()
 	msg, err := nc.Request(subject, nil, await.Patience)
@@ -27,12 +27,12 @@ func asked[T any](t *testing.T, nc *nats.Conn, subject string) (answer T) {
 	return answer
 }
 
-// TestRefusalsAreCounted checks that NATS tools count a refusal as an error of the micro service, even if it is sent
+// TestRefusalsAreCounted checks that NATS tools count a refusal as an error of the micro service, even if weir sends it
 // long after the handler has returned.
 func TestRefusalsAreCounted(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
-	for range 3 { // the third finds its bucket full
+	for range 3 { // the third finds the bucket full
 		if _, err := nc.Request("weir.jobs.credit-check.k", []byte("{}"), await.Patience); err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +68,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 }
 
-// TestRefusalHeaders checks that a refusal also has its code and its description in the headers of NATS services,
-// readable for every client, and that the body decides the outcome of a publish as before.
+// TestRefusalHeaders checks that a refusal also has its code and its description in the headers of NATS micro services,
+// in ASCII, and that the body still decides the outcome of a publish.
 func TestRefusalHeaders(t *testing.T) {
 	nc, _, stop := intake()
 	defer stop()

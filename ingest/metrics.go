@@ -8,15 +8,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the counters of the intake, by api. A key must never be a label. They are safe for concurrent use.
+// metrics are the intake's counters, by api. They are safe for concurrent use. A key must never be a label.
 type metrics struct {
 	accepted, throttled, overSoft, refused *prometheus.CounterVec
 	duration                               *prometheus.HistogramVec
 
-	apis sync.Map // of *apiMetrics by label; the configured ones, and NoToken
+	apis sync.Map // *apiMetrics by label: the configured apis, and NoToken
 }
 
-// apiMetrics are the metrics of one api. take looks them up once for each job, not once for each counter.
+// apiMetrics are the metrics of one api. take looks them up once per job instead of once per counter.
 type apiMetrics struct {
 	label                         string
 	accepted, throttled, overSoft prometheus.Counter
@@ -50,8 +50,8 @@ func intakeBounds() []float64 {
 	return []float64{0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
 }
 
-// of returns the metrics of a configured api, or of NoToken for all other names. It creates all their series at once,
-// so that the first refusal shows as an increase.
+// of returns the metrics of a configured api. Other names share those of NoToken. It creates all series of the api at
+// once, so that the first refusal shows as an increase.
 func (m *metrics) of(label string) *apiMetrics {
 	if known, ok := m.apis.Load(label); ok {
 		return known.(*apiMetrics)
@@ -67,8 +67,7 @@ func (m *metrics) of(label string) *apiMetrics {
 	return known.(*apiMetrics)
 }
 
-// count counts the answer to a job, and how long it took. A job without an answer is counted in neither: its outcome is
-// unknown.
+// count counts the answer to a job and observes how long it took. It ignores Unsure: the job has no answer.
 func (a *apiMetrics) count(answer *Answer, since time.Time, t Trace) {
 	switch r := answer.Refusal; {
 	case r == nil:

@@ -9,11 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MostNotBefore is the longest time after its arrival that a job may ask to wait.
+// MostNotBefore is the longest time that a job may ask to wait after its arrival.
 const MostNotBefore = 366 * 24 * time.Hour
 
-// ParseNotBefore parses the value of Weir-Not-Before: an RFC 3339 time, or a duration from now that is not negative. It
-// does not enforce MostNotBefore.
+// ParseNotBefore parses the value of Weir-Not-Before: an RFC 3339 time, or a duration of at least 0 that counts from
+// now. It does not enforce MostNotBefore.
 func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		return at, nil
@@ -28,16 +28,16 @@ func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	return now.Add(d), nil
 }
 
-// wait parses a duration in Go's notation, or in whole days.
+// wait parses a duration in Go's notation, or in whole days as in 30d.
 func wait(value string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(value, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16) // as many days as fit in a duration
+		n, err := strconv.ParseUint(days, 10, 16) // at most 65535 days: they fit in a Duration
 		return time.Duration(n) * 24 * time.Hour, err
 	}
 	return time.ParseDuration(value)
 }
 
-// checkNotBefore refuses a job that came now and asks to wait longer than MostNotBefore.
+// checkNotBefore refuses a job that asks to wait longer than MostNotBefore after now, or until its deadline or later.
 func (j *Job) checkNotBefore(now time.Time) *Refusal {
 	switch {
 	case j.NotBefore.IsZero():
@@ -49,9 +49,9 @@ func (j *Job) checkNotBefore(now time.Time) *Refusal {
 	return nil
 }
 
-// NotBeforeOf returns the time before which a stored job must not be called, as its headers say, or zero if they name
-// none that can be read. A duration counts from storedAt. It returns at most storedAt plus MostNotBefore, even if a
-// header is damaged or forged.
+// NotBeforeOf returns the time before which a stored job must not be called, or zero if its headers name none that can
+// be read. A duration counts from storedAt. The result is at most storedAt plus MostNotBefore, even if a header is
+// damaged or forged.
 func NotBeforeOf(h nats.Header, storedAt time.Time) time.Time {
 	value := firstValue(h, HeaderNotBefore)
 	if value == "" {
@@ -59,7 +59,7 @@ func NotBeforeOf(h nats.Header, storedAt time.Time) time.Time {
 	}
 	at, err := ParseNotBefore(value, storedAt)
 	if err != nil {
-		return time.Time{} // the job is judged when it is loaded
+		return time.Time{} // the dispatcher refuses the job when it loads it
 	}
 	if most := storedAt.Add(MostNotBefore); at.After(most) {
 		return most

@@ -37,7 +37,7 @@ func TestNotBeforeAndDeadline(t *testing.T) {
 	}
 }
 
-// TestNotBeforeOfIsBounded checks that a time read back from a stream holds no job longer than a year.
+// TestNotBeforeOfIsBounded checks that a time read from a stream delays a job by at most MostNotBefore.
 func TestNotBeforeOfIsBounded(t *testing.T) {
 	for value, want := range map[string]time.Time{
 		"":  {},

@@ -7,15 +7,16 @@ import (
 	"fmt"
 )
 
-// Packed is what an api whose calls may have several jobs requires of each: that it can stand beside others.
+// Packed says what an api requires of its jobs if one call may carry several of them.
 type Packed struct {
-	Match string // JSON pointer to what its answer is found by; "" for none
+	Match string // JSON pointer to the value by which a job's answer is found; "" for none
 }
 
-// errNotJSON says that a job cannot stand beside others in one call.
+// errNotJSON is why a job cannot share a call with other jobs.
 var errNotJSON = errors.New("the body is not one JSON value: several jobs go in one call of this api")
 
-// Item returns a body as it stands beside others, without spaces, and what its answer is found by.
+// Item returns a body without spaces, as it stands in a call of several jobs, and the value by which its answer is
+// found.
 func (p *Packed) Item(body []byte) (item json.RawMessage, match string, err error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, body); err != nil {
@@ -31,8 +32,8 @@ func (p *Packed) Item(body []byte) (item json.RawMessage, match string, err erro
 	return item, match, nil
 }
 
-// Matched returns the string or number at a pointer into a JSON text, in a form in which no string equals a number; "" if
-// there is none.
+// Matched returns the string or number at a pointer into a JSON text, with its type in front, so that "1" does not
+// equal 1. It returns "" if there is neither.
 func Matched(text []byte, pointer string) string {
 	v, err := Pointed(text, pointer)
 	if err != nil {
@@ -47,7 +48,7 @@ func Matched(text []byte, pointer string) string {
 	return ""
 }
 
-// checkPacked refuses a job that cannot stand beside others in one call.
+// checkPacked refuses a job that cannot share a call with other jobs.
 func (j *Job) checkPacked(rule *Rule) *Refusal {
 	if rule.Packed == nil {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Pointed returns the value that a JSON pointer (RFC 6901) names in body: a number as json.Number, an object or an array
-// as the json.RawMessage that is part of body. If a member occurs twice, the last one counts, as for most JSON readers.
-// Only a scalar is decoded: the values of a large array would take many times its bytes.
+// Pointed returns the value at a JSON pointer (RFC 6901) in body: a number as json.Number, an object or an array as a
+// json.RawMessage, which is a part of body. If a member occurs twice, the last one counts, as in most JSON readers.
+// Pointed decodes only scalars: a large array would take many times its bytes.
 func Pointed(body []byte, pointer string) (any, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("the body is not JSON, or more than one value")
@@ -40,7 +40,7 @@ func Pointed(body []byte, pointer string) (any, error) {
 	return value, nil
 }
 
-// child finds a member of an object or an item of an array, in valid JSON.
+// child returns a member of an object or an item of an array. container must be valid JSON.
 func child(container []byte, name string) (value []byte, found bool) {
 	switch container[0] {
 	case '{':
@@ -70,7 +70,7 @@ func child(container []byte, name string) (value []byte, found bool) {
 	return value, found
 }
 
-// next returns the text from the next member or item on, empty at the container's end.
+// next returns the rest of a container from its next member or item on. It is empty at the container's end.
 func next(b []byte) []byte {
 	b = trimJSON(b)
 	switch b[0] {
@@ -115,7 +115,7 @@ func endsScalar(c byte) bool { return strings.IndexByte(",]} \t\r\n", c) >= 0 }
 
 func trimJSON(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// names reports whether the name of a member, as written, equals name.
+// names reports whether a member's name, in its JSON spelling, equals name.
 func names(written []byte, name string) bool {
 	if bytes.IndexByte(written, '\\') < 0 && utf8.Valid(written) {
 		return string(written[1:len(written)-1]) == name

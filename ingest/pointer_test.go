@@ -15,7 +15,7 @@ import (
 	"weir/ingest"
 )
 
-// wholePointed is Pointed by building all of the body: the plain way, as a judge.
+// wholePointed does the same as Pointed, by decoding the whole body.
 func wholePointed(body []byte, pointer string) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -55,7 +55,7 @@ var names = rapid.SampledFrom([]string{"a", "b", "n", "a/b", "~", "", "é", `"`,
 
 const mostDepth = 3
 
-// someJSON draws a value, with spaces, escapes and members that stand twice.
+// someJSON draws a JSON value, with spaces, escapes and repeated members.
 func someJSON(t *rapid.T, depth int) string {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\n\t", "\r "})
 	kinds := 3
@@ -99,8 +99,8 @@ func someJSON(t *rapid.T, depth int) string {
 	return space.Draw(t, "s") + open + space.Draw(t, "s") + strings.Join(inner, ",") + closed + space.Draw(t, "s")
 }
 
-// TestPointedIsTheWholeTree checks that finding a value without building the others gives the same result as building
-// all, for valid and invalid JSON.
+// TestPointedIsTheWholeTree checks that Pointed, which decodes only one value, agrees with wholePointed, for valid and
+// invalid JSON.
 func TestPointedIsTheWholeTree(t *testing.T) {
 	if got, err := ingest.Pointed([]byte(`{"a~":[1,{"b":2}]}`), "/a~0/1/b"); err != nil || got != json.Number("2") {
 		t.Errorf("%v, %v", got, err)
@@ -128,7 +128,7 @@ func TestPointedIsTheWholeTree(t *testing.T) {
 	})
 }
 
-// TestPointedDecodesNoContainer checks that a large array where a key or a cost must be takes no memory.
+// TestPointedDecodesNoContainer checks that a large array in the place of a key or a cost is not decoded into memory.
 func TestPointedDecodesNoContainer(t *testing.T) {
 	const most = 64 // allocations for the job and its refusal
 	body := []byte(`{"k":[0` + strings.Repeat(",0", 10_000) + `]}`)

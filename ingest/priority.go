@@ -19,7 +19,7 @@ const (
 // ParsePriority parses the value of Weir-Priority.
 func ParsePriority(value string) (Priority, error) { return client.ParsePriority(value) }
 
-// PriorityOf returns the priority that a stored job's headers name: Normal if they name none that can be read.
+// PriorityOf returns the priority that a stored job's headers name. It is Normal if none can be read.
 func PriorityOf(h nats.Header) Priority {
 	if len(h) == 0 {
 		return Normal

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRefusalsQuoteNoValue checks that the reason of a refusal names headers and places of the body, but quotes no
-// value: letters and events, which viewers read, show the reason.
+// TestRefusalsQuoteNoValue checks that the description of a refusal names headers and places in the body, but quotes no
+// value, because viewers read it in letters and events.
 func TestRefusalsQuoteNoValue(t *testing.T) {
 	now := time.Date(2031, 1, 2, 15, 4, 5, 0, time.UTC)
 	rule := &Rule{

@@ -8,20 +8,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RedrivePrefix begins the subjects on which redrives come in: <api>.<key> follows, as after SubjectPrefix. Producers
-// must not have the right to publish there; operators that may pause and cancel have it.
+// RedrivePrefix begins the subjects on which redrives arrive: <api>.<key> follows, as after SubjectPrefix. Producers
+// must not have the right to publish there. Operators that may pause and cancel have it.
 const RedrivePrefix = "weir.operator.redrive."
 
-// RedriveID returns the message id under which a job is published when it is redriven for the n-th time. It is another
-// submission of the same job, which keeps its Weir-Job-Id and therefore its idempotency key. The job carries n in
-// Weir-Redrives.
+// RedriveID returns the message id of a job's n-th redrive. The redriven job keeps its Weir-Job-Id and so its
+// idempotency key. It carries n in Weir-Redrives.
 func RedriveID(job string, n int) string { return job + ".r" + strconv.Itoa(n) }
 
 // maxRedriveIDBytes bounds the message id of a redrive, for a job whose id has the maximum length.
 const maxRedriveIDBytes = MaxIDBytes + len(".r2147483647")
 
-// redriveMark begins the dedupe id of a redrive. An id contains no blank, so a job named x.r1 is not the first redrive
-// of the job x. Producers could use such ids before weir refused them.
+// redriveMark begins the dedupe id of a redrive. An id contains no blank, so a producer's job named x.r1 never equals
+// the first redrive of job x. Stored jobs may have such names from before weir refused them.
 const redriveMark = " "
 
 // isRedriveID reports whether an id has the form that RedriveID makes.
@@ -34,9 +33,9 @@ func isRedriveID(id string) bool {
 	return err == nil && n > 0 && id == RedriveID(id[:at], int(n))
 }
 
-// checkClaims refuses a producer's job with headers that only weir may set. If the intake believed them, the job would
-// be called although the job of that id has ended. The next redrive would take it for a later life of that job and
-// delete the letter.
+// checkClaims refuses a producer's job that claims to be a redrive by its headers or its id. Otherwise the job would be
+// called although the job of that id has ended, and the next redrive would take it for a redrive of that job and delete
+// the letter.
 func checkClaims(m Message) *Refusal {
 	if m.Redrive {
 		return nil
@@ -52,7 +51,7 @@ func checkClaims(m Message) *Refusal {
 	return nil
 }
 
-// saysRedrives reports whether a job carries a count of its redrives.
+// saysRedrives reports whether a job carries Weir-Redrives.
 func saysRedrives(h nats.Header) bool {
 	for name := range h {
 		if strings.EqualFold(name, HeaderRedrives) {
@@ -62,7 +61,7 @@ func saysRedrives(h nats.Header) bool {
 	return false
 }
 
-// isRedrive reports whether the job was published as a redrive, not by a producer.
+// isRedrive reports whether the job's headers are those of a redrive.
 func (j *Job) isRedrive(msgID string) bool {
 	return j.Redrives > 0 && j.ID != "" && msgID == RedriveID(j.ID, j.Redrives)
 }

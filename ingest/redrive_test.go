@@ -9,8 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestRedriveIDs checks that a redrive is another submission of its job, and that no other job is taken for one,
-// whatever its id. Before weir refused such ids, producers gave them to jobs of their own, which may still be redriven.
+// TestRedriveIDs checks that a redrive is another submission of its job, and that no other job's id makes it a redrive.
+// Before weir refused such ids, producers could use them, and such jobs may still be redriven.
 func TestRedriveIDs(t *testing.T) {
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, MaxBody: 100}
 	long := strings.Repeat("x", ingest.MaxIDBytes)
@@ -57,9 +57,9 @@ func TestRedriveIDs(t *testing.T) {
 	}
 }
 
-// TestProducersRedriveNothing checks that a producer's job with headers that only weir may write is refused, in upper
-// and lower case, and whatever else is wrong with the job. Its letter is not counted as redriven, and does not have the
-// id of the job that it claimed to be.
+// TestProducersRedriveNothing checks that a producer's job with headers that only weir may write is refused, in any
+// case of letters and whatever else is wrong with the job. Its letter does not count redrives, and does not have the id
+// of the job that it claimed to be.
 func TestProducersRedriveNothing(t *testing.T) {
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, MaxBody: 100}
 	long := strings.Repeat("x", ingest.MaxIDBytes)

@@ -8,8 +8,8 @@ func refuse(code Code, format string, args ...any) *Refusal {
 
 // Answer is the intake's answer to a job: a receipt or a refusal.
 type Answer struct {
-	// Data is the answer to the producer over NATS. It is nil if it is unknown whether the job was stored: then the
-	// refusal's code is Unsure, and the producer must send the job again under the same id.
+	// Data is the answer that a producer on NATS gets. It is nil if the refusal's code is Unsure: the job may have been
+	// stored, and the producer must send it again under the same id.
 	Data    []byte
 	Receipt Receipt  // if Refusal is nil
 	Refusal *Refusal // with the job's id and the sequence of its letter

@@ -10,7 +10,7 @@ import (
 
 var answerNow = time.Date(2026, 1, 2, 15, 4, 4, 723e6, time.UTC)
 
-// TestReceiptAnswer compares receipts byte for byte, because programs of other people read them.
+// TestReceiptAnswer checks receipts byte for byte, because other people's programs read them.
 func TestReceiptAnswer(t *testing.T) {
 	plain := Receipt{Stream: "WEIR_credit-check_3", Seq: 17, Job: "0199", Key: "vip-1", Position: 4}
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestReceiptAnswer(t *testing.T) {
 	}
 }
 
-// TestRefusalAnswer does the same for refusals: inside "error" nothing but what every NATS client knows.
+// TestRefusalAnswer checks refusals byte for byte. "error" has only the members that every NATS client knows.
 func TestRefusalAnswer(t *testing.T) {
 	for _, c := range []struct {
 		refusal          Refusal
@@ -98,7 +98,8 @@ func TestRefusalAnswer(t *testing.T) {
 	}
 }
 
-// TestOpen checks that after close no job enters, and the close is complete when the last job has left.
+// TestOpen checks that no job can enter after close, and that the channel of close is closed when the last job has
+// left.
 func TestOpen(t *testing.T) {
 	var o unanswered
 	for range 2 {
@@ -129,7 +130,7 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestDescriptionsReadable checks that a refusal's answer contains the text that was sent, not escapes of it.
+// TestDescriptionsReadable checks that a refusal's answer has the description without escapes.
 func TestDescriptionsReadable(t *testing.T) {
 	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").Answer("s", "j", "k", 1))
 	if !strings.Contains(answer, "weir.jobs.<api>.<key>") || !strings.HasSuffix(answer, "}") {

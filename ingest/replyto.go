@@ -8,15 +8,15 @@ import (
 	"weir/ingest/client"
 )
 
-// inboxes begins the subjects on which NATS clients take answers, unless they are configured otherwise.
+// inboxes begins the subjects on which NATS clients receive answers by default.
 const inboxes = "_INBOX."
 
-// rolesOfOthers are the prefixes of the inboxes that deploy/nats gives to roles other than producers. A producer that
-// could make weir publish there could answer the questions of those roles.
+// rolesOfOthers are the inbox prefixes that deploy/nats gives to roles other than producers. If a producer could name
+// such an inbox in Weir-Reply-To, it could forge answers to the requests of those roles.
 var rolesOfOthers = []string{"_INBOX.worker", "_INBOX.operator", "_INBOX.viewer", "_INBOX.mover"}
 
-// endsOnly marks, below the prefix of any role, an inbox that receives only the ends of jobs. A producer that makes
-// weir publish there can only send a false end, and only to a client that showed it the subject.
+// endsOnly marks, below any role's prefix, an inbox that receives only the ends of jobs. A producer that names a
+// foreign one can only forge an end, and only if the inbox's owner told it the subject.
 const endsOnly = client.EndsOnly
 
 // EndsInbox returns an inbox that receives only the ends of jobs. The intake accepts such an inbox from every role.
@@ -30,8 +30,8 @@ type ReplySubjects struct {
 	Inbox string
 }
 
-// check refuses a subject that is not open. A wildcard does not open the inboxes of other roles: only a pattern that
-// names their prefix does.
+// check refuses a subject that no pattern opens. A pattern opens the inboxes of another role only if it names their
+// prefix; a wildcard does not.
 func (r ReplySubjects) check(subject string) error {
 	open := r.Open
 	if len(open) == 0 {

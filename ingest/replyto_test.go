@@ -9,8 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestReplySubjects checks that a job may name two kinds of reply subject: an inbox of producers, and a subject that
-// the configuration opens.
+// TestReplySubjects checks that a job may name only two kinds of reply subject: an inbox of producers, and a subject
+// that the configuration opens.
 func TestReplySubjects(t *testing.T) {
 	for _, c := range []struct {
 		open, inbox, subject string

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Schema returns the JSON Schema of the type of a value in one line. The metadata of endpoints carries it, and NATS
-// tools show it. It knows the types that answers consist of: structs, lists, maps by text, texts, numbers, booleans and
-// times. A type that marshals itself is described as anything.
+// Schema returns the JSON Schema of a value's type in one line. The metadata of endpoints carries it, and NATS tools
+// show it. It knows structs, slices, maps with string keys, strings, numbers, booleans and times. It describes a type
+// with its own MarshalJSON as any value.
 func Schema(of any) string {
 	data, err := json.Marshal(schemaOf(reflect.TypeOf(of)))
 	if err != nil {
-		panic("ingest: a schema that JSON cannot carry: " + err.Error()) // it is made of maps, lists and texts
+		panic("ingest: a schema that JSON cannot carry: " + err.Error()) // it consists of maps, slices and strings
 	}
 	return string(data)
 }

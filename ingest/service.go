@@ -16,25 +16,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Subjects of the intake. QueueGroup shares the jobs among all replicas.
+// Names of the intake. QueueGroup makes NATS share the jobs among the replicas.
 const (
 	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
 
-// Bounds of what may wait between NATS and the handler. Beyond them NATS drops the oldest message; its producer times
-// out and tries again.
+// Bounds of the messages that wait for the handler. Beyond them nats.go drops new messages, and their producers time
+// out and try again.
 const (
 	maxWaitingMsgs  = 65536
 	maxWaitingBytes = 256 << 20
-	redrivesShare   = 8 // the part of it that redrives may take
+	redrivesShare   = 8 // redrives may take one part in this many
 )
 
 // Queue stores the jobs of one api.
 type Queue interface {
-	// Put stores a job and calls done once. It passes a receipt only after the stream has stored the job. Put must not
-	// block. It may call done before it returns; done must not block.
+	// Put stores a job and calls done once: with a receipt after the stream has stored the job, or with a refusal. Put
+	// must not block. It may call done before it returns. done must not block.
 	Put(j *Job, done func(Receipt, *Refusal))
 	// Stream returns the name of the stream that stores jobs of this key.
 	Stream(key string) string
@@ -46,7 +46,7 @@ type API struct {
 	Queue Queue
 }
 
-// Refused is a refused job on its way to the dead letters.
+// Refused is a refused job that is to become a letter.
 type Refused struct {
 	API, Key, JobID string // as far as they could be read
 	Header          nats.Header
@@ -57,44 +57,45 @@ type Refused struct {
 	Refusal         *Refusal
 }
 
-// Options configure a Service. All but Registerer, MaxWaiting, Again and Answered are required.
+// Options configure a Service. All fields are required except MaxWaiting, Again, Answered and Registerer.
 type Options struct {
 	Conn    *nats.Conn
 	Version string // semantic version
-	// APIs returns the apis of the current configuration. It is called for every job and must be cheap.
+	// APIs returns the apis of the current configuration. The service calls it for every job, so it must be cheap.
 	APIs func() map[string]*API
-	// Bury stores a letter of a refused job, then its event, and then calls done once with the letter's sequence. It
-	// must not block.
+	// Bury stores a letter of a refused job and then its event. It then calls done once, with the letter's sequence or
+	// an error. It must not block.
 	Bury func(r Refused, done func(letterSeq uint64, err error))
-	// MaxWaiting bounds the bytes of the jobs that wait for the handler. Zero means maxWaitingBytes.
+	// MaxWaiting bounds the bytes of the jobs that wait for the handler. Zero means maxWaitingBytes, which is also the
+	// maximum.
 	MaxWaiting int64
-	// Again is called for each job that was known already and names a Weir-Reply-To, after its producer was answered.
-	// Optional. It must not block.
+	// Optional. Again is called for each job that was already known and names a Weir-Reply-To, after its producer has
+	// its answer. It must not block.
 	Again func(job *Job, receipt Receipt)
-	// Answered is called for each job that was answered. Optional. It must not block.
+	// Optional. Answered is called for each job that was answered. It must not block.
 	Answered   func(*Answered)
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Answered is a job that the intake has answered.
+// Answered is a job with the intake's answer.
 type Answered struct {
 	Job     *Job      // as far as it could be read
-	API     string    // NoToken if it is not configured
-	Arrived time.Time // when the handler got it
-	Stream  string    // the stream that stores its key's jobs, if it has a key
+	API     string    // NoToken if the job's api is not configured
+	Arrived time.Time // when the handler got the job
+	Stream  string    // the stream that stores the jobs of its key, if the job has a key
 	Answer
 }
 
-// Service is the intake. It reads jobs, has them stored, and answers when the stream has answered. It never waits for
-// one job before it reads the next.
+// Service is the intake. It reads jobs, has them stored, and answers when the stream has answered. It reads on while
+// earlier jobs wait for their answers.
 type Service struct {
 	opts       Options
 	log        *slog.Logger
 	listing    *listing
 	unanswered unanswered // jobs without an answer yet
 	metrics    *metrics
-	throttled  tally // refused jobs by api, for Throttled
+	throttled  tally // throttled jobs by api, for Throttled
 }
 
 // Start starts the intake.
@@ -123,7 +124,7 @@ func Start(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Stop stops accepting jobs. It returns when every accepted job was answered, or ctx ends.
+// Stop stops accepting jobs. It returns when every job that was taken has its answer, or ctx ends.
 func (s *Service) Stop(ctx context.Context) error {
 	if err := s.listing.stop(); err != nil {
 		return fmt.Errorf("stop the intake: %w", err)
@@ -158,7 +159,7 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 	in.take(Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive})
 }
 
-// take passes a job through the whole intake: parse, put, answer.
+// take parses a job and stores it, or refuses it.
 func (in *submission) take(msg Message) {
 	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
@@ -213,11 +214,11 @@ func (in *submission) take(msg Message) {
 	})
 }
 
-// requestInfo is a header in which the server says from which account a job came. It is not part of the job.
+// requestInfo is the header in which the server names the account that a job came from. It is not part of the job.
 const requestInfo = "Nats-Request-Info"
 
-// asksFastBatch reports whether a publish belongs to a JetStream fast batch. If it comes from another account, only the
-// server's header shows this.
+// asksFastBatch reports whether a publish is part of a JetStream fast batch. For a publish from another account, only
+// the server's header shows this.
 func asksFastBatch(reply string, header nats.Header) bool {
 	var from struct {
 		Reply string `json:"reply"`
@@ -228,10 +229,10 @@ func asksFastBatch(reply string, header nats.Header) bool {
 	return strings.HasSuffix(reply, ".$FI")
 }
 
-// ErrTold marks an error of Bury that is logged elsewhere and must not be logged for each job.
+// ErrTold marks an error of Bury that is already logged, so that the intake does not log it for each job.
 var ErrTold = errors.New("jobs are refused without a letter")
 
-// anyRule reads all that can be read of a job for an api that is not configured.
+// anyRule is the rule for jobs of apis that are not configured: it reads all that it can.
 var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 
 // submission is one job from its arrival to its answer.
@@ -247,12 +248,12 @@ type submission struct {
 	fastBatch                            bool // a JetStream fast batch, whose publisher expects other answers
 }
 
-// read notes the job, its key, its id and its reply subject.
+// read stores what Parse has read of the job.
 func (in *submission) read(job *Job) {
 	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
-// checkPromises refuses JetStream features that a client asks for and weir does not have.
+// checkPromises refuses a job that asks for JetStream features that weir does not have.
 func (in *submission) checkPromises() *Refusal {
 	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
@@ -263,8 +264,8 @@ func (in *submission) checkPromises() *Refusal {
 	return nil
 }
 
-// refuse stores the letter, if there must be one, and only then answers the producer. A throttled job with Retries gets
-// no letter: the letter would be an end, and the producer will submit the job again.
+// refuse stores a letter if there must be one, and then answers the producer. A throttled job with Retries gets no
+// letter: a letter ends a job, and the producer will submit this one again.
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
@@ -313,13 +314,13 @@ func (in *submission) countThrottled() {
 // log returns the logger for lines about the job.
 func (in *submission) log() *slog.Logger {
 	log := in.service.log.With("api", in.apiName, "job_id", in.jobID)
-	if in.job == nil { // it was turned away unread
+	if in.job == nil { // the service is stopping, so the job was not read
 		return log
 	}
 	return in.job.Trace.Log(log)
 }
 
-// answer sends the answer to a job that take has counted.
+// answer sends the answer to a job and counts it. take must have entered the job in unanswered.
 func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
 	in.hear(a)
@@ -329,10 +330,10 @@ func (in *submission) answer(a Answer) {
 	}
 }
 
-// send publishes directly to the reply subject, since the message's handler has returned by then.
+// send publishes an answer to the producer's reply subject.
 func (in *submission) send(reply string, a Answer) {
 	if a.Data == nil || reply == "" || notTheirs(reply) {
-		return // unsure; or no reply subject; or one on which weir must not publish for a producer
+		return // Unsure, no reply subject, or one on which weir must not publish for a producer
 	}
 	msg := &nats.Msg{Subject: reply, Data: a.Data}
 	if a.Refusal != nil {
@@ -343,7 +344,7 @@ func (in *submission) send(reply string, a Answer) {
 	}
 }
 
-// clip shortens a text from outside before it is repeated.
+// clip shortens a text from outside so that it can be quoted.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -9,8 +9,8 @@ import (
 	"weir/ingest"
 )
 
-// TestUnsureIsSilence checks that a job that may or may not be stored gets no answer, since either answer could be
-// false, and no letter, since it may still be called. The next job is answered normally.
+// TestUnsureIsSilence checks a job that may or may not be stored: it gets no answer, because either answer could be
+// false, and no letter, because it may still be called. The next job is answered normally.
 func TestUnsureIsSilence(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
@@ -33,7 +33,7 @@ func TestUnsureIsSilence(t *testing.T) {
 	}
 }
 
-// TestUnavailableLeavesNoLetter checks that a refusal 503 leaves no letter, since its producer tries again.
+// TestUnavailableLeavesNoLetter checks that a refusal with 503 leaves no letter, because the producer tries again.
 func TestUnavailableLeavesNoLetter(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()
@@ -46,8 +46,8 @@ func TestUnavailableLeavesNoLetter(t *testing.T) {
 }
 
 // TestThrottledButTriesAgain checks that a throttled job leaves no letter if its producer says that it will submit the
-// job again, since the letter would contradict the job's end. Every other refusal of such a job leaves one, and so does
-// each refusal of a job whose producer does not say so.
+// job again, because the letter would contradict the job's later end. Every other refusal of such a job leaves a
+// letter, and so does each refusal of any other job.
 func TestThrottledButTriesAgain(t *testing.T) {
 	nc, kept, stop := intake()
 	defer stop()

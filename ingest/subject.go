@@ -2,15 +2,15 @@ package ingest
 
 import "strings"
 
-// Subjects is a group of NATS subjects with one beginning. Only a constant can be one. Only names, each written as one
-// token, and wildcards are appended to it. So no text from a request becomes part of a subject unescaped, and none
-// makes a subject longer than a control line of NATS, at which the server would close the connection.
+// Subjects is the prefix of a group of NATS subjects. It must be a constant. The methods append only wildcards and
+// names, each name as one token. So no text from a request gets into a subject unescaped, and no subject exceeds NATS's
+// longest control line, at which the server would close the connection.
 type Subjects string
 
 // usualSubject is the longest subject, in bytes, that Of builds with only one allocation.
 const usualSubject = 64
 
-// Of returns the subject below s for the given names, of which there may be none.
+// Of returns the subject with these names after s. Without names it is s itself.
 func (s Subjects) Of(names ...string) string {
 	subject := make([]byte, 0, usualSubject)
 	subject = append(subject, s...)
@@ -23,8 +23,8 @@ func (s Subjects) Of(names ...string) string {
 	return string(subject)
 }
 
-// Below returns the pattern of all subjects that have these names after s and more tokens after them. Without names it
-// matches all subjects of s.
+// Below returns a pattern: these names after s, then at least one more token. Without names it matches all subjects of
+// s.
 func (s Subjects) Below(names ...string) string {
 	if len(names) == 0 {
 		return string(s) + ">"
@@ -32,11 +32,11 @@ func (s Subjects) Below(names ...string) string {
 	return s.Of(names...) + ".>"
 }
 
-// NoName matches, in Match, the token for no name. It is longer than any name.
+// NoName stands for "no name" in a call of Match. It is longer than any name.
 var NoName = strings.Repeat(NoToken, MaxKeyBytes+1)
 
-// Match returns the pattern of all subjects that have exactly these names after s. An empty name matches any token, and
-// NoName matches the token for no name. NoToken is a name like any other: a key may be called so.
+// Match returns a pattern: exactly these names after s. An empty name matches any token, and NoName matches NoToken.
+// The name "_" is an ordinary name, because a key may be "_".
 func (s Subjects) Match(names ...string) string {
 	tokens := make([]string, len(names))
 	for i, name := range names {
@@ -52,13 +52,12 @@ func (s Subjects) Match(names ...string) string {
 	return string(s) + strings.Join(tokens, ".")
 }
 
-// Each returns the pattern of all subjects that have the given number of tokens after s.
+// Each returns the pattern of all subjects with this many tokens after s.
 func (s Subjects) Each(tokens int) string {
 	return string(s) + strings.TrimSuffix(strings.Repeat("*.", tokens), ".")
 }
 
-// Names returns the names that a subject has after s. It reports false if Of would not return that subject for so many
-// names.
+// Names returns the names after s in a subject. ok is false unless Of would build the subject from this many names.
 func (s Subjects) Names(subject string, tokens int) (names []string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, string(s))
 	if !ok {

@@ -10,11 +10,11 @@ import (
 
 const testSubjects ingest.Subjects = "weir.test."
 
-// longestControlLine is what a server of NATS takes in one line by default; a longer one ends the connection.
+// longestControlLine is the longest line that a NATS server accepts by default. A longer one ends the connection.
 const longestControlLine = 4096
 
-// TestSubjectsHoldOnlyNames checks that the subject of a request has as many tokens as names, whatever the names of api
-// and key. It contains nothing that ends a line or matches another subject, and fits a control line several times.
+// TestSubjectsHoldOnlyNames checks that a subject for any api and key has one token for each name, has nothing that
+// ends a line or matches other subjects, and is far shorter than a control line.
 func TestSubjectsHoldOnlyNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		api := strings.Repeat(anyKey().Draw(t, "api"), rapid.IntRange(0, 5000).Draw(t, "times"))
@@ -30,7 +30,7 @@ func TestSubjectsHoldOnlyNames(t *testing.T) {
 	})
 }
 
-// TestSubjectPatterns checks that the subscribed pattern matches the subjects that Of names.
+// TestSubjectPatterns checks that the pattern for a subscription matches the subjects that Of builds.
 func TestSubjectPatterns(t *testing.T) {
 	for got, want := range map[string]string{
 		testSubjects.Of("a", ""):              "weir.test.a._",

@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Trace is the W3C trace context (https://www.w3.org/TR/trace-context/) and baggage of a job, as its producer sent
-// them. The zero value means neither.
+// Trace is the W3C trace context (https://www.w3.org/TR/trace-context/) and the baggage that a job's producer sent. The
+// zero value has neither.
 type Trace struct {
-	Parent  string // the traceparent: valid, or ""
+	Parent  string // valid traceparent, or ""
 	State   string // the tracestate; "" without a Parent
 	Baggage string // see https://www.w3.org/TR/baggage/; kept without a Parent too
 }
@@ -20,11 +20,11 @@ type Trace struct {
 // maxBaggage bounds a baggage that is passed on, in bytes, as W3C does.
 const maxBaggage = 8192
 
-// maxTraceState bounds a tracestate that is passed on, in bytes. W3C requires no more. A longer one stays in the job's
-// own header.
+// maxTraceState bounds a tracestate that is passed on, in bytes. W3C requires no more. A longer one is not passed on,
+// but stays in the job's own header.
 const maxTraceState = 512
 
-// Offsets in a traceparent: 00-<32 hex digits>-<16>-<2>. A later version may append more.
+// Offsets in a traceparent: 00-<32 hex digits>-<16>-<2>. A later version of the format may append more.
 const (
 	traceIDAt    = len("00-")
 	spanIDAt     = traceIDAt + 32 + len("-")
@@ -42,7 +42,7 @@ func TraceOf(h nats.Header) Trace {
 	return t.checked()
 }
 
-// take stores the value of a header if it is one of the three.
+// take stores the value of a header if it is traceparent, tracestate or baggage.
 func (t *Trace) take(name string, values []string) {
 	switch {
 	case len(name) != len(HeaderTrace) && len(name) != len(HeaderTraceState) && len(name) != len(HeaderBaggage), len(values) == 0:
@@ -55,7 +55,7 @@ func (t *Trace) take(name string, values []string) {
 	}
 }
 
-// checked returns t without the parts that are not valid.
+// checked returns t without its invalid parts.
 func (t Trace) checked() Trace {
 	if len(t.Baggage) > maxBaggage || checkHeaderValue(t.Baggage) != nil {
 		t.Baggage = ""
@@ -92,13 +92,13 @@ func (t Trace) ID() string {
 	return t.Parent[traceIDAt : spanIDAt-1]
 }
 
-// Sampled reports whether the producer says that the trace is recorded.
+// Sampled reports whether the producer set the sampled flag: its trace is recorded.
 func (t Trace) Sampled() bool {
 	return t.Parent != "" && strings.IndexByte("13579bdf", t.Parent[traceSize-1]) >= 0
 }
 
-// Outgoing returns the job as its api must receive it with the trace context t. It replaces the job's own traceparent
-// if the rule forwards that header and the job has not named another one for the api by Weir-Header-Traceparent.
+// Outgoing returns the job with the trace context t for its api. It replaces the job's traceparent only if the rule
+// forwards that header and the job has no Weir-Header-Traceparent.
 func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	if t.Parent == "" || !forwards(rule, HeaderTrace) {
 		return j
@@ -114,7 +114,7 @@ func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	return &out
 }
 
-// AddTo sets the headers of t in h, except those that are empty.
+// AddTo sets the headers of t in h. It sets no empty ones.
 func (t Trace) AddTo(h nats.Header) {
 	if t.Parent != "" {
 		h[HeaderTrace] = []string{t.Parent}

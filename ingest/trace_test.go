@@ -11,8 +11,8 @@ import (
 
 const someParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestTraceContextIsRead checks that a traceparent and its tracestate are read by the W3C rules. An invalid one is
-// ignored, and the job is not refused.
+// TestTraceContextIsRead checks that a traceparent and its tracestate are read by W3C's rules. An invalid one is
+// ignored, and the job is not refused for it.
 func TestTraceContextIsRead(t *testing.T) {
 	for _, c := range []struct {
 		header nats.Header
@@ -57,7 +57,7 @@ func TestTraceContextIsRead(t *testing.T) {
 	}
 }
 
-// TestTraceContextIsAlwaysWhole checks that the trace context that weir reads from any text is valid to forward.
+// TestTraceContextIsAlwaysWhole checks that any text is read as a trace context that is valid to forward, or as none.
 func TestTraceContextIsAlwaysWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?`))

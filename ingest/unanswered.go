@@ -2,16 +2,16 @@ package ingest
 
 import "sync"
 
-// unanswered counts the jobs that were accepted and have no answer yet. When the service stops, NATS still delivers
-// messages that it had read ahead; enter rejects such jobs.
+// unanswered counts the jobs that the service has taken and not answered yet. When the service stops, nats.go still
+// delivers messages that it has read ahead: enter rejects them.
 type unanswered struct {
 	mu     sync.Mutex // guards what follows
 	n      int
 	closed bool
-	empty  chan struct{} // closed with the last leave; nil until close is called
+	empty  chan struct{} // closed when the last job leaves; nil until close is called
 }
 
-// enter counts one more job. It reports false, and counts nothing, after close.
+// enter counts one more job. After close it counts nothing and returns false.
 func (o *unanswered) enter() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -29,7 +29,7 @@ func (o *unanswered) leave() {
 	}
 }
 
-// close makes enter report false from now on. The channel it returns is closed when every job has left.
+// close makes enter return false from now on. The returned channel is closed when every job has left.
 func (o *unanswered) close() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

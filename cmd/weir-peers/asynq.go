@@ -16,11 +16,12 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// asynqLook is how often a worker looks whether an empty queue has something, which is 1 s by itself: it rests between its turns, so
-// that this costs nothing.
+// asynqLook is how often a worker looks for jobs in an empty queue. Asynq's default is 1 s. A shorter time costs
+// nothing here, because the worker rests between its turns.
 const asynqLook = 50 * time.Millisecond
 
-// asynqBurst is the burst of the limiter in Asynq's documentation ("Rate Limiting" in its wiki), by the rate: 30 at 10/s.
+// asynqBurst is the burst of the limiter in Asynq's documentation ("Rate Limiting" in its wiki), as a multiple of the
+// rate: 30 at 10/s.
 const asynqBurst = 3
 
 func asynqRole(_ context.Context, s contest.Settings) (contest.Do, error) {
@@ -36,7 +37,7 @@ func asynqRole(_ context.Context, s contest.Settings) (contest.Do, error) {
 	return w.do, nil
 }
 
-// enqueueAsynq enqueues jobs singly, many at once: Asynq has nothing for many together.
+// enqueueAsynq enqueues jobs one by one, many at once, because Asynq has no call for several jobs.
 func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o contest.Order) error {
 	var next atomic.Int64
 	var running sync.WaitGroup
@@ -64,7 +65,7 @@ func enqueueAsynq(ctx context.Context, client *asynq.Client, atOnce int, o conte
 	}
 }
 
-// asynqWorker is a server of Asynq's, which is made anew for each turn.
+// asynqWorker is a server of Asynq. Each turn makes a new one.
 type asynqWorker struct {
 	at      asynq.RedisClientOpt
 	s       contest.Settings
@@ -80,7 +81,7 @@ func (w *asynqWorker) do(_ context.Context, o contest.Order) error {
 	}
 	w.server = asynq.NewServer(w.at, asynq.Config{
 		Concurrency: w.s.AtOnce, Queues: map[string]int{w.s.Queue: 1}, TaskCheckInterval: asynqLook, LogLevel: asynq.ErrorLevel,
-		// A job that the limiter sends back has not failed, and says itself when it comes again.
+		// A job that the limiter sends back has not failed. RetryDelayFunc decides when it comes again.
 		IsFailure: func(err error) bool { return !errors.Is(err, errLimited) },
 		RetryDelayFunc: func(n int, err error, t *asynq.Task) time.Duration {
 			if errors.Is(err, errLimited) {

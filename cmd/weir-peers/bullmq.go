@@ -15,7 +15,7 @@ import (
 	"weir/cmd/internal/child"
 )
 
-// What runs BullMQ: its role, and what npm installs for it.
+// BullMQ's role, and the packages that npm installs for it.
 var (
 	//go:embed bullmq/role.mjs
 	bullRole []byte
@@ -23,10 +23,10 @@ var (
 	bullPackage []byte
 )
 
-// installWithin bounds the installation of a peer.
+// installWithin bounds the installation of one package.
 const installWithin = 5 * time.Minute
 
-// bullProgram installs BullMQ by npm and returns the path of its role. What is installed stays in the user's cache.
+// bullProgram installs BullMQ with npm and returns the path of its role. The installation stays in the user's cache.
 func bullProgram(ctx context.Context) (string, error) {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err == nil {
@@ -45,7 +45,7 @@ func bullProgram(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("a directory for BullMQ: %w", err)
 	}
-	had, _ := os.ReadFile(filepath.Join(dir, "package.json")) // none: it is installed
+	had, _ := os.ReadFile(filepath.Join(dir, "package.json")) // empty if BullMQ is not installed
 	for name, text := range map[string][]byte{"role.mjs": bullRole, "package.json": bullPackage} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return "", fmt.Errorf("a directory for BullMQ: %w", err)

@@ -9,23 +9,23 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// contender is one that takes jobs and calls the api.
+// contender is a program that takes jobs and calls the api.
 type contender struct {
 	name       string
-	peer       string // of which it is one
-	durability string // when what it took is on disk
-	durable    bool   // before it says that it has taken it
-	path       string // of its calls
-	busy       string // the queue that its workers look into
-	callsOnly  bool   // it takes jobs as another does
+	peer       string // the peer that it belongs to
+	durability string // when a job that it took is on disk
+	durable    bool   // whether that is before it says that it took the job
+	path       string // of its calls to the api
+	busy       string // the queue that its workers read
+	callsOnly  bool   // it takes jobs as another contender does, so intake is not measured
 	producer   *contest.Role
-	workers    []*contest.Role // none: the store calls
-	store      int             // its process
-	// pace gives one that keeps a rate by the limiter that it has, with a queue of its own; nil: it is not asked.
+	workers    []*contest.Role // empty: the store makes the calls
+	store      int             // the store's process id
+	// pace returns a contender with a queue of its own that keeps a rate by its own limiter. Nil: none is measured.
 	pace func(ctx context.Context, rate int) (*contender, error)
 }
 
-// counted are the processes whose CPU is the contender's.
+// counted returns the processes whose CPU time is the contender's.
 func (c *contender) counted() []int {
 	pids := []int{c.store}
 	for _, w := range c.workers {
@@ -34,7 +34,7 @@ func (c *contender) counted() []int {
 	return pids
 }
 
-// all have the workers do something.
+// all gives an order to all workers.
 func (c *contender) all(ctx context.Context, do string) error {
 	var err error
 	for _, w := range c.workers {
@@ -44,15 +44,15 @@ func (c *contender) all(ctx context.Context, do string) error {
 	return err
 }
 
-// peer is a product that brings contenders.
+// peer is a product with one or more contenders.
 type peer struct {
 	name  string
 	start func(ctx context.Context, s *stage) ([]*contender, error)
-	// without says why nothing is measured of its rate; empty: a contender can keep one.
+	// without says why the product's rate is not measured; "": a contender can keep one.
 	without string
 }
 
-// peers are in the order of the report. The others are compared with the first.
+// peers are in the order of the report. The first is compared with the others.
 var peers = []peer{
 	{name: "weir", start: weirPeer},
 	{name: "nats", start: barePeer, without: "JetStream has no limit in messages: a consumer's is in bits, and of push consumers only"},
@@ -122,7 +122,7 @@ func barePeer(ctx context.Context, s *stage) (all []*contender, err error) {
 	return all, nil
 }
 
-// staff starts a worker and a producer that are roles of this program.
+// staff starts a worker and a producer, which are roles of this program.
 func (c *contender) staff(ctx context.Context, s *stage, role string, at contest.Settings) error {
 	work := at
 	work.Worker, work.API = true, s.judge.URL+c.path
@@ -156,7 +156,7 @@ func riverPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 	return all, nil
 }
 
-// redisKinds are the ways in which Redis keeps what Asynq and BullMQ give it.
+// redisKinds are the ways in which Redis keeps the jobs of Asynq and BullMQ.
 var redisKinds = []struct {
 	sync, text string
 	durable    bool
@@ -228,8 +228,8 @@ func bullPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 	return all, nil
 }
 
-// bullWorkers is how many processes BullMQ's workers are. Its documentation has several on many cores; on two, which the store, the producer
-// and the api share, one made as many calls with a sixth less CPU.
+// bullWorkers is how many worker processes BullMQ has by default. BullMQ's documentation has several on many cores. On
+// two cores, which the store, the producer and the api share, one process made as many calls with a sixth less CPU.
 const bullWorkers = 1
 
 // staffBull starts BullMQ's workers.
@@ -246,7 +246,7 @@ func (c *contender) staffBull(ctx context.Context, s *stage, program string, at 
 	return nil
 }
 
-// bull starts a role of BullMQ's.
+// bull starts a role of BullMQ.
 func (s *stage) bull(ctx context.Context, program string, at contest.Settings) (*contest.Role, error) {
 	return s.Play(ctx, "BullMQ", at, "node", program)
 }

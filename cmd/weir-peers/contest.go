@@ -13,11 +13,11 @@ import (
 // roundWithin bounds one round.
 const roundWithin = 5 * time.Minute
 
-// measure does one round of a contender's and adds what it found.
+// measure measures one round of a contender and adds the figures to found.
 type measure func(ctx context.Context, s *stage, c *contender, jobs int, found *Found) error
 
-// contest has each do a round in its turn, after a short one that does not count. Who begins changes from round to round. One that fails
-// is out, unless nobody is left.
+// contest measures each contender in turn, round by round, after a short round that does not count. Each round begins
+// with another contender. A contender that fails is left out of the rest; the others go on.
 func (s *stage) contest(ctx context.Context, what string, all []*contender, do measure, r *Report) ([]*Found, error) {
 	found := make([]*Found, len(all))
 	out := make([]bool, len(all))
@@ -86,7 +86,7 @@ func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found
 	return nil
 }
 
-// round publishes jobs to the workers and waits until the api has had them all.
+// round publishes jobs and waits until the api was called for each.
 func (s *stage) round(ctx context.Context, c *contender, jobs, keys int, within time.Duration) (contest.Calls, error) {
 	return s.judge.Round(ctx, c.path, jobs, within, func(ctx context.Context) (int64, error) {
 		published, err := c.producer.Order(ctx, contest.Order{Do: "publish", Jobs: jobs, Keys: keys, Body: s.o.Body, Queue: c.busy})
@@ -94,7 +94,7 @@ func (s *stage) round(ctx context.Context, c *contender, jobs, keys int, within 
 	})
 }
 
-// taken publishes jobs to where nobody works.
+// taken publishes jobs to a queue that no worker reads.
 func taken(ctx context.Context, s *stage, c *contender, jobs int, found *Found) error {
 	before, producing := settle(ctx, c.counted()), cpuOf(c.producer.PID())
 	published, err := c.producer.Order(ctx, contest.Order{Do: "publish", Jobs: jobs, Keys: s.o.Keys, Body: s.o.Body, Queue: contest.Waiting})

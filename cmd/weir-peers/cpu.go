@@ -9,7 +9,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// The time after a round in which its processes finish: writes that nothing waits for, and cleaning up.
+// The time after a round in which its processes finish writes that nothing waits for, and clean up.
 const (
 	look      = 200 * time.Millisecond
 	quiet     = contest.Tick // of CPU within a look
@@ -17,11 +17,11 @@ const (
 )
 
 func cpuOf(pids ...int) time.Duration {
-	used, _ := contest.CPU(pids...) // a round of a process that has ended fails
+	used, _ := contest.CPU(pids...) // if a process has ended, its round fails anyway
 	return used
 }
 
-// settle waits until processes do nothing more, or for five seconds, and returns what they have used by then.
+// settle waits until processes use almost no CPU, at most five seconds, and returns the CPU time that they have used.
 func settle(ctx context.Context, pids []int) time.Duration {
 	until := time.Now().Add(settleFor)
 	used := cpuOf(pids...)

@@ -19,7 +19,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// options of a run.
+// options are the options of a run.
 type options struct {
 	Rounds, Jobs, Keys, Body, AtOnce, Seconds int
 	BullWorkers                               int
@@ -30,7 +30,7 @@ type options struct {
 	talk                                      io.Writer
 }
 
-// Bounds of what one may ask for.
+// Bounds of the options.
 const (
 	mostRounds  = 100
 	mostJobs    = 1_000_000
@@ -115,7 +115,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// say tells of the progress.
+// say writes a line of progress.
 func (o options) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(o.talk, format+"\n", args...)
 }
@@ -159,7 +159,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// fill does what is measured.
+// fill measures, and fills the report.
 func (r *Report) fill(ctx context.Context, o options) (err error) {
 	began := time.Now()
 	s, err := newStage(ctx, o)

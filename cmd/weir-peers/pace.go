@@ -12,10 +12,11 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// paceWithin bounds a round of a rate, by how long it takes at the rate.
+// paceWithin bounds a round of a rate, as a multiple of its time at that rate.
 const paceWithin = 12
 
-// keep is how well each that has a limiter keeps a rate: a backlog waits, and the api says when each job was called.
+// keep measures how well each contender with a limiter keeps a rate: a backlog waits, and the api says when each job
+// was called.
 func (s *stage) keep(ctx context.Context, all []*contender, r *Report) error {
 	for _, rate := range s.o.Rates {
 		found := map[string]*Pace{}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test's binary play the roles, as the program's own does.
+// TestMain makes the test binary play roles, as the program itself does.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "role" {
 		main()
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRun has a whole run measure weir and Asynq, small: each brings every job once, and nobody is left out. Nothing that was started is there
-// afterwards.
+// TestRun runs a small measurement of weir and Asynq. Each contender brings every job once, and none is left out.
+// Afterwards every process that was started is gone.
 func TestRun(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is missing (apt-get install redis-server)")
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	names := []string{"weir", "weir, api not idempotent", "weir, interval", "Asynq, appendfsync always", "Asynq, appendfsync everysec"}
 	for what, all := range map[string][]*Found{"end to end": r.EndToEnd, "intake": r.Intake} {
 		names := names
-		if what == "intake" { // the same queue of the same weir
+		if what == "intake" { // it has the same queue of the same weir
 			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "weir, api not idempotent" })
 		}
 		if len(all) != len(names) {
@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestAPeerThatFailsIsLeftOut: the others are measured, and the report says why it is not there.
+// TestAPeerThatFailsIsLeftOut checks that the other peers are measured, and that the report says why a peer is missing.
 func TestAPeerThatFailsIsLeftOut(t *testing.T) {
 	all := []*contender{{name: "weir"}, {name: "broken"}}
 	s, r := &stage{o: options{Rounds: 3, Jobs: 10, talk: &bytes.Buffer{}}}, &Report{}
@@ -106,7 +106,7 @@ func TestAPeerThatFailsIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestCompareIsOfTheSameRound: a machine that was slow for both in one round changes no ratio.
+// TestCompareIsOfTheSameRound checks that a round on a slow machine changes no ratio.
 func TestCompareIsOfTheSameRound(t *testing.T) {
 	all := []*Found{{Name: "other"}, {Name: "weir"}}
 	all[0].Jobs.Each, all[1].Jobs.Each = []float64{20, 2, 12}, []float64{10, 1, 6}
@@ -114,10 +114,11 @@ func TestCompareIsOfTheSameRound(t *testing.T) {
 	if got := all[0].Weir; got.Median != 0.5 || got.Least != 0.5 || got.Most != 0.5 {
 		t.Errorf("weir by the other is %+v", got)
 	}
-	compare(all[:1]) // weir is out: nothing is compared, and nothing falls over
+	compare(all[:1]) // without weir nothing is compared, and nothing panics
 }
 
-// TestBestIsOfTheRound: the best peer is another one in each round, and neither weir nor a bare queue is one.
+// TestBestIsOfTheRound checks that each round has a best peer of its own, and that neither weir nor a bare queue is
+// one.
 func TestBestIsOfTheRound(t *testing.T) {
 	all := []*Found{{Name: "weir", Peer: "weir"}, {Name: "weir, interval", Peer: "weir"}, {Peer: "nats", Durable: true}, {Peer: "a", Durable: true}, {Peer: "b"}}
 	for i, each := range [][]float64{{10, 10}, {900, 900}, {900, 900}, {20, 5}, {5, 40}} {
@@ -132,7 +133,7 @@ func TestBestIsOfTheRound(t *testing.T) {
 	}
 }
 
-// TestFigures: the median is of any order.
+// TestFigures checks the median of figures in any order.
 func TestFigures(t *testing.T) {
 	for _, c := range []struct {
 		each []float64
@@ -151,7 +152,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestParse refuses what it does not know.
+// TestParse checks that unknown and invalid flags are refused.
 func TestParse(t *testing.T) {
 	for _, args := range [][]string{
 		{"--only", "celery"}, {"--measure", "speed"}, {"--rates", "10,x"}, {"--rates", "0"}, {"--rounds", "0"}, {"--at-once", "1001"}, {"--body", "3"}, {"more"},

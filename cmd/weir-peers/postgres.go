@@ -20,7 +20,8 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// postgresBin is the directory of PostgreSQL's programs, of the newest version; it is installed where it is missing.
+// postgresBin returns the directory of PostgreSQL's programs, of the newest version. If PostgreSQL is missing, it
+// installs it.
 func postgresBin(ctx context.Context) (string, error) {
 	find := func() string {
 		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // fails for a bad pattern only
@@ -47,7 +48,7 @@ func postgresBin(ctx context.Context) (string, error) {
 	return "", errors.New("PostgreSQL was installed, but initdb was not found")
 }
 
-// apt installs a package of Debian.
+// apt installs a Debian package. It needs root.
 func apt(ctx context.Context, name string) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("install %s first: apt-get install %s", name, name)
@@ -63,7 +64,7 @@ func apt(ctx context.Context, name string) error {
 	return nil
 }
 
-// startPostgres makes a cluster with these settings, starts it, and returns its address.
+// startPostgres makes a cluster with these settings, starts it, and returns its address when it answers.
 func startPostgres(ctx context.Context, s *stage, name string, set ...string) (server *child.Process, url string, err error) {
 	bin, err := postgresBin(ctx)
 	if err != nil {
@@ -74,7 +75,7 @@ func startPostgres(ctx context.Context, s *stage, name string, set ...string) (s
 		return nil, "", fmt.Errorf("a directory for PostgreSQL: %w", err)
 	}
 	as := machine.ChildAttributes
-	if os.Geteuid() == 0 { // as whom it refuses to run
+	if os.Geteuid() == 0 { // PostgreSQL refuses to run as root
 		if as, err = give(dir, "postgres"); err != nil {
 			return nil, "", err
 		}
@@ -91,7 +92,8 @@ func startPostgres(ctx context.Context, s *stage, name string, set ...string) (s
 		return nil, "", err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	// A quarter of a small machine's memory, and no checkpoint for the sake of space within the run: what PostgreSQL's manual has one raise first.
+	// PostgreSQL's manual says to raise these two first: a quarter of a small machine's memory, and enough WAL that no
+	// checkpoint comes early.
 	args := []string{"-D", dir, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "shared_buffers=1GB", "-c", "max_wal_size=4GB"}
 	for _, setting := range set {
 		args = append(args, "-c", setting)
@@ -110,7 +112,7 @@ func startPostgres(ctx context.Context, s *stage, name string, set ...string) (s
 	})
 }
 
-// give hands a directory to a user, and returns the attributes of a child that is that user.
+// give gives a directory to a user, and returns the attributes that run a child as that user.
 func give(dir, name string) (as func() *syscall.SysProcAttr, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// startRedis starts a redis-server that syncs its log always or everysec, and returns its address. redis-server is installed where it is
-// missing.
+// startRedis starts a redis-server that syncs its log as sync says, always or everysec. It returns the address when
+// Redis answers. If redis-server is missing, it installs it.
 func startRedis(ctx context.Context, s *stage, name, sync string) (server *child.Process, addr string, err error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if err := apt(ctx, "redis-server"); err != nil {

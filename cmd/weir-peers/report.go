@@ -14,7 +14,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// Report is what a run found.
+// Report has the results of a run.
 type Report struct {
 	Command   string            `json:"command"`
 	Machine   Machine           `json:"machine"`
@@ -34,7 +34,7 @@ type Report struct {
 	Took      float64           `json:"took_s"`
 }
 
-// Machine is what the run was on: a contest.Machine.
+// Machine is a contest.Machine with other names in JSON.
 type Machine struct {
 	OS    string  `json:"-"`
 	Cores int     `json:"cores"`
@@ -43,12 +43,12 @@ type Machine struct {
 	Sync  float64 `json:"fsync_us"`
 }
 
-// String is the machine in one line.
+// String describes the machine in one line.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d cores, %s, an fsync takes %s µs, load %s at the start", m.Cores, m.CPU, short(m.Sync), m.Load)
 }
 
-// LeftOut is what was not measured, and why.
+// LeftOut is something that was not measured, and why.
 type LeftOut struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
@@ -59,7 +59,7 @@ func (r *Report) leaveOut(name string, why error) {
 	r.LeftOut = append(r.LeftOut, LeftOut{name, text})
 }
 
-// Found is what was found of a contender.
+// Found has the figures of a contender.
 type Found struct {
 	Name        string  `json:"name"`
 	Peer        string  `json:"peer"`
@@ -69,7 +69,7 @@ type Found struct {
 	Calls       Figures `json:"calls_per_s"`    // from the first call to the last
 	CPU         Figures `json:"cpu_us_per_job"` // of store and workers
 	ProducerCPU Figures `json:"producer_cpu_us_per_job"`
-	Weir        Figures `json:"weir_by_this"` // jobs/s of weir by this one's, round by round
+	Weir        Figures `json:"weir_by_this"` // weir's jobs/s divided by this one's, round by round
 	Repeated    int     `json:"called_twice"`
 }
 
@@ -83,19 +83,20 @@ func (f *Found) sum() {
 	}
 }
 
-// Pace is how a contender kept a rate.
+// Pace says how a contender kept a rate.
 type Pace struct {
 	Name    string  `json:"name"`
 	Rate    int     `json:"rate"`
-	Use     Figures `json:"use"`            // of the rate, from the first call to the last
+	Use     Figures `json:"use"`            // part of the rate that was used, from the first call to the last
 	Fullest int     `json:"fullest_second"` // the most calls within any second of any round
-	// Excused is the same of a second less what the machine held programs up in that round, at worst: by so much a stamp may be late.
+	// Excused is Fullest for a shorter second: less the longest time for which the machine let programs wait in that
+	// round, because a time stamp may be late by so much.
 	Excused  int     `json:"fullest_second_less_pause"`
-	Pause    float64 `json:"machine_held_up_ms"` // at worst, of all rounds
+	Pause    float64 `json:"machine_held_up_ms"` // the longest such wait in any round
 	Repeated int     `json:"called_twice"`
 }
 
-// Figures are those of the rounds.
+// Figures are one figure of each round.
 type Figures struct {
 	contest.Spread
 	Each []float64 `json:"each_round"`
@@ -105,7 +106,8 @@ func (f *Figures) add(x float64) { f.Each = append(f.Each, x) }
 
 func (f *Figures) sum() { f.Spread = contest.SpreadOf(f.Each) }
 
-// compare holds weir against each, round by round: a machine that was slow for both in one round changes nothing.
+// compare divides weir's figures by each contender's, round by round, so that a slow machine in a round changes no
+// ratio.
 func compare(all []*Found) {
 	weir := slices.IndexFunc(all, func(f *Found) bool { return f.Name == "weir" })
 	if weir < 0 {
@@ -117,13 +119,15 @@ func compare(all []*Found) {
 	}
 }
 
-// Best is weir's jobs/s by those of the best peer of the same round. Weir itself is no peer, nor is a bare queue, which lacks what the others do.
+// Best is weir's jobs/s divided by those of the best peer in the same round. It leaves out weir itself, and bare NATS,
+// which lacks what the others do.
 type Best struct {
 	Peer        Figures `json:"peer"`
-	DurablePeer Figures `json:"durable_peer"` // of those that have a job on disk before they say so
+	DurablePeer Figures `json:"durable_peer"` // of the peers that have a job on disk before they say that they took it
 }
 
-// best holds weir against whoever was best in a round; nil where no peer was measured in every round.
+// best divides weir's figures by those of the best peer of each round. It returns nil if no peer was measured in every
+// round.
 func best(all []*Found, rounds int) *Best {
 	weir := slices.IndexFunc(all, func(f *Found) bool { return f.Name == "weir" })
 	if weir < 0 {
@@ -152,7 +156,7 @@ func best(all []*Found, rounds int) *Best {
 	return b
 }
 
-// print writes the report as tables in Markdown.
+// print writes the report as Markdown tables, or as JSON.
 func (r *Report) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
@@ -207,12 +211,12 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// String is a median with its least and most.
+// String returns the median, and the least and the most in brackets.
 func (f Figures) String() string {
 	return fmt.Sprintf("%s (%s, %s)", short(f.Median), short(f.Least), short(f.Most))
 }
 
-// short writes a figure to three digits or so.
+// short writes a figure with about three digits.
 func short(f float64) string {
 	switch {
 	case f >= 10_000:

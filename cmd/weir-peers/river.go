@@ -17,8 +17,8 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// What River's own benchmark (`river bench`) sets: workers that wait for a job, pauses between fetches, jobs of an insert. It says that its
-// defaults are much slower.
+// These are the settings of River's own benchmark (`river bench`): workers that wait for a job, pauses between fetches,
+// jobs in an insert. It says that River's defaults are much slower.
 const (
 	riverWorkers  = 2000
 	riverCooldown = 2 * time.Millisecond
@@ -81,7 +81,7 @@ func riverRole(ctx context.Context, s contest.Settings) (contest.Do, error) {
 	}, nil
 }
 
-// insertRiver inserts in batches with COPY, the fastest way that River offers.
+// insertRiver inserts in batches with COPY, the fastest way that River has.
 func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], o contest.Order) error {
 	batch := make([]river.InsertManyParams, 0, min(riverBatch, o.Jobs))
 	opts := &river.InsertOpts{Queue: o.Queue}

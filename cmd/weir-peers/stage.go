@@ -18,14 +18,15 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// stage is what the contenders stand on.
+// stage has what the contenders need.
 type stage struct {
 	*contest.Stage
 	o     options
 	judge contest.Judge
 }
 
-// newStage makes the directory, builds weir unless one is given, and starts the api. Close must be called, also after an error.
+// newStage makes the directory, builds weir unless a binary is given, and starts the api. The caller must call Close,
+// even after an error.
 func newStage(ctx context.Context, o options) (*stage, error) {
 	base, err := contest.NewStage(o.Dir, "weir-peers-", "role")
 	s := &stage{Stage: base, o: o}
@@ -44,7 +45,7 @@ func newStage(ctx context.Context, o options) (*stage, error) {
 	return s, err
 }
 
-// build makes weir of the source that this module stands in.
+// build builds weir from the source that this module belongs to.
 func (s *stage) build(ctx context.Context) (string, error) {
 	root, err := done(ctx, child.Options{Name: "go list", Path: "go", Args: []string{"list", "-m", "-f", "{{.Dir}}", "weir"}})
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *stage) build(ctx context.Context) (string, error) {
 	return binary, err
 }
 
-// done runs a command to its end and returns what it wrote.
+// done runs a command to its end and returns its output.
 func done(ctx context.Context, o child.Options) (string, error) {
 	cmd := exec.CommandContext(ctx, o.Path, o.Args...)
 	cmd.Dir, cmd.Env = o.Dir, append(os.Environ(), o.Env...)
@@ -74,7 +75,7 @@ func done(ctx context.Context, o child.Options) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// until waits until a process is what is wanted.
+// until waits until is returns true. It fails if the process ends first.
 func until(ctx context.Context, name string, p *child.Process, is func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, contest.StartWithin, fmt.Errorf("%s did not come up within %v", name, contest.StartWithin))
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/child"
 )
 
-// versions are those of what was measured, as each tells its own.
+// versions returns the versions of the measured programs, as each reports its own.
 func versions(ctx context.Context, s *stage, peers []string) map[string]string {
 	all := map[string]string{}
 	linked := func(name, path string) {

@@ -12,8 +12,9 @@ import (
 	"weir/cmd/internal/serving"
 )
 
-// weirAPIs are called as fast as weir can: one that knows a job by its key, and one that does not, whose every call has an intent on disk.
-// Then one whose jobs wait, and those whose rates are measured. Calls at once are bounded by key, as the keys are known.
+// weirAPIs has the apis of the measurements. weir calls the first two as fast as it can: idempotent recognises a
+// repeated job by its key, and once does not, so each of its calls has an intent on disk. The jobs of waiting wait.
+// weirPaced is an api for one rate. The calls at once are bounded for each key.
 const weirAPIs = `apis:
   idempotent:
     url: URL/weir-idempotent-ID
@@ -34,7 +35,7 @@ const weirPaced = `  paced-RATE:
     bucket: {rate: RATE/s, capacity: 1000000, in_flight: AT_ONCE}
 `
 
-// startWeir starts a `weir serve` with its server inside, and returns when it takes jobs.
+// startWeir starts a `weir serve` with its server inside, and returns when weir accepts jobs.
 func startWeir(ctx context.Context, s *stage, durability string) (*serving.Worker, error) {
 	text := weirAPIs
 	for _, r := range s.o.Rates {
@@ -51,7 +52,7 @@ func startWeir(ctx context.Context, s *stage, durability string) (*serving.Worke
 		Env: []string{
 			"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + s.Path("weir-"+durability), "WEIR_INSTANCE=peers-" + durability, "WEIR_DURABILITY=" + durability,
 		},
-		Fail: func(err error) { s.o.say("%v", err) }, // its round fails
+		Fail: func(err error) { s.o.say("%v", err) }, // the round fails
 	}
 	s.Later(w.Stop)
 	if err := w.Start(ctx); err != nil {

@@ -47,7 +47,7 @@ func main() {
 	}
 	_, _ = fmt.Fprintln(os.Stderr, "weir-torture: "+err.Error())
 	var wrong wrongUsage
-	if errors.As(err, &wrong) || !started { // cobra refused the arguments
+	if errors.As(err, &wrong) || !started { // cobra has refused the arguments
 		os.Exit(exitUsage)
 	}
 	os.Exit(exitFailed)
@@ -133,7 +133,7 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 	f.BoolVar(&g.json, "json", false, "the figures as one JSON object")
 }
 
-// run completes the options from the command line, tortures weir, and prints the verdict.
+// run completes the options, tortures weir, and prints the verdict.
 func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	if o.Binary, err = weirProgram(g.weir); err != nil {
 		return usage(err)
@@ -164,7 +164,7 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	return g.torment(cmd, o)
 }
 
-// weirProgram returns the path of the program under torture.
+// weirProgram returns the absolute path of the program under torture. The default is weir beside this program.
 func weirProgram(path string) (string, error) {
 	if path == "" {
 		self, err := os.Executable()
@@ -183,7 +183,7 @@ func weirProgram(path string) (string, error) {
 	return path, nil
 }
 
-// hooked reports whether a weir was built with points to die at.
+// hooked reports whether a program was built with -tags torture, and so can be killed at chosen points.
 func hooked(program string) bool {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -194,7 +194,7 @@ func hooked(program string) bool {
 	})
 }
 
-// withoutServer removes the faults that need an external server, unless they were requested.
+// withoutServer sets the faults that need an external server to zero, unless they were requested.
 func withoutServer(cmd *cobra.Command, o *torture.Options) {
 	leaveOut(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
 }
@@ -208,7 +208,7 @@ func leaveOut(cmd *cobra.Command, faults map[string]*int) {
 	}
 }
 
-// asFleet uses a fleet's counts of faults unless others were requested.
+// asFleet sets the defaults of a fleet, except for flags that were given.
 func asFleet(cmd *cobra.Command, o *torture.Options) {
 	for _, c := range o.Counts() {
 		if !cmd.Flags().Changed(c.Option) {
@@ -225,7 +225,7 @@ func asFleet(cmd *cobra.Command, o *torture.Options) {
 	}
 }
 
-// usageOf describes a count of faults. cobra adds the default for a single weir itself.
+// usageOf describes a count of faults and its default for a fleet. cobra adds the default for a single weir.
 func usageOf(c torture.Count) string {
 	if c.Alone == c.InFleet {
 		return c.Usage
@@ -258,7 +258,7 @@ func (g *flags) torment(cmd *cobra.Command, o torture.Options) (err error) {
 	return nil
 }
 
-// tortureDir returns an empty directory.
+// tortureDir makes the directory of a run. It fails if the directory is not empty.
 func tortureDir(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", "weir-torture-")

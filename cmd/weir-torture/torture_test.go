@@ -20,7 +20,8 @@ import (
 	"weir/ingest/await"
 )
 
-// build builds weir and weir-torture, in this order, as a user does, or with the tag torture.
+// build builds weir and weir-torture, and returns their paths in this order. Without flags it builds them as a user
+// does.
 func build(t *testing.T, flags ...string) (weir, torturer string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,22 +36,23 @@ func build(t *testing.T, flags ...string) (weir, torturer string) {
 	return filepath.Join(dir, "weir"), filepath.Join(dir, "weir-torture")
 }
 
-// tortured is a run of weir-torture.
+// tortured is one run of weir-torture.
 type tortured struct {
 	name   string
-	report torture.Report // there whether or not the promises were kept
+	report torture.Report // set whether or not the promises were kept
 	talk   bytes.Buffer
 	err    error
 	done   chan struct{}
 }
 
-// How long a run may take from when it has its place, and how long its end is waited for, as others have theirs before.
+// runPatience bounds a run after it has got its place. turnPatience bounds the wait for its end, including the wait for
+// its place.
 const (
 	runPatience  = 10 * time.Minute
 	turnPatience = 20 * time.Minute
 )
 
-// startTorture runs weir-torture as soon as there is a place for it. A run mostly waits, so that several fit one core.
+// startTorture runs weir-torture when there is a place for it. A run mostly waits, so several fit on one core.
 func startTorture(t *testing.T, bin string, places chan struct{}, args string) *tortured {
 	dir := filepath.Join(t.TempDir(), "run")
 	if !strings.Contains(args, "--seed") {
@@ -64,8 +66,8 @@ func startTorture(t *testing.T, bin string, places chan struct{}, args string) *
 		ctx, cancel := context.WithTimeout(t.Context(), runPatience)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, bin, append([]string{"--json", "--dir", dir}, strings.Fields(args)...)...)
-		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends the servers and workers that it started
-		cmd.WaitDelay = await.Patience                                        // for that
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its servers and workers
+		cmd.WaitDelay = await.Patience                                        // for that to happen
 		cmd.Stderr = &r.talk
 		out, err := cmd.Output()
 		if r.err = json.Unmarshal(out, &r.report); r.err != nil {
@@ -78,7 +80,7 @@ func startTorture(t *testing.T, bin string, places chan struct{}, args string) *
 	return r
 }
 
-// ended waits for the end of a run, which may have waited for its place for as long as others ran.
+// ended waits for the end of a run, which may first have waited for its place.
 func (r *tortured) ended(t *testing.T) {
 	t.Helper()
 	select {
@@ -88,7 +90,7 @@ func (r *tortured) ended(t *testing.T) {
 	}
 }
 
-// verdict waits for the end of a run and returns what it found.
+// verdict waits for the end of a run and returns its report.
 func (r *tortured) verdict(t *testing.T) *torture.Report {
 	t.Helper()
 	r.ended(t)
@@ -103,7 +105,7 @@ func (r *tortured) verdict(t *testing.T) *torture.Report {
 	return &r.report
 }
 
-// broken are the names of the promises that a run saw broken.
+// broken returns the names of the promises that a run found broken.
 func broken(r *torture.Report) []string {
 	var names []string
 	for _, f := range r.Findings {
@@ -114,7 +116,7 @@ func broken(r *torture.Report) []string {
 	return names
 }
 
-// mustBreak checks that one of these promises was broken, in this run or in one of a few more with other seeds.
+// mustBreak checks that one of these promises was broken in this run or, if not, in one of a few more with other seeds.
 func (r *tortured) mustBreak(t *testing.T, again func(seed int) *tortured, promises ...string) {
 	t.Helper()
 	const firstSeed, lastSeed = 6, 10
@@ -133,11 +135,11 @@ func (r *tortured) mustBreak(t *testing.T, again func(seed int) *tortured, promi
 	}
 }
 
-// without leaves out the faults that have tests of their own.
+// without has the flags that leave out the faults with tests of their own.
 const without = " --config-changes 0 --idle-kills 0 --memory-limits 0"
 
-// TestTorture is the short torture: all kinds of faults, on apis of both kinds, keep every promise; and each planted bug
-// is caught by the faults that weir itself survives.
+// TestTorture checks that weir keeps every promise under all kinds of faults, with apis of both kinds, and that the
+// same faults catch each planted bug. It is the short torture.
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	_, bin := build(t, "-tags", "torture")
@@ -210,8 +212,8 @@ func TestTorture(t *testing.T) {
 	for bug, run := range caught {
 		t.Run("planted "+string(bug), func(t *testing.T) {
 			run.mustBreak(t, func(seed int) *tortured {
-				if bug != fault.NoFence && seed > 6 { // a second owner calls what the first was about to call, or not: that is chance
-					return nil // the others are caught each time; a machine that is busy once is not busy twice
+				if bug != fault.NoFence && seed > 6 { // whether a second owner calls what the first was about to call is chance
+					return nil // every run catches the other bugs; one more seed is for a machine that was busy once
 				}
 				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", plans[bug], seed))
 			}, breaks[bug])
@@ -219,7 +221,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// TestTortureChanges is the short torture by changes of the configuration, by kills while nothing is queued and by memory limits.
+// TestTortureChanges is the short torture of configuration changes, of kills while nothing is queued, and of memory
+// limits.
 func TestTortureChanges(t *testing.T) {
 	t.Parallel()
 	_, bin := build(t, "-tags", "torture")
@@ -227,7 +230,7 @@ func TestTortureChanges(t *testing.T) {
 	const embedded = "--server embedded --stops 0 --cuts 0 "
 	runs := map[string]struct {
 		args string
-		does func(r *torture.Report) int // how much of its fault it did
+		does func(r *torture.Report) int // returns how often the faults occurred
 	}{
 		"pace": {embedded + "--seed 8 --worker-kills 3 --config-changes 11 --idle-kills 0 --memory-limits 0 --change rate --change slow " +
 			"--change burst --change capacity --change in-flight --change headroom --change limits --change limit-name --change limit-rate " +
@@ -270,7 +273,7 @@ func TestTortureChanges(t *testing.T) {
 	}
 }
 
-// fleetFaults is a command line with these faults and no others.
+// fleetFaults returns a command line with these faults and no others.
 func fleetFaults(faults map[string]int) string {
 	o := torture.Options{}
 	line := "--replicas 2"
@@ -280,9 +283,9 @@ func fleetFaults(faults map[string]int) string {
 	return line
 }
 
-// TestFleetTorture is the short torture of replicas: a kill and a cut of each kind, and owners that go on after their lease
-// must be caught.
-func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is six processes and more
+// TestFleetTorture is the short torture of replicas: weir survives a kill and a cut of each kind, and owners that go on
+// after their lease are caught.
+func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six processes or more
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: apt-get install redis-server")
 	}
@@ -317,14 +320,14 @@ func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is 
 		})
 	}
 	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
-		bug.mustBreak(t, func(seed int) *tortured { // two owners at once; what each of them was about to call is chance
+		bug.mustBreak(t, func(seed int) *tortured { // two owners at once: which jobs both of them call is chance
 			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", planted, seed))
 		}, "called twice", "out of order")
 	})
 }
 
-// TestOrdinaryBuildHasNoFaults: nothing in the environment can end an ordinary weir at a point, or plant a bug in it: not
-// even the names are in it.
+// TestOrdinaryBuildHasNoFaults checks that no environment can kill an ordinary weir at a point or plant a bug in it.
+// Not even the names of the points and bugs are in the program.
 func TestOrdinaryBuildHasNoFaults(t *testing.T) {
 	t.Parallel()
 	ordinary, torturer := build(t)
@@ -345,7 +348,7 @@ func TestOrdinaryBuildHasNoFaults(t *testing.T) {
 		t.Errorf("a cut from NATS without replicas: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"--planted", string(fault.NoFence)}, {"--at", string(fault.CallSent)}} {
-		for _, program := range [][]string{{torturer}, {tortures, "--weir", ordinary}} { // either of the two has no points
+		for _, program := range [][]string{{torturer}, {tortures, "--weir", ordinary}} { // neither has points
 			command := append(slices.Clone(program), args...)
 			out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 			var failed *exec.ExitError

@@ -16,11 +16,12 @@ import (
 	"weir/bucket/redisstore"
 )
 
-// BenchmarkBeside is one reservation by weir and one by the limiters that others use, in the same run: over a thousand keys
-// at a rate that never binds. ns/op, B/op and allocs/op are per reservation, in a batch too.
+// BenchmarkBeside measures one reservation by weir and one by other limiters, in the same run, over a thousand keys at
+// a rate that never binds. ns/op, B/op and allocs/op are per reservation, even for a batch.
 //
-// They do not do the same. x/time/rate, redis_rate and throttled answer for one limit whether a call may go now (the first
-// also when); weir reserves a time under all limits at once and takes it back. Their batch does not exist.
+// They do different things. x/time/rate, redis_rate and throttled say for one limit whether a call may go now; the
+// first also says when. weir reserves a time under all limits at once, and can take the reservation back. The others
+// have no batches.
 func BenchmarkBeside(b *testing.B) {
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -98,13 +99,13 @@ func besideRedis(b *testing.B, keys []string) {
 	})
 }
 
-// besideCase is what is reserved under.
+// besideCase has the rules of one benchmark.
 type besideCase struct {
 	name  string
 	rules bucket.Rules
 }
 
-// besideRules are one limit, and four.
+// besideRules returns rules with one limit, and with four.
 func besideRules() []besideCase {
 	one := bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: besideCount, Per: time.Second, Burst: besideBurst}}, Lease: time.Second,

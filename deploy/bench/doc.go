@@ -1,5 +1,5 @@
-// Package bench measures weir's limiters beside those that others use. It is a module of its own: what weir is compared with is none of
-// its dependencies.
+// Package bench measures weir's limiters beside others. It is a module of its own, so that the others are no
+// dependencies of weir.
 //
 //	cd deploy/bench && go test -run '^$' -bench .
 package bench

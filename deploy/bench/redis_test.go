@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedis starts a redis-server that ends with the benchmark, and gives a client of it.
+// startRedis starts a redis-server that ends with the benchmark, and returns a client for it.
 func startRedis(b *testing.B) *redis.Client {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,7 +1,8 @@
-// Package await holds the waits of the tests. Every wait has its own timeout, and its failure says what it waited for.
+// Package await has the waits of the tests. Every wait has its own timeout, and fails with what it waited for.
 //
-// Without a timeout of its own, a wait shows only that the whole package timed out, minutes later. The condition of a
-// wait must not depend on the speed of the machine: a test that needs jobs in a queue pauses calls before it fills it.
+// Without its own timeout, a wait would end only when the whole package times out, minutes later. A test must not wait
+// for a condition that depends on the machine's speed: a test that needs jobs in a queue pauses calls before it fills
+// the queue.
 package await
 
 import (
@@ -11,10 +12,10 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits before it fails. It allows for a machine that is slow or busy.
+// Patience is how long a test waits before it fails. It is long enough for a slow or busy machine.
 const Patience = 90 * time.Second
 
-// Context returns a context that ends after Patience, or with the test. Its cause says what the test waited for.
+// Context returns a context that ends after Patience, or with the test. Its cause names what the test waited for.
 func Context(t testing.TB, what string) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("waited %s in vain for %s", Patience, what))
@@ -22,7 +23,7 @@ func Context(t testing.TB, what string) context.Context {
 	return ctx
 }
 
-// BuildPatience is how long a test waits for a compiler. It allows for building everything on a busy machine.
+// BuildPatience is how long a test waits for the compiler. It is long enough to build everything on a busy machine.
 const BuildPatience = 8 * time.Minute
 
 // Build returns a context that ends after BuildPatience, or with the test.
@@ -33,7 +34,8 @@ func Build(t testing.TB) context.Context {
 	return ctx
 }
 
-// Receive returns the next value of a channel, or the zero value if the channel is closed.
+// Receive returns the next value of a channel, or the zero value if the channel is closed. It fails the test after
+// Patience.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Patience)
@@ -47,7 +49,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// Result returns the result of a call that blocks until something is over, for example a worker's Wait.
+// Result returns the result of a call that blocks, for example a worker's Wait. It fails the test after Patience.
 func Result[T any](t testing.TB, what string, call func() T) T {
 	t.Helper()
 	result := make(chan T, 1)
@@ -55,13 +57,13 @@ func Result[T any](t testing.TB, what string, call func() T) T {
 	return Receive(t, what, result)
 }
 
-// Return waits for a call that blocks until something is over, for example a WaitGroup's Wait.
+// Return waits for a call that blocks, for example a WaitGroup's Wait. It fails the test after Patience.
 func Return(t testing.TB, what string, call func()) {
 	t.Helper()
 	Result(t, what, func() struct{} { call(); return struct{}{} })
 }
 
-// Until polls ok every 5 ms until it returns true.
+// Until polls ok every 5 ms until it returns true. It fails the test after Patience.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick, limit := time.NewTicker(5*time.Millisecond), time.NewTimer(Patience)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ParseAnswer parses an answer of the intake. A refusal is returned as a *Refusal, a stream's answer in the intake's
-// place as a *ForeignAnswer.
+// ParseAnswer parses an answer of the intake. It returns a refusal as a *Refusal, and the answer of a foreign stream as
+// a *ForeignAnswer.
 func ParseAnswer(data []byte) (Receipt, error) {
 	var receipt struct {
 		Receipt
@@ -47,12 +47,12 @@ func ParseAnswer(data []byte) (Receipt, error) {
 	return receipt.Receipt, nil
 }
 
-// queuePrefix begins the names of the streams that store jobs, and so of every stream that a receipt names.
+// queuePrefix begins the names of the streams that store jobs, and so every stream name in a receipt.
 const queuePrefix = "WEIR_"
 
-// ForeignAnswer is an error: a stream that captures weir's subjects answered in weir's place. Its acknowledgement is
-// not a receipt. No weir runs there, or weir's own answer came too late to be read. Whether weir accepted the job
-// is unknown.
+// ForeignAnswer is the error that reports that another stream captures weir's subjects and answered in weir's place.
+// Its acknowledgement is not a receipt. Either no weir runs there, or weir's own answer came too late. The job may have
+// been accepted.
 type ForeignAnswer struct {
 	Stream  string // the stream that answered, or empty if the answer does not say
 	Refused string // why the stream refused the job, or empty if it acknowledged the job
@@ -70,7 +70,7 @@ func (f *ForeignAnswer) Error() string {
 	return fmt.Sprintf("%s %s in weir's place: it must not take %s>", who, what, SubjectPrefix)
 }
 
-// ourCode reports whether an error code is one of weir's. JetStream's own codes are all lower.
+// ourCode reports whether an error code is weir's. JetStream's own codes are lower numbers.
 func ourCode(code int) bool {
 	switch Code(code) {
 	case Invalid, UnknownAPI, TooLarge, Throttled, Unavailable:

@@ -18,23 +18,25 @@ const (
 	lettersSubject = "weir.dead."
 )
 
-// lookAgain is how often Do checks whether its connection was lost meanwhile, and how long it waits while weir is away.
+// lookAgain is how often Do checks whether its connection was lost, and how long it pauses before it tries an absent
+// weir again.
 const lookAgain = time.Second
 
-// mostTold bounds the messages that wait to be read from an inbox of Do: one end, and notices of refused tries.
+// mostTold bounds the unread messages in an inbox of Do: one end, and notices of refused tries.
 const mostTold = 16
 
-// overflow is the outcome of a submission that was refused with Throttled. No accepted job ends so.
+// overflow is the outcome of a submission that was refused with Throttled. No accepted job has it.
 const overflow = "overflow"
 
 // Do submits one job and waits for its end, which weir sends to Weir-Reply-To. Do overwrites the ReplyTo of s. Give ctx
-// a deadline that leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, not an error.
+// a deadline that leaves the job time to wait for its turn. Do returns a refusal as a *Refusal. A dead letter is an
+// End, not an error.
 //
-// If no answer comes, Do sends the job again under the same ID; for a job that it knows already, weir sends the end
-// once more. From then on Do also waits while weir is away or answers 503, and an error also wraps ErrNoAnswer: the job
-// may have been accepted. After a reconnect Do also reads the streams, as Await does; a producer that may not read them
-// keeps waiting. When ctx ends, the job continues: Do finds its end under the same ID within dedupe, and Await as long
-// as the end is kept.
+// If no answer comes, Do sends the job again under the same ID. If weir knows the job already, it sends the end again.
+// After a try without an answer, Do also waits while weir is absent or answers 503, and an error also wraps
+// ErrNoAnswer: the job may have been accepted. After a reconnect Do also reads the streams, as Await does. A producer
+// that may not read them keeps waiting. If ctx ends, the job continues: Do finds its end under the same ID within
+// dedupe, and Await as long as weir keeps the end.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())
@@ -80,8 +82,8 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 }
 
 // submitUntilAnswered sends a job again until an answer comes or ctx ends. A try without an answer may have stored the
-// job, and only a receipt can tell. After such a try, 503 and "no responders" are no answer, and every error wraps
-// ErrNoAnswer.
+// job. After such a try only a receipt proves that it did: a 503 or "no responders" does not end the loop, and every
+// error wraps ErrNoAnswer.
 func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt, error) {
 	for unsure := false; ; {
 		once, cancel := context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
@@ -105,17 +107,17 @@ func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt
 	}
 }
 
-// Await waits until a job has its result in WEIR_RESULTS or its letter in WEIR_DEAD. It starts with what was stored at
-// since; zero reads everything that is kept. So it also finds the end of a job that an earlier process submitted. It
-// reads the ends of the job's key until ctx ends, and continues after a reconnect.
+// Await waits until a job has its result in WEIR_RESULTS or its letter in WEIR_DEAD. It reads the ends of the job's key
+// that were stored at since or later; zero reads all that weir keeps. So it also finds the end of a job that an earlier
+// process submitted. It blocks until ctx ends, and continues after a reconnect.
 //
-// A job that was refused first and accepted when it was sent again has a letter of its refusal: pass a since after that
+// If a job was refused, and accepted when it was sent again, its first letter is the refusal's: pass a since after that
 // letter.
 func (c *Client) Await(ctx context.Context, api, key, job string, since time.Time) (End, error) {
 	return c.await(ctx, api, key, job, since, func(End) bool { return true })
 }
 
-// await is Await for the ends that wanted reports true of.
+// await is Await for ends that satisfy wanted.
 func (c *Client) await(ctx context.Context, api, key, job string, since time.Time, wanted func(End) bool) (End, error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options configure a Client. The zero value is good.
+// Options configure a Client. The zero value is usable.
 type Options struct {
-	// UnderWay bounds the jobs of SubmitAsync that have no answer yet. Zero means DefaultUnderWay; the maximum is
+	// UnderWay bounds the jobs of SubmitAsync that have no answer yet. Zero means DefaultUnderWay. The maximum is
 	// 65536.
 	UnderWay int
-	// AnswerWithin is how long SubmitAsync waits for an answer. Submit and Do wait as long if their context has no
-	// deadline. Zero means DefaultAnswerWithin.
+	// AnswerWithin is how long SubmitAsync waits for an answer. Submit waits as long if its context has no deadline,
+	// and Do before it tries again. Zero means DefaultAnswerWithin.
 	AnswerWithin time.Duration
-	// Inject writes the trace context of ctx into the headers of a job. Optional. With OpenTelemetry it is
+	// Optional. Inject writes the trace context of ctx into the headers of a job. With OpenTelemetry it is:
 	//
 	//	func(ctx context.Context, h nats.Header) {
 	//		otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(h))
@@ -25,7 +25,7 @@ type Options struct {
 	Inject func(ctx context.Context, h nats.Header)
 }
 
-// The defaults of Options. weir itself waits some seconds for its store before it answers 503.
+// The defaults of Options. weir waits for its store for some seconds before it answers 503.
 const (
 	DefaultUnderWay     = 256
 	DefaultAnswerWithin = 15 * time.Second
@@ -33,8 +33,8 @@ const (
 	mostUnderWay = 65536
 )
 
-// ErrNoAnswer is wrapped by errors that report that no answer came in time. Whether the job was accepted is unknown:
-// submit it again under the same ID.
+// ErrNoAnswer is wrapped by errors that report that no answer came in time. The job may have been accepted: submit it
+// again under the same ID.
 var ErrNoAnswer = errors.New("no answer: the job may have been accepted; submit it again under the same id")
 
 // Client submits jobs to weir. It is safe for concurrent use.
@@ -44,7 +44,7 @@ type Client struct {
 	async async
 }
 
-// New returns a client that uses nc, without asking the server anything. The caller still owns the connection.
+// New returns a client that uses nc. It sends nothing to the server. The caller still owns the connection.
 func New(nc *nats.Conn, o Options) *Client {
 	if o.UnderWay <= 0 {
 		o.UnderWay = DefaultUnderWay
@@ -58,10 +58,10 @@ func New(nc *nats.Conn, o Options) *Client {
 
 // Submit submits one job and waits until it is stored or refused, or ctx ends.
 //
-// A refusal is a *Refusal. A *ForeignAnswer means that a stream answered in weir's place. After nats.ErrNoResponders
-// this submission was not accepted. After a *ForeignAnswer or any other error it is unknown whether the job was
-// accepted: submit it again under the same ID. For that, set an ID or call Named first: without an ID a second try is a
-// second job.
+// Submit returns a refusal as a *Refusal, and the answer of a foreign stream as a *ForeignAnswer. After
+// nats.ErrNoResponders this submission was not accepted. After a *ForeignAnswer or any other error the job may have
+// been accepted: submit it again under the same ID. To do so, set an ID or call Named first. Without an ID, a second
+// try is a second job.
 func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	msg, err := c.message(ctx, s)
 	if err != nil {
@@ -88,7 +88,7 @@ func noWeir(api string) error {
 	return fmt.Errorf("submit to %s: no weir takes jobs there: %w", api, nats.ErrNoResponders)
 }
 
-// message returns the submission's message, with the trace context of ctx.
+// message renders a submission, with the trace context of ctx.
 func (c *Client) message(ctx context.Context, s Submission) (*nats.Msg, error) {
 	if c.opts.Inject != nil {
 		h := nats.Header{}

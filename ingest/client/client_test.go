@@ -19,7 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestNothingOfAServer checks that a producer links the NATS client and ids, and no package that only a server needs.
+// TestNothingOfAServer checks that a producer links the NATS client and a library for ids, and no package that only a
+// server needs.
 func TestNothingOfAServer(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(await.Build(t), "go", "list", "-deps", "weir/ingest/client").Output()
@@ -42,7 +43,7 @@ func TestNothingOfAServer(t *testing.T) {
 	}
 }
 
-// somebody is an intake on a server of its own. It answers when the test tells it to.
+// somebody is a fake intake on a server of its own. It answers when the test tells it to.
 type somebody struct {
 	nc   *nats.Conn
 	jobs chan *nats.Msg
@@ -78,7 +79,7 @@ func acceptAt(msg *nats.Msg, seq int) error {
 	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":%d,"job":%q,"key":"k","position":1}`, seq, msg.Header.Get("Nats-Msg-Id")))
 }
 
-// acceptAll accepts every job, at one sequence, until the test ends.
+// acceptAll accepts every job at the same sequence, until the test ends.
 func (s *somebody) acceptAll(t *testing.T, seq int) {
 	for {
 		select {
@@ -91,7 +92,7 @@ func (s *somebody) acceptAll(t *testing.T, seq int) {
 }
 
 // TestAsyncIsBounded checks that SubmitAsync sends jobs in the order of its calls, and that no more jobs than allowed
-// have no answer. An answer makes room, and so does a timeout.
+// have no answer. An answer, or a timeout, makes room for another job.
 func TestAsyncIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -141,8 +142,8 @@ func TestAsyncIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks that without an answer it is unknown whether the job was accepted, and that without a subscriber
-// the server says so.
+// TestNoAnswer checks the errors of a submission: without an answer the job may have been accepted; without a
+// subscriber the server says so.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -187,8 +188,8 @@ func weirless(t *testing.T) string {
 	return url
 }
 
-// TestDoSendsAgain checks that a job whose answer was lost is sent again under its id, with the trace of its caller,
-// and ends once.
+// TestDoSendsAgain checks that Do sends a job whose answer was lost again under its id, with the trace of its caller,
+// and that the job ends once.
 func TestDoSendsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSomebody(t)
@@ -209,10 +210,10 @@ func TestDoSendsAgain(t *testing.T) {
 		!strings.HasPrefix(again.Header.Get("Traceparent"), "00-0af7") {
 		t.Errorf("sent again as %v", again.Header)
 	}
-	go s.acceptAll(t, 1) // until an answer is in time
+	go s.acceptAll(t, 1) // until Do gets an answer in time
 	told := nats.NewMsg(again.Header.Get("Weir-Reply-To"))
 	told.Header = nats.Header{"Weir-Job-Id": {"x"}, "Weir-Outcome": {"overflow"}, "Weir-Dead-Reason": {"overflow"}}
-	if err := s.nc.PublishMsg(told); err != nil { // the first try was refused, and its answer lost
+	if err := s.nc.PublishMsg(told); err != nil { // a first try was refused, and its answer was lost
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
@@ -258,8 +259,8 @@ func TestDoOutlastsUnavailable(t *testing.T) {
 	}
 }
 
-// TestDoIsUnsureAfterSilence checks the error of Do if a try had no answer and no later answer decides what became of
-// it.
+// TestDoIsUnsureAfterSilence checks that the error of Do wraps ErrNoAnswer if a try had no answer and no later answer
+// decides.
 func TestDoIsUnsureAfterSilence(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -330,8 +331,8 @@ func (c *cable) pull(cut bool) {
 	}
 }
 
-// TestDoTellsLivesApart checks that Do, after a reconnect, does not take an older end under the job's id for the end of
-// the job: the letter of a submission that was refused, or the end of an earlier life.
+// TestDoTellsLivesApart checks that Do, after a reconnect, ignores older ends under the job's id: the letter of a
+// refused submission, and the end of an earlier job.
 func TestDoTellsLivesApart(t *testing.T) {
 	t.Parallel()
 	ctx := await.Context(t, "the end")
@@ -376,7 +377,7 @@ func TestDoTellsLivesApart(t *testing.T) {
 	if err := s.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	go s.acceptAll(t, 7) // if the receipt is lost
+	go s.acceptAll(t, 7) // in case the receipt is lost
 	line.pull(true)
 	line.pull(false)
 	for name, stream := range streams {
@@ -394,10 +395,10 @@ func TestDoTellsLivesApart(t *testing.T) {
 	}
 }
 
-// TestDoAfterAReconnect checks, with a real weir, that an end that was reported while the connection was away is found
-// in the stream. An end that was reported to an earlier process is found too, since its job is known.
+// TestDoAfterAReconnect checks, with a real weir, that Do finds an end in the stream that weir sent while the
+// connection was down. Await finds the end of a job that an earlier process submitted.
 func TestDoAfterAReconnect(t *testing.T) {
-	url := weirURL() // before the context: building weir takes long
+	url := weirURL() // before the context, because building weir takes long
 	ctx := await.Context(t, "the end")
 	line := &cable{}
 	nc, err := nats.Connect(url, nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
@@ -443,7 +444,7 @@ func TestDoAfterAReconnect(t *testing.T) {
 	}
 }
 
-// TestEndsOfLetters checks that Await finds a dead letter as it finds a result.
+// TestEndsOfLetters checks that Await finds a dead letter as well as a result.
 func TestEndsOfLetters(t *testing.T) {
 	url := weirURL()
 	ctx := await.Context(t, "the end")

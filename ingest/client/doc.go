@@ -8,11 +8,12 @@
 //
 // # Guarantees
 //
-//   - A nil error of Submit means that the job is on disk. A *Refusal means that this submission is not queued, and says
-//     why. After every other error except nats.ErrNoResponders it is unknown whether the job was accepted: submit it
-//     again under the same ID within the dedupe of weir's configuration (10 minutes by default), and it is the same job.
-//   - A refusal, or nats.ErrNoResponders, says nothing of an earlier submission under the same ID that had no answer:
-//     that one may have been accepted. Submit again under the same ID until a receipt comes, as Do does after a 503.
+//   - A nil error of Submit means that the job is on disk. A *Refusal means that this submission is not queued, and
+//     says why. After any other error except nats.ErrNoResponders the job may have been accepted. Submit it again under
+//     the same ID within the dedupe of weir's configuration (10 minutes by default): weir takes it for the same job.
+//   - A refusal, or nats.ErrNoResponders, says nothing about an earlier submission under the same ID that had no
+//     answer: that one may have been accepted. Submit again under the same ID until a receipt comes, as Do does after a
+//     503.
 //   - Jobs that one goroutine passes to SubmitAsync are published in that order. At most Options.UnderWay of them have no
 //     answer yet.
 //   - Do, Await and Follow continue after a reconnect. Await and Follow also continue after a restart of the process: Await

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Done is the outcome of a job that has a result. Every other outcome is the reason of a dead letter: overflow,
-// expired, invalid, rejected, exhausted, unknown, over_budget or cancelled.
+// Done is the outcome of a job with a result. Any other outcome is the reason of a dead letter: overflow, expired,
+// invalid, rejected, exhausted, unknown, over_budget or cancelled.
 const Done = "done"
 
 // End is the end of a job: its result, or the notice of its dead letter.
@@ -18,14 +18,14 @@ type End struct {
 	Outcome       string
 	Status        int       // of the api's last answer; 0 if it gave none
 	Attempts      int       // calls that counted against retry.attempts
-	Calls         int       // of a result: all calls, including those pushed back
+	Calls         int       // of a result: all calls, including those that met pushback
 	Price         string    // of a result: per call, as configured
 	Accepted      time.Time // this and the next two are zero if unknown
 	Called        time.Time // when the last call started
 	Finished      time.Time
 	Body          []byte // of a result: the api's answer
 	Cut           bool   // the answer was longer than weir keeps
-	Reused        string // of a result: the job whose answer it is, which was called at Called; "": the job's own
+	Reused        string // of a result: the job whose answer this is, called at Called; "": the job's own
 	ContentType   string // of the answer, as the api sent it
 	Detail        string // of a letter: what happened
 	Billed        string // of a letter: whether the api charged: no, yes or unknown
@@ -35,7 +35,7 @@ type End struct {
 // Done reports whether the job has a result. Otherwise it has a dead letter.
 func (e End) Done() bool { return e.Outcome == Done }
 
-// The headers of ends. Some occur only in results, some only in letters.
+// The headers of ends. Some occur only in results, others only in letters.
 const (
 	outcomeHeader  = "Weir-Outcome"
 	reasonHeader   = "Weir-Dead-Reason"
@@ -46,7 +46,7 @@ const (
 )
 
 // ParseEnd parses a message from Weir-Reply-To or from the streams WEIR_RESULTS and WEIR_DEAD. It omits a letter's
-// body, which is the body of the job. It reports false for a message that is not an end.
+// body, which is the body of the job. It returns false if the message is not an end.
 func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	e := End{
 		API: h.Get(HeaderAPI), Key: h.Get(HeaderKey), Job: h.Get(HeaderJobID), Outcome: h.Get(outcomeHeader), Price: h.Get("Weir-Price"),
@@ -82,9 +82,10 @@ func ParseEnd(h nats.Header, body []byte) (End, bool) {
 	return e, e.Outcome != "" && e.Job != ""
 }
 
-// endsAs reports whether a stored end is that of the job with this receipt. Its message id names the place where the
-// ended job was queued: that of the receipt, or one behind it after a redrive. An earlier life of the id was queued
-// before it, and a refused submission nowhere.
+// endsAs reports whether a stored end belongs to the job with this receipt. The end's message id names the stream and
+// the sequence at which the job was queued. They must be the receipt's or, after a redrive, a later sequence. The end
+// of an earlier job with the same id has an earlier sequence, and that of a refused submission has none. A receipt
+// without a sequence matches any end.
 func (r Receipt) endsAs(e End) bool {
 	id := e.Header.Get(HeaderMsgID)
 	if _, imported, ok := strings.Cut(e.Header.Get("Weir-Dead-Imported"), " "); ok {
@@ -101,7 +102,7 @@ func (r Receipt) endsAs(e End) bool {
 // EndsOnly comes before the last token of an inbox that receives only the ends of jobs.
 const EndsOnly = "ends."
 
-// EndsInbox returns an inbox that receives only the ends of jobs. weir accepts such an inbox in Weir-Reply-To from
+// EndsInbox returns inbox as one that receives only the ends of jobs. weir accepts such an inbox in Weir-Reply-To from
 // every role.
 func EndsInbox(inbox string) string {
 	last := strings.LastIndexByte(inbox, '.')

@@ -12,21 +12,21 @@ import (
 // ackWithin is how long Follow waits for the server to confirm an acknowledgement.
 const ackWithin = 5 * time.Second
 
-// Results chooses the results that Follow reads.
+// Results says which results Follow reads.
 type Results struct {
-	// Name is the name of the durable consumer. A reader of the same name resumes where the last one stopped. Required;
-	// letters, digits, - and _.
+	// Name is the name of the durable consumer. A reader with the same name resumes where the last one stopped.
+	// Required; letters, digits, - and _.
 	Name string
-	// API and Key choose the results; if empty, all. A Key needs an API.
+	// API and Key choose the results. If both are empty, Follow reads all. A Key needs an API.
 	API, Key string
 }
 
-// Follow passes each result to handle, one after another, in the order of the stream. It returns the error of handle,
-// or when ctx ends. It continues after a reconnect; after a restart it continues with the first result for which handle
-// has not returned nil. So handle may get a result twice and must recognise it by its Job. A result whose handle takes
-// longer than 30 seconds is delivered again.
+// Follow passes each result to handle, one at a time, in the order of the stream. It returns if handle fails or ctx
+// ends. It continues after a reconnect. After a restart it continues with the first result for which handle has not
+// returned nil, so handle may get a result twice and must recognise it by its Job. If handle takes longer than 30
+// seconds, the result is delivered again.
 //
-// Readers of one name share the results among them. Letters are not included: read WEIR_DEAD, or the events.
+// Readers with the same name share the results. Follow does not read letters: read WEIR_DEAD, or the events.
 func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.Context, end End) error) error {
 	subject := resultsSubject + ">"
 	switch {
@@ -59,7 +59,7 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost: Messages asks again
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost: Next asks again
 			continue
 		case err != nil:
 			return fmt.Errorf("follow results as %s: %w", r.Name, err)

@@ -19,12 +19,12 @@ const (
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
 	HeaderBaggage    = "baggage"
-	HeaderError      = "Nats-Service-Error" // of a refusal, as for any error of a NATS micro service
+	HeaderError      = "Nats-Service-Error" // of a refusal, as in any NATS micro service
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 
 	headerContentType = "Content-Type"
 )
 
-// Retry is the value of Weir-On-Throttled that says that the producer keeps the job and submits it again if it is
-// throttled. The refusal then leaves no dead letter.
+// Retry is the value of Weir-On-Throttled. With it, a producer keeps a throttled job and submits it again, so the
+// refusal leaves no dead letter.
 const Retry = "retry"

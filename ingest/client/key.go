@@ -15,14 +15,12 @@ const NoToken = "_"
 
 const upperHex = "0123456789ABCDEF"
 
-// noName is the token of every name that is longer than MaxKeyBytes. No such name is stored, so nothing is found under
-// it. A subject with the name itself could exceed the longest control line of NATS, and the server would close the
-// connection.
+// noName is the token of every name longer than MaxKeyBytes. weir stores nothing under such a name, so a search finds
+// nothing. The name itself could exceed NATS's longest control line, and the server would close the connection.
 const noName = "%"
 
-// Token writes a key, or any name, as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX. Different
-// keys have different tokens, and ParseToken reverses it. All names longer than MaxKeyBytes share one token, which
-// ParseToken refuses.
+// Token writes a key, or any name, as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX. ParseToken
+// reverses it. All names longer than MaxKeyBytes share one token, which ParseToken refuses.
 func Token(key string) string {
 	switch {
 	case key == "":
@@ -35,7 +33,7 @@ func Token(key string) string {
 	return Escape(key)
 }
 
-// Escape writes every byte of a text other than A-Z a-z 0-9 - _ as %XX.
+// Escape writes a text with %XX for every byte other than A-Z a-z 0-9 - _.
 func Escape(key string) string {
 	escapes := 0
 	for i := 0; i < len(key); i++ {
@@ -60,7 +58,7 @@ func Escape(key string) string {
 	return b.String()
 }
 
-// ParseToken reverses Token. It refuses what Token would not have written.
+// ParseToken reverses Token. It fails if Token does not write this token.
 func ParseToken(token string) (string, error) {
 	if token == NoToken {
 		return "", nil
@@ -72,12 +70,12 @@ func ParseToken(token string) (string, error) {
 	return key, nil
 }
 
-// KeyFromSubject returns the key that the tokens of a producer's subject name. %XX stands for a byte. So a producer can
-// name keys with spaces or wildcards, and can publish to a token it read in one of weir's own subjects: both spellings
-// of a key are the same bucket. A % that begins no escape stands for itself.
+// KeyFromSubject returns the key in the tokens after the api in a producer's subject. %XX stands for a byte, so a
+// producer can name keys with spaces or wildcards, and can publish to a token that it read in one of weir's subjects.
+// Both spellings are the same key. A % without two hexadecimal digits stands for itself.
 func KeyFromSubject(tokens string) string { return unescape(tokens) }
 
-// CheckKey reports why a key cannot be used, or nil.
+// CheckKey returns an error if a key is not valid.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -93,7 +91,7 @@ func CheckKey(key string) error {
 // maxAPIBytes bounds an api's name.
 const maxAPIBytes = 64
 
-// CheckAPI reports why a text cannot be the name of an api, or nil.
+// CheckAPI returns an error if a text is not a valid name of an api.
 func CheckAPI(name string) error {
 	if name == "" || len(name) > maxAPIBytes || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return fmt.Errorf("an api's name has 1 to %d of a-z, 0-9, '-' and '_', this has %d bytes", maxAPIBytes, len(name))
@@ -136,8 +134,8 @@ func hexValue(c byte) int {
 	return -1
 }
 
-// HeaderText writes a key for the value of a header: unchanged, or as its token if a header could not carry it
-// unchanged. "No key" and the key _ are written alike; the subject distinguishes them.
+// HeaderText writes a key as the value of a header: unchanged, or as its token if a header cannot carry it. "No key"
+// and the key "_" look the same there; the subject distinguishes them.
 func HeaderText(key string) string {
 	if key == "" {
 		return NoToken

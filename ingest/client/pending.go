@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrClosed is returned by a closed client.
+// ErrClosed reports that the client is closed.
 var ErrClosed = errors.New("the client is closed")
 
 // Pending is a job that was sent by SubmitAsync.
@@ -26,11 +26,10 @@ type Pending struct {
 	err     error
 }
 
-// Done returns a channel that is closed when an answer came or none will come.
+// Done returns a channel that is closed when the job has its answer, or will get none.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Wait returns what Submit would: the receipt, a *Refusal, or another error. It returns early, with the cause, when ctx
-// ends.
+// Wait returns what Submit would: the receipt, a *Refusal, or another error. If ctx ends first, it returns the cause.
 func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 	select {
 	case <-p.done:
@@ -40,11 +39,11 @@ func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 	}
 }
 
-// async holds the jobs of a client that have no answer yet.
+// async holds the jobs of SubmitAsync that have no answer yet.
 type async struct {
-	room chan struct{} // one slot for each
+	room chan struct{} // one slot for each such job
 
-	mu      sync.Mutex // guards what follows, and keeps jobs in the order in which they were submitted
+	mu      sync.Mutex // guards what follows, and keeps jobs in the order of submission
 	inbox   string     // answers come to <inbox>.<number>
 	sub     *nats.Subscription
 	last    uint64
@@ -52,13 +51,12 @@ type async struct {
 	closed  bool
 }
 
-// SubmitAsync sends a job and returns before the answer comes. It blocks while Options.UnderWay jobs have no answer,
-// until ctx ends. An error means that this job was not sent. Every Pending ends, with ErrNoAnswer after
-// Options.AnswerWithin.
+// SubmitAsync sends a job and returns before the answer comes. It blocks while Options.UnderWay jobs have no answer, or
+// until ctx ends. An error means that this job was not sent. Every Pending ends: after Options.AnswerWithin with
+// ErrNoAnswer.
 //
-// A program that retries at once against a full bucket makes weir count refusals instead of working. Wait for the
-// RetryAfter of the refusal, keep UnderWay below the capacity of the bucket, and set Submission.Retries: without it
-// each refusal is a dead letter.
+// If a producer retries at once against a full bucket, weir is busy with refusals. Wait for the refusal's RetryAfter,
+// keep UnderWay below the bucket's capacity, and set Submission.Retries: without it each refusal is a dead letter.
 func (c *Client) SubmitAsync(ctx context.Context, s Submission) (*Pending, error) {
 	s = s.Named()
 	msg, err := c.message(ctx, s)
@@ -106,7 +104,7 @@ func (c *Client) send(p *Pending, msg *nats.Msg) error {
 	return nil
 }
 
-// answered handles a message to the inbox. If no intake listens, the server itself answers with "no responders".
+// answered handles a message to the inbox. If no intake listens, the server sends an empty one with status 503.
 func (a *async) answered(msg *nats.Msg) {
 	number := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
@@ -123,7 +121,7 @@ func (a *async) end(number string, receipt Receipt, err error) {
 	delete(a.waiting, number)
 	a.mu.Unlock()
 	if !ok {
-		return // a second answer, or one that came too late
+		return // the second answer, or too late
 	}
 	p.late.Stop()
 	p.receipt, p.err = receipt, err
@@ -131,8 +129,8 @@ func (a *async) end(number string, receipt Receipt, err error) {
 	<-a.room
 }
 
-// Flush waits until every job that was sent has its answer, or none will come. It may also wait for jobs that are sent
-// meanwhile.
+// Flush waits until every job that was sent before the call has its answer, or will get none. It returns the cause if
+// ctx ends first.
 func (c *Client) Flush(ctx context.Context) error {
 	c.async.mu.Lock()
 	all := make([]*Pending, 0, len(c.async.waiting))
@@ -150,7 +148,7 @@ func (c *Client) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the Pending of every job that has no answer yet with ErrNoAnswer. Call Flush first. The connection stays
+// Close ends every Pending that has no answer with ErrNoAnswer and ErrClosed. Call Flush first. The connection stays
 // open. A client that never called SubmitAsync needs no Close. Close may be called twice.
 func (c *Client) Close() error {
 	a := &c.async

@@ -2,8 +2,8 @@ package client
 
 import "fmt"
 
-// Priority says which of the jobs that wait are called sooner. The zero Priority is Normal. Priorities compare as
-// numbers: the more urgent is less.
+// Priority says which waiting jobs are called sooner. The zero Priority is Normal. A more urgent priority is a smaller
+// number.
 type Priority int8
 
 // The priorities.

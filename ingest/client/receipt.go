@@ -18,11 +18,11 @@ type Receipt struct {
 	OverSoft bool `json:"over_soft,omitempty"`
 	// Position counts the unfinished jobs of the key up to and including this one; 0 if this job is finished.
 	Position int `json:"position"`
-	// ETA is when its call should start; zero if unknown or finished.
+	// ETA is when the job's call should start. It is zero if unknown, or if the job is finished.
 	ETA time.Time `json:"-"`
 }
 
-// etaLayout always writes three digits of milliseconds, also when they are zero.
+// etaLayout writes exactly three digits of milliseconds.
 const etaLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // receiptAnswer is the wire form of a receipt.
@@ -32,14 +32,14 @@ type receiptAnswer struct {
 	ETAms *int64 `json:"eta_ms,omitempty"`
 }
 
-// WireForms returns the JSON forms of a receipt and of a refusal, for a schema of the answers.
+// WireForms returns zero values of the JSON forms of a receipt and of a refusal, for JSON schemas.
 func WireForms() (receipt, refusal any) { return receiptAnswer{}, refusalAnswer{} }
 
 // usualReceipt is the usual size of a receipt in bytes.
 const usualReceipt = 256
 
-// Answer renders the receipt for the producer at the time now. It writes the JSON by hand because every job needs one;
-// a test compares it with receiptAnswer.
+// Answer renders the receipt as JSON for the producer. now is the time from which eta_ms counts. Answer writes the JSON
+// by hand because every job needs it; a test compares the result with receiptAnswer.
 func (r Receipt) Answer(now time.Time) []byte {
 	b := make([]byte, 0, usualReceipt)
 	b = appendText(append(b, `{"stream":`...), r.Stream)
@@ -60,7 +60,7 @@ func (r Receipt) Answer(now time.Time) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a text unchanged if it needs no escape. Other texts go through encoding/json.
+// appendText appends a text as a JSON string. Only texts that need an escape go through encoding/json.
 func appendText(b []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

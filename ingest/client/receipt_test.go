@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestAnswer checks that the receipt that is written by hand is the one that encoding/json would write.
+// TestAnswer checks that the hand-written JSON of a receipt is what encoding/json would write.
 func TestAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(name string) string {

@@ -8,13 +8,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Code is the code of a refusal and the err_code of its answer. Its last three digits follow HTTP.
+// Code is the code of a refusal: the err_code of its answer. Its last three digits are an HTTP status.
 type Code int
 
-// The codes of refusals. Every refusal leaves a dead letter, except Unavailable, Unsure, and Throttled of a job with
-// HeaderThrottled. Unavailable says that this submission stored nothing; an earlier one under the same id may have.
-// Unsure means that the job may be stored: the intake must not answer, so that the producer sends the job again under
-// the same id.
+// The codes of refusals. A refusal leaves a dead letter, except for Unavailable, for Unsure, and for Throttled of a job
+// with HeaderThrottled. Unavailable means that this submission stored nothing; an earlier one under the same id may
+// have. Unsure means that the job may be stored: the intake must not answer, so that the producer sends the job again
+// under the same id.
 const (
 	Unsure      Code = 0
 	Invalid     Code = 20400
@@ -27,30 +27,31 @@ const (
 // Status returns the HTTP status of the code: 429 for Throttled.
 func (c Code) Status() int { return int(c) % 1000 }
 
-// Refusal is why a job was not accepted. It is an error whose text is safe to show the producer: it never contains a
+// Refusal is the error that says why a job was not accepted. Its text may be shown to the producer: it never contains a
 // payload, a secret or an address.
 type Refusal struct {
 	Code        Code
 	Description string
-	// Depth and Capacity are those of the bucket, for Throttled.
+	// Depth and Capacity are the bucket's, in jobs. They are set for Throttled.
 	Depth, Capacity int64
-	// RetryAfter is when to submit the job again, for Throttled: at least 1 ms.
+	// RetryAfter is how long to wait before the job is submitted again, for Throttled: at least 1 ms.
 	RetryAfter time.Duration
-	// Job and LetterSeq are the job's id and the sequence of its dead letter. They are empty until the answer is made.
+	// Job and LetterSeq are the job's id and the sequence of its dead letter. They are set when the refusal becomes an
+	// answer.
 	Job       string
 	LetterSeq uint64
 }
 
 func (r *Refusal) Error() string { return r.Description }
 
-// WithRetry returns a Throttled refusal whose description also says when to submit again. Most clients expose nothing
-// but the description.
+// WithRetry returns a copy of a Throttled refusal whose description also says how long to wait, because most clients
+// show only the description.
 func (r Refusal) WithRetry() *Refusal {
 	r.Description += "; try again in " + waitText(time.Duration(r.RetryAfterMS())*time.Millisecond)
 	return &r
 }
 
-// waitText writes a duration for people, rounded up: 850 ms, 9.8 s, 12 min.
+// waitText writes a duration for people, rounded up, as in 850 ms, 9.8 s or 12 min.
 func waitText(d time.Duration) string {
 	up := func(unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 	switch {
@@ -64,8 +65,8 @@ func waitText(d time.Duration) string {
 	return fmt.Sprintf("%d h", up(time.Hour))
 }
 
-// refusalAnswer is the wire form of a refusal. "error" must hold only the three members that every NATS client knows:
-// nats.py fails on any other.
+// refusalAnswer is the wire form of a refusal. "error" must have only the three members that every NATS client knows,
+// because nats.py fails on others.
 type refusalAnswer struct {
 	Error struct {
 		Code        int    `json:"code"`
@@ -80,8 +81,8 @@ type refusalAnswer struct {
 	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
 }
 
-// Answer renders the refusal for the producer, with the stream that the job would have gone to, its id and key, and the
-// sequence of its letter.
+// Answer renders the refusal as JSON for the producer. stream is the one that would have stored the job, and letterSeq
+// the sequence of its letter.
 func (r *Refusal) Answer(stream, job, key string, letterSeq uint64) []byte {
 	var w refusalAnswer
 	w.Error.Code = r.Code.Status()
@@ -93,11 +94,11 @@ func (r *Refusal) Answer(stream, job, key string, letterSeq uint64) []byte {
 	return mustJSON(w)
 }
 
-// longestErrorHeader bounds the description in a header, in bytes. The body of the answer has all of it.
+// longestErrorHeader bounds the description in a header, in bytes. The answer's body has the whole description.
 const longestErrorHeader = 512
 
-// Headers returns the headers by which NATS micro services report errors, for tools and clients that look there. It
-// sets no status line: clients take one for an error of the server.
+// Headers returns the headers in which NATS micro services report errors. It sets no status line, because clients take
+// one for an error of the server.
 func (r *Refusal) Headers() nats.Header {
 	return nats.Header{
 		HeaderError:     {asciiLine(r.Description, longestErrorHeader)},
@@ -105,7 +106,7 @@ func (r *Refusal) Headers() nats.Header {
 	}
 }
 
-// asciiLine returns text as some clients need it in a header: with %XX for each byte that is not printable ASCII. It
+// asciiLine returns text with %XX for each byte that is not printable ASCII, as some clients require in a header. It
 // cuts the line after most bytes.
 func asciiLine(text string, most int) string {
 	line := make([]byte, 0, len(text))
@@ -122,8 +123,7 @@ func asciiLine(text string, most int) string {
 	return string(line)
 }
 
-// RetryAfterMS returns RetryAfter in milliseconds for the producer: rounded up, and at least 1 if the producer may
-// submit again at all.
+// RetryAfterMS returns RetryAfter in milliseconds, rounded up and at least 1. It is 0 unless the code is Throttled.
 func (r *Refusal) RetryAfterMS() int64 {
 	if r.Code != Throttled {
 		return 0

@@ -16,32 +16,31 @@ type HeaderField struct{ Name, Value string }
 // SubjectPrefix begins the subjects on which jobs are submitted. The api and the key follow.
 const SubjectPrefix = "weir.jobs."
 
-// Submission is a job as its producer submits it. API is required. Key is required unless the api takes the key from a
-// header or from the body.
+// Submission is a job to submit. API is required. Key is required unless the api takes the key from a header or the
+// body.
 type Submission struct {
 	API string
-	Key string // any text of at most MaxKeyBytes bytes; empty: where the configuration says
-	// ID names the job. Sent again under the same id, it is the same job. If empty, every message gets a new id.
+	Key string // at most MaxKeyBytes bytes; empty: the key is where the configuration says
+	// ID names the job. weir takes two submissions with one ID for the same job. If empty, every message gets a new id.
 	ID                  string
 	Method, Path, Query string        // below the api's url; empty: the api's first method, no path, no query
 	Header              []HeaderField // for the api; the api's forward_headers says which are allowed
 	Body                []byte
 	Deadline            time.Time     // no call after it; zero: none
-	Within              time.Duration // the same, counted from the job's arrival; zero: none
+	Within              time.Duration // the same, as a duration from the job's arrival; zero: none
 	NotBefore           time.Time     // no call before it; zero: at once
-	Delay               time.Duration // the same, counted from the job's arrival; zero: none
+	Delay               time.Duration // the same, as a duration from the job's arrival; zero: none
 	Priority            Priority      // zero: Normal
 	Cost                int64         // units for weighted limits; zero: 1
 	ReplyTo             string        // the producer's own subject for the result or the dead letter's notice
-	// Retries says that the producer keeps the job and submits it again if it is throttled. The refusal then leaves no
-	// dead letter.
+	// Retries says that the producer keeps a throttled job and submits it again, so that the refusal leaves no dead
+	// letter.
 	Retries bool
-	// JobHeader holds any other header of the job itself, for example the one with its key, or a trace context.
+	// JobHeader holds other headers of the job itself, for example the one with its key, or a trace context.
 	JobHeader nats.Header
 }
 
-// Named returns the submission with an ID, and makes a new one if it has none. Sending the result again makes no second
-// job.
+// Named returns the submission with an ID. It makes a new one if there is none. Sending the result twice makes one job.
 func (s Submission) Named() Submission {
 	if s.ID == "" {
 		s.ID = uuid.Must(uuid.NewV7()).String()
@@ -49,8 +48,8 @@ func (s Submission) Named() Submission {
 	return s
 }
 
-// Message renders the submission for any NATS connection. It always has an id, so that sending the same message again
-// after a lost answer makes no second job.
+// Message renders the submission for any NATS connection. The message always has an id, so that sending it again after
+// a lost answer makes no second job.
 func (s Submission) Message() (*nats.Msg, error) {
 	subject := SubjectPrefix + s.API
 	switch {
@@ -110,7 +109,7 @@ func (s Submission) Message() (*nats.Msg, error) {
 	return &nats.Msg{Subject: subject, Header: h, Data: s.Body}, nil
 }
 
-// clip shortens a text from outside before it is repeated.
+// clip shortens a text from outside so that it can be quoted.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -21,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The tests and examples of this package run against a real weir, a process of its own, in front of this api: it answers with the path it
-// was called on, and a call of /held when that is let go.
+// paidAPI is the api behind the real weir that the tests and examples of this package run against. It answers with the
+// path of the call. It answers a call of /held only when the test allows it.
 var paidAPI = &heldAPI{began: make(chan struct{}, 100), free: make(chan struct{})}
 
 type heldAPI struct{ began, free chan struct{} }
@@ -53,7 +53,7 @@ apis:
 // weirURL starts weir on the first call, and returns the address where it accepts jobs.
 var weirURL = sync.OnceValue(startWeir)
 
-// stopWeir ends what startWeir began.
+// stopWeir stops what startWeir has started.
 var stopWeir = func() {}
 
 func startWeir() string {
@@ -103,7 +103,7 @@ func startWeir() string {
 	panic("weir did not start")
 }
 
-// awaitIntake waits until jobs are taken.
+// awaitIntake waits until weir accepts jobs.
 func awaitIntake(url string) {
 	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
 	check(err)
@@ -135,5 +135,5 @@ func patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), await.Patience)
 }
 
-// since is a little before now, by any clock near by.
+// since is a little before now, so that clocks that differ slightly do not matter.
 func since() time.Time { return time.Now().Add(-time.Minute) }

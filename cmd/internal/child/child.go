@@ -17,14 +17,14 @@ import (
 
 // Options configure a child process. Name and Path are required.
 type Options struct {
-	Name       string // in errors
+	Name       string // for errors
 	Path       string
 	Args       []string
-	Env        []string // besides this process's own, without weir's settings
-	Dir        string   // "": this process's own
+	Env        []string // added to this process's own environment without weir's settings
+	Dir        string   // "": this process's own directory
 	Attributes func() *syscall.SysProcAttr
-	Input      io.Reader // nil: it has nothing to read
-	// Log receives what the process writes. Line receives each whole line of it, before Log has it, from one goroutine.
+	Input      io.Reader // nil: no input
+	// Log receives all output. Line receives each whole line of it before Log does. One goroutine calls both.
 	Log  io.Writer
 	Line func(line string)
 }
@@ -34,7 +34,7 @@ type Process struct {
 	name   string
 	cmd    *exec.Cmd
 	output *output
-	exited chan struct{} // closed when it is gone
+	exited chan struct{} // closed when the process is gone and its output was read
 }
 
 // Start starts a process and does not wait for it.
@@ -51,7 +51,7 @@ func Start(o Options) (*Process, error) {
 	}
 	p := &Process{name: o.Name, cmd: cmd, output: out, exited: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // the process state tells more
+		_ = cmd.Wait() // State returns how it ended
 		close(p.exited)
 	}()
 	return p, nil
@@ -63,10 +63,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited returns a channel that is closed when the process is gone and its output has been read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// State returns how the process ended. It must be called only after Exited is closed.
+// State returns how the process ended. Call it only after Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Gone blocks until the process has ended and reports true, or false after limit or when ctx ends.
+// Gone waits until the process has ended, and then returns true. It returns false after limit, or if ctx ends.
 func (p *Process) Gone(ctx context.Context, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -83,17 +83,17 @@ func (p *Process) Gone(ctx context.Context, limit time.Duration) bool {
 	}
 }
 
-// Signal sends a signal, unless the process is gone.
+// Signal sends a signal to the process, unless it is gone.
 func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
 
-// Kill ends the process with kill -9. It returns when the process is gone.
+// Kill kills the process with kill -9, and waits until it is gone.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only when it is gone already
+	_ = p.cmd.Process.Kill() // it fails only if the process is gone
 	<-p.exited
 }
 
-// Stop ends the process in order, even if a signal had stopped it. After limit it kills the process and returns an
-// error. It returns when the process is gone.
+// Stop stops the process in order, even if it is suspended by a signal. After limit it kills the process and returns an
+// error. It waits until the process is gone.
 func (p *Process) Stop(limit time.Duration) error {
 	p.wake()
 	p.Signal(syscall.SIGTERM)
@@ -104,13 +104,13 @@ func (p *Process) Stop(limit time.Duration) error {
 	return fmt.Errorf("%s did not stop within %v and was killed", p.name, limit)
 }
 
-// Tail returns the last 20 lines that the process wrote.
+// Tail returns the last 20 lines of the process's output.
 func (p *Process) Tail() string { return p.output.tail() }
 
-// tailLines is how many lines of a process's output are kept.
+// tailLines is how many lines of output are kept.
 const tailLines = 20
 
-// output collects what a process writes.
+// output receives the output of a process.
 type output struct {
 	log  io.Writer
 	line func(string)
@@ -132,7 +132,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.log.Write(p)
 }
 
-// cut appends p and returns the lines that are complete now.
+// cut appends p and returns the lines that are now complete.
 func (o *output) cut(p []byte) (whole []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

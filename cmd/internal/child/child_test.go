@@ -14,7 +14,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestMain is also the child: it does what its argument says.
+// TestMain is also the program of the children: it does what its argument says.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "child-") {
 		os.Exit(m.Run())
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Args[1] != "child-ends" {
 		select {
 		case <-ended:
-		case <-time.After(await.Patience): // its parent has gone
+		case <-time.After(await.Patience): // the parent is gone
 		}
 	}
 	os.Exit(3)
@@ -52,8 +52,8 @@ func start(t *testing.T, how string, o Options) (p *Process, up <-chan string) {
 	return p, lines
 }
 
-// TestOutput: Line gets each line whole, Log gets everything, the last lines are kept, and the child gets none of
-// weir's settings.
+// TestOutput checks that Line gets each line whole, that Log gets everything, that the last lines are kept, and that
+// the child gets none of weir's settings.
 func TestOutput(t *testing.T) {
 	t.Setenv("WEIR_CONFIG", "of the parent")
 	var log bytes.Buffer
@@ -80,7 +80,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestEnds: a process is seen to run and to be gone, ends in order if it can, and by force if it must.
+// TestEnds checks that a process is seen to run and to be gone, and that it is stopped in order if possible and killed
+// otherwise.
 func TestEnds(t *testing.T) {
 	p, up := start(t, "child-stays", Options{})
 	for range 31 {

@@ -2,5 +2,5 @@
 
 package child
 
-// halt does nothing: no signal stops a process here.
+// halt does nothing, because no signal suspends a process on this system.
 func (p *Process) halt() {}

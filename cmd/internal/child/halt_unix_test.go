@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// halt stops a process: it must be woken to end in order.
+// halt suspends a process. It must be woken before it can stop in order.
 func (p *Process) halt() { p.Signal(syscall.SIGSTOP) }

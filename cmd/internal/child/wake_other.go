@@ -2,5 +2,5 @@
 
 package child
 
-// wake does nothing: no signal stops a process here.
+// wake does nothing, because no signal suspends a process on this system.
 func (*Process) wake() {}

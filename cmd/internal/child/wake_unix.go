@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// wake lets a process continue that a signal stopped.
+// wake continues a process that a signal has suspended.
 func (p *Process) wake() { p.Signal(syscall.SIGCONT) }

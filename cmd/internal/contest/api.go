@@ -16,38 +16,38 @@ import (
 	"time"
 )
 
-// Calls are what the API knows of a round.
+// Calls says when the API was called in a round.
 type Calls struct {
 	Times    []int64 `json:"times"`    // of each job's first call, by the job's number, in Unix nanoseconds; 0: none
-	Called   int     `json:"called"`   // jobs that were
-	Repeated int     `json:"repeated"` // calls for a job that had been called
-	Strays   int     `json:"strays"`   // calls of others meanwhile
-	Began    int64   `json:"-"`        // when the producer began
+	Called   int     `json:"called"`   // jobs that were called
+	Repeated int     `json:"repeated"` // calls of jobs that had been called before
+	Strays   int     `json:"strays"`   // calls of other paths or jobs during the round
+	Began    int64   `json:"-"`        // when the producer began, in Unix nanoseconds
 }
 
 // FirstAndLast returns the times of a round's first and last call.
 func (c Calls) FirstAndLast() (first, last int64) { return slices.Min(c.Times), slices.Max(c.Times) }
 
-// sheet is what the API keeps of a round.
+// sheet is the API's record of a round.
 type sheet struct {
-	path string        // of the round's calls
+	path string        // of the calls that belong to the round
 	done chan struct{} // closed when every job was called
 	Calls
 }
 
-// api answers every call at once with 200 and no body, and notes it. It is safe for concurrent use.
+// api answers every call at once with 200 and no body, and records it. It is safe for concurrent use.
 type api struct {
 	mu    sync.Mutex
 	sheet *sheet // nil: no round is under way
 }
 
-// Paths that the Judge asks by.
+// Paths of the Judge's requests.
 const (
 	beginPath = "/-/begin"
 	endPath   = "/-/end"
 )
 
-// Bounds of what the API reads and keeps.
+// Bounds of a call's body in bytes, and of a round's jobs.
 const (
 	mostBody = 1 << 20
 	mostJobs = 10_000_000
@@ -108,7 +108,7 @@ func (a *api) begin(w http.ResponseWriter, r *http.Request) {
 	a.sheet = &sheet{path: r.URL.Query().Get("path"), done: make(chan struct{}), Calls: Calls{Times: make([]int64, jobs)}}
 }
 
-// end answers when every job of the round has been called, or the time is over that the Judge gives.
+// end answers when every job of the round has been called, or after the time that the Judge allows.
 func (a *api) end(w http.ResponseWriter, r *http.Request) {
 	within, err := time.ParseDuration(r.URL.Query().Get("within"))
 	a.mu.Lock()
@@ -132,13 +132,13 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 	a.sheet = nil
 }
 
-// Judge asks the API what was called.
+// Judge asks the API which jobs were called.
 type Judge struct {
 	URL string // of the API
 }
 
 // Round begins a round of calls at path, calls publish, and waits until each job of the round has been called. It fails
-// if that takes longer than within, or if another call comes meanwhile. Calls.Began is what publish returns.
+// if that takes longer than within, or if another call arrives meanwhile. publish returns Calls.Began.
 func (j Judge) Round(
 	ctx context.Context, path string, jobs int, within time.Duration, publish func(context.Context) (began int64, err error),
 ) (c Calls, err error) {

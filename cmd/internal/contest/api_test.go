@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestJudge: a round counts each job once, by its first call, and reports calls that came again. It fails if a job was not
-// called, or if a call came that is not of the round.
+// TestJudge checks that a round counts each job once, by its first call, and reports repeated calls. The round fails if
+// a job was not called, or if a call arrived that does not belong to the round.
 func TestJudge(t *testing.T) {
 	server := httptest.NewServer(&api{})
 	t.Cleanup(server.Close)

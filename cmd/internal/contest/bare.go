@@ -11,17 +11,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The queues of bare JetStream: their subjects begin with BareSubject, the queue's name and the key follow.
+// The queues of bare JetStream. A subject is BareSubject, the queue's name and the key.
 const (
 	BareSubject = "bench"
-	Busy        = "busy"    // workers look into it
-	Waiting     = "waiting" // no worker does
+	Busy        = "busy"    // the queue that workers read
+	Waiting     = "waiting" // the queue that no worker reads
 
 	BusyStream    = "BENCH_BUSY"
 	WaitingStream = "BENCH_WAITING"
 )
 
-// Unacknowledged bounds what a producer on JetStream has under way.
+// Unacknowledged bounds the jobs that a producer on JetStream has published and that are not acknowledged.
 const Unacknowledged = 4000
 
 // Connect connects to JetStream as a producer does.
@@ -39,7 +39,7 @@ func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
-// BareStreams makes the streams of the bare queues exist.
+// BareStreams creates the streams of the bare queues, or updates them.
 func BareStreams(ctx context.Context, js jetstream.JetStream) error {
 	for _, stream := range []jetstream.StreamConfig{
 		{
@@ -54,7 +54,7 @@ func BareStreams(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// bareRole is a producer on JetStream, weir's too, or the bare worker.
+// bareRole is a producer on JetStream, for bare queues and for weir, or the bare worker.
 func bareRole(ctx context.Context, s Settings) (Do, error) {
 	_, js, err := Connect(s.Store)
 	switch {
@@ -66,7 +66,7 @@ func bareRole(ctx context.Context, s Settings) (Do, error) {
 	return func(ctx context.Context, o Order) error { return publish(ctx, js, s.Queue+"."+o.Queue, o) }, nil
 }
 
-// publish goes on before it is answered, and returns when every job is acknowledged.
+// publish publishes all jobs without waiting for each, and returns when every job is acknowledged.
 func publish(ctx context.Context, js jetstream.JetStream, subject string, o Order) error {
 	acks := make([]jetstream.PubAckFuture, 0, o.Jobs)
 	for job := range o.Jobs {
@@ -92,7 +92,7 @@ func publish(ctx context.Context, js jetstream.JetStream, subject string, o Orde
 	return nil
 }
 
-// bareWorker is the least that could be called a worker: it calls for each message and acknowledges it.
+// bareWorker is the least that a worker can be: it makes a call for each message and acknowledges the message.
 type bareWorker struct {
 	js        jetstream.JetStream
 	caller    Caller
@@ -102,9 +102,9 @@ type bareWorker struct {
 	running   sync.WaitGroup
 }
 
-// BareWorker makes the streams and a worker of the busy one, which works from an order "work" to an order "rest". The
-// worker calls keep after each call, to store what came of it, unless keep is nil. It does not acknowledge a job whose
-// call fails, and the job comes again.
+// BareWorker creates the streams and returns a worker of the busy queue, which works from an order "work" to an order
+// "rest". The worker calls keep after each call to store its outcome, unless keep is nil. It does not acknowledge a job
+// whose call fails, so JetStream delivers the job again.
 func BareWorker(ctx context.Context, js jetstream.JetStream, s Settings, keep func(context.Context) error) (Do, error) {
 	if err := BareStreams(ctx, js); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (w *bareWorker) do(ctx context.Context, o Order) error {
 				err = w.keep(ctx)
 			}
 			if err == nil {
-				_ = m.Ack() // without one the job comes again, and the api tells
+				_ = m.Ack() // without it the job is delivered again, and the api reports that
 			}
 		})
 	})

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// Tick is the unit in which the kernel counts a process's time. It is the same on every Linux that Go runs on.
+// Tick is the unit in which the kernel counts a process's CPU time. It is the same on every Linux that Go supports.
 const Tick = 10 * time.Millisecond
 
-// deepest bounds how many parents of a process are looked at.
+// deepest bounds the ancestors of a process that CPU looks at.
 const deepest = 16
 
-// CPU returns what processes, their children and all that these have waited for have used so far, user and system. It
-// reports false if the system does not tell of each of them.
+// CPU returns the user and system time that processes and their descendants have used so far, including ended children
+// that they have waited for. ok is false if the system does not show each of the processes.
 func CPU(pids ...int) (used time.Duration, ok bool) {
 	type entry struct {
 		parent int
 		ticks  int64
 	}
 	all := map[int]entry{}
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended: its parent tells of it
+			continue // the process has ended: its parent's times include it
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		end := strings.LastIndex(string(text), ") ") // the name before may have blanks
+		end := strings.LastIndex(string(text), ") ") // the program's name before it may contain blanks
 		fields := strings.Fields(string(text[end+1:]))
 		if len(fields) < 15 {
 			continue
 		}
 		e := entry{}
 		e.parent, _ = strconv.Atoi(fields[1])
-		for _, field := range fields[11:15] { // user and system time, its own and of children that it has waited for
+		for _, field := range fields[11:15] { // user and system time, its own and that of children it has waited for
 			n, _ := strconv.ParseInt(field, 10, 64)
 			e.ticks += n
 		}

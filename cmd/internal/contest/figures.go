@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Spread is a median with its least and most.
+// Spread is the median of some figures, with the least and the most of them.
 type Spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
 }
 
-// SpreadOf returns the Spread of figures, in any order. It is zero if there are none.
+// SpreadOf returns the Spread of figures. It is zero if there are none.
 func SpreadOf(figures []float64) Spread {
 	if len(figures) == 0 {
 		return Spread{}
@@ -23,8 +23,8 @@ func SpreadOf(figures []float64) Spread {
 	return Spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Least: sorted[0], Most: sorted[n-1]}
 }
 
-// Ratios divides over by under, each round by itself: if the machine is slow in a round, that changes no ratio. It
-// leaves out the rounds in which under has nothing.
+// Ratios divides over by under, round by round, so that a round on a slow machine changes no ratio. It leaves out the
+// rounds in which under is 0.
 func Ratios(over, under []float64) []float64 {
 	each := make([]float64, 0, len(over))
 	for i, figure := range over {
@@ -35,7 +35,7 @@ func Ratios(over, under []float64) []float64 {
 	return each
 }
 
-// Turns yields each round and, in it, each contender. Another contender begins each round.
+// Turns yields the contenders of each round, in turn. Each round begins with the next contender.
 func Turns(rounds, contenders int) iter.Seq2[int, int] {
 	return func(yield func(round, contender int) bool) {
 		for round := range rounds {
@@ -48,7 +48,7 @@ func Turns(rounds, contenders int) iter.Seq2[int, int] {
 	}
 }
 
-// Fullest returns the most of sorted Unix times, in nanoseconds, that lie within any window of this length.
+// Fullest returns how many of the sorted Unix times, in nanoseconds, lie in the fullest window of this length.
 func Fullest(sorted []int64, window time.Duration) (most int) {
 	first := 0
 	for last := range sorted {
@@ -60,7 +60,7 @@ func Fullest(sorted []int64, window time.Duration) (most int) {
 	return most
 }
 
-// PerSecond returns how many a second they were: n in took nanoseconds.
+// PerSecond returns the rate per second of n events in took nanoseconds.
 func PerSecond(n int, took int64) float64 {
 	return float64(n) / max(1e-9, time.Duration(took).Seconds())
 }

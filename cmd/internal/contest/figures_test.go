@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestSpread is of figures in any order, and of none.
+// TestSpread checks the Spread of figures in any order, and of none.
 func TestSpread(t *testing.T) {
 	for _, c := range []struct {
 		figures []float64
@@ -29,14 +29,14 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestRatiosAreOfTheSameRound: a machine that was slow for both in one round changes no ratio.
+// TestRatiosAreOfTheSameRound checks that a round on a slow machine changes no ratio.
 func TestRatiosAreOfTheSameRound(t *testing.T) {
 	if got := Ratios([]float64{10, 1, 7, 6}, []float64{20, 2, 0, 12}); !slices.Equal(got, []float64{0.5, 0.5, 0.5}) {
 		t.Errorf("the ratios are %v", got)
 	}
 }
 
-// TestTurns: each contender has one turn in a round, and another begins each.
+// TestTurns checks that each contender has one turn in a round, and that each round begins with another contender.
 func TestTurns(t *testing.T) {
 	var got []int
 	for round, i := range Turns(2, 3) {
@@ -50,7 +50,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestFullest finds the fullest window wherever it begins.
+// TestFullest checks that the fullest window is found wherever it begins.
 func TestFullest(t *testing.T) {
 	at := func(ms ...int64) (times []int64) {
 		for _, m := range ms {
@@ -76,7 +76,8 @@ func TestFullest(t *testing.T) {
 	}
 }
 
-// TestCPU: this process has used what it works for, and a process that is not there makes it unknown.
+// TestCPU checks that this process's CPU time grows with its work, and that the result is unknown if one of the
+// processes does not exist.
 func TestCPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("CPU is known on Linux only")
@@ -85,7 +86,7 @@ func TestCPU(t *testing.T) {
 	if !ok {
 		t.Fatal("what this process used is not known")
 	}
-	for used := before; used < before+2*Tick; { // the test's own timeout ends it
+	for used := before; used < before+2*Tick; { // the timeout of the test binary ends it
 		for range 10_000_000 {
 			runtime.KeepAlive(used)
 		}
@@ -93,7 +94,7 @@ func TestCPU(t *testing.T) {
 			t.Fatal("what this process used is not known")
 		}
 	}
-	const none = 1 << 30 // more than a pid can be
+	const none = 1 << 30 // larger than any pid
 	if _, ok := CPU(os.Getpid(), none); ok {
 		t.Error("what a process used is known that is not there")
 	}
@@ -102,7 +103,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// TestCPUCountsChildren: what a child used counts after it has ended and was waited for.
+// TestCPUCountsChildren checks that a child's time counts after it has ended and was waited for.
 func TestCPUCountsChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("CPU is known on Linux only")
@@ -126,7 +127,7 @@ func TestCPUCountsChildren(t *testing.T) {
 	}
 }
 
-// TestBody: each job of a round has a number that fits into the least body.
+// TestBody checks that the number of every job of a round fits into the least body.
 func TestBody(t *testing.T) {
 	if got := string(Body(mostJobs, LeastBody)); got != "10000000 xxxxxxx" {
 		t.Errorf("the body is %q", got)

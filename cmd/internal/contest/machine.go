@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Machine describes what a measurement runs on.
+// Machine describes the machine of a measurement.
 type Machine struct {
 	OS    string  `json:"os"`
 	Cores int     `json:"cores"`
-	CPU   string  `json:"cpu"`      // empty where the system does not tell
-	Load  string  `json:"load"`     // of the last minute, when the measurement began; empty where the system does not tell
-	Sync  float64 `json:"fsync_us"` // the median of 200 of 4 KiB, in the directory of the store
+	CPU   string  `json:"cpu"`      // the processor; empty if the system does not show it
+	Load  string  `json:"load"`     // of the minute before the measurement; empty if the system does not show it
+	Sync  float64 `json:"fsync_us"` // of 4 KiB in the directory of the stores, in µs: the median of 200
 }
 
-// Look measures what stores in dir have under them.
+// Look describes the machine, and measures an fsync in dir.
 func Look(dir string) (Machine, error) {
 	m := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -35,7 +35,7 @@ func Look(dir string) (Machine, error) {
 	return m, err
 }
 
-// syncTime returns how long one fsync takes.
+// syncTime returns the median duration of an fsync of a file.
 func syncTime(file string) (time.Duration, error) {
 	const (
 		tries = 200

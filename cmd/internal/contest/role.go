@@ -16,40 +16,40 @@ import (
 	"weir/cmd/internal/child"
 )
 
-// Order is one line from the measurement to a role, which answers with one line.
+// Order is one line from the measurement to a role. The role answers with one line.
 type Order struct {
-	Do   string `json:"do"`             // publish, work, rest
-	Jobs int    `json:"jobs,omitempty"` // to publish
-	Keys int    `json:"keys,omitempty"` // that they are of, where there are keys: job n has key n modulo Keys
-	Body int    `json:"body,omitempty"` // bytes of each
-	// Queue is where to publish: where workers look, or where none does.
+	Do   string `json:"do"`             // publish, work or rest
+	Jobs int    `json:"jobs,omitempty"` // jobs to publish
+	Keys int    `json:"keys,omitempty"` // keys of the jobs, if the contender has keys: job n has key n modulo Keys
+	Body int    `json:"body,omitempty"` // bytes of each job's body
+	// Queue is where to publish: Waiting, or the contender's queue that workers read.
 	Queue string `json:"queue,omitempty"`
 }
 
-// Answer is what a role answers to an order. A role's first answer says that it has started.
+// Answer is a role's answer to an order. A role's first answer means that it has started.
 type Answer struct {
 	Error string `json:"error,omitempty"`
-	Began int64  `json:"began_ns"` // in Unix time
+	Began int64  `json:"began_ns"` // Unix time in nanoseconds
 	Took  int64  `json:"took_ns"`
 }
 
-// Settings are what a role is started with, as JSON in its arguments.
+// Settings are the settings of a role. Its last argument has them as JSON.
 type Settings struct {
-	Store  string `json:"store"`            // the address of its store; of the API, its own
-	Queue  string `json:"queue,omitempty"`  // of a worker; of a producer on NATS what subjects begin with
+	Store  string `json:"store"`            // the address of the contender's store; for the API, its own address
+	Queue  string `json:"queue,omitempty"`  // a worker's queue; for a producer on NATS, the beginning of the subjects
 	API    string `json:"api,omitempty"`    // the URL that a worker calls
-	AtOnce int    `json:"at_once"`          // calls, or publishes where each is waited for
-	Rate   int    `json:"rate,omitempty"`   // calls a second; 0: no limit
-	Worker bool   `json:"worker,omitempty"` // else it publishes
+	AtOnce int    `json:"at_once"`          // concurrent calls, or concurrent publishes if each is waited for
+	Rate   int    `json:"rate,omitempty"`   // calls per second; 0: no limit
+	Worker bool   `json:"worker,omitempty"` // whether it is a worker; else it is a producer
 }
 
-// Do carries an order out. It is used by one goroutine.
+// Do carries out an order. It is called from one goroutine.
 type Do func(ctx context.Context, o Order) error
 
 // Make starts a role, and returns the function that carries out its orders.
 type Make func(ctx context.Context, s Settings) (Do, error)
 
-// Play runs a role of this program until its input ends. The role is one of more, or "nats" (the producer and the worker
+// Play plays a role of this program until its input ends. name is one of more, or "nats" (the producer and the worker
 // of bare JetStream), or "api".
 func Play(ctx context.Context, in io.Reader, out io.Writer, more map[string]Make, name, settings string) error {
 	var s Settings
@@ -91,7 +91,7 @@ func Play(ctx context.Context, in io.Reader, out io.Writer, more map[string]Make
 	return lines.Err()
 }
 
-// Role is a process that takes orders. It is used by one goroutine.
+// Role is a process that takes orders. It is not safe for concurrent use.
 type Role struct {
 	*child.Process
 	name    string
@@ -99,7 +99,7 @@ type Role struct {
 	answers chan string
 }
 
-// Order has the role do something and waits for its answer.
+// Order gives an order to the role and waits for the answer.
 func (r *Role) Order(ctx context.Context, o Order) (a Answer, err error) {
 	text, err := json.Marshal(o)
 	if err == nil {
@@ -125,10 +125,10 @@ func (r *Role) answer(ctx context.Context) (a Answer, err error) {
 	return a, nil
 }
 
-// LeastBody is the fewest bytes of a body: the number of a job and a blank fit in.
+// LeastBody is the least size of a body in bytes: a job's number and a blank fit in.
 const LeastBody = 16
 
-// Body returns the body of a job of a round: its number, and filling. The API knows the job by it.
+// Body returns a job's body: its number and a blank, then filling up to size bytes. The API reads the number.
 func Body(job, size int) []byte {
 	body := bytes.Repeat([]byte("x"), size)
 	copy(body, strconv.Itoa(job)+" ")
@@ -144,13 +144,13 @@ type Caller struct {
 // callWithin bounds one call.
 const callWithin = time.Minute
 
-// NewCaller returns a Caller of a URL. More calls than atOnce wait for a connection.
+// NewCaller returns a Caller for a URL. It makes at most atOnce calls at a time; further ones wait.
 func NewCaller(url string, atOnce int) Caller {
 	transport := &http.Transport{MaxIdleConnsPerHost: atOnce, MaxConnsPerHost: atOnce, IdleConnTimeout: time.Minute}
 	return Caller{client: &http.Client{Transport: transport, Timeout: callWithin}, url: url}
 }
 
-// Call makes a job's call. An answer other than 200 is an error.
+// Call makes a job's call. It fails if the answer is not 200.
 func (c Caller) Call(ctx context.Context, body []byte) error {
 	if _, err := ask(ctx, c.client, http.MethodPost, c.url, body); err != nil {
 		return fmt.Errorf("call the api: %w", err)
@@ -158,7 +158,7 @@ func (c Caller) Call(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// mostAnswer bounds an answer, in bytes: the times of mostJobs jobs, in JSON, are less.
+// mostAnswer bounds an answer in bytes. The times of mostJobs jobs in JSON fit in.
 const mostAnswer = 32 * mostJobs
 
 func ask(ctx context.Context, client *http.Client, method, url string, body []byte) ([]byte, error) {

@@ -21,18 +21,18 @@ const (
 	stopWithin  = 30 * time.Second
 )
 
-// Stage is what contenders stand on: a directory, and processes that end with it. It is used by one goroutine.
+// Stage has what contenders need: a directory, and processes that end with it. It is not safe for concurrent use.
 type Stage struct {
 	Dir  string
-	Weir string   // the path of weir's binary
-	Self []string // what plays a role of this program: its path and the arguments before the role
+	Weir string   // the path of weir's program
+	Self []string // the command that plays a role of this program: its path and the arguments before the role
 
 	cleanups []func() error
 }
 
-// NewStage makes a directory below parent, or below the system's directory for temporary files. Close must be called,
-// also after an error. To play a role, the stage starts this program with the arguments role, then the role's name and
-// settings.
+// NewStage makes a directory below parent or, if parent is "", below the system's directory for temporary files. The
+// caller must call Close, even after an error. To play a role, the stage starts this program with the arguments role,
+// then the role's name and settings.
 func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 	s := &Stage{}
 	self, err := os.Executable()
@@ -50,10 +50,10 @@ func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 // Path returns the path of a file in the stage's directory.
 func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// Later has Close call do. Close calls the newest first.
+// Later makes Close call do. Close calls the newest first.
 func (s *Stage) Later(do func() error) { s.cleanups = append(s.cleanups, do) }
 
-// Close takes down what was put up, the last first.
+// Close undoes what the stage has set up, the newest first.
 func (s *Stage) Close() error {
 	var err error
 	for i := len(s.cleanups) - 1; i >= 0; i-- {
@@ -62,7 +62,7 @@ func (s *Stage) Close() error {
 	return err
 }
 
-// Start starts a process that ends with the stage, and with this process.
+// Start starts a process that ends with the stage, or with this process.
 func (s *Stage) Start(o child.Options) (*child.Process, error) {
 	if o.Attributes == nil {
 		o.Attributes = machine.ChildAttributes
@@ -75,7 +75,7 @@ func (s *Stage) Start(o child.Options) (*child.Process, error) {
 	return p, nil
 }
 
-// Server starts a nats-server in a process of its own, and returns its URL.
+// Server starts a nats-server as a process of its own. It returns its URL when the server listens.
 func (s *Stage) Server(ctx context.Context, name, durability string) (url string, p *child.Process, err error) {
 	at := make(chan string, 1)
 	p, err = s.Start(child.Options{
@@ -99,7 +99,7 @@ func (s *Stage) Server(ctx context.Context, name, durability string) (url string
 	return url, p, err
 }
 
-// line waits for a line of a process.
+// line waits for a line that a process writes. It fails if the process ends, or ctx ends.
 func line(ctx context.Context, name string, p *child.Process, lines <-chan string) (string, error) {
 	select {
 	case line := <-lines:
@@ -111,7 +111,7 @@ func line(ctx context.Context, name string, p *child.Process, lines <-chan strin
 	}
 }
 
-// Role starts a role of this program, and returns when it has started.
+// Role starts a role of this program as a process, and returns when the role has started.
 func (s *Stage) Role(ctx context.Context, name string, at Settings) (*Role, error) {
 	what := "producer"
 	if at.Worker {
@@ -120,8 +120,7 @@ func (s *Stage) Role(ctx context.Context, name string, at Settings) (*Role, erro
 	return s.Play(ctx, name+"'s "+what, at, slices.Concat(s.Self, []string{name})...)
 }
 
-// Play starts a program that takes orders, with its settings as the last argument. It returns when the program has
-// started.
+// Play starts a program that takes orders. Its last argument is at, as JSON. Play returns when the program has started.
 func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...string) (*Role, error) {
 	text, err := json.Marshal(at)
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...s
 			}
 		},
 	})
-	_ = in.Close() // the process has it
+	_ = in.Close() // the process has its own copy
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +153,7 @@ func (s *Stage) Play(ctx context.Context, name string, at Settings, program ...s
 	return r, err
 }
 
-// API starts the API in a process of its own.
+// API starts the API as a process of its own.
 func (s *Stage) API(ctx context.Context) (Judge, error) {
 	addr, err := machine.FreeAddr()
 	if err != nil {

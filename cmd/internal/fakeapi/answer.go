@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// fillChunk is how much of a long answer is written at a time.
+// fillChunk is how many bytes of a long answer are written at a time.
 const fillChunk = 32 << 10
 
-// Echo is the body of an AnswerEcho.
+// Echo is the body of an answer of kind AnswerEcho.
 type Echo struct {
 	Number int64               `json:"number"`
 	Method string              `json:"method"`
@@ -23,7 +23,8 @@ type Echo struct {
 	Body   []byte              `json:"body"` // base64
 }
 
-// send settles the outcome and answers. number is the call the answer speaks of: another than this one's if it is a replay.
+// send settles the outcome and answers. number is the number of the call in the answer: for a replay, that of the first
+// call.
 func (c *call) send(b Behaviour, number int64, out outcome) {
 	body := c.bodyOf(b, number)
 	b.Header = append(b.Header[:len(b.Header):len(b.Header)], c.api.opts.Vendor.limits(c.api.opts.Limit, c.left, time.Now())...)
@@ -46,7 +47,7 @@ func (c *call) send(b Behaviour, number int64, out outcome) {
 		c.fill(b.Size)
 		c.end()
 	default:
-		_, _ = c.w.Write(body) // a client that has gone does not change what was settled
+		_, _ = c.w.Write(body) // a client that has gone does not change the outcome
 	}
 }
 
@@ -70,7 +71,7 @@ func describe(header http.Header, b Behaviour, size int64) {
 	}
 }
 
-// bodyOf returns the answer's body, at most fillChunk bytes of an AnswerFill.
+// bodyOf returns the answer's body. For AnswerFill it returns at most fillChunk bytes of it.
 func (c *call) bodyOf(b Behaviour, number int64) []byte {
 	switch b.Answer {
 	case AnswerText:
@@ -95,7 +96,7 @@ func (c *call) bodyOf(b Behaviour, number int64) []byte {
 	}
 }
 
-// fill writes size times the letter x, until the client is gone.
+// fill writes the letter x size times, or until the client is gone.
 func (c *call) fill(size int64) {
 	chunk := []byte(strings.Repeat("x", int(min(size, fillChunk))))
 	for size > 0 {
@@ -107,7 +108,7 @@ func (c *call) fill(size int64) {
 	}
 }
 
-// drip writes the body in small pieces with a pause after each, until the client is gone.
+// drip writes the body in small pieces with a pause after each, or until the client is gone.
 func (c *call) drip(b Behaviour, body []byte) {
 	size, step := int64(len(body)), int64(max(1, b.DripSize))
 	if b.Answer == AnswerFill {
@@ -127,7 +128,7 @@ func (c *call) drip(b Behaviour, body []byte) {
 	}
 }
 
-// carriesBody says whether an answer of that status may have a body.
+// carriesBody reports whether an answer with this status may have a body.
 func carriesBody(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// errClosing is the cause of the end of every running call when the api is closed.
+// errClosing is the cause with which running calls end when the api closes.
 var errClosing = errors.New("fakeapi: closing")
 
-// API is a running fake api. All methods are safe for concurrent use, also after Close.
+// API is a running fake api. All methods are safe for concurrent use, even after Close.
 type API struct {
 	opts     Options
-	recorded []string // canonical names of the headers recorded besides X-… and User-Agent
+	recorded []string // canonical names of the headers that are recorded besides X-… and User-Agent
 	url      string
-	started  time.Time // wall clock's time when the ledger began
+	started  time.Time // the wall clock's time when the ledger began
 	clock    clock
 	book     *book
-	ledger   *ledgerFile // nil without a file
+	ledger   *ledgerFile // nil: memory only
 	memory   *memory
 	scratch  sync.Pool // of *scratch
 
@@ -33,7 +33,7 @@ type API struct {
 	close  func() error
 }
 
-// Start listens and serves until Close.
+// Start starts an api that listens and serves until Close.
 func Start(opts Options) (*API, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -63,7 +63,7 @@ func Start(opts Options) (*API, error) {
 	return a, nil
 }
 
-// open begins the ledger, or takes up an existing one.
+// open begins the ledger, or continues an existing one.
 func (a *API) open() error {
 	now := instantNow()
 	a.started = now.wall
@@ -99,7 +99,7 @@ func (a *API) serve(listener net.Listener) {
 	}
 	go func() {
 		defer close(a.served)
-		_ = a.server.Serve(listener) // always http.ErrServerClosed: nothing else ends it
+		_ = a.server.Serve(listener) // always http.ErrServerClosed: only Close ends it
 	}()
 }
 
@@ -113,14 +113,15 @@ func (a *API) track(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// URL is the api's address, "http://127.0.0.1:port" without a path.
+// URL returns the api's address, as in "http://127.0.0.1:port", without a path.
 func (a *API) URL() string { return a.url }
 
-// Started is the wall clock's time when the ledger began. An arrival's wall time is Started().Add(time.Duration(arrival.At)).
+// Started returns the wall clock's time when the ledger began. An arrival's wall time is
+// Started().Add(time.Duration(arrival.At)).
 func (a *API) Started() time.Time { return a.started }
 
-// Close ends the running calls, waits until all have ended, closes the ledger and returns the first failure to write it, if there
-// was any. Closing again does nothing and returns the same.
+// Close ends the running calls, waits until all have ended, and closes the ledger. It returns the first failed write of
+// the ledger, if there was one. A second call does nothing and returns the same.
 func (a *API) Close() error { return a.close() }
 
 func (a *API) shut() error {
@@ -131,8 +132,8 @@ func (a *API) shut() error {
 	return errors.Join(err, a.ledger.close())
 }
 
-// All returns the kept arrivals, ordered by time: copies, except that Fields and Body are shared and must not be changed. It holds
-// up arrivals while it copies.
+// All returns the arrivals in memory, ordered by time. They are copies, but Fields and Body are shared and must not be
+// changed. While All copies, new arrivals wait.
 func (a *API) All() []Arrival {
 	return a.book.snapshot(func(*Arrival) bool { return true })
 }
@@ -142,14 +143,15 @@ func (a *API) Arrivals(key string) []Arrival {
 	return a.book.snapshot(func(arr *Arrival) bool { return arr.Key == key })
 }
 
-// Keys returns all keys seen, sorted; the empty one is that of requests without a key.
+// Keys returns all keys so far, sorted. The empty key is that of requests without a key.
 func (a *API) Keys() []string { return a.book.keyNames() }
 
 // Totals returns the counts since the ledger began.
 func (a *API) Totals() Totals { return a.book.totalsNow() }
 
-// Await blocks until the totals satisfy reached, or returns the cause of ctx's end. It is asked after every arrival and every end,
-// with the book's lock held: it must be quick, must not call the api and must not keep the map.
+// Await blocks until reached returns true for the totals. If ctx ends first, it returns the cause. reached is called
+// after every arrival and every end, with the book's lock held: it must be quick, must not call the api and must not
+// keep the map.
 func (a *API) Await(ctx context.Context, reached func(Totals) bool) error {
 	return a.book.await(ctx, reached)
 }

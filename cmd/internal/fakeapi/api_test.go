@@ -44,14 +44,14 @@ func client(t testing.TB) *http.Client {
 	}
 }
 
-// request is what do sends.
+// request is a request that do sends.
 type request struct {
 	path   string
 	body   string
 	header map[string]string
 }
 
-// do sends a POST and returns the answer and its body. err is that of the call or of reading its body.
+// do sends a POST and returns the answer and its body. err is the error of the call, or of reading the body.
 func do(t testing.TB, c *http.Client, url string, r request) (*http.Response, string, error) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, url+r.path, strings.NewReader(r.body))
@@ -70,7 +70,7 @@ func do(t testing.TB, c *http.Client, url string, r request) (*http.Response, st
 	return res, string(body), err
 }
 
-// must is do for a call that has to be answered.
+// must is do for a call that must be answered.
 func must(t testing.TB, c *http.Client, url string, r request) (*http.Response, string) {
 	t.Helper()
 	res, body, err := do(t, c, url, r)
@@ -144,7 +144,8 @@ func mustJSON(t testing.TB, v any) string {
 	return string(text)
 }
 
-// The arrival counts from the moment the header is in, not from when the body is.
+// TestArrivalComesBeforeItsBody checks that an arrival is recorded when the header was read, not only when the body
+// was.
 func TestArrivalComesBeforeItsBody(t *testing.T) {
 	api := start(t, fakeapi.Options{})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(api.URL(), "http://"))
@@ -229,7 +230,8 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	}
 }
 
-// Many clients at once, read by others meanwhile: for the race detector, and nothing may be miscounted.
+// TestManyAtOnce checks that nothing is miscounted with many concurrent clients and readers, also for the race
+// detector.
 func TestManyAtOnce(t *testing.T) {
 	api := start(t, fakeapi.Options{Price: 2, Ledger: t.TempDir() + "/ledger", Key: fakeapi.KeyFrom{Segment: 1}})
 	c := client(t)

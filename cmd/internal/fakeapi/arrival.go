@@ -9,64 +9,65 @@ import (
 	"time"
 )
 
-// Ending says how a call ended, as far as the api could tell. It is a closed set.
+// Ending says how a call ended, as far as the api can tell. It is a closed set.
 type Ending string
 
 // The endings. Only Answered, Limited, Replayed, Conflict and Refused sent a whole answer.
 const (
-	// Running calls have not ended, or the process died before they did.
+	// Running: the call has not ended, or the process died before it did.
 	Running Ending = ""
-	// Answered with the status ordered.
+	// Answered: the ordered status was sent.
 	Answered Ending = "answered"
-	// Limited by the vendor's own limit: 429.
+	// Limited: the vendor limit or a use limit refused the call with 429.
 	Limited Ending = "limited"
-	// Replayed from the saved answer of the same idempotency key.
+	// Replayed: the saved answer of the same idempotency key was sent.
 	Replayed Ending = "replayed"
-	// Conflict: the idempotency key is in use by a running call (409) or belongs to another request (422).
+	// Conflict: a running call has the idempotency key (409), or the key belongs to another request (422).
 	Conflict Ending = "conflict"
-	// Refused because the request was wrong or the api could not: 400, 413, 500, 503.
+	// Refused: the request was wrong, or the api could not carry it out (400, 413, 500, 503).
 	Refused Ending = "refused"
-	// ResetHeader: connection reset before the body was read.
+	// ResetHeader: the connection was reset before the body was read.
 	ResetHeader Ending = "reset-header"
-	// ResetBody: connection reset after the body was read, before the answer.
+	// ResetBody: the connection was reset after the body was read and before the answer.
 	ResetBody Ending = "reset-body"
-	// ResetAnswer: connection reset in the middle of the answer's body.
+	// ResetAnswer: the connection was reset in the middle of the answer's body.
 	ResetAnswer Ending = "reset-answer"
-	// Closed without an answer.
+	// Closed: the connection was closed in order, without an answer.
 	Closed Ending = "closed"
-	// Hung until the client gave up.
+	// Hung: the api said nothing until the client gave up.
 	Hung Ending = "hung"
-	// Gone: the client gave up while the work was being done.
+	// Gone: the client gave up while the api did the work.
 	Gone Ending = "gone"
-	// Cut: the client left before its request's body had been read.
+	// Cut: the client left before the api had read the request's body.
 	Cut Ending = "cut"
 )
 
 // Field is one recorded header.
 type Field struct{ Name, Value string }
 
-// Arrival is one request that reached the api, and what became of it.
+// Arrival is one request that reached the api, and how the call ended.
 type Arrival struct {
-	// Number counts the arrivals of a ledger from 1, across restarts.
+	// Number counts the arrivals of a ledger from 1, also across restarts.
 	Number int64
-	// At is when the request's header had been read, in nanoseconds on the monotonic clock since the ledger began.
+	// At is when the api had read the request's header, in nanoseconds on the monotonic clock since the ledger began.
 	At int64
-	// End is when the answer was settled, just before it was sent; of an answer sent bit by bit and of a hang, when the last
-	// byte was sent or the client gave up. Same clock as At; 0 while running.
+	// End is when the answer was settled, just before it was sent. For an answer that is sent bit by bit, and for a
+	// hang, it is when the last byte was sent or the client gave up. It has the same clock as At, and is 0 while the
+	// call runs.
 	End int64
 
 	Method string
-	// Path and Query are as sent, still escaped. (Text that is not UTF-8, here and below, has its odd bytes as %XX.)
+	// Path and Query are as sent, still escaped. Here and below, bytes that are not UTF-8 are written as %XX.
 	Path, Query string
-	// Fields are the recorded headers, sorted by name; several values of one name are joined by ", ".
+	// Fields are the recorded headers, sorted by name. Several values of one name are joined by ", ".
 	Fields []Field
-	// Key is the request's key, empty if it has none.
+	// Key is the request's key, or "".
 	Key string
-	// Cost is the units the call takes, at least 1.
+	// Cost is how many units the call takes, at least 1.
 	Cost int64
 
-	// BodySize is the length of the request's body and BodyHash its SHA-256 in hex: of what was read, if the call was Cut or
-	// Refused. Zero and empty before the body has been read.
+	// BodySize is the length of the request's body, and BodyHash its SHA-256 in hex. If the call was Cut or Refused,
+	// they describe the part that was read. They are zero until the api has read the body.
 	BodySize int64
 	BodyHash string
 	// Body is the beginning of the request's body, at most Options.KeepBody bytes.
@@ -74,18 +75,18 @@ type Arrival struct {
 
 	// Ending says how the call ended.
 	Ending Ending
-	// Status is the status answered; 0 if none was sent.
+	// Status is the answered status, or 0 if none was sent.
 	Status int
-	// Billed calls cost Charge, in millionths of the currency.
+	// Billed says whether the call is charged for. Charge is its price in millionths of the currency.
 	Billed bool
 	Charge int64
-	// Used is what a billed call to a language model used.
+	// Used has the tokens of a billed call to a language model.
 	Used Tokens
-	// Seen is set when the idempotency key had been seen before.
+	// Seen says that the api had seen the idempotency key before.
 	Seen bool
 }
 
-// Header returns the recorded header of that name, empty if there is none.
+// Header returns a recorded header, or "" if there is none with this name.
 func (a *Arrival) Header(name string) string {
 	for i := range a.Fields {
 		if strings.EqualFold(a.Fields[i].Name, name) {
@@ -95,7 +96,7 @@ func (a *Arrival) Header(name string) string {
 	return ""
 }
 
-// Took is the time from arrival to end; 0 while running.
+// Took returns the time from arrival to end, or 0 while the call runs.
 func (a *Arrival) Took() time.Duration {
 	if a.End == 0 {
 		return 0
@@ -103,10 +104,10 @@ func (a *Arrival) Took() time.Duration {
 	return time.Duration(a.End - a.At)
 }
 
-// arrivalOf describes a request whose header has been read at the given time. It does not touch the body.
+// arrivalOf describes a request whose header was read at a time. It does not read the body.
 func (a *API) arrivalOf(r *http.Request, at int64) *Arrival {
 	path, query, _ := strings.Cut(r.RequestURI, "?")
-	if !strings.HasPrefix(path, "/") { // absolute form, as sent to a proxy
+	if !strings.HasPrefix(path, "/") { // absolute form, as clients send it to a proxy
 		path, query = r.URL.EscapedPath(), r.URL.RawQuery
 	}
 	return &Arrival{
@@ -117,7 +118,8 @@ func (a *API) arrivalOf(r *http.Request, at int64) *Arrival {
 	}
 }
 
-// fields selects the headers worth recording. Credentials (Authorization, Cookie) are recorded only when asked for by name.
+// fields returns the headers to record: those that begin with X-, User-Agent, and those named in the options.
+// Credentials (Authorization, Cookie) are recorded only if they are named there.
 func (a *API) fields(header http.Header) []Field {
 	fields := make([]Field, 0, 4)
 	for name, values := range header {
@@ -131,12 +133,12 @@ func (a *API) fields(header http.Header) []Field {
 
 func byName(x, y Field) int { return strings.Compare(x.Name, y.Name) }
 
-// byTime orders arrivals by time, those of the same nanosecond by number.
+// byTime orders arrivals by time, and those of the same nanosecond by number.
 func byTime(x, y Arrival) int {
 	return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.Number, y.Number))
 }
 
-// costOf reads a cost header; whatever is not a whole number above zero counts as 1.
+// costOf parses a cost header. Anything other than a whole number above zero counts as 1.
 func costOf(value string) int64 {
 	if value == "" {
 		return 1

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The functions below judge recorded arrivals, of a running api or of a ledger read back. They change nothing, may be called with
-// arrivals in any order, and need memory in proportion to their number.
+// The functions below judge recorded arrivals: of a running api, or of a ledger that was read. They change nothing,
+// accept arrivals in any order, and need memory in proportion to the number of arrivals.
 
-// ByTime returns the arrivals ordered by time: the same slice if it is ordered already, else a copy.
+// ByTime returns the arrivals ordered by time. It returns the same slice if that is ordered already.
 func ByTime(arrivals []Arrival) []Arrival {
 	if slices.IsSortedFunc(arrivals, byTime) {
 		return arrivals
@@ -43,7 +43,7 @@ func KeysOf(arrivals []Arrival) []string {
 	return keys
 }
 
-// CountByStatus counts arrivals by the status answered; 0 is no answer, which includes calls still running.
+// CountByStatus counts arrivals by answered status. 0 means no answer, as for calls that still run.
 func CountByStatus(arrivals []Arrival) map[int]int {
 	counts := make(map[int]int)
 	for i := range arrivals {
@@ -61,15 +61,15 @@ func CountByEnding(arrivals []Arrival) map[Ending]int {
 	return counts
 }
 
-// Invoice is what the api charges.
+// Invoice sums up what the api charges.
 type Invoice struct {
 	Calls   int   // calls billed
 	Charged int64 // in millionths of the currency
-	// Unknown calls were running when the process died or are running still: they may have been billed.
+	// Unknown counts calls that are still running, or were when the process died. They may have been billed.
 	Unknown int
 }
 
-// Bills adds up what the arrivals cost.
+// Bills returns what the api charges for the arrivals.
 func Bills(arrivals []Arrival) Invoice {
 	var inv Invoice
 	for i := range arrivals {
@@ -84,7 +84,7 @@ func Bills(arrivals []Arrival) Invoice {
 	return inv
 }
 
-// Identity says which job an arrival belongs to; empty if it cannot tell.
+// Identity returns the job of an arrival, or "" if unknown.
 type Identity func(*Arrival) string
 
 // ByHeader identifies a job by a recorded header, such as Idempotency-Key or X-Job-Id.
@@ -95,13 +95,13 @@ func ByHeader(name string) Identity {
 // ByBody identifies a job by its method, path and whole body.
 func ByBody(a *Arrival) string { return fingerprint(a.Method, a.Path, a.BodyHash) }
 
-// BySegment identifies a job by a segment of its path, counted from 1, or from the end if negative.
+// BySegment identifies a job by a segment of its path: n counts from 1 or, if negative, from the end.
 func BySegment(n int) Identity {
 	return func(a *Arrival) string { return segment(a.Path, n) }
 }
 
-// ByField identifies a job by a field of its JSON body, which must have been kept whole (Options.KeepBody). Nested fields are
-// separated by dots.
+// ByField identifies a job by a field of its JSON body, which must have been kept whole (Options.KeepBody). Dots in
+// path separate the names of nested fields.
 func ByField(path string) Identity {
 	names := strings.Split(path, ".")
 	return func(a *Arrival) string {
@@ -124,13 +124,14 @@ func ByField(path string) Identity {
 // Repeated is a job that was called more than once.
 type Repeated struct {
 	ID       string
-	Arrivals []Arrival // by time, at least 2
+	Arrivals []Arrival // by time, at least two
 	Billed   int       // how often it was billed
-	Overlap  int       // calls that began while an earlier one of this job was still running
+	Overlap  int       // calls that began while an earlier call of this job was running
 }
 
-// CalledTwice returns the jobs called more than once, by the time of their first call, and how many arrivals could not be told to
-// any job. A repeat after pushback is no fault: judge by Billed, or leave the arrivals answered 429 out before.
+// CalledTwice returns the jobs that were called more than once, by the time of their first call, and the number of
+// arrivals without an identity. A repeat after pushback is no fault: judge by Billed, or remove the arrivals with 429
+// first.
 func CalledTwice(arrivals []Arrival, by Identity) (repeated []Repeated, unidentified int) {
 	at := make(map[string]int)
 	var jobs []Repeated
@@ -164,33 +165,33 @@ func (r *Repeated) add(a Arrival) {
 	r.Arrivals = append(r.Arrivals, a)
 }
 
-// Attempts says which calls of a job its order is judged by.
+// Attempts says by which calls of a job its order is judged.
 type Attempts string
 
 const (
-	// FirstAttempts looks at the first call with each sequence number of a key. It is the zero value.
+	// FirstAttempts: only the first call with each sequence number of a key. It is the zero value.
 	FirstAttempts Attempts = ""
-	// EveryAttempt looks at all: a retry overtaken by a later job is an inversion.
+	// EveryAttempt: all calls, so that a retry after a later job's call is an inversion.
 	EveryAttempt Attempts = "every"
 )
 
-// Inversion is a call that came after one with a higher sequence number of the same key.
+// Inversion is a call that came after a call with a higher sequence number of the same key.
 type Inversion struct {
 	Key string
-	// Before is the earlier arrival, with the highest number until then; After the later one, with a lower number.
+	// Before is the earlier arrival, with the highest number until then. After is the later one, with a lower number.
 	Before, After       Arrival
 	BeforeSeq, AfterSeq int64
 }
 
-// Order checks that the sequence numbers of each key never go backwards. by yields the number as decimal text. Arrivals without one
-// are counted as unidentified.
+// Order checks that the sequence numbers of each key never decrease. by returns the number as decimal text. Arrivals
+// without one are counted as unidentified.
 func Order(arrivals []Arrival, by Identity, attempts Attempts) (inversions []Inversion, unidentified int) {
 	type place struct {
 		key string
 		seq int64
 	}
 	seen := make(map[place]struct{})
-	highest := make(map[string]Inversion) // of each key, its Before
+	highest := make(map[string]Inversion) // by key; only Before is set
 	for _, a := range ByTime(arrivals) {
 		seq, err := strconv.ParseInt(by(&a), 10, 64)
 		if err != nil {

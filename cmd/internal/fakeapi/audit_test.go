@@ -8,7 +8,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// at makes arrivals of one key at these times, numbered in this order.
+// at returns arrivals of one key at these times, numbered in this order.
 func at(key string, times ...int64) []fakeapi.Arrival {
 	var out []fakeapi.Arrival
 	for i, when := range times {
@@ -40,7 +40,7 @@ func TestFullestWindow(t *testing.T) {
 	}
 }
 
-// Against counting every window afresh.
+// TestFullestWindowIsExact compares the fullest windows with those of a separate count of every window.
 func TestFullestWindowIsExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -82,7 +82,7 @@ func TestMinGap(t *testing.T) {
 
 func TestMostInFlight(t *testing.T) {
 	arrivals := at("k", 0, 5, 10, 10, 30)
-	arrivals[0].End, arrivals[1].End = 10, 40 // the first ends as the third begins
+	arrivals[0].End, arrivals[1].End = 10, 40 // the first ends when the third begins
 	if most, when := fakeapi.MostInFlight(arrivals); most != 3 || when != 10 {
 		t.Errorf("%d since %d", most, when)
 	}
@@ -92,7 +92,7 @@ func TestMostInFlight(t *testing.T) {
 	}
 }
 
-// sequenced makes arrivals of one key with these bodies, one nanosecond apart.
+// sequenced returns arrivals of one key with these bodies, one nanosecond apart.
 func sequenced(key string, bodies ...string) []fakeapi.Arrival {
 	arrivals := at(key, make([]int64, len(bodies))...)
 	for i := range arrivals {

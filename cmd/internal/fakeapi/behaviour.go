@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Fault is a way not to answer properly. It is a closed set.
+// Fault is a way in which the api fails to answer properly. It is a closed set.
 type Fault string
 
-// The faults. Resets are sent as a TCP reset (linger 0), not as an orderly close.
+// The faults. A reset is a TCP reset (linger 0), not an orderly close.
 const (
 	NoFault Fault = ""
-	// FaultResetHeader resets the connection as soon as the header has been read. Nothing was done, nothing is billed.
+	// FaultResetHeader resets the connection as soon as the header was read. No work is done, and nothing is billed.
 	FaultResetHeader Fault = "reset-header"
-	// FaultResetBody resets it after the request was read and the work done, before the answer.
+	// FaultResetBody resets the connection after the work and before the answer.
 	FaultResetBody Fault = "reset-body"
-	// FaultResetAnswer resets it in the middle of the answer's body.
+	// FaultResetAnswer resets the connection in the middle of the answer's body.
 	FaultResetAnswer Fault = "reset-answer"
 	// FaultClose closes the connection in order, without an answer.
 	FaultClose Fault = "close"
-	// FaultHang does the work and says nothing until the client gives up.
+	// FaultHang does the work and sends nothing until the client gives up.
 	FaultHang Fault = "hang"
 )
 
@@ -30,44 +30,46 @@ const (
 type Bill string
 
 const (
-	// BillByStatus bills a call whose status is 2xx, also if a fault kept it from the client. It is the zero value.
+	// BillByStatus bills a call whose status is 2xx, even if a fault kept the answer from the client. It is the zero
+	// value.
 	BillByStatus Bill = ""
-	// BillAlways bills whatever the status.
+	// BillAlways bills a call with any status.
 	BillAlways Bill = "always"
-	// BillNever bills nothing.
+	// BillNever bills no call.
 	BillNever Bill = "never"
 )
 
-// Behaviour is what the api does with one request. The zero value answers 200 with a small JSON body.
+// Behaviour says what the api does with one request. The zero value answers 200 with a small JSON body.
 type Behaviour struct {
-	// Status to answer, 200 to 999; by default 200, or 302 with a Location.
+	// Status is the status to answer, 200 to 999. Zero means 200, or 302 with a Location.
 	Status int
-	// Informational statuses (100, 102, 103 …) are sent first, before the delay.
+	// Informational are statuses (100, 102, 103 …) that are sent first, before the delay.
 	Informational []int
-	// Delay passes before the answer. A client that gives up earlier ends it; the work counts as done.
+	// Delay passes before the answer. If the client gives up earlier, the delay ends and the work counts as done.
 	Delay time.Duration
-	// RetryAfter is sent as the Retry-After header exactly as it stands, also if it is nonsense.
+	// RetryAfter is sent as the header Retry-After exactly as it is, even if it is nonsense.
 	RetryAfter string
-	// Location is sent as the Location header: a redirect to another path.
+	// Location is sent as the header Location.
 	Location string
-	// Header is sent too.
+	// Header has further headers of the answer.
 	Header []Field
-	// Fault keeps the answer from the client.
+	// Fault is what happens instead of a proper answer.
 	Fault Fault
-	// Bill overrides what is billed.
+	// Bill says whether the call is billed.
 	Bill Bill
-	// Charge, when above zero, replaces Options.Price if the call is billed.
+	// Charge replaces Options.Price for a billed call if it is above zero.
 	Charge int64
-	// Used is what the call uses of Options.Limits if it is billed.
+	// Used is what a billed call uses of Options.Limits.
 	Used Tokens
 
-	// Answer says what the body is.
+	// Answer is the kind of the body.
 	Answer Answer
 	// Text is the body for AnswerText.
 	Text string
 	// Size is the body's length in bytes for AnswerFill, at most MaxAnswer.
 	Size int64
-	// Drip, when above zero, sends the body in pieces of DripSize bytes (by default 1) with this pause after each.
+	// Drip, if above zero, is the pause after each piece of the body. DripSize is the size of a piece in bytes; zero
+	// means 1.
 	Drip     time.Duration
 	DripSize int
 }
@@ -76,20 +78,20 @@ type Behaviour struct {
 type Answer string
 
 const (
-	// AnswerShort is {"call":17,"status":200}. It is the zero value.
+	// AnswerShort: {"call":17,"status":200}. It is the zero value.
 	AnswerShort Answer = ""
-	// AnswerEcho is the request as JSON.
+	// AnswerEcho: the request as JSON.
 	AnswerEcho Answer = "echo"
-	// AnswerEach is a JSON array with {"call":17,"status":200,"at":0} for each value of the request's array, in their order;
-	// AnswerShort if the request has none.
+	// AnswerEach: a JSON array with {"call":17,"status":200,"at":0} for each value of the request's array, in order. If
+	// the request has no array: AnswerShort.
 	AnswerEach Answer = "each"
-	// AnswerText is Behaviour.Text.
+	// AnswerText: Behaviour.Text.
 	AnswerText Answer = "text"
-	// AnswerFill is Behaviour.Size times the letter x.
+	// AnswerFill: the letter x, Behaviour.Size times.
 	AnswerFill Answer = "fill"
 )
 
-// status is the status that is or would have been answered.
+// status returns the status that is answered, or would have been without a fault.
 func (b *Behaviour) status() int {
 	switch {
 	case b.Status != 0:
@@ -101,7 +103,7 @@ func (b *Behaviour) status() int {
 	}
 }
 
-// bills says whether the call is billed, given that its work was done.
+// bills reports whether the call is billed, if its work is done.
 func (b *Behaviour) bills() bool {
 	switch b.Bill {
 	case BillAlways:
@@ -113,7 +115,7 @@ func (b *Behaviour) bills() bool {
 	}
 }
 
-// validate says what is wrong with a behaviour a script made.
+// validate returns an error if a script's behaviour is not valid.
 func (b *Behaviour) validate() error {
 	switch s := b.status(); {
 	case s < 200 || s > 999:
@@ -150,8 +152,8 @@ func (b *Behaviour) validate() error {
 	}
 }
 
-// ParseBehaviour reads a behaviour from text: orders "name=value" or "name" separated by semicolons, blanks around them ignored. A
-// semicolon within a value is written \;
+// ParseBehaviour parses a behaviour: orders "name=value" or "name", separated by semicolons. Blanks around an order are
+// ignored. A semicolon within a value is written \;
 //
 //	status=503            informational=103     (may be repeated)
 //	delay=200ms           retry-after=Fri, 31 Dec 2027 23:59:59 GMT
@@ -176,7 +178,7 @@ func ParseBehaviour(text string) (Behaviour, error) {
 	return b, nil
 }
 
-// order applies one order.
+// order applies one order to the behaviour.
 func (b *Behaviour) order(name, value string) (err error) {
 	switch name {
 	case "status":

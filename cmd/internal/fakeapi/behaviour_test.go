@@ -21,7 +21,7 @@ import (
 	waits "weir/ingest/await"
 )
 
-// order orders a behaviour for a request by header.
+// order returns a request that orders a behaviour in its header.
 func order(text string) request {
 	return request{path: "/charge", body: "b", header: map[string]string{fakeapi.OrderHeader: text}}
 }
@@ -94,7 +94,7 @@ func TestDelayOnOrder(t *testing.T) {
 	}
 }
 
-// The broken connections, as a client sees them and as the ledger has them.
+// TestFaultsOnOrder checks each ordered fault as the client sees it and as the ledger records it.
 func TestFaultsOnOrder(t *testing.T) {
 	tests := []struct {
 		order  string
@@ -291,7 +291,7 @@ func TestRedirectOnOrder(t *testing.T) {
 	if res.StatusCode != 302 || res.Header.Get("Location") != "/elsewhere" || api.Totals().Arrivals != 1 || api.Totals().Billed != 0 {
 		t.Errorf("answered %d %v, totals %+v", res.StatusCode, res.Header, api.Totals())
 	}
-	// A client that does follow is found out.
+	// If a client follows the redirect, the ledger shows it.
 	c.CheckRedirect = nil
 	must(t, c, api.URL(), request{path: "/charge?fake-location=/elsewhere&fake-status=307"})
 	paths := make(map[string]int)

@@ -13,8 +13,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// BenchmarkCalls drives the api over bare connections that do as little as can be done: what is measured is the api, with 256-byte
-// bodies, and beside it net/http's server that reads the body and answers the same, as the reference.
+// BenchmarkCalls measures the api with bodies of 256 bytes, over bare connections that do as little as possible. The
+// reference is a net/http server that reads the body and answers the same.
 func BenchmarkCalls(b *testing.B) {
 	b.Run("reference", func(b *testing.B) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func BenchmarkCalls(b *testing.B) {
 	})
 }
 
-// drive makes b.N calls over 16 connections at once and reports calls per second.
+// drive makes b.N calls over 16 concurrent connections and reports calls per second.
 func drive(b *testing.B, addr string) {
 	const conns = 16
 	calls := make(chan int, b.N)

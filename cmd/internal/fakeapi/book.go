@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// errTooManyKeys refuses a call of one key more than Options.MaxKeys.
+// errTooManyKeys refuses a call whose key would exceed Options.MaxKeys.
 var errTooManyKeys = errors.New("fakeapi: more keys than MaxKeys")
 
-// Totals count everything since the ledger began, also what is no longer kept in memory.
+// Totals counts everything since the ledger began, including what memory no longer has.
 type Totals struct {
 	Arrivals int64 // requests that reached the api
-	Ended    int64 // of these, those that have ended
-	Limited  int64 // answered 429 by the vendor limit
+	Ended    int64 // of the arrivals, those that have ended
+	Limited  int64 // refused by the vendor limit or a use limit
 	Replayed int64 // answered from the saved answer of their idempotency key
 	Billed   int64 // calls billed
-	Charged  int64 // money for these, in millionths
-	Dropped  int64 // oldest arrivals no longer in memory
-	// ByStatus counts the ended calls by the status answered; 0 is no answer.
+	Charged  int64 // for the billed calls, in millionths of the currency
+	Dropped  int64 // oldest arrivals that memory no longer has
+	// ByStatus counts the ended calls by answered status. 0 means no answer.
 	ByStatus map[int]int64
 }
 
@@ -29,26 +29,26 @@ type Totals struct {
 type keyBook struct {
 	calls int64
 	log   slidingLog
-	uses  []useLog // by the use limits; nil: none yet
+	uses  []useLog // by use limit; nil: none yet
 }
 
-// waiter is one call of Await that is waiting.
+// waiter is one waiting call of Await.
 type waiter struct {
 	reached func(Totals) bool
 	done    chan struct{}
 }
 
 // book is the ledger's copy in memory: a ring of the newest arrivals, the totals, and what is known of each key. It is
-// safe for concurrent use. Only the book may change an arrival that it was given.
+// safe for concurrent use. Only the book may change an arrival that was entered.
 type book struct {
 	limit   VendorLimit
 	limits  []UseLimit
-	tells   bool // each answer says what the limit leaves
+	tells   bool // each answer reports what is left of the limit
 	keep    int
 	maxKeys int
 
 	mu      sync.Mutex
-	ring    []*Arrival // the nth arrival is at (n-1) % keep
+	ring    []*Arrival // the nth arrival is at index (n-1) % keep
 	last    int64      // number of the latest arrival
 	keys    map[string]*keyBook
 	all     slidingLog
@@ -65,15 +65,15 @@ func newBook(opts Options) *book {
 	}
 }
 
-// entered is the result of enter for a new arrival.
+// entered is the result of enter.
 type entered struct {
-	keyCall int64         // which call of its key it is, from 1; 0 if there are too many keys
+	keyCall int64         // the number of the call among those of its key, from 1; 0 if there are too many keys
 	wait    time.Duration // above zero: over the vendor limit by that much
 	left    allowance     // of the vendor limit
-	err     error         // errTooManyKeys; the arrival is entered nevertheless
+	err     error         // errTooManyKeys, though the arrival is entered
 }
 
-// enter numbers an arrival, keeps it and checks it against the vendor limit.
+// enter numbers an arrival, stores it and checks it against the vendor limit.
 func (b *book) enter(arr *Arrival) entered {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *book) enter(arr *Arrival) entered {
 	return b.add(arr)
 }
 
-// add keeps a numbered arrival. The caller holds the lock.
+// add stores a numbered arrival. The caller holds the lock.
 func (b *book) add(arr *Arrival) entered {
 	b.last = max(b.last, arr.Number)
 	if slot := int(b.totals.Arrivals % int64(b.keep)); slot < len(b.ring) {
@@ -130,7 +130,7 @@ type settlement struct {
 	body     []byte
 }
 
-// settle writes the settlement into the arrival and the totals. It must be called once per arrival.
+// settle copies the settlement to the arrival and the totals. Call it once per arrival.
 func (b *book) settle(arr *Arrival, s settlement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,25 +159,24 @@ func (b *book) count(arr *Arrival) {
 	}
 }
 
-// finish moves the end of a settled arrival.
+// finish sets a later end of a settled arrival.
 func (b *book) finish(arr *Arrival, end int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	arr.End = end
 }
 
-// restore loads the calls of a ledger that is being continued. The calls that the vendor limit let through count
-// against it.
+// restore loads the calls of a ledger that is continued. Those that the vendor limit let through count against it.
 func (b *book) restore(arrivals []Arrival) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	limit := b.limit
 	for i := range arrivals {
-		arr := new(Arrival) // not &arrivals[i]: what is dropped later must not be held by its neighbours
+		arr := new(Arrival) // not &arrivals[i]: one kept arrival would keep all of them in memory
 		*arr = arrivals[i]
 		b.limit = limit
 		if arr.Ending == Limited {
-			b.limit = VendorLimit{} // it was refused then and used nothing
+			b.limit = VendorLimit{} // the call was refused then and used nothing
 		}
 		b.add(arr)
 		if arr.Ending != Running {
@@ -188,7 +187,7 @@ func (b *book) restore(arrivals []Arrival) {
 	b.limit = limit
 }
 
-// wake wakes the waiters whose condition holds. The caller holds the lock.
+// wake wakes the waiters whose condition is true. The caller holds the lock.
 func (b *book) wake() {
 	if len(b.waiters) == 0 {
 		return
@@ -202,7 +201,7 @@ func (b *book) wake() {
 	})
 }
 
-// await blocks until the totals satisfy reached.
+// await blocks until reached returns true for the totals. If ctx ends first, it returns the cause.
 func (b *book) await(ctx context.Context, reached func(Totals) bool) error {
 	w := &waiter{reached: reached, done: make(chan struct{})}
 	b.mu.Lock()
@@ -220,7 +219,7 @@ func (b *book) await(ctx context.Context, reached func(Totals) bool) error {
 	}
 }
 
-// snapshot copies the kept arrivals that pass, ordered by time.
+// snapshot copies the arrivals in memory for which pass returns true, ordered by time.
 func (b *book) snapshot(pass func(*Arrival) bool) []Arrival {
 	b.mu.Lock()
 	var out []Arrival
@@ -234,7 +233,7 @@ func (b *book) snapshot(pass func(*Arrival) bool) []Arrival {
 	return out
 }
 
-// keyNames returns every key seen, sorted.
+// keyNames returns all keys so far, sorted.
 func (b *book) keyNames() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

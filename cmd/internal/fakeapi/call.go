@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// scratch is the memory one call works in, used again by later calls.
+// scratch is the working memory of one call. Later calls use it again.
 type scratch struct {
 	body bytes.Buffer
 	line []byte // a ledger record
-	text []byte // a short answer, or one to each job
+	text []byte // a short answer, or the answers to each job
 }
 
-// maxScratch is the largest body buffer worth keeping.
+// maxScratch is the largest body buffer, in bytes, that is kept for later calls.
 const maxScratch = 64 << 10
 
 // call is one request on its way through the api, in one goroutine.
@@ -28,16 +28,16 @@ type call struct {
 	api     *API
 	w       http.ResponseWriter
 	r       *http.Request
-	arr     *Arrival // the book's once entered: only read here, and only what settling does not change
+	arr     *Arrival // the book owns it once entered: the call reads only what settling does not change
 	scratch *scratch
 	read    bodyState
 	hash    string
-	seen    bool        // the idempotency key
+	seen    bool        // the idempotency key was seen before
 	left    allowance   // of the vendor limit
-	uses    []allowance // of each use limit; nil: not known
+	uses    []allowance // of each use limit; nil: unknown
 }
 
-// bodyState says how far reading the request's body has come.
+// bodyState says how much of the request's body was read.
 type bodyState string
 
 const (
@@ -47,7 +47,7 @@ const (
 	bodyCut    bodyState = "cut"  // the client left
 )
 
-// ServeHTTP takes one call from its arrival to its end.
+// ServeHTTP handles one call from its arrival to its end.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := a.clock.now()
 	c := &call{api: a, w: w, r: r, arr: a.arrivalOf(r, at), scratch: a.scratch.Get().(*scratch)}
@@ -69,7 +69,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// obey determines the behaviour for the call and carries it out.
+// obey decides how the api behaves to the call, and does that.
 func (c *call) obey(keyCall int64) {
 	behaviour, ok, err := ordered(c.r, c.arr.Query)
 	if !ok && err == nil {
@@ -97,7 +97,7 @@ func (c *call) obey(keyCall int64) {
 	}
 }
 
-// claim claims the idempotency key, if there is one, and carries the call out if the claim allows it.
+// claim claims the idempotency key, if there is one, and carries the call out if the claim allows that.
 func (c *call) claim(behaviour Behaviour) {
 	id := c.api.opts.Idempotency.of(c.r.Header.Get)
 	if id == "" {
@@ -123,8 +123,9 @@ func (c *call) claim(behaviour Behaviour) {
 // work carries out a call without an idempotency key.
 func (c *call) work(behaviour Behaviour) { c.workReleasing(behaviour, func(int64) {}) }
 
-// workReleasing carries the call out: the informational answers, the delay, the bill, and then the answer or the fault. release is
-// called once, with the call's number if it was billed and else 0, before the client can learn anything.
+// workReleasing carries the call out: the informational answers, the delay, the bill, and then the answer or the fault.
+// It calls release once, with the call's number if the call was billed and else 0, before the client can learn
+// anything.
 func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	for _, status := range behaviour.Informational {
 		c.w.WriteHeader(status)
@@ -149,15 +150,15 @@ func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	c.fault(behaviour, out)
 }
 
-// leave settles a call whose client has gone and ends it without an answer. It does not return. (Returning from the handler instead
-// would send an empty 200 to a client that only closed its own direction.)
+// leave settles a call whose client has gone and ends it without an answer. It panics with http.ErrAbortHandler: a
+// return from the handler would send an empty 200 to a client that has closed only its own direction.
 func (c *call) leave(out outcome) {
-	_ = c.settle(out) // a failed ledger fails every later call and Close
+	_ = c.settle(out) // after a failed write, every later call and Close fail
 	panic(http.ErrAbortHandler)
 }
 
-// limited answers a call that is over a limit: the use limit that over names, or the vendor limit if over is nil.
-// release is nil if the call holds no idempotency key.
+// limited answers a call over a limit: the use limit over or, if over is nil, the vendor limit. release is nil if the
+// call holds no idempotency key.
 func (c *call) limited(wait time.Duration, over *UseLimit, release func(int64)) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})
@@ -209,7 +210,7 @@ const (
 	billed    bill = "billed"
 )
 
-// outcome is what is about to be settled.
+// outcome is how a call is about to be settled.
 type outcome struct {
 	ending  Ending
 	status  int
@@ -219,8 +220,8 @@ type outcome struct {
 	release func(number int64) // of the idempotency key; nil if none is held
 }
 
-// settle enters the outcome into the ledger and the book. If the ledger cannot be written, the call is not billed and the error
-// returned; nothing of the ordered answer may be sent then.
+// settle writes the outcome to the ledger and to the book. If the ledger cannot be written, settle does not bill the
+// call and returns the error: then nothing of the ordered answer may be sent.
 func (c *call) settle(out outcome) error {
 	s := settlement{end: c.api.clock.now(), ending: out.ending, status: out.status, seen: c.seen}
 	if out.bill == billed {
@@ -248,22 +249,22 @@ func (c *call) settle(out outcome) error {
 	return err
 }
 
-// end notes that a settled call went on until now.
+// end records that a settled call lasted until now.
 func (c *call) end() {
 	now := c.api.clock.now()
 	c.scratch.line = appendEnd(c.scratch.line[:0], c.arr.Number, now)
-	_ = c.api.ledger.write(c.scratch.line) // kept by the ledger: every later call and Close fail by it
+	_ = c.api.ledger.write(c.scratch.line) // the ledger keeps the error: every later call and Close fail
 	c.api.book.finish(c.arr, now)
 }
 
-// giveBack returns the memory the call worked in.
+// giveBack returns the call's working memory for later calls.
 func (c *call) giveBack() {
 	if c.scratch.body.Cap() <= maxScratch {
 		c.api.scratch.Put(c.scratch)
 	}
 }
 
-// pause waits for d, or returns the cause of ctx's earlier end.
+// pause waits for d. If ctx ends first, it returns the cause.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -287,7 +288,7 @@ func shortAnswer(text []byte, number int64, status int) []byte {
 	return append(text, "}\n"...)
 }
 
-// eachAnswer appends an answer to each value of the array that a request's body is.
+// eachAnswer appends one answer for each value in the array of the request's body.
 func eachAnswer(text, body []byte, number int64, status int) []byte {
 	var values []json.RawMessage
 	if json.Unmarshal(body, &values) != nil {

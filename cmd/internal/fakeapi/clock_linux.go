@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineClock returns the id of the machine's boot, and the time by the monotonic clock that all processes share.
+// machineClock returns the id of the machine's boot, and the time on the monotonic clock that all processes share.
 func machineClock() (boot string, mono time.Duration) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -4,5 +4,5 @@ package fakeapi
 
 import "time"
 
-// machineClock is not known here: a continued ledger goes by the wall clock.
+// machineClock returns nothing on this system, so a continued ledger uses the wall clock.
 func machineClock() (boot string, mono time.Duration) { return "", 0 }

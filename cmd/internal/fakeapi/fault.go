@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// fault settles a call and then carries out the ordered fault instead of a proper answer. Of out it uses the bill and
-// the release; the ending follows from the fault. The work is done and billed in full except by FaultResetHeader.
+// fault settles a call, and then commits the ordered fault instead of a proper answer. It uses the bill and the release
+// of out; the ending follows from the fault. The work counts as done and is billed, except with FaultResetHeader.
 func (c *call) fault(b Behaviour, out outcome) {
 	out.status = 0
 	var head []byte
@@ -44,7 +44,8 @@ func (c *call) fault(b Behaviour, out outcome) {
 	}
 }
 
-// half returns an answer's head and the first half of its body (of a long one, 16 KiB) as they go over the wire.
+// half returns the head of an answer and the first half of its body, as sent on the wire. Of a long body it returns 16
+// KiB.
 func (c *call) half(b Behaviour) []byte {
 	body := c.bodyOf(b, c.arr.Number)
 	size := int64(len(body))
@@ -61,16 +62,16 @@ func (c *call) half(b Behaviour) []byte {
 	head.WriteString("\r\n")
 	body = body[:len(body)/2]
 	if end := bytes.LastIndex(body, []byte("\n\n")); end >= 0 {
-		body = body[:end+2] // half of the events
+		body = body[:end+2] // half of the events, each whole
 	}
 	head.Write(body)
 	return head.Bytes()
 }
 
-// breakOff takes the connection from the server, writes head, and ends the connection: by a reset, or in order for
-// FaultClose.
+// breakOff takes the connection from the server, writes head, and ends the connection: in order for FaultClose, else by
+// a reset.
 func (c *call) breakOff(head []byte, fault Fault) error {
-	c.api.conns.Add(1) // from Hijack on the server no longer counts the connection
+	c.api.conns.Add(1) // after Hijack the server no longer counts the connection
 	defer c.api.conns.Done()
 	conn, _, err := http.NewResponseController(c.w).Hijack()
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Repeat says what happens to a request with an idempotency key that was seen before.
+// Repeat says what the api does with a request whose idempotency key it has seen before.
 type Repeat string
 
 const (
-	// RepeatBilled carries it out and bills it again: an api that is not idempotent. It is the zero value.
+	// RepeatBilled carries the request out and bills it again: the api is not idempotent. It is the zero value.
 	RepeatBilled Repeat = ""
-	// RepeatReplayed answers it from the saved answer and does not bill it, as Stripe does. Its path, method and body must be the
-	// same (else 422), and the first must have ended (else 409).
+	// RepeatReplayed answers the request from the saved answer and does not bill it, as Stripe does. Its path, method
+	// and body must be those of the first request (else 422), and the first must have ended (else 409).
 	RepeatReplayed Repeat = "replayed"
-	// RepeatAwaited is RepeatReplayed, except that a repeat waits for the first to end.
+	// RepeatAwaited is like RepeatReplayed, but a repeat waits until the first has ended.
 	RepeatAwaited Repeat = "awaited"
 )
 
@@ -23,12 +23,12 @@ const (
 type Idempotency struct {
 	// Header is the name of the request header, by default Idempotency-Key.
 	Header string
-	// Other is the name of another header that may carry a key. The same text in it is another key.
+	// Other is the name of another header for a key. The same text in it is a different key.
 	Other  string
 	Repeat Repeat
 }
 
-// of returns the idempotency key of a request with these headers; empty if it has none.
+// of returns the idempotency key of a request with these headers, or "" if it has none.
 func (i Idempotency) of(header func(name string) string) string {
 	if id := header(i.Header); id != "" || i.Other == "" {
 		return id
@@ -50,34 +50,35 @@ func (i Idempotency) validate() error {
 
 // saved is what is known of an idempotency key.
 type saved struct {
-	print string        // of the request: method, path, body
-	ended chan struct{} // closed when the call using the key has ended; nil if none is running
-	// The answer, as the behaviour that makes it and the number of the call that was billed; 0 if none was yet.
+	print string        // of the request, as fingerprint returns it
+	ended chan struct{} // closed when the running call with this key has ended; nil if none is running
+	// The saved answer: the number of the billed call, or 0 if none was billed, and the behaviour that makes the
+	// answer.
 	number    int64
 	behaviour Behaviour
 }
 
-// memory remembers the idempotency keys of the newest calls. Safe for concurrent use.
+// memory remembers the newest idempotency keys. It is safe for concurrent use.
 type memory struct {
 	repeat Repeat
 	keep   int
 
 	mu    sync.Mutex
 	known map[string]*saved
-	order []string // known keys, oldest at next once it is full
+	order []string // the known keys; once full, the oldest is at next
 	next  int
 }
 
-// claim is what a call may do with its idempotency key.
+// claim says what a call must do about its idempotency key.
 type claim struct {
-	ending    Ending // Running: carry it out; Replayed or Conflict: answer as below
+	ending    Ending // Running: carry the call out; Replayed or Conflict: answer with the fields below
 	seen      bool
 	status    int // for Conflict
 	number    int64
 	behaviour Behaviour
 }
 
-// claim takes an idempotency key for a call. A claim whose ending is Running must be released.
+// claim claims an idempotency key for a call. The caller must release a claim whose ending is Running.
 func (m *memory) claim(ctx context.Context, id, print string) claim {
 	for {
 		c, ended := m.try(id, print)
@@ -92,7 +93,7 @@ func (m *memory) claim(ctx context.Context, id, print string) claim {
 	}
 }
 
-// try claims a key, or returns what to wait for.
+// try claims a key, or returns a channel to wait for.
 func (m *memory) try(id, print string) (claim, chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,12 +119,12 @@ func (m *memory) try(id, print string) (claim, chan struct{}) {
 	}
 }
 
-// release ends the use of a key by a call. number is the call's if it was billed, else 0; behaviour makes the saved answer.
+// release ends a call's use of a key. number is the call's if it was billed, else 0. behaviour makes the saved answer.
 func (m *memory) release(id string, number int64, behaviour Behaviour) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.known[id]
-	if s == nil { // forgotten meanwhile
+	if s == nil { // forgotten since
 		return
 	}
 	if s.ended != nil {
@@ -136,7 +137,7 @@ func (m *memory) release(id string, number int64, behaviour Behaviour) {
 	}
 }
 
-// remember adds a key, forgetting the oldest if there is no room. The caller holds the lock.
+// remember adds a key. If there is no room, it forgets the oldest. The caller holds the lock.
 func (m *memory) remember(id string, s *saved) {
 	if len(m.order) < m.keep {
 		m.order = append(m.order, id)
@@ -155,8 +156,8 @@ func (m *memory) forget(id string) {
 	delete(m.known, id)
 }
 
-// restore loads the idempotency keys of a ledger that is being continued. The ledger does not hold answers: the saved
-// answer is the billed status with the short body.
+// restore loads the idempotency keys of a ledger that is continued. The ledger has no answers, so each saved answer is
+// the billed status with the short body.
 func (m *memory) restore(arrivals []Arrival, keys Idempotency) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +178,7 @@ func (m *memory) restore(arrivals []Arrival, keys Idempotency) {
 	}
 }
 
-// fingerprint distinguishes requests that share an idempotency key. It is empty if the body is not known.
+// fingerprint distinguishes requests with the same idempotency key. It is "" if the body is unknown.
 func fingerprint(method, path, bodyHash string) string {
 	if bodyHash == "" {
 		return ""

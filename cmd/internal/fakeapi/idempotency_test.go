@@ -12,8 +12,8 @@ import (
 	waits "weir/ingest/await"
 )
 
-// charge sends a call with an idempotency key and an order, on a connection that was never reset. (Go's client itself
-// repeats a request with an Idempotency-Key if a connection that it had used before breaks.)
+// charge sends a call with an idempotency key and an order, on a connection of its own. (On a used connection that
+// breaks, Go's client itself repeats a request with an Idempotency-Key.)
 func charge(t testing.TB, api *fakeapi.API, id, body, text string) (*http.Response, string, error) {
 	t.Helper()
 	c := client(t)
@@ -42,7 +42,7 @@ func TestRepeatIsBilledAgainByDefault(t *testing.T) {
 
 func TestRepeatIsReplayed(t *testing.T) {
 	api := start(t, fakeapi.Options{Price: 3, Idempotency: fakeapi.Idempotency{Repeat: fakeapi.RepeatReplayed}})
-	// The work is done and billed, the answer lost.
+	// The work is done and billed, but the answer is lost.
 	if _, _, err := charge(t, api, "job", "b", "reset=body; status=201; text=done"); err == nil {
 		t.Fatal("answered")
 	}
@@ -125,7 +125,7 @@ func TestRepeatWhileTheFirstRuns(t *testing.T) {
 	}
 }
 
-// The memory is bounded: of more ids than MaxKeys, the oldest are forgotten.
+// TestOldestIdempotencyKeysAreForgotten checks that the api remembers at most MaxKeys idempotency keys, the newest.
 func TestOldestIdempotencyKeysAreForgotten(t *testing.T) {
 	api := start(t, fakeapi.Options{Price: 1, MaxKeys: 2, Idempotency: fakeapi.Idempotency{Repeat: fakeapi.RepeatReplayed}})
 	for _, id := range []string{"a", "b", "c", "b", "c", "a"} {

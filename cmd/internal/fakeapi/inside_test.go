@@ -69,7 +69,7 @@ func TestSegment(t *testing.T) {
 	}
 }
 
-// If the machine was restarted in between, the wall clock gives the time between two instants.
+// TestInstants checks that the wall clock gives the time between two instants if the machine was restarted in between.
 func TestInstants(t *testing.T) {
 	wall := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	earlier := instant{wall: wall, boot: "a", mono: time.Hour}
@@ -81,7 +81,8 @@ func TestInstants(t *testing.T) {
 	}
 }
 
-// A ledger that cannot be written ends the billing: no answer but 500, also for what was under way, and Close tells.
+// TestUnwritableLedgerEndsTheBilling checks an api whose ledger cannot be written: every answer is 500, even of a call
+// that was under way, nothing is billed, and Close returns the error.
 func TestUnwritableLedgerEndsTheBilling(t *testing.T) {
 	api, err := Start(Options{Ledger: filepath.Join(t.TempDir(), "ledger"), Price: 1, Script: func(_ context.Context, r *Request) Behaviour {
 		if r.Path == "/last" {

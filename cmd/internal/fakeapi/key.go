@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// KeyFrom says where the key of a request is found: in a header or in a segment of the path. Exactly one is set.
+// KeyFrom says where the key of a request is: in a header, or in a segment of the path. Exactly one field must be set.
 type KeyFrom struct {
 	// Header is the name of a request header.
 	Header string
-	// Segment counts the path's segments from 1; a negative one counts from the end, -1 being the last.
+	// Segment is the number of a path segment, from 1. A negative one counts from the end: -1 is the last segment.
 	Segment int
 }
 
@@ -23,7 +23,7 @@ func (k KeyFrom) validate() error {
 	return nil
 }
 
-// of returns the request's key; empty if it has none.
+// of returns the request's key, or "" if it has none.
 func (k KeyFrom) of(path string, header http.Header) string {
 	if k.Segment == 0 {
 		return legible(header.Get(k.Header))
@@ -31,7 +31,8 @@ func (k KeyFrom) of(path string, header http.Header) string {
 	return legible(segment(path, k.Segment))
 }
 
-// legible returns text unchanged if it is UTF-8, else with its odd bytes as %XX: JSON could not keep them apart.
+// legible returns text unchanged if it is UTF-8. Else it writes odd bytes as %XX, because JSON could not distinguish
+// them.
 func legible(text string) string {
 	if utf8.ValidString(text) {
 		return text
@@ -39,7 +40,7 @@ func legible(text string) string {
 	return url.PathEscape(text)
 }
 
-// segment returns the nth segment of a path as sent, unescaped; empty if the path is shorter. Negative n count from the end.
+// segment returns the nth segment of a path, unescaped, or "" if the path is shorter. A negative n counts from the end.
 func segment(path string, n int) string {
 	path = strings.Trim(path, "/")
 	for path != "" {

@@ -11,22 +11,22 @@ import (
 type Shape string
 
 const (
-	// Constant is always Mean. It is the zero value.
+	// Constant: always Mean. It is the zero value.
 	Constant Shape = ""
-	// Uniform is anything from Min to twice Mean less Min.
+	// Uniform: from Min to 2 Mean − Min.
 	Uniform Shape = "uniform"
-	// Exponential is Min plus an exponential of mean Mean less Min.
+	// Exponential: Min plus an exponential distribution with the mean Mean − Min.
 	Exponential Shape = "exponential"
-	// LogNormal has Mean as its median and a 99th percentile of ten times that: mostly quick with a long tail.
+	// LogNormal: the median is Mean and the 99th percentile 10 Mean, so most calls are quick and a few are very slow.
 	LogNormal Shape = "lognormal"
 )
 
-// Latency is the distribution of the time a call takes. A call's latency depends on Seed and on its number alone, so a run with the
-// same arrivals has the same latencies. The zero value is none.
+// Latency is the distribution of how long a call takes. A call's latency depends only on Seed and the call's number, so
+// a run with the same arrivals has the same latencies. The zero value is no latency.
 type Latency struct {
 	Shape     Shape
 	Mean, Min time.Duration
-	// Max cuts the tail, by default at 100 times Mean.
+	// Max cuts the tail. Zero means 100 times Mean.
 	Max  time.Duration
 	Seed uint64
 }

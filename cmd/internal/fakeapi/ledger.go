@@ -12,27 +12,28 @@ import (
 	"time"
 )
 
-// maxLine is the longest line of a ledger: a kept body of MaxKeepBody in base64, and a header of 64 KiB in which each byte was escaped.
+// maxLine bounds a line of a ledger, in bytes: a kept body of MaxKeepBody in base64, and a header of 64 KiB with each
+// byte escaped.
 const maxLine = 8 << 20
 
-// Ledger is a ledger file read back.
+// Ledger is a ledger file that was read.
 type Ledger struct {
-	// Started is the wall clock's time when the ledger began; an arrival's wall time is Started.Add(At).
+	// Started is the wall clock's time when the ledger began. The wall time of an arrival is Started.Add(At).
 	Started time.Time
-	// Runs is how many processes have written it.
+	// Runs is how many processes have written the ledger.
 	Runs int
-	// Arrivals are all there are, ordered by time.
+	// Arrivals are all arrivals, ordered by time.
 	Arrivals []Arrival
-	// Torn counts lines broken off when a process died; what they would have said was never answered.
+	// Torn counts lines that broke off when a process died. Their calls had no answer.
 	Torn int
 
 	first instant
-	last  int64 // latest time of any record
-	bytes int64 // up to and with the last whole line
+	last  int64 // the latest time of any record
+	bytes int64 // up to the end of the last whole line
 }
 
-// ReadLedger reads a ledger file, also one that is being written to. A line may be broken only where a process ended; any other
-// fault is an error that names the line. It needs about half a KiB of memory per call.
+// ReadLedger reads a ledger file, even while it is written. A line may be broken only at the end of a process's
+// records. Any other fault is an error that names the line. It needs about half a KiB of memory per call.
 func ReadLedger(path string) (*Ledger, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -50,8 +51,8 @@ func ReadLedger(path string) (*Ledger, error) {
 // ledgerReader is the state of reading one ledger.
 type ledgerReader struct {
 	ledger *Ledger
-	at     map[int64]int // where in Arrivals a number is
-	torn   error         // the line before was broken
+	at     map[int64]int // by an arrival's number, its index in Arrivals
+	torn   error         // the previous line was broken
 }
 
 func (l *ledgerReader) readAll(file io.Reader) error {
@@ -74,7 +75,7 @@ func (l *ledgerReader) readAll(file io.Reader) error {
 	}
 }
 
-// readLine returns the next line with its end, or what there is of it and io.EOF.
+// readLine returns the next line with its line break. At the end of the file it returns the rest and io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -126,14 +127,14 @@ func (l *ledgerReader) take(line []byte) error {
 	return nil
 }
 
-// ledgerFile appends records to a ledger. Safe for concurrent use: a record is one write(2) on a file opened for appending, which
-// the kernel keeps whole.
+// ledgerFile appends records to a ledger. It is safe for concurrent use: each record is one write(2) to a file opened
+// for appending, which the kernel does not split.
 type ledgerFile struct {
 	file   *os.File
-	failed atomic.Pointer[error] // the first failure; nothing is written after it
+	failed atomic.Pointer[error] // the first failure; after it nothing is written
 }
 
-// openLedger opens or creates a ledger, reads what is there, and notes that a process has taken it up.
+// openLedger opens or creates a ledger, reads it, and writes the start record of this process.
 func openLedger(path string, now instant) (*ledgerFile, *Ledger, time.Duration, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
@@ -146,7 +147,7 @@ func openLedger(path string, now instant) (*ledgerFile, *Ledger, time.Duration, 
 	return &ledgerFile{file: file}, past, offset, nil
 }
 
-// takeUp reads the ledger's past and writes the start record. It returns the time passed since the ledger began.
+// takeUp reads a ledger and writes the start record. It returns the time since the ledger began.
 func takeUp(file *os.File, path string, now instant) (*Ledger, time.Duration, error) {
 	past, err := ReadLedger(path)
 	if err != nil {
@@ -155,13 +156,13 @@ func takeUp(file *os.File, path string, now instant) (*Ledger, time.Duration, er
 	var line []byte
 	var offset time.Duration
 	if past.Runs > 0 {
-		// Time never goes back, also where only a stepped wall clock could tell.
+		// Time must never go back, even if the wall clock was stepped.
 		offset = max(now.since(past.first), time.Duration(past.last)+1)
 	}
 	if info, err := file.Stat(); err != nil {
 		return nil, 0, fmt.Errorf("fakeapi: open ledger: %w", err)
 	} else if info.Size() > past.bytes {
-		line = append(line, '\n') // ends the broken line
+		line = append(line, '\n') // end the broken line
 	}
 	line = appendStart(line, past.Runs+1, now, int64(offset))
 	if _, err := file.Write(line); err != nil {
@@ -170,8 +171,8 @@ func takeUp(file *os.File, path string, now instant) (*Ledger, time.Duration, er
 	return past, offset, nil
 }
 
-// write appends one whole record. After a failure every later write fails the same way: a part of the record may be in the file,
-// and nothing may follow it.
+// write appends one whole record. After a failure every later write fails with the same error, because a part of the
+// record may be in the file and nothing may follow it.
 func (l *ledgerFile) write(line []byte) error {
 	if l == nil {
 		return nil
@@ -187,7 +188,7 @@ func (l *ledgerFile) write(line []byte) error {
 	return nil
 }
 
-// err returns the first failure to write.
+// err returns the first failed write.
 func (l *ledgerFile) err() error {
 	if l == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	waits "weir/ingest/await"
 )
 
-// TestMain turns the test binary into a fake api process when a test asks for one by the environment.
+// TestMain turns the test binary into a fake api process if the environment says so.
 func TestMain(m *testing.M) {
 	ledger := os.Getenv("FAKEAPI_LEDGER")
 	if ledger == "" {
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 		Ledger: ledger, Price: 7, KeepBody: 4, Key: fakeapi.KeyFrom{Segment: 1},
 		Idempotency: fakeapi.Idempotency{Repeat: fakeapi.RepeatReplayed},
 	})
-	panic(err) // Serve does not return before it is killed
+	panic(err) // Serve runs until the process is killed
 }
 
-// process is a fake api in a process of its own.
+// process is a fake api that runs as a process of its own.
 type process struct {
 	url  string
 	kill func()
@@ -92,8 +92,8 @@ func TestLedgerSaysWhatMemorySays(t *testing.T) {
 	}
 }
 
-// The promise of the witness: kill -9 at any moment, and every call a client saw answered is in the ledger with its bill, and every
-// call that was running is in it too.
+// TestKilledProcessLosesNothing checks the ledger after kill -9 at any moment: it has every call that a client saw
+// answered, with its bill, and every call that was running.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
 	var answered, last atomic.Int64
@@ -143,7 +143,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if len(numbers) != len(ledger.Arrivals) {
 			t.Errorf("round %d: %d numbers for %d arrivals", round, len(numbers), len(ledger.Arrivals))
 		}
-		// Time goes on across processes, and in this order.
+		// Time continues across processes, and never goes back.
 		latest := ledger.Arrivals[len(ledger.Arrivals)-1].At
 		if latest <= last.Load() {
 			t.Errorf("round %d: latest arrival at %d, of the last process at %d", round, latest, last.Load())
@@ -152,7 +152,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// waitFor polls without sleeping until a condition holds.
+// waitFor polls until a condition is true.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	waits.Until(t, "the condition at the line above", holds)
@@ -227,7 +227,7 @@ func TestTornLedgers(t *testing.T) {
 			if ledger.Torn != tt.torn || len(ledger.Arrivals) != 1 || ledger.Arrivals[0].Ending != fakeapi.Running {
 				t.Errorf("read %+v", ledger)
 			}
-			// What is torn can be taken up.
+			// A torn ledger can be continued.
 			api := start(t, fakeapi.Options{Ledger: path})
 			must(t, client(t), api.URL(), request{path: "/"})
 			if ledger, err := fakeapi.ReadLedger(path); err != nil || len(ledger.Arrivals) != 2 || ledger.Torn != tt.torn {
@@ -237,7 +237,7 @@ func TestTornLedgers(t *testing.T) {
 	}
 }
 
-// A file that is no ledger, here one without an end or a line, is detected in little memory.
+// TestEndlessFileIsNoLedger checks that a file without an end and without line breaks is refused, in little memory.
 func TestEndlessFileIsNoLedger(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")

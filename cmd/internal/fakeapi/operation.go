@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location, where
-// a GET asks how the operation stands: {"state":"running"} as often as Polls says, then the state that Ends names, with
-// {"output":…}. A DELETE there cancels it. An operation is named by the last segment of the path of its POST, unless
-// Name says otherwise; a second POST of the same name counts, and begins it anew. The zero value ends every operation as
-// done at its first poll. It is safe for concurrent use.
+// Operations is an api that accepts calls and goes on working. Its Script answers a POST with 202 and a Location. A GET
+// of that location is a poll: Polls polls find {"state":"running"}, and later ones the state that EndState returns,
+// with {"output":…}. A DELETE cancels the operation. The last segment of the POST's path names the operation, unless
+// Name is set. A second POST of the same name is counted and begins the operation again. With the zero value every
+// operation is done at its first poll. It is safe for concurrent use.
 type Operations struct {
-	// Name returns the name of the operation that a POST begins. Nil: the last segment of its path.
+	// Name returns the name of the operation that a POST begins. Nil means the last segment of the path.
 	Name func(r *Request) string
 	// Polls is how many polls of each operation find it running.
 	Polls int
-	// EndState returns the state of an operation that has ended. Nil: done.
+	// EndState returns the state of an ended operation. Nil means "done".
 	EndState func(name string) string
-	// Answer replaces the answer to a poll, if it returns true. Nil: it never does.
+	// Answer replaces the answer to a poll if it returns true. Optional.
 	Answer func(name string, poll int) (Behaviour, bool)
-	// Location returns the header Location of an operation. Nil: a path on this host.
+	// Location returns the header Location of an operation. Nil means a path on this host.
 	Location func(name string) string
 
 	mu  sync.Mutex // guards what follows
@@ -32,10 +32,10 @@ type Operations struct {
 // operation is what the api knows of one operation.
 type operation struct {
 	submitted, polled, cancelled int
-	held                         bool // until Finish: it is running
+	held                         bool // it runs until Finish
 }
 
-// operationPath is where the operations are, at the root of the host.
+// operationPath begins the paths of operations on this host.
 const operationPath = "/operations/"
 
 func (o *Operations) of(name string) *operation {
@@ -49,7 +49,7 @@ func (o *Operations) of(name string) *operation {
 	return op
 }
 
-// Script decides what the api does with a request.
+// Script answers a request. It is a Script.
 func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	name := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
 	if r.Method == http.MethodPost && o.Name != nil {
@@ -90,8 +90,8 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	return Behaviour{Answer: AnswerText, Text: text, Bill: BillNever}
 }
 
-// Behind returns a script that asks first about each POST. A POST that first lets succeed begins an operation, after
-// the delay that first orders. Polls do not reach first.
+// Behind returns a script that passes each POST to first. If first lets a POST succeed, the POST begins an operation,
+// after the delay that first orders. Polls do not reach first.
 func (o *Operations) Behind(first Script) Script {
 	return func(ctx context.Context, r *Request) Behaviour {
 		var b Behaviour
@@ -106,14 +106,14 @@ func (o *Operations) Behind(first Script) Script {
 	}
 }
 
-// Hold lets an operation run until Finish.
+// Hold keeps an operation running until Finish.
 func (o *Operations) Hold(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.of(name).held = true
 }
 
-// Finish lets an operation end that Hold keeps running.
+// Finish lets an operation end that Hold has kept running.
 func (o *Operations) Finish(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +127,7 @@ func (o *Operations) Submitted(name string) int {
 	return o.of(name).submitted
 }
 
-// Polled returns how often an operation was polled since it was submitted last.
+// Polled returns how often an operation was polled since it was last submitted.
 func (o *Operations) Polled(name string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

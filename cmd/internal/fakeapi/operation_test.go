@@ -9,7 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// TestOperations checks an operation from its submission to its end, and that each step is counted.
+// TestOperations checks an operation from its submission to its end, and the count of each step.
 func TestOperations(t *testing.T) {
 	o := &fakeapi.Operations{Polls: 1}
 	api, err := fakeapi.Start(fakeapi.Options{Script: o.Script})
@@ -49,7 +49,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestOperationsBehind checks that a script decides first about the POSTs that begin operations, and not about polls.
+// TestOperationsBehind checks that a script decides first about the POSTs that begin operations, and does not see
+// polls.
 func TestOperationsBehind(t *testing.T) {
 	steps, err := fakeapi.ParseSteps([]byte(`[{"first":2,"last":2,"count":"all","do":"status=429"}]`))
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// OrderHeader carries a client's order for its own request, in the words of ParseBehaviour. A client that cannot set headers puts
-// the same orders into the query, each name prefixed with "fake-": /charge?fake-status=503&fake-retry-after=2. The header wins over
-// the query, and either over the script.
+// OrderHeader is the header with a client's order for its own request, as ParseBehaviour reads it. A client that cannot
+// set headers puts the orders into the query, each name with the prefix "fake-":
+// /charge?fake-status=503&fake-retry-after=2. The header wins over the query, and both win over the script.
 const OrderHeader = "X-Fake"
 
 const orderPrefix = "fake-"
 
-// ordered returns the behaviour a request orders for itself; ok is false if it orders none.
+// ordered returns the behaviour that a request orders. ok is false if it orders none.
 func ordered(r *http.Request, query string) (b Behaviour, ok bool, err error) {
 	if text := r.Header.Get(OrderHeader); text != "" {
 		b, err = ParseBehaviour(text)

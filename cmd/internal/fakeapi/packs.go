@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Packs is an api whose calls have a JSON array of jobs. Its Script answers each call with the call's own array, but no call
-// before Release. It is safe for concurrent use.
+// Packs is an api whose calls have a JSON array of jobs. Its Script answers each call with the call's own array, but
+// not before Release. It is safe for concurrent use.
 type Packs struct {
 	mu       sync.Mutex // guards what follows
 	calls    []PackCall
@@ -19,12 +19,12 @@ type Packs struct {
 
 // PackCall is one call that has arrived.
 type PackCall struct {
-	Key         string // as Request.Key
-	Idempotency string // its idempotency key, "" for none
-	Body        string // without spaces between its parts
+	Key         string // as in Request.Key
+	Idempotency string // the call's idempotency key, or ""
+	Body        string // JSON without spaces
 }
 
-// Script decides what the api does with a request.
+// Script records a request, waits for Release and answers it. It is a Script.
 func (p *Packs) Script(ctx context.Context, r *Request) Behaviour {
 	var jobs []json.RawMessage
 	var body bytes.Buffer
@@ -42,14 +42,14 @@ func (p *Packs) Script(ctx context.Context, r *Request) Behaviour {
 	return Behaviour{Answer: AnswerText, Text: body.String()}
 }
 
-// Calls returns the calls so far, in the order in which they came.
+// Calls returns the calls so far, in the order of their arrival.
 func (p *Packs) Calls() []PackCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.calls)
 }
 
-// Release answers the calls that wait, and all later ones. It must be called once.
+// Release answers all waiting and later calls. It must be called once.
 func (p *Packs) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// record is one line of the ledger as it is read back. Which fields are set depends on Event:
+// record is one line of the ledger. Event decides which fields are set:
 //
 //	start    a process took up the ledger: run, wall, boot, mono, at
 //	arrival  a request's header was read: n, at, method, path, query, key, cost, header
@@ -42,7 +42,7 @@ type record struct {
 	Mono int64     `json:"mono"`
 }
 
-// The append functions write one line by hand: encoding/json would cost more than the rest of the call.
+// The append functions write a line by hand, because encoding/json would take longer than the rest of the call.
 
 func appendStart(line []byte, run int, now instant, at int64) []byte {
 	line = append(line, `{"e":"start","run":`...)
@@ -118,7 +118,7 @@ func appendNumber(line []byte, name string, value int64) []byte {
 	return strconv.AppendInt(line, value, 10)
 }
 
-// appendTokens leaves out what no call to a language model used.
+// appendTokens appends the tokens of a call, unless there are none.
 func appendTokens(line []byte, t Tokens) []byte {
 	if t == (Tokens{}) {
 		return line
@@ -130,7 +130,7 @@ func appendTokens(line []byte, t Tokens) []byte {
 	return append(line, ']')
 }
 
-// appendText leaves an empty value out.
+// appendText appends a member, unless its value is empty.
 func appendText(line []byte, name, value string) []byte {
 	if value == "" {
 		return line
@@ -141,7 +141,7 @@ func appendText(line []byte, name, value string) []byte {
 	return appendQuoted(line, value)
 }
 
-// appendQuoted writes a JSON string. Bytes that are not UTF-8 become U+FFFD, as with encoding/json.
+// appendQuoted appends a JSON string. Bytes that are not UTF-8 become U+FFFD, as with encoding/json.
 func appendQuoted(line []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -157,7 +157,7 @@ func appendQuoted(line []byte, s string) []byte {
 	return append(line, '"')
 }
 
-// arrival returns the arrival an arrival record describes.
+// arrival returns the arrival of an arrival record.
 func (r *record) arrival() Arrival {
 	a := Arrival{
 		Number: r.Number, At: r.At, Method: r.Method, Path: r.Path, Query: r.Query, Key: r.Key, Cost: r.Cost,

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Whatever a client sends, its record is one line and reads back as what memory holds.
+// FuzzRecord checks that the record of any request is one line, and reads back as what memory holds.
 func FuzzRecord(f *testing.F) {
 	f.Add("/a/b", "x=1", "key", "value", []byte("body"), int64(1))
 	f.Add("/\"\\", "\n\r\t", "ü \u2028<&>", "\x00\x7f", []byte{0xff, 0}, int64(-1))
@@ -53,7 +53,7 @@ func read(t *testing.T, line []byte) *record {
 	return &rec
 }
 
-// Whatever is ordered is refused or can be carried out, and says the same when ordered by a step.
+// FuzzParseBehaviour checks that any order is either refused or can be carried out, and means the same in a step.
 func FuzzParseBehaviour(f *testing.F) {
 	for _, text := range []string{
 		"", "status=503; retry-after=Fri, 31 Dec 2027 23:59:59 GMT", "reset=answer;size=10", "header=X-A: b;header=:", ";;=;", "text=a=b",

@@ -7,7 +7,7 @@ import (
 )
 
 // RefuseWhile returns a script that answers 401 and does no work while a file exists, as if the credentials were
-// revoked. Otherwise script decides; with a nil script all requests succeed.
+// revoked. Otherwise script decides. With a nil script all requests succeed.
 func RefuseWhile(file string, script Script) Script {
 	if script == nil {
 		script = succeed

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// Request is what a script sees of a call that has arrived. It is valid until the script returns.
+// Request is what a script sees of an arrived call. It is valid until the script returns.
 type Request struct {
-	// Number counts the arrivals of the ledger, KeyCall those of this key; both from 1.
+	// Number counts the arrivals of the ledger, and KeyCall those of this key. Both begin with 1.
 	Number, KeyCall int64
 	Method          string
 	// Path and Query are as sent, still escaped.
@@ -22,7 +22,8 @@ type Request struct {
 	call *call
 }
 
-// Body reads and returns the request's body, cut at Options.MaxBody; nil if the client did not send all of it.
+// Body reads and returns the request's body. It returns nil if the body is longer than Options.MaxBody, or if the
+// client did not send all of it.
 func (r *Request) Body() []byte {
 	if r.call.readBody() != bodyWhole {
 		return nil
@@ -30,53 +31,54 @@ func (r *Request) Body() []byte {
 	return r.call.scratch.body.Bytes()
 }
 
-// Script decides what the api does with a request that brings no order of its own. It is called from many goroutines at once, with
-// no lock held; it may block, which delays the answer, but not beyond the end of ctx (the client gave up, or the api closes). That the
-// client gave up is noticed only once the body has been read, so a script that blocks calls r.Body first.
+// Script decides what the api does with a request that has no order of its own. Many goroutines call it at once, with
+// no lock held. It may block, which delays the answer, but not beyond the end of ctx: then the client has given up, or
+// the api closes. The api notices that a client has given up only after it has read the body, so a script that blocks
+// must call r.Body first.
 type Script func(ctx context.Context, r *Request) Behaviour
 
-// succeed is the script of an api that works.
+// succeed is the script of a working api.
 func succeed(context.Context, *Request) Behaviour { return Behaviour{} }
 
 // Counting says which requests a step counts together. The zero value is CountKeys.
 type Counting string
 
 const (
-	// CountKeys counts the requests of each key for itself.
+	// CountKeys counts the requests of each key.
 	CountKeys Counting = ""
-	// CountPaths counts the requests of each path for itself.
+	// CountPaths counts the requests of each path.
 	CountPaths Counting = "path"
-	// CountBodies counts requests with the same body together: the attempts of one job.
+	// CountBodies counts the requests with each body: the attempts of one job.
 	CountBodies Counting = "body"
-	// CountIDs counts requests with the same Idempotency-Key together.
+	// CountIDs counts the requests with each Idempotency-Key.
 	CountIDs Counting = "id"
-	// CountAll counts all.
+	// CountAll counts all requests.
 	CountAll Counting = "all"
 )
 
-// maxCounted bounds the things one step counts apart; requests of more match as if they were all the first.
+// maxCounted bounds the groups that one step counts. In any further group, every request counts as the first.
 const maxCounted = 1 << 20
 
-// Step is one line of a declarative script: which requests, and what becomes of them. All conditions must hold; the zero value
-// of each holds always.
+// Step is one line of a declarative script: a behaviour, and conditions that a request must meet. All conditions must
+// be true. A condition with its zero value is always true.
 type Step struct {
-	// Path must be the request's path, or with a * at its end, begin it.
+	// Path must be the request's path or, if it ends in *, the beginning of it.
 	Path string `json:"path,omitempty"`
 	// Key must be the request's key.
 	Key string `json:"key,omitempty"`
-	// Of the requests with that path and key, counted apart as Count says, it takes those numbered First to Last, from 1; a Last
-	// of 0 is no end.
+	// First and Last bound the number of the request among those with this path and key, from 1, counted as Count says.
+	// A Last of 0 is no bound.
 	First int64 `json:"first,omitempty"`
 	Last  int64 `json:"last,omitempty"`
 	// Every n takes only each nth of them, counted from First.
 	Every int64    `json:"every,omitempty"`
 	Count Counting `json:"count,omitempty"`
-	// Do is the behaviour, in the words of ParseBehaviour.
+	// Do is the behaviour, as ParseBehaviour reads it.
 	Do string `json:"do"`
 }
 
-// Steps makes a script of steps. The first that takes a request decides; a request that none takes succeeds. Each step counts
-// every request with its path and key, also those an earlier step takes.
+// Steps returns a script of steps. The first step that takes a request decides. A request that no step takes succeeds.
+// Each step counts every request with its path and key, even if an earlier step takes it.
 func Steps(steps ...Step) (Script, error) {
 	counters := make([]*stepCounter, len(steps))
 	for i, step := range steps {
@@ -105,7 +107,7 @@ func Steps(steps ...Step) (Script, error) {
 	}, nil
 }
 
-// ParseSteps reads a script from a JSON array of steps. Unknown fields are errors.
+// ParseSteps parses a script from a JSON array of steps. Unknown fields are errors.
 func ParseSteps(data []byte) (Script, error) {
 	var steps []Step
 	dec := json.NewDecoder(strings.NewReader(string(data)))
@@ -116,7 +118,7 @@ func ParseSteps(data []byte) (Script, error) {
 	return Steps(steps...)
 }
 
-// stepCounter is a step at work. Safe for concurrent use.
+// stepCounter is a step that counts requests. It is safe for concurrent use.
 type stepCounter struct {
 	step      Step
 	behaviour Behaviour
@@ -125,7 +127,7 @@ type stepCounter struct {
 	seen map[string]int64
 }
 
-// takes counts a request and says whether the step decides about it.
+// takes counts a request and reports whether the step takes it.
 func (c *stepCounter) takes(r *Request) bool {
 	if !matchPath(c.step.Path, r.Path) || c.step.Key != "" && c.step.Key != r.Key {
 		return false
@@ -160,7 +162,7 @@ func (c *stepCounter) count(group string) int64 {
 	return c.seen[group]
 }
 
-// matchPath says whether a path is the wanted one, or begins with it where that ends in *. Empty wants any.
+// matchPath reports whether path is want or, if want ends in *, begins with it. An empty want matches any path.
 func matchPath(want, path string) bool {
 	if prefix, found := strings.CutSuffix(want, "*"); found {
 		return strings.HasPrefix(path, prefix)

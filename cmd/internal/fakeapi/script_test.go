@@ -10,7 +10,7 @@ import (
 	waits "weir/ingest/await"
 )
 
-// statuses sends requests and returns the statuses answered.
+// statuses sends requests and returns the answered statuses.
 func statuses(t *testing.T, script fakeapi.Script, requests ...request) []int {
 	t.Helper()
 	api := start(t, fakeapi.Options{Script: script, Key: fakeapi.KeyFrom{Segment: 2}})
@@ -97,7 +97,7 @@ func TestScriptSeesTheRequest(t *testing.T) {
 	}
 }
 
-// A request's own order goes before the script.
+// TestOrderGoesBeforeScript checks that a request's own order wins over the script.
 func TestOrderGoesBeforeScript(t *testing.T) {
 	script, err := fakeapi.Steps(fakeapi.Step{Do: "status=500"})
 	if err != nil {
@@ -108,7 +108,7 @@ func TestOrderGoesBeforeScript(t *testing.T) {
 	}
 }
 
-// A script may hold a call back for as long as it likes.
+// TestScriptAsGate checks that a script may hold a call back for any time.
 func TestScriptAsGate(t *testing.T) {
 	gate := make(chan struct{})
 	api := start(t, fakeapi.Options{Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {

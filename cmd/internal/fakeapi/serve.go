@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// Serve runs the fake api as a process of its own until ctx ends. Once it listens it prints one line, "listening http://…", to
-// opts.Announce. After an orderly end, an api with Limits prints the line "windows [...]": the Verdict on each limit by
-// the arrivals in memory. Serve returns nil after an orderly end, or the first failure to write the ledger.
+// Serve runs the fake api as a process of its own until ctx ends. When it listens, it prints the line "listening
+// http://…" to opts.Announce. After an orderly end, an api with Limits prints the line "windows [...]": the Verdict on
+// each limit, by the arrivals in memory. Serve returns the first failed write of the ledger, or nil.
 func Serve(ctx context.Context, opts Options) error {
 	a, err := Start(opts)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // maxUseLimits bounds Options.Limits.
 const maxUseLimits = 8
 
-// Tokens are what a call to a language model uses.
+// Tokens are the tokens that a call to a language model uses.
 type Tokens struct {
 	Input, Output int64
 	// Written and Read are the input tokens written to the vendor's cache and read from it. Input does not include
@@ -21,7 +21,7 @@ type Tokens struct {
 	Max int64
 }
 
-// Weigh says how many units of a limit a call and each of its tokens take.
+// Weigh says how many units of a limit a call takes, and each of its tokens.
 type Weigh struct{ Call, Input, Output, Written, Read int64 }
 
 // of returns the units of a call that uses t.
@@ -29,21 +29,21 @@ func (w Weigh) of(t Tokens) int64 {
 	return w.Call + w.Input*t.Input + w.Output*t.Output + w.Written*t.Written + w.Read*t.Read
 }
 
-// MaxTokens says when a request's max_tokens counts instead of its output. It is a closed set.
+// MaxTokens says when max_tokens counts in place of the output. It is a closed set.
 type MaxTokens string
 
 const (
-	// MaxNever counts the output from the call's arrival on. It is the zero value.
+	// MaxNever: the output counts from the call's arrival on. It is the zero value.
 	MaxNever MaxTokens = ""
-	// MaxRunning counts the larger of max_tokens and output while the call runs, and then the output.
+	// MaxRunning: while the call runs, the larger of max_tokens and output counts; then the output.
 	MaxRunning MaxTokens = "running"
-	// MaxAlways counts the larger of max_tokens and output for good.
+	// MaxAlways: the larger of max_tokens and output counts for good.
 	MaxAlways MaxTokens = "always"
 )
 
-// UseLimit is a limit of what calls use: at most Count units in any period of length Per. It is kept as a sliding log
-// of the calls that the api let through, by the time of their arrival. A call that would exceed the limit is answered
-// 429 and uses nothing. A call that is not billed uses nothing from its end on.
+// UseLimit is a limit of what calls use: at most Count units in any period of length Per. It is a sliding log of the
+// calls that the api let through, by the time of their arrival. A call that would exceed the limit gets 429 and uses
+// nothing. A call that is not billed uses nothing after its end.
 type UseLimit struct {
 	// Name is the limit's name in the vendor's headers: requests, tokens, input_tokens or output_tokens. A limit with
 	// any other name is in no header.
@@ -72,7 +72,7 @@ func (l *UseLimit) validate() error {
 	return nil
 }
 
-// running returns the units of a call before its end, and took its units after the end.
+// running returns the units of a call until its end. After that, took returns them.
 func (l *UseLimit) running(t Tokens) int64 {
 	if l.Max != MaxNever {
 		t.Output = max(t.Output, t.Max)
@@ -87,18 +87,19 @@ func (l *UseLimit) took(t Tokens) int64 {
 	return l.Weigh.of(t)
 }
 
-// useLog holds what each call of the last period takes of one limit, by the time of arrival. The book's lock guards it.
+// useLog holds the units of one limit that each call of the last period takes, by the time of arrival. The book's lock
+// guards it.
 type useLog struct {
 	entries []use
 	sum     int64
 }
 
-// use is what one call takes.
+// use is the units that one call takes.
 type use struct{ at, number, units int64 }
 
-// wait returns how long a call that takes units should have waited: 0 if it fits. wait drops the entries that no longer
-// count. Calls that are as old as the period do not count. Calls that arrived a little later, but were read earlier,
-// do.
+// wait returns how much longer a call of so many units should have waited, or 0 if it fits now. It drops the entries
+// that no longer count: calls that are at least Per old. Calls that arrived a little later than this call, but were
+// read earlier, count.
 func (l *useLog) wait(at, units int64, limit *UseLimit) time.Duration {
 	old := 0
 	for ; old < len(l.entries) && l.entries[old].at <= at-int64(limit.Per); old++ {
@@ -128,7 +129,7 @@ func (l *useLog) add(u use) {
 	l.sum += u.units
 }
 
-// settle replaces what a call takes.
+// settle replaces the units of a call.
 func (l *useLog) settle(number, units int64) {
 	for i := len(l.entries) - 1; i >= 0; i-- {
 		if e := &l.entries[i]; e.number == number {
@@ -139,7 +140,7 @@ func (l *useLog) settle(number, units int64) {
 	}
 }
 
-// left returns what the limit leaves at a time.
+// left returns what is left of the limit at a time.
 func (l *useLog) left(at int64, limit *UseLimit) allowance {
 	a := allowance{left: max(0, limit.Count-l.sum)}
 	if n := len(l.entries); n > 0 {
@@ -148,7 +149,7 @@ func (l *useLog) left(at int64, limit *UseLimit) allowance {
 	return a
 }
 
-// logsOf returns the logs of all use limits for calls of a key. The caller holds the book's lock.
+// logsOf returns the log of each use limit for a key. The caller holds the book's lock.
 func (b *book) logsOf(key string) []*useLog {
 	logs := make([]*useLog, len(b.limits))
 	kb := b.keys[key]
@@ -165,12 +166,12 @@ func (b *book) logsOf(key string) []*useLog {
 
 // spent is the result of spend.
 type spent struct {
-	over *UseLimit     // the limit that the call would exceed; nil: the call is let through
-	wait time.Duration // how long it should have waited
+	over *UseLimit     // the limit that the call would exceed; nil: the call was let through
+	wait time.Duration // how much longer it should have waited
 	left []allowance   // of each use limit
 }
 
-// spend lets a call that uses t through, or says which limit the call would exceed.
+// spend lets a call that uses t through, or returns the limit that it would exceed.
 func (b *book) spend(arr *Arrival, t Tokens) (s spent) {
 	if len(b.limits) == 0 {
 		return s
@@ -192,7 +193,7 @@ func (b *book) spend(arr *Arrival, t Tokens) (s spent) {
 	return s
 }
 
-// settleUse replaces what a call takes of the use limits, once the call has ended. The caller holds the lock.
+// settleUse sets a call's final units in the use limits, after its end. The caller holds the lock.
 func (b *book) settleUse(arr *Arrival) {
 	for i, log := range b.logsOf(arr.Key) {
 		units := int64(0)
@@ -203,7 +204,7 @@ func (b *book) settleUse(arr *Arrival) {
 	}
 }
 
-// restoreUse counts a call of a ledger that is being continued. The caller holds the lock.
+// restoreUse counts a call of a ledger that is continued. The caller holds the lock.
 func (b *book) restoreUse(arr *Arrival) {
 	for i, log := range b.logsOf(arr.Key) {
 		if arr.Billed {
@@ -212,27 +213,27 @@ func (b *book) restoreUse(arr *Arrival) {
 	}
 }
 
-// Verdict says what the windows of one limit held, by the ledger alone.
+// Verdict says how full the windows of one limit were, by the ledger alone.
 type Verdict struct {
 	Limit string `json:"limit"`
-	// Key is the key of the fullest window; empty if all keys share the limit.
+	// Key is the key of the fullest window. It is empty if all keys share the limit.
 	Key string `json:"key,omitempty"`
-	// Count is how many units may be in a window, and Fullest how many are in the fullest. From and To are the times of
-	// the first and last call of the fullest window, as in Arrival.At.
+	// Count is how many units a window may have, and Fullest how many the fullest has. From and To are the times of the
+	// fullest window's first and last call, as in Arrival.At.
 	Count   int64 `json:"count"`
 	Fullest int64 `json:"fullest"`
 	From    int64 `json:"from"`
 	To      int64 `json:"to"`
-	// Over is how many windows that begin at an arrival hold more than Count.
+	// Over is how many of the windows that end with an arrival have more than Count.
 	Over int `json:"over"`
-	// Used is the sum of all units. Share is Used as a part of what the limit lets through from the first arrival to
-	// the last. If each key has the limit, Share is that of the busiest key.
+	// Used is the sum of all units. Share is the part of what the limit lets through, from the first arrival to the
+	// last, that was used. If each key has the limit, Share is that of the busiest key.
 	Used  int64   `json:"used"`
 	Share float64 `json:"share"`
 }
 
-// Windows judges billed arrivals by limits. The judgement is exact, over every window [t, t+Per) that begins at an
-// arrival. Calls that still run are not judged, because their use is not known yet.
+// Windows judges billed arrivals by limits. The judgement is exact: it covers every window of length Per that ends with
+// an arrival, and so every window. It leaves out calls that still run, because their use is unknown.
 func Windows(arrivals []Arrival, limits ...UseLimit) []Verdict {
 	arrivals = ByTime(arrivals)
 	var all []Verdict
@@ -251,7 +252,7 @@ func Windows(arrivals []Arrival, limits ...UseLimit) []Verdict {
 	return all
 }
 
-// judge adds the windows of one key.
+// judge adds the windows of one key to the verdict.
 func (v *Verdict) judge(l *UseLimit, key string, arrivals []Arrival) {
 	var window, used, from, to int64
 	first := -1
@@ -284,7 +285,7 @@ func (v *Verdict) judge(l *UseLimit, key string, arrivals []Arrival) {
 	v.Share = max(v.Share, float64(used)/float64(l.Count)*float64(l.Per)/float64(span))
 }
 
-// of returns the units of an arrival. An arrival that was not billed has 0.
+// of returns the units of an arrival. They are 0 if it was not billed.
 func (l *UseLimit) of(a *Arrival) int64 {
 	if !a.Billed {
 		return 0

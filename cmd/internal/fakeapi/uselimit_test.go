@@ -15,12 +15,12 @@ import (
 	waits "weir/ingest/await"
 )
 
-// uses returns a limit of all keys that no test outlives.
+// uses returns a limit that all keys share. Its period is longer than any test.
 func uses(name string, count int64, weigh fakeapi.Weigh, most fakeapi.MaxTokens) fakeapi.UseLimit {
 	return fakeapi.UseLimit{Name: name, Count: count, Per: time.Hour, Scope: fakeapi.AllKeys, Weigh: weigh, Max: most}
 }
 
-// TestUseLimits sends requests one after the other. A request has 5 input tokens, or more if its body is longer.
+// TestUseLimits sends requests one after another. A request has 5 input tokens, or more if its body is longer.
 func TestUseLimits(t *testing.T) {
 	const (
 		twenty = `{"max_tokens":20}`                                  // 10 of output
@@ -73,8 +73,8 @@ func TestUseLimits(t *testing.T) {
 	}
 }
 
-// TestUseLimitsOfKeys checks that each key has a limit of its own, and that a call which is not billed gives back what
-// it took.
+// TestUseLimitsOfKeys checks that each key has a limit of its own, and that a call that is not billed returns its
+// units.
 func TestUseLimitsOfKeys(t *testing.T) {
 	limit := fakeapi.UseLimit{Name: "tokens", Count: 20, Per: time.Hour, Weigh: fakeapi.Weigh{Output: 1}}
 	fails := func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
@@ -98,7 +98,7 @@ func TestUseLimitsOfKeys(t *testing.T) {
 	}
 }
 
-// TestUseLimitsAreTold checks what vendors say of limits in tokens, in headers and in a refusal.
+// TestUseLimitsAreTold checks what vendors report about limits in tokens, in headers and in a refusal.
 func TestUseLimitsAreTold(t *testing.T) {
 	for vendor, want := range map[fakeapi.Vendor][2]map[string]string{
 		fakeapi.OpenAI: {
@@ -135,8 +135,8 @@ func TestUseLimitsAreTold(t *testing.T) {
 	}
 }
 
-// TestUseIsInTheLedger checks that the ledger tells what calls used, and that a process which continues the ledger
-// counts their use.
+// TestUseIsInTheLedger checks that the ledger has the use of calls, and that a process that continues the ledger counts
+// it.
 func TestUseIsInTheLedger(t *testing.T) {
 	o := fakeapi.Options{
 		Vendor: fakeapi.OpenAI, Ledger: filepath.Join(t.TempDir(), "ledger"),
@@ -168,7 +168,7 @@ func TestUseIsInTheLedger(t *testing.T) {
 	}
 }
 
-// TestWindows compares the verdict with a count of every window.
+// TestWindows compares the verdicts with a separate count of every window.
 func TestWindows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	limit := fakeapi.UseLimit{Name: "tokens", Count: 60, Per: 100, Weigh: fakeapi.Weigh{Output: 2, Input: 1}}

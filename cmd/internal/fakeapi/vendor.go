@@ -12,7 +12,7 @@ import (
 )
 
 // Vendor is a vendor whose published documents say how the api answers: the headers of its limits, the bodies of its
-// refusals, what it reports of a call's use, and its streams. The zero value is none.
+// refusals, its reports of a call's use, and its streams. The zero value is no vendor.
 type Vendor string
 
 // The vendors.
@@ -29,7 +29,7 @@ const (
 // Vendors returns all vendors.
 func Vendors() []Vendor { return []Vendor{Anthropic, Bedrock, GitHub, OpenAI, Shopify, Stripe, Twilio} }
 
-// What the fake language models charge for a token, in millionths of the currency.
+// What the fake language models charge per token, in millionths of the currency.
 const (
 	InputPrice      = 3
 	OutputPrice     = 15
@@ -45,7 +45,7 @@ func (v Vendor) validate() error {
 	return fmt.Errorf("unknown vendor %q", v)
 }
 
-// script returns the script of an api that works.
+// script returns the script of a working api.
 func (v Vendor) script() Script {
 	if v == "" {
 		return succeed
@@ -53,7 +53,7 @@ func (v Vendor) script() Script {
 	return func(_ context.Context, r *Request) Behaviour { return v.Answer(r) }
 }
 
-// prompt is what the fakes read of a request's body.
+// prompt has the parts of a request's body that the fakes read.
 type prompt struct {
 	MaxTokens           int64 `json:"max_tokens"`
 	MaxCompletionTokens int64 `json:"max_completion_tokens"`
@@ -72,9 +72,9 @@ type prompt struct {
 	} `json:"metadata"`
 }
 
-// used counts a call's tokens: one of input for four bytes of the request, and half of max_tokens of output. If the
-// metadata has input_tokens or output_tokens, as numbers in text, these count instead. No call writes more than
-// max_tokens. A request with cache_control writes 12 tokens to a cache and reads 7.
+// used returns a call's tokens: one of input for every four bytes of the request, and half of max_tokens of output. If
+// the metadata has input_tokens or output_tokens, as numbers in strings, these count instead. A call never writes more
+// than max_tokens. A request with cache_control writes 12 tokens to a cache and reads 7 from it.
 func (p *prompt) used(body []byte) Tokens {
 	most := max(p.MaxTokens, p.MaxCompletionTokens, p.MaxOutputTokens, p.Inference.MaxTokens)
 	t := Tokens{
@@ -90,16 +90,16 @@ func (p *prompt) used(body []byte) Tokens {
 	return t
 }
 
-// charge returns the price of the tokens. Those that are read from a cache are free.
+// charge returns the price of the tokens. Tokens read from a cache are free.
 func (t Tokens) charge() int64 {
 	return t.Input*InputPrice + t.Output*OutputPrice + t.Written*CacheWritePrice
 }
 
-// Answer returns the vendor's answer to a request that it carries out.
+// Answer returns the vendor's answer to a request that is carried out.
 func (v Vendor) Answer(r *Request) Behaviour {
 	body := r.Body()
 	var p prompt
-	_ = json.Unmarshal(body, &p) // another body uses as many tokens as an empty one of its length
+	_ = json.Unmarshal(body, &p) // a body that is no JSON counts like an empty prompt of its length
 	t := p.used(body)
 	b := v.carriedOut(r, &p, t)
 	if b.bills() {
@@ -111,7 +111,7 @@ func (v Vendor) Answer(r *Request) Behaviour {
 	return b
 }
 
-// carriedOut is the vendor's answer to a request that uses t.
+// carriedOut returns the vendor's answer to a request that uses t.
 func (v Vendor) carriedOut(r *Request, p *prompt, t Tokens) Behaviour {
 	switch v {
 	case Anthropic:
@@ -146,7 +146,7 @@ func (v Vendor) carriedOut(r *Request, p *prompt, t Tokens) Behaviour {
 	return created(http.StatusOK, "{}")
 }
 
-// metered is the answer of a language model, whole or as server-sent events.
+// metered returns the answer of a language model, whole or as server-sent events.
 func (v Vendor) metered(t Tokens, streams bool, whole, events string) Behaviour {
 	b := created(http.StatusOK, whole)
 	if streams {
@@ -156,19 +156,19 @@ func (v Vendor) metered(t Tokens, streams bool, whole, events string) Behaviour 
 	return b
 }
 
-// created is a JSON answer.
+// created returns a JSON answer.
 func created(status int, text string) Behaviour {
 	return Behaviour{Status: status, Answer: AnswerText, Text: text, Header: []Field{{"Content-Type", "application/json"}}}
 }
 
-// refusal is a JSON answer that bills nothing.
+// refusal returns a JSON answer that is not billed.
 func refusal(status int, text string) Behaviour {
 	b := created(status, text)
 	b.Bill = BillNever
 	return b
 }
 
-// Overloaded returns the vendor's answer while it has no room for any client's calls.
+// Overloaded returns the vendor's answer while it has no capacity for any client.
 func (v Vendor) Overloaded() Behaviour {
 	switch v {
 	case Anthropic:
@@ -187,8 +187,8 @@ func (v Vendor) Overloaded() Behaviour {
 	return refusal(http.StatusServiceUnavailable, `{"message":"Service Unavailable"}`)
 }
 
-// Limited returns the answer to a call over a limit, but for its headers: Retry-After, which it has in the form, and those
-// of the limit.
+// Limited returns the answer to a call over a limit, without Retry-After and the limit's headers. form is the form of
+// Retry-After.
 func (v Vendor) Limited(form RetryAfterForm) Behaviour {
 	switch v {
 	case Anthropic:
@@ -225,7 +225,7 @@ func (v Vendor) Limited(form RetryAfterForm) Behaviour {
 	return Behaviour{Status: http.StatusTooManyRequests}
 }
 
-// limits returns the headers that say what a limit leaves.
+// limits returns the headers that report what is left of a limit.
 func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 	if limit.Count == 0 {
 		return nil
@@ -261,7 +261,7 @@ func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 	return nil
 }
 
-// over is the answer to a call over a use limit, of which limited is the general form.
+// over returns the answer to a call over a use limit. limited is the vendor's general answer.
 func (v Vendor) over(limited Behaviour, l *UseLimit, wait time.Duration) Behaviour {
 	if v == OpenAI {
 		limited.Text = fmt.Sprintf(`{"error":{"message":"Rate limit reached for gpt in organization org-1 on %s: `+
@@ -271,7 +271,7 @@ func (v Vendor) over(limited Behaviour, l *UseLimit, wait time.Duration) Behavio
 	return limited
 }
 
-// uses returns the headers that say what use limits leave. Anthropic rounds tokens to thousands.
+// uses returns the headers that report what is left of the use limits. Anthropic rounds tokens to thousands.
 func (v Vendor) uses(limits []UseLimit, left []allowance, now time.Time) (fields []Field) {
 	for i, a := range left {
 		l := &limits[i]
@@ -295,7 +295,7 @@ func (v Vendor) uses(limits []UseLimit, left []allowance, now time.Time) (fields
 	return fields
 }
 
-// anthropicUsage is the member usage of a message.
+// anthropicUsage returns the member usage of a message.
 func anthropicUsage(t Tokens, output int64) string {
 	return fmt.Sprintf(`"usage":{"input_tokens":%d,"cache_creation_input_tokens":%d,`+
 		`"cache_read_input_tokens":%d,"output_tokens":%d}`,
@@ -308,8 +308,8 @@ func anthropicMessage(t Tokens, number int64) string {
 		`"stop_reason":"end_turn","stop_sequence":null,%s}`, number, anthropicUsage(t, t.Output))
 }
 
-// anthropicEvents returns a message as a stream. Only message_start has the input tokens, and message_delta has the sum
-// of the output tokens.
+// anthropicEvents returns a message as a stream. message_start has the input tokens, and message_delta the sum of the
+// output tokens.
 func anthropicEvents(t Tokens, number int64) string {
 	return events(
 		fmt.Sprintf(`message_start|{"type":"message_start","message":{"id":"msg_%d","type":"message",`+
@@ -333,7 +333,7 @@ func converseAnswer(t Tokens) string {
 		t.Input, t.Output, t.Input+t.Output, t.Read, t.Written)
 }
 
-// chatUsage is the member usage of a chat completion.
+// chatUsage returns the member usage of a chat completion.
 func chatUsage(t Tokens) string {
 	return fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,`+
 		`"prompt_tokens_details":{"cached_tokens":%d}}`,
@@ -346,7 +346,7 @@ func chatCompletion(t Tokens, number int64) string {
 		`"finish_reason":"stop"}],%s}`, number, chatUsage(t))
 }
 
-// chatEvents are a chat completion as a stream. Its usage is in the last event, and only if the request asks for it.
+// chatEvents returns a chat completion as a stream. If the request asks for it, the last event has the usage.
 func chatEvents(t Tokens, number int64, usage bool) string {
 	null, last := "", []string{}
 	if usage {
@@ -370,7 +370,7 @@ func openAIResponse(t Tokens, number int64) string {
 		number, t.Input, t.Read, t.Output, t.Input+t.Output)
 }
 
-// responseEvents are a response as a stream: the event response.completed has the whole response.
+// responseEvents returns a response as a stream. The event response.completed has the whole response.
 func responseEvents(t Tokens, number int64) string {
 	return events(
 		fmt.Sprintf(`response.created|{"type":"response.created","response":{"id":"resp_%d","object":"response",`+
@@ -381,7 +381,7 @@ func responseEvents(t Tokens, number int64) string {
 	)
 }
 
-// events writes server-sent events, each NAME|DATA.
+// events renders server-sent events. Each argument is NAME|DATA.
 func events(all ...string) string {
 	var text strings.Builder
 	for _, each := range all {
@@ -394,8 +394,7 @@ func events(all ...string) string {
 	return text.String()
 }
 
-// jsonLines writes the data of each server-sent event on a line of its own, without the closing [DONE], which is no
-// JSON.
+// jsonLines returns the data of server-sent events, one per line. It leaves out the closing [DONE], which is no JSON.
 func jsonLines(events string) string {
 	var text strings.Builder
 	for line := range strings.Lines(events) {

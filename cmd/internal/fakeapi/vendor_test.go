@@ -9,7 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// TestVendorAnswers holds the forms of answers, and that what an answer reports of its use is what the ledger charges.
+// TestVendorAnswers checks the forms of answers, and that the ledger charges the use that an answer reports.
 func TestVendorAnswers(t *testing.T) {
 	version := map[string]string{"Anthropic-Version": "2023-06-01"}
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestVendorAnswers(t *testing.T) {
 	}
 }
 
-// TestVendorLimits holds what each vendor says of its limit: in the headers of an answer, and in a refusal.
+// TestVendorLimits checks what each vendor reports about its limit: in the headers of an answer, and in a refusal.
 func TestVendorLimits(t *testing.T) {
 	for vendor, want := range map[fakeapi.Vendor]struct {
 		header, value, refused string
@@ -98,7 +98,7 @@ func TestVendorLimits(t *testing.T) {
 	}
 }
 
-// TestVendorOverload holds that no vendor bills what it had no room for.
+// TestVendorOverload checks that no vendor bills a call for which it had no capacity.
 func TestVendorOverload(t *testing.T) {
 	for _, vendor := range fakeapi.Vendors() {
 		want := http.StatusServiceUnavailable

@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// LimitScope says which calls a vendor limit counts together.
+// LimitScope says which calls one limit counts together.
 type LimitScope string
 
 const (
-	// EachKey has a limit of its own. It is the zero value.
+	// EachKey: each key has a limit of its own. It is the zero value.
 	EachKey LimitScope = ""
-	// AllKeys share one limit.
+	// AllKeys: all keys share one limit.
 	AllKeys LimitScope = "all"
 )
 
-// RetryAfterForm is the form of the Retry-After header for a refused call.
+// RetryAfterForm is the form of the header Retry-After in a refusal.
 type RetryAfterForm string
 
 const (
-	// Seconds are rounded up and at least 1. It is the zero value.
+	// Seconds: whole seconds, rounded up and at least 1. It is the zero value.
 	Seconds RetryAfterForm = ""
-	// HTTPDate is a date with a precision of one second, rounded up.
+	// HTTPDate: a date, rounded up to a second.
 	HTTPDate RetryAfterForm = "date"
-	// Absent means that the 429 comes without a Retry-After header.
+	// Absent: no header Retry-After.
 	Absent RetryAfterForm = "absent"
 )
 
-// VendorLimit is the api's own limit: at most Count calls in any period of length Per, as a sliding log of the calls it let
-// through. The window is half open: a call exactly Per old no longer counts. Refused calls are answered 429, are recorded as
-// arrivals and do not count against the limit. The zero value is no limit.
+// VendorLimit is the api's own limit: at most Count calls in any period of length Per. It is a sliding log of the calls
+// that it let through. The window is half open: a call that is exactly Per old no longer counts. A refused call gets
+// 429. It is recorded as an arrival and does not count against the limit. The zero value is no limit.
 type VendorLimit struct {
 	Count int
 	Per   time.Duration
@@ -55,7 +55,7 @@ func (l VendorLimit) validate() error {
 	return nil
 }
 
-// retryAfter is the header's value for a wait from the given time, empty if there is to be none.
+// retryAfter returns the header's value for a wait that begins now, or "" for Absent.
 func (l VendorLimit) retryAfter(wait time.Duration, now time.Time) string {
 	switch l.Form {
 	case Absent:
@@ -67,13 +67,13 @@ func (l VendorLimit) retryAfter(wait time.Duration, now time.Time) string {
 	}
 }
 
-// allowance is what a limit leaves after a call.
+// allowance is what is left of a limit after a call.
 type allowance struct {
 	left   int64
-	resets time.Duration // until nothing of it is used
+	resets time.Duration // until the limit is unused again
 }
 
-// left returns what the limit leaves at a time.
+// left returns what is left of the limit at a time.
 func (s *slidingLog) left(at int64, limit VendorLimit) allowance {
 	a := allowance{left: int64(limit.Count)}
 	for _, passed := range s.times {
@@ -84,14 +84,14 @@ func (s *slidingLog) left(at int64, limit VendorLimit) allowance {
 	return a
 }
 
-// slidingLog holds the times of the last Count calls let through, oldest at next once it is full. It grows to Count entries of
-// 8 bytes and no further. The book's lock guards it.
+// slidingLog holds the times of the last Count calls that were let through. Once it is full, the oldest is at next. It
+// never exceeds Count entries of 8 bytes. The book's lock guards it.
 type slidingLog struct {
 	times []int64
 	next  int
 }
 
-// admit lets a call at the given time through, or returns how long it should have waited.
+// admit lets a call through, or returns how much longer it should have waited.
 func (s *slidingLog) admit(at int64, limit VendorLimit) (wait time.Duration) {
 	if len(s.times) < limit.Count {
 		s.times = append(s.times, at)

@@ -75,8 +75,8 @@ func TestVendorLimitSaysWhenToComeAgain(t *testing.T) {
 	}
 }
 
-// However fast the calls come, no window holds more than the limit allows, and a caller that keeps trying is let in
-// again.
+// TestVendorLimitHoldsInEveryWindow checks that no window has more calls than the limit allows, however fast they come,
+// and that a caller that keeps trying is let through again.
 func TestVendorLimitHoldsInEveryWindow(t *testing.T) {
 	limit := fakeapi.VendorLimit{Count: 7, Per: 40 * time.Millisecond}
 	api := start(t, fakeapi.Options{Limit: limit})

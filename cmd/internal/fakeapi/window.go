@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Window is the fullest window of a given length.
+// Window is the fullest window of some length.
 type Window struct {
 	Count int   // calls in it
 	Cost  int64 // the sum of their costs
-	// From and To are the times of its first and last call, in nanoseconds as Arrival.At.
+	// From and To are the times of its first and last call, as in Arrival.At.
 	From, To int64
 }
 
-// FullestByCount returns the window of length per with the most calls, FullestByCost the one with the highest sum of costs: exact, by
-// two pointers over every window [t, t+per) that begins at an arrival. The earliest of several equal ones is returned; the zero
-// Window if there are no arrivals. per must be above zero.
+// FullestByCount returns the window of length per with the most calls. It is exact: it compares every window [t, t+per)
+// that begins at an arrival. Of equal windows it returns the earliest. Without arrivals it returns the zero Window. per
+// must be above zero.
 func FullestByCount(arrivals []Arrival, per time.Duration) Window {
 	return fullest(arrivals, per, func(x, y Window) int { return cmp.Compare(x.Count, y.Count) })
 }
 
-// FullestByCost is FullestByCount with the calls' units instead of their number.
+// FullestByCost is FullestByCount for the sum of the calls' costs.
 func FullestByCost(arrivals []Arrival, per time.Duration) Window {
 	return fullest(arrivals, per, func(x, y Window) int { return cmp.Compare(x.Cost, y.Cost) })
 }
@@ -52,10 +52,10 @@ func fullest(arrivals []Arrival, per time.Duration, compare func(x, y Window) in
 // Gap is the time between two neighbouring arrivals.
 type Gap struct {
 	Length        time.Duration
-	Before, After int64 // their numbers
+	Before, After int64 // the numbers of the two
 }
 
-// MinGap returns the shortest gap; ok is false with fewer than two arrivals.
+// MinGap returns the shortest gap. ok is false if there are fewer than two arrivals.
 func MinGap(arrivals []Arrival) (gap Gap, ok bool) {
 	arrivals = ByTime(arrivals)
 	for i := 1; i < len(arrivals); i++ {
@@ -67,8 +67,8 @@ func MinGap(arrivals []Arrival) (gap Gap, ok bool) {
 	return gap, ok
 }
 
-// MostInFlight returns how many calls were running at once at the most, and since when. A call runs from its arrival to its end, the
-// end not included; one without an end runs to the last arrival of all.
+// MostInFlight returns the largest number of calls that ran at once, and the first time at which so many ran. A call
+// runs from its arrival up to, but without, its end. A call without an end runs on.
 func MostInFlight(arrivals []Arrival) (most int, at int64) {
 	type step struct {
 		at    int64

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// PlainEnv returns this process's environment without weir's settings, for a child that gets its own.
+// PlainEnv returns this process's environment without weir's settings (WEIR_…), for a child with settings of its own.
 func PlainEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {

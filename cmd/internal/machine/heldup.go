@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// HeldUp measures the longest time that the machine lets a runnable process wait. A call may be stamped that much too
-// late, whenever it was sent. It is safe for concurrent use.
+// HeldUp measures the longest time that the machine lets a runnable process wait. The time stamp of a call may be late
+// by this much. It is safe for concurrent use.
 type HeldUp struct {
 	most   atomic.Int64 // nanoseconds
 	ending chan struct{}
@@ -37,7 +37,7 @@ func MeasureHeldUp() *HeldUp {
 // Worst returns the longest wait so far.
 func (h *HeldUp) Worst() time.Duration { return time.Duration(h.most.Load()) }
 
-// Stop ends the measurement and returns when it has ended. It must be called once.
+// Stop ends the measurement and waits for that. It must be called once.
 func (h *HeldUp) Stop() {
 	close(h.ending)
 	h.done.Wait()

@@ -1,8 +1,8 @@
-// Package serving runs `weir serve` as a process of its own, for programs that show or measure weir: the demo and the
-// bench.
+// Package serving runs `weir serve` as a process of its own, for programs that show or measure weir: the demo, the
+// bench and weir-peers.
 //
-// The process is this program's own binary. A Worker reads from the log where weir listens, waits until it accepts
-// jobs, and can be killed and started again at the same addresses.
+// By default the process runs this program's own binary. A Worker reads from the log on which addresses weir listens,
+// waits until weir accepts jobs, and can be killed and started again at the same addresses.
 //
 // # What must hold
 //

@@ -19,22 +19,21 @@ const (
 	askEvery    = 10 * time.Millisecond
 )
 
-// Worker is a `weir serve` in a process of its own. Its fields must be set before Start. It must be used by one
-// goroutine.
+// Worker is a `weir serve` in a process of its own. Set its fields before Start. It is not safe for concurrent use.
 type Worker struct {
-	Path       string                  // its binary; "": this program's own
-	Dir        string                  // its working directory
-	Env        []string                // its settings, besides the addresses
-	NATS, HTTP string                  // the addresses to use; after Start those in use, so that a restart uses them again
-	Fail       context.CancelCauseFunc // called when the process ends by itself
+	Path       string                  // the program; "": this program
+	Dir        string                  // the working directory
+	Env        []string                // weir's settings, except the addresses
+	NATS, HTTP string                  // the addresses to use; Start sets those in use, for a restart
+	Fail       context.CancelCauseFunc // called if the process ends before Kill or Stop
 	Attributes func() *syscall.SysProcAttr
 
 	process  *child.Process // nil: none was started
-	stopping chan struct{}  // closed when the end is wanted
-	up       bool           // it has accepted jobs, so it handles the signal to stop
+	stopping chan struct{}  // closed by Kill and Stop
+	up       bool           // it has accepted jobs since its start, so it handles the signal to stop
 }
 
-// Start runs the process. It returns when the process accepts jobs, or with an error if it does not within 30 s.
+// Start starts the process and waits until it accepts jobs. It fails after 30 s.
 func (w *Worker) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("weir was not ready after %v", startWithin))
 	defer cancel()
@@ -54,7 +53,7 @@ func (w *Worker) Start(ctx context.Context) error {
 			if at, ok := readListening(line); ok {
 				select {
 				case listen <- at:
-				default: // more addresses than any weir logs
+				default: // more addresses than weir logs
 				}
 			}
 		},
@@ -74,8 +73,8 @@ func (w *Worker) Start(ctx context.Context) error {
 	return w.awaitReady(ctx, listen)
 }
 
-// awaitReady reads the addresses from the log, and then polls until a job could be accepted. If weir uses an external
-// server, it logs no address of one.
+// awaitReady waits until the log names weir's addresses, and then until weir accepts jobs. A weir with an external
+// server logs no address of NATS.
 func (w *Worker) awaitReady(ctx context.Context, listen <-chan listening) error {
 	seen := map[string]string{}
 	if w.NATS == "" {
@@ -117,20 +116,20 @@ func (w *Worker) ready(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	_ = res.Body.Close() // nothing was written
+	_ = res.Body.Close() // only the status is used
 	return res.StatusCode == http.StatusOK
 }
 
 // PID returns the process's id.
 func (w *Worker) PID() int { return w.process.PID() }
 
-// Kill ends the process as kill -9 does. It returns when the process is gone.
+// Kill kills the process, as kill -9 does, and waits until it is gone.
 func (w *Worker) Kill() {
 	close(w.stopping)
 	w.process.Kill()
 }
 
-// Stop ends the process in order, or by force after 20 s. It is no error if the process was not started, or has ended.
+// Stop stops the process in order, or kills it after 20 s. It is no error if the process was not started or has ended.
 func (w *Worker) Stop() error {
 	if w.process == nil {
 		return nil
@@ -156,7 +155,7 @@ func (w *Worker) Tail() string {
 	return w.process.Tail()
 }
 
-// FreeOr returns addr if nothing listens there, otherwise other.
+// FreeOr returns addr if nothing listens there, or else other.
 func FreeOr(addr, other string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -168,10 +167,10 @@ func FreeOr(addr, other string) string {
 	return addr
 }
 
-// listening is a line msg=listening of weir's log.
+// listening has the fields of a line msg=listening in weir's log.
 type listening struct{ what, addr string }
 
-// readListening parses such a line. It reports false for other lines.
+// readListening parses such a line. It returns false for other lines.
 func readListening(line string) (at listening, ok bool) {
 	if !strings.Contains(line, "msg=listening ") && !strings.Contains(line, `msg="listening" `) {
 		return at, false

@@ -1,7 +1,7 @@
-// Command sides compares builds of weir from outside, in alternating rounds of one run: jobs a second, CPU and bytes
+// Command sides compares builds of weir from outside, in alternating rounds of one run: jobs per second, CPU and bytes
 // written for each job, the time from the API's answer to the reply, and the time from a start after a kill to the
-// first call. The medians are of the ratios to the first build, round by round, because a machine changes while it
-// measures.
+// first call. The medians are those of the ratios to the first build, round by round, because a machine's speed changes
+// during a run.
 //
 //	go run ./sides -rounds 20 -jobs 2000 before=bin/weir-before after=bin/weir-after
 package main
@@ -42,20 +42,20 @@ const config = `apis:
   slow: {url: URL/slow, idempotency: KEY, bucket: BUCKET}
 `
 
-// configFor returns the configuration of a build's apis.
+// configFor returns the configuration with the apis, for any build.
 func configFor(url string) string {
 	return strings.NewReplacer(
 		"URL", url, "KEY", "{header: Idempotency-Key}", "BUCKET", "{rate: 100000/s, capacity: 1000000, in_flight: 64}",
 	).Replace(config)
 }
 
-// api answers every build's calls.
+// api answers the calls of all builds.
 type api struct {
 	url   string
 	calls atomic.Int64
 	mu    sync.Mutex
 	seen  map[string]bool
-	at    map[string]time.Time // of the answer, by id
+	at    map[string]time.Time // when the answer was sent, by job id
 	first atomic.Pointer[chan time.Time]
 }
 
@@ -107,7 +107,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.calls.Add(1)
 }
 
-// side is one build of weir, running.
+// side is one running build of weir.
 type side struct {
 	name string
 	weir *serving.Worker
@@ -126,7 +126,7 @@ func (s *side) connect() (err error) {
 	return err
 }
 
-// used is what a process has used.
+// used is what a process has used so far.
 type used struct {
 	cpu                    time.Duration
 	written, wrote, writes float64
@@ -179,7 +179,7 @@ func (s *side) last(ctx context.Context, stream string) (uint64, error) {
 	return st.CachedInfo().State.LastSeq, nil
 }
 
-// settledIn names the stream that tells when all jobs of an api have ended.
+// settledIn returns the stream that shows when all jobs of an api have ended.
 func settledIn(api string) string {
 	if api == "dead" {
 		return "WEIR_DEAD"
@@ -187,7 +187,7 @@ func settledIn(api string) string {
 	return "WEIR_RESULTS"
 }
 
-// round has n jobs of an api done, and returns what that took.
+// round runs n jobs of an api, and returns what they took.
 func (s *side) round(ctx context.Context, api string, n int) (m map[string]float64, err error) {
 	stream := settledIn(api)
 	before, err := s.last(ctx, stream)
@@ -209,7 +209,7 @@ func (s *side) round(ctx context.Context, api string, n int) (m map[string]float
 		<-time.After(10 * time.Millisecond)
 	}
 	took := time.Since(start)
-	<-time.After(300 * time.Millisecond) // until records and deletions are through
+	<-time.After(300 * time.Millisecond) // until records and deletions are done
 	v := s.used()
 	each := func(x float64) float64 { return x / float64(n) }
 	return map[string]float64{
@@ -219,7 +219,8 @@ func (s *side) round(ctx context.Context, api string, n int) (m map[string]float
 	}, nil
 }
 
-// replies has n jobs done, every ms apart, and returns the median time from the api's answer to the reply.
+// replies runs n jobs, one every apart, and returns the median and the 90th percentile of the time from the api's
+// answer to the reply.
 func (s *side) replies(
 	ctx context.Context, a *api, api string, n int, apart time.Duration,
 ) (map[string]float64, error) {
@@ -263,7 +264,7 @@ func (s *side) replies(
 	return map[string]float64{"reply p50 ms": all[n/2], "reply p90 ms": all[n*9/10]}, nil
 }
 
-// kill kills weir while calls are under way, and returns how long after its start the first call came.
+// kill kills weir while calls are under way, and returns how long after the next start the first call came.
 func (s *side) kill(ctx context.Context, a *api, jobs int) (map[string]float64, error) {
 	if err := s.publish(ctx, "slow", jobs); err != nil {
 		return nil, err
@@ -286,7 +287,7 @@ func (s *side) kill(ctx context.Context, a *api, jobs int) (map[string]float64, 
 		return nil, ctx.Err()
 	}
 	left, since := uint64(0), time.Now()
-	for { // until its queue is empty, or nothing has left it for a while: a marker may stay until the next start
+	for { // until the queue is empty, or has not changed for 3 s: a marker may stay until the next start
 		n, err := s.queued(ctx)
 		if err != nil || n != left {
 			left, since = n, time.Now()
@@ -303,7 +304,7 @@ func (s *side) kill(ctx context.Context, a *api, jobs int) (map[string]float64, 
 	return map[string]float64{"first call ms": ms(at.Sub(start)), "ready ms": ms(ready), "cpu at ready ms": ms(cpu)}, nil
 }
 
-// queued counts the messages of jobs that are left.
+// queued returns how many messages of jobs are left.
 func (s *side) queued(ctx context.Context) (n uint64, err error) {
 	for p := range 8 {
 		st, err := s.js.Stream(ctx, fmt.Sprintf("WEIR_slow_%d", p))
@@ -312,7 +313,7 @@ func (s *side) queued(ctx context.Context) (n uint64, err error) {
 		}
 		n += st.CachedInfo().State.Msgs
 	}
-	return n - min(n, 8), nil // each has its owner's epoch
+	return n - min(n, 8), nil // each stream has its owner's epoch
 }
 
 const usualScenes = "small,once,large,largeonce,again,dead,reply,replylarge"
@@ -360,7 +361,7 @@ func run() (err error) {
 			Env: append([]string{
 				"WEIR_CONFIG=" + config, "WEIR_DATA_DIR=" + stage.Path(name), "WEIR_INSTANCE=side", "WEIR_NATS_AUTH=open",
 			}, strings.Fields(*environment)...),
-			Fail: func(err error) { log.Printf("%s: %v", name, err) }, // its round fails
+			Fail: func(err error) { log.Printf("%s: %v", name, err) }, // the round fails
 		}}
 		stage.Later(s.weir.Stop)
 		if err := s.weir.Start(ctx); err != nil {
@@ -371,7 +372,7 @@ func run() (err error) {
 			return err
 		}
 	}
-	values := map[string]map[string][]float64{} // by scene and unit, then side: each round's
+	values := map[string]map[string][]float64{} // by scene and unit, then by side: the value of each round
 	add := func(scene string, s *side, m map[string]float64) {
 		for unit, v := range m {
 			k := scene + " " + unit
@@ -417,7 +418,7 @@ func run() (err error) {
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", s.name, scene, err)
 				}
-				if i > 0 { // the first warms up
+				if i > 0 { // the first round warms up
 					add(scene, s, m)
 				}
 			}

@@ -10,18 +10,18 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Aftermath is the effect of all faults of one kind on a fleet.
+// Aftermath is the effect on a fleet of all faults of one kind.
 type Aftermath struct {
 	Kind    kind     `json:"kind"`
 	Of      int      `json:"of"`
 	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
-	Stall   Recovery `json:"stall"`       // from the fault on, the longest time that a key had no call
-	After   Recovery `json:"after"`       // the part of it after the end of the fault
+	Stall   Recovery `json:"stall"`       // the longest time that a key had no call, from the fault on
+	After   Recovery `json:"after"`       // the part of Stall after the end of the fault
 	Intake  Recovery `json:"intake"`      // the longest wait of a producer for a receipt
-	Trouble int      `json:"trouble"`     // failed tries of producers during it
+	Trouble int      `json:"trouble"`     // failed tries of producers until the recovery
 }
 
-// aftermath examines the time from each fault until the fleet had recovered from it.
+// aftermath examines the time from each fault to the fleet's recovery.
 func (e *Evidence) aftermath() []Aftermath {
 	byKey := map[string][]fakeapi.Arrival{}
 	for _, key := range e.Keys {
@@ -60,8 +60,8 @@ func (e *Evidence) aftermath() []Aftermath {
 	return all
 }
 
-// stall returns the longest time that a key had no call between a fault and the recovery from it, and how much of that
-// was after the end of the fault.
+// stall returns the longest time that a key had no call between a fault and the recovery, and the longest such time
+// after the end of the fault.
 func (e *Evidence) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, after time.Duration) {
 	for _, of := range byKey {
 		last := s.At
@@ -87,7 +87,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// intakeStall returns the longest wait of a producer for an answer that came during a fault or after it.
+// intakeStall returns the longest wait of a producer for an answer during a fault and the recovery.
 func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
 	for _, r := range e.Receipts {
 		if r.At.After(s.At) && r.At.Add(-r.Waited).Before(s.Over) {
@@ -97,20 +97,20 @@ func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
 	return longest
 }
 
-// Share is a replica's share of the work while all replicas were up and no fault happened.
+// Share is a replica's part of the work while all replicas were up and there was no fault.
 type Share struct {
 	Replica string  `json:"replica"`
 	Calls   int     `json:"calls"`
-	OfEven  float64 `json:"of_even"` // 1: as many calls as the average of the others
+	OfEven  float64 `json:"of_even"` // 1: an even part
 }
 
-// shareWithin is how far a replica's share may be from an even one.
+// shareWithin is how far OfEven may be from 1.
 const (
 	shareWithin = 0.20
-	enoughCalls = 30 // of a replica in a calm spell, to judge it
+	enoughCalls = 30 // of each replica on average, so that a calm spell is judged
 )
 
-// shares counts the calls of steady keys by replica in each calm spell, and returns the shares of the most uneven one.
+// shares counts the calls of steady keys by replica in each calm spell. It returns the shares of the most uneven spell.
 func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
 	outcome = bucket.Inconclusive
 	furthest := -1.0
@@ -167,7 +167,7 @@ func (e *Evidence) judgeFleet(r *Report) {
 	}
 }
 
-// fleetFindings returns the promises that only a fleet makes, with the verdicts.
+// fleetFindings returns the verdicts on the promises that only a fleet makes.
 func (r *Report) fleetFindings() []Finding {
 	missing, faults := 0, 0
 	for _, a := range r.Aftermath {

@@ -10,10 +10,10 @@ import (
 	"weir/bucket/stream"
 )
 
-// paidAPI is the fake api. weir is judged by its ledger.
+// paidAPI is the fake api. Its ledger is the evidence about weir.
 type paidAPI struct {
 	programs *programs
-	ledger   string // the file
+	ledger   string // the file with the ledger
 	refuses  string // the api answers 401 while this file exists
 	process  *process
 }
@@ -44,7 +44,7 @@ func (a *paidAPI) start(ctx context.Context) (err error) {
 	return a.process.awaitReady(ctx, startWithin)
 }
 
-// stop ends the api. The ledger needs nothing more from it.
+// stop kills the api. Its ledger is complete without an orderly stop.
 func (a *paidAPI) stop() error {
 	if a.process != nil {
 		a.process.Kill()
@@ -52,11 +52,11 @@ func (a *paidAPI) stop() error {
 	return nil
 }
 
-// url returns the api's own address.
+// url returns the api's own address, without a proxy or a link.
 func (a *paidAPI) url() string { return a.process.marked[len("listening "):] }
 
 // awaitCall waits until a call reaches the api, the process is gone, or callsWithin has passed. A weir that replaces a
-// killed one may not call before the killed one's right to call has expired.
+// killed one may have to wait until the killed one's right to call expires.
 func (a *paidAPI) awaitCall(ctx context.Context, p *process) {
 	before := a.written()
 	for limit := time.Now().Add(callsWithin); a.written() == before && time.Now().Before(limit); {
@@ -66,7 +66,7 @@ func (a *paidAPI) awaitCall(ctx context.Context, p *process) {
 	}
 }
 
-// written returns the length of the ledger, or 0 if it cannot be read.
+// written returns the length of the ledger in bytes, or 0 if unknown.
 func (a *paidAPI) written() int64 {
 	info, err := os.Stat(a.ledger)
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 	return nil
 }
 
-// script returns the behaviour of the api: now and then it pushes back. In runs that change the configuration it also
-// fails and is slow, so that calls are running, and jobs wait for a retry, under terms that no longer hold.
+// script returns the behaviour of the api: now and then it answers 429. In runs that change the configuration it also
+// fails and is slow, so that some calls run, and some jobs wait for a retry, under terms that no longer hold.
 func (o *Options) script() string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
 	each := ""
@@ -104,8 +104,8 @@ func (o *Options) script() string {
 	return "[" + steps + "]"
 }
 
-// latency returns the latency of a call. In a fleet it is long enough that calls come close to the limit of concurrent
-// calls.
+// latency returns the latency of a call. In a fleet it is long enough that the limit of concurrent calls is nearly
+// reached.
 func (o *Options) latency() string {
 	if o.isFleet() {
 		return "60ms"

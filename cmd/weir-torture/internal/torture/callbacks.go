@@ -17,12 +17,12 @@ import (
 // The callback of the api.
 const (
 	callbackRate     = 200 // posts a second of each type
-	callbackRefuses  = 10  // of so many posts the receiver refuses one
+	callbackRefuses  = 10  // the receiver refuses one of so many posts
 	callbackVariable = "TORTURE_CALLBACK_SECRET"
 	callbackSecret   = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 	callbackAddress  = "TORTURE_CALLBACK_URL"
 
-	postsWithin = 45 * time.Second // the next one, at the end of a run
+	postsWithin = 45 * time.Second // of the previous one, at the end of a run
 )
 
 // The types of posts.
@@ -31,13 +31,13 @@ const (
 	postDead = "job.dead"
 )
 
-// endOf names the ends of one type that a job has.
+// endOf identifies the ends of one type that a job has.
 type endOf struct{ kind, job string }
 
-// posts are what a receiver has taken: how often each end came, by the ids of the posts.
+// posts are the ends that a receiver has taken: how often each came, by the id of the post.
 type posts map[endOf]map[string]int
 
-// receiver takes the callbacks of the api. It is safe for concurrent use.
+// receiver receives the callbacks of the api. It is safe for concurrent use.
 type receiver struct {
 	server   *http.Server
 	listener net.Listener
@@ -46,10 +46,10 @@ type receiver struct {
 	taken   posts
 	tried   int
 	refused int
-	last    time.Time // of a post
+	last    time.Time // when the last post came
 }
 
-// newReceiver starts a receiver. close must be called.
+// newReceiver starts a receiver. The caller must close it.
 func newReceiver() (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func newReceiver() (*receiver, error) {
 
 func (r *receiver) close() error { return r.server.Close() }
 
-// url returns where ends are posted.
+// url returns the address to which weir posts ends.
 func (r *receiver) url() string { return "http://" + r.listener.Addr().String() + "/ends" }
 
 // ServeHTTP takes a post, or refuses it.
@@ -94,7 +94,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.taken[of][q.Header.Get("webhook-id")]++
 }
 
-// awaitEnds waits until every end of a job has been posted, or no post has come for a while.
+// awaitEnds waits until every end was posted, or no post has come for postsWithin.
 func (s *stage) awaitEnds(ctx context.Context) error {
 	if s.receiver == nil {
 		return nil
@@ -120,7 +120,7 @@ func (s *stage) awaitEnds(ctx context.Context) error {
 	}
 }
 
-// posted returns what was taken so far, and when the last post came.
+// posted returns the posts taken so far, and when the last post came.
 func (r *receiver) posted() (posts, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *receiver) posted() (posts, time.Time) {
 	return taken, r.last
 }
 
-// testify adds to the evidence what was posted. A nil receiver adds nothing.
+// testify adds the posts to the evidence. A nil receiver adds nothing.
 func (r *receiver) testify(e *Evidence) {
 	if r == nil {
 		return
@@ -154,7 +154,7 @@ func (e *Ends) count() map[endOf]int {
 	return ends
 }
 
-// missing returns how many ends were not posted, each under an id of its own.
+// missing returns how many ends lack a post with an id of its own.
 func missing(ends *Ends, taken posts) (n int) {
 	for of, there := range ends.count() {
 		n += max(0, there-len(taken[of]))
@@ -162,7 +162,7 @@ func missing(ends *Ends, taken posts) (n int) {
 	return n
 }
 
-// judgeCallbacks checks that each end has been posted under one id of its own, and that nothing else has been posted.
+// judgeCallbacks checks that each end was posted under an id of its own, and that nothing else was posted.
 func (e *Evidence) judgeCallbacks(r *Report) {
 	if e.Posted == nil {
 		return

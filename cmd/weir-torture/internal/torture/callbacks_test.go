@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// posted is right with every end posted once.
+// posted is right, with every end posted once.
 func posted() *Evidence {
 	e := right(false)
 	e.Posted = posts{}
@@ -17,7 +17,7 @@ func posted() *Evidence {
 	return e
 }
 
-// TestJudgeCallbacks: every end must be posted, under one id that no other end has.
+// TestJudgeCallbacks checks that every end must be posted, under an id that no other end has.
 func TestJudgeCallbacks(t *testing.T) {
 	one, full := endOf{postDone, "k-1"}, endOf{postDead, "full"}
 	for _, c := range []struct {

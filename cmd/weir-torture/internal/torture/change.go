@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// way is how a configuration takes effect.
+// way says how a configuration takes effect.
 type way string
 
 // The ways.
 const (
 	byApply   way = "config apply"
-	byRestart way = "a changed file"             // the next start finds it, after kill -9
+	byRestart way = "a changed file"             // the next start reads it, after kill -9
 	byReload  way = "a changed file and SIGHUP"  // if weir reloads
-	andKill   way = "config apply, then kill -9" // at once, or shortly after
+	andKill   way = "config apply, then kill -9" // during the command, or shortly after
 )
 
 // change is a planned change of the configuration.
@@ -23,23 +23,24 @@ type change struct {
 	terms   terms
 	way     way
 	pause   time.Duration // before the change
-	kill    time.Duration // andKill: after the start of the command, or after its end
-	late    bool          // andKill: after the end of the command
+	kill    time.Duration // andKill: the time from the start of the command, or from its end
+	late    bool          // andKill: kill counts from the end of the command
 	absent  time.Duration // how long a removed api stays away
 }
 
-// changeConfig counts changes of the configuration.
+// changeConfig is the kind under which changes of the configuration are counted.
 const changeConfig kind = "configuration changes"
 
-// changeable returns the settings that a run changes. If two weirs take turns, these include no limits that keys share.
-// An api with callbacks or reuse is never removed: weir does not post what ends meanwhile, and forgets answers.
+// changeable returns the settings that a run changes. If two weirs take turns, it leaves out limits that keys share. It
+// never removes an api with callbacks or reuse, because weir would not post the ends meanwhile and would forget
+// answers.
 func (o *Options) changeable() []setting {
 	return slices.DeleteFunc(settings(), func(s setting) bool {
 		return s.shared && o.Takeovers > 0 || s.name == removal && (o.Callbacks || o.Reuse) || len(o.Settings) > 0 && !slices.Contains(o.Settings, s.name)
 	})
 }
 
-// newChanges returns the planned changes. Each starts from the terms of the one before it.
+// newChanges returns the planned changes. Each change starts from the terms of the one before.
 func newChanges(r *rand.Rand, o *Options) []change {
 	var all []change
 	possible := o.changeable()

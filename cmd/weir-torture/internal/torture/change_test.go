@@ -10,8 +10,8 @@ import (
 	"weir/bucket"
 )
 
-// changedTo has the terms change while the jobs of right are called, four a second: the others may be in force from a second on, and
-// are for certain a tenth later.
+// changedTo changes the terms while the jobs of right are called. The new terms may be in force after one second, and
+// certainly are a tenth of a second later.
 func changedTo(change func(t *terms)) func(e *Evidence) {
 	return func(e *Evidence) {
 		second := e.Timeline[0].terms
@@ -21,7 +21,7 @@ func changedTo(change func(t *terms)) func(e *Evidence) {
 	}
 }
 
-// calledAgain has a job called a second time, long after the first, with this key.
+// calledAgain adds a second call of a job, long after the first, with this key.
 func calledAgain(e *Evidence, key string) {
 	again := call(10, "k-1", 30*time.Second)
 	again.Billed, again.Fields = false, nil
@@ -32,7 +32,7 @@ func calledAgain(e *Evidence, key string) {
 	e.Arrivals = append(e.Arrivals, again)
 }
 
-// TestJudgeChanges: arrivals are judged by the terms that may have been in force when they came.
+// TestJudgeChanges checks that arrivals are judged by the terms that may have been in force when they arrived.
 func TestJudgeChanges(t *testing.T) {
 	slower, faster := func(t *terms) { t.rate = 2 }, func(t *terms) { t.rate = 50 }
 	noKey := func(t *terms) { t.header = "" }
@@ -91,7 +91,7 @@ func TestJudgeChanges(t *testing.T) {
 	}
 }
 
-// spends has weir say that it has spent so many hundredths at a price of one, with no kill but of an idle weir.
+// spends makes weir report this spending, in hundredths, at a price of one per call. Only an idle weir was killed.
 func spends(e *Evidence, cents int) {
 	e.Spent = &cents
 	e.Kills[0].What = idle
@@ -101,7 +101,7 @@ func spends(e *Evidence, cents int) {
 	}
 }
 
-// brokenIn are the promises that a report does not see kept.
+// brokenIn returns the names of the promises that a report does not find kept.
 func brokenIn(r *Report) []string {
 	var names []string
 	for _, f := range r.Findings {
@@ -112,8 +112,8 @@ func brokenIn(r *Report) []string {
 	return names
 }
 
-// TestTimeline: until a configuration is certainly in force, and a moment longer, earlier ones are possible, even if it
-// is unknown whether one of them ever took effect.
+// TestTimeline checks that earlier configurations are possible until a later one is certainly in force, and a moment
+// longer, even if it is unknown whether one of them ever took effect.
 func TestTimeline(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(1000+seconds), 0) }
 	l := timeline{
@@ -133,7 +133,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestChanges: a seed makes one series of changes, each of them changes something, and every setting has its turn.
+// TestChanges checks that a seed makes one series of changes, that each of them changes something, and that every
+// setting has its turn.
 func TestChanges(t *testing.T) {
 	o := Options{Seed: 1, Server: Embedded, Rate: 20, Jobs: 40, ConfigChanges: 2 * len(Settings())}
 	one := newPlan(&o)

@@ -28,8 +28,8 @@ const httpToken = "0123456789abcdef"
 // asks reports whether the server authenticates clients.
 func (o *Options) asks() bool { return o.Server == Embedded && o.Auth != authOpen }
 
-// makeCredentials writes the credentials that the first weir would write: producers and the witness connect before it
-// exists.
+// makeCredentials writes the credentials that the first weir would write, because producers and the witness connect
+// before it exists.
 func (s *servers) makeCredentials() error {
 	if !s.o.asks() {
 		return nil
@@ -53,7 +53,8 @@ func (s *servers) makeCredentials() error {
 	return nil
 }
 
-// asOperator returns the options with which the judges connect: they read what only weir and its operators may read.
+// asOperator returns the options for connections of the judges. They read streams that only weir and its operators may
+// read.
 func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() {
 		return others, nil
@@ -61,7 +62,7 @@ func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 	return s.shown(operatorCreds, others)
 }
 
-// asProducer returns the options with which producers connect.
+// asProducer returns the options for connections of the producers.
 func (s *servers) asProducer(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() || s.o.Auth != authRequired {
 		return others, nil

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// diskSize is small enough to be filled, and large enough for a run.
+// diskSize is the size of the disk in bytes: small enough to be filled, and large enough for a run.
 const diskSize = 768 << 20
 
-// disk is a separate file system in memory that can be filled.
+// disk is a file system in memory, of its own, that can be filled.
 type disk struct{ dir string }
 
-// newDisk mounts a disk. It needs the right to mount.
+// newDisk mounts a disk on dir. It needs the right to mount.
 func newDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a small disk: %w", err)
@@ -43,7 +43,7 @@ func (d *disk) fill() error {
 	return f.Close()
 }
 
-// free deletes what fill wrote.
+// free deletes the file that fill wrote.
 func (d *disk) free() error { return os.Remove(d.filler()) }
 
 func (d *disk) close() error {

@@ -5,78 +5,80 @@
 //	    │          full disk        twice at once                                ▼
 //	    └──────────────────────────────────────────────────────────────────▶  Judge
 //
-// With replicas, weir is a fleet: three NATS nodes in one cluster, and a Redis. Each replica has links of its own to
-// these (link.go), and the nodes have links between each other. The link to the api tells replicas apart by a header
-// that they send.
+// With replicas, weir is a fleet: three NATS nodes in one cluster, and a Redis. Each replica reaches these by links of
+// its own (link.go), and the nodes reach each other by links. The replicas share one link to the api, which
+// distinguishes them by a header that they send.
 //
 //	producers ──▶ three nodes ◀─ links ─▶ replicas ── link ──▶ fake api ──▶ its ledger
 //	              (links between them)        └── links ─▶ Redis
 //
-// A cut link is like a pulled cable: no connection is closed and no byte passes. Afterwards, what the link held arrives
-// late, or is lost with its connection. On the link to the api it is always lost: a call that the network delivers ten
-// seconds late exceeds the rate whatever weir does. A fleet suffers one fault at a time (strike.go). The next one
-// begins when every key has been called again and all streams have all their copies. So the recovery time of each fault
-// is known, and no fault exceeds what three nodes must survive.
+// A cut link is like a pulled cable: no connection is closed and no byte passes. When the cut ends, the bytes that the
+// link held arrive late, or are lost with their connections. On the link to the api they are always lost, because a
+// call that the network delivers ten seconds late exceeds the rate whatever weir does. A fleet suffers one fault at a
+// time (strike.go). The next fault begins when every key has been called again and all streams have all their copies.
+// So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
-// The stage (stage.go) consists of the paid api (api.go), the servers and the one beside weir (servers.go, server.go),
+// The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),
 // the weir that is killed (weir.go) and its lives (lives.go), the other faults (mishaps.go), the operator that changes
-// weir's configuration (operator.go), the producers (producer.go), and the network (network.go), or a fleet of all that
-// (fleet.go). One record (record.go) collects what was done and seen. The evidence is made from it (judge.go).
+// weir's configuration (operator.go), the producers (producer.go), and the network (network.go). A fleet has several of
+// these (fleet.go). One record (record.go) collects what was done and seen. The verdict is made from the evidence
+// (judge.go).
 //
 // Every program is a process of its own: the binary weir runs as `weir serve`, `weir nats-server` and `weir fake-api`.
 // Producers publish as any NATS client does. They send a job without an answer again under its id, and write every
 // receipt to disk before they go on. Judge uses the fake api's ledger, those receipts, and the streams of results,
-// letters and events. It does not use weir's own counters and logs, with one exception: a first call that was lost in a
-// cut from the api is in no ledger. Judge believes in such a call if the result names more calls than have arrived.
+// letters and events. It does not use weir's own counters and logs, with one exception: the ledger lacks a first call
+// that was lost in a cut from the api. Judge believes in such a call if the result names more calls than have arrived.
 //
-// A seed determines the plan of the faults (plan.go). The same seed makes the same plan, but not the same run: which
-// write a kill hits depends on the machine. In a build with the tag torture, half of the kills are at chosen points
+// A seed determines the plan of the faults (plan.go). The same seed makes the same plan, but not the same run: the
+// machine decides which write a kill hits. In a build with the tag torture, half of the kills are at chosen points
 // between two durable steps (weir/bucket/fault), each point in turn.
 //
 // Configurations change meanwhile (change.go): by config apply, by config apply and a kill -9 within half a second, and
-// by a file that the next start reads. From outside, only two times are known: when a configuration may have taken
-// effect, and when it certainly had. The timeline holds both (timeline.go). Arrivals must respect a rate strictly while
-// it certainly holds, and the loosest possible rate at other times. A job that is called again must carry the key of
-// its first call, in the same header: without the key, or with another one, it is billed again. A run ends with the
-// terms that it began with, so that queued jobs are called soon.
+// by a file that the next start reads. From outside, only two times are known: the earliest at which a configuration
+// may have taken effect, and the latest. The timeline holds both (timeline.go). While a rate certainly holds, arrivals
+// must respect it strictly. At other times they must respect the loosest rate that may hold. A job that is called again
+// must carry the key of its first call, in the same header: without the key, or with another one, it is billed again. A
+// run ends with the terms that it began with, so that queued jobs are called soon.
 //
 // If weir parked a job because it was killed, the api's ledger must show a call of the job under way at that time
 // (judge_flights.go). weir knows from its flight recorder which calls had not begun or had been answered. A loss of
-// power (losePower) is a kill after which the machine has another boot and the recorder's file is as a disk may hold
-// it: as of any earlier moment. weir must not rely on it then. A result must have the answer of its own job's call.
+// power (losePower) is a kill after which the machine has another boot, and the recorder's file has the state of any
+// earlier moment, as a disk may hold it. weir must not rely on the file then. A result must have the answer of its own
+// job's call.
 //
 // If weir is killed while nothing is queued, the spending that it reports is compared with the ledger (idle.go,
-// spend.go). Each start may count what was under way when weir was killed, once, and nothing else.
+// spend.go). Each start may count the calls that were under way at the kill, once, and nothing else.
 //
-// A server inside weir authenticates clients (credentials.go). Producers and judges use the credentials that the
-// operator of each weir would have given them.
+// A server inside weir authenticates clients (credentials.go). Producers and judges have the credentials that weir's
+// operator would have given them.
 //
-// With --pack a call may have several jobs of a key, as a JSON array (packs.go). What is judged by job is judged by all jobs
-// of the calls, the limits and the spending by the calls. A job must be called again in its pack only, under the pack's key: the
-// api refuses another body under a known key.
+// With --pack a call may have several jobs of a key, as a JSON array (packs.go). Ends and order are judged for each job
+// of the calls, limits and spending for each call. A job may be called again only in its pack, under the pack's key,
+// because the api refuses another body under a known key.
 //
-// With --priorities jobs are high, normal and low in turn. The first calls of each priority of a key are judged by its own
-// order, and it is counted how many jobs more urgent ones have passed (judge_order.go).
+// With --priorities jobs are high, normal and low in turn. The order of first calls is judged for each priority of a
+// key separately. The report also counts the jobs that more urgent ones have passed (judge_order.go).
 //
-// With --operations the api answers a call with 202 and goes on working, until the second poll (operations.go). Polls are
-// no calls: no limit and no price counts them. A job must not be called again once its operation has been polled.
+// With --operations the api answers a call with 202 and goes on working until the second poll (operations.go). Polls
+// are no calls: no limit and no price counts them. A job must not be called again after its operation was polled.
 //
-// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds (reuse.go).
-// An end that says so must name a job that was called for the same request and has the same answer. If only kills disturb
-// weir, no job may be called for an answer that is fresh, unless a kill explains it.
+// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds
+// (reuse.go). An end with a reused answer must name a job that was called for the same request and has the same answer.
+// If only kills disturb weir, no job may be called while a fresh answer exists, unless a kill explains it.
 //
-// With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go). Each
-// end must arrive, under one id that no other end has.
+// With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go).
+// Each end must arrive, under an id that no other end has.
 //
 // With redrives (redrives.go), the jobs that overflowed are redriven at the end of the run, by a task that is killed
 // with its weir, stopped and resumed. Afterwards each of them must have a result or a letter, and must have been called
-// once. While the task is stopped no letter may go.
+// once. While the task is stopped, no letter may be redriven.
 //
-// Some breaches are not weir's fault; they are reported, but not counted against it:
+// Some breaches are not weir's fault. The verdict reports them, but does not count them:
 //
 //   - Calls that the network lost are in no ledger.
-//   - A refused job was called, its producer had sent it more than once, and the stream accepted it after the refusal: this was
-//     an earlier try, still under way behind a cut.
+//   - A refused job was called, because its producer had sent it more than once and the stream accepted it after the
+//     refusal: this was an earlier try that a cut had held up.
 //   - Two calls of a key arrived in the wrong order by less than the configured jitter: weir sent them in the right order.
-//   - The machine let programs wait: its stamps are off by as much (HeldUp).
+//   - The machine let programs wait: its time stamps may be off by as much (HeldUp).
 package torture

@@ -15,27 +15,27 @@ import (
 	"weir/ingest"
 )
 
-// Letter is a dead letter, as far as it is judged.
+// Letter is the part of a dead letter that is judged.
 type Letter struct {
 	Job, Reason, Detail string
 	At                  place     // the place in its queue; zero for a refused job
 	Time                time.Time // when the job ended so
-	Seq                 uint64    // the letter's own
+	Seq                 uint64    // the letter's own sequence
 }
 
-// Ends says how jobs ended, as read from weir's streams.
+// Ends says how jobs ended, by weir's streams.
 type Ends struct {
 	Results map[string]int       // by job id
-	Taken   map[string]time.Time // by job id: when an accepted job with a result or a letter was stored
+	Taken   map[string]time.Time // by job id: when the job was accepted, for jobs with a result or a letter
 	Letters []Letter
 	Calls   map[string]int       // by job id: how many calls a result reports
 	Events  map[string]int       // throttled, by job id
-	Answers map[string]answerOf  // by job id: what a result is the answer to
-	Reused  map[string]string    // by job id: the job whose answer its result is, if it is another
-	Stored  map[string]time.Time // by job id: when its result was
+	Answers map[string]answerOf  // by job id: the call whose answer the result has
+	Reused  map[string]string    // by job id: another job whose answer the result has
+	Stored  map[string]time.Time // by job id: when its result was stored
 }
 
-// answerOf is a call, as the api numbered it, and the place of a job in it.
+// answerOf is a call, by its number in the api's ledger, and a job's place in it.
 type answerOf struct {
 	call  int64
 	place int
@@ -55,7 +55,7 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			var answer struct {
 				Call int64 `json:"call"`
 				At   int   `json:"at"`
-				Of   int64 `json:"of,string"` // of an operation: the call that began it
+				Of   int64 `json:"of,string"` // if the answer is of an operation: the call that began it
 			}
 			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call+answer.Of > 0 {
 				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
@@ -94,13 +94,13 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 	return e, err
 }
 
-// timeOf parses the time in a header. It returns zero if there is none.
+// timeOf parses the time in a header. It returns zero if the header has none.
 func timeOf(text string) time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, text)
 	return t
 }
 
-// originOf returns the place of a letter's job in its queue, from the letter's message id.
+// originOf returns the place of a letter's job in its queue, as the letter's message id names it.
 func originOf(id string) place {
 	parts := strings.Split(strings.TrimPrefix(id, "letter."), ".") // stream, sequence, when it was stored
 	if len(parts) < 2 {
@@ -113,7 +113,7 @@ func originOf(id string) place {
 	return place{parts[0], n}
 }
 
-// readStream passes every message that a stream holds now to take.
+// readStream passes every message that a stream has now to take.
 func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {

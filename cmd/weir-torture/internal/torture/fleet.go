@@ -12,22 +12,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Properties of a fleet: a number of partitions that two, three and four replicas can share evenly, and a limit of
+// Properties of a fleet: a number of partitions that two, three or four replicas can share evenly, and a limit of
 // concurrent calls over all keys.
 const (
 	fleetPartitions = 12
 	fleetInFlight   = 8
 )
 
-// Limits of waits and lengths of pauses.
+// Bounds of waits, and lengths of pauses.
 const (
-	resumesWithin = 90 * time.Second // every key is called again after a fault
-	catchesUp     = 3 * time.Minute  // few jobs wait
-	settles       = 5 * time.Second  // replicas rebalance partitions
-	calmFor       = 15 * time.Second // how long the work of each is counted without a fault
+	resumesWithin = 90 * time.Second // until every key is called again after a fault
+	catchesUp     = 3 * time.Minute  // until few jobs wait
+	settles       = 5 * time.Second  // for replicas to rebalance partitions
+	calmFor       = 15 * time.Second // without faults, while the work of each replica is counted
 )
 
-// fleet is the part of a stage that exists if there are replicas:
+// fleet is the part of a stage that exists if there are several replicas:
 //
 //	producers ──▶ three nodes ◀─ links ─▶ replicas ─ link ─▶ api
 //	              (links between them)        └── links ─▶ Redis
@@ -42,7 +42,7 @@ type fleet struct {
 	redis    *redisServer
 	replicas []*replica
 	toAPI    *link
-	nc       *nats.Conn // to any node, over no link
+	nc       *nats.Conn // to any node, without a link
 	js       jetstream.JetStream
 	ledger   *follower
 
@@ -101,7 +101,7 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 	return nil
 }
 
-// startServers starts Redis and all nodes at once: no node is ready alone.
+// startServers starts Redis and all nodes at once, because no node becomes ready alone.
 func (f *fleet) startServers(ctx context.Context) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(f.nodes))
@@ -165,7 +165,7 @@ func (f *fleet) closeLinks() error {
 	return errors.Join(err, f.toAPI.close())
 }
 
-// testify adds to the evidence what only a fleet has.
+// testify adds a fleet's part of the evidence.
 func (f *fleet) testify(e *Evidence) {
 	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.programs.o.keys()
 	for _, s := range f.strikes {

@@ -11,15 +11,15 @@ import (
 	"weir/bucket/stream"
 )
 
-// Strike is a fault of a fleet that happened.
+// Strike is a fault that a fleet has suffered.
 type Strike struct {
 	Kind      kind
 	Target    string
-	At, Ended time.Time // Ended: the fault was over, and killed processes were started again
-	Over      time.Time // every key was called again after Ended; zero: not within resumesWithin
+	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
+	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
 }
 
-// torment executes the strikes, with a calm spell before and after them. It leaves every replica up.
+// torment executes the strikes, with a calm spell before and after them. When it returns, every replica is up.
 func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
@@ -49,7 +49,7 @@ func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 }
 
 // beCalm waits until the fleet is whole and has caught up, and lets it work for a while. With a backlog each replica
-// would call as fast as it can, not as often as jobs come.
+// would call as fast as it can, so the calls would not show its share.
 func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// hasCaughtUp reports whether few jobs wait, as far as that can be known, besides those that gather for a pack and those
-// whose operation runs.
+// hasCaughtUp reports whether few jobs wait, besides those that wait for a pack and those whose operation runs. It
+// returns false if the number is unknown.
 func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	waiting, err := queued(ctx, f.js)
 	o := f.programs.o
@@ -89,8 +89,8 @@ func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	return err == nil && waiting <= few
 }
 
-// allTakePart reports whether every replica owns partitions. A replica that was cut off from the api or Redis leaves
-// its partitions to others for some time, which grows with the number of such cuts.
+// allTakePart reports whether no replica is cut off from an api or from Redis. Such a replica leaves its partitions to
+// others for some time after a cut, which grows with the number of cuts.
 func (f *fleet) allTakePart(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, settles)
 	defer cancel()
@@ -102,7 +102,7 @@ func (f *fleet) allTakePart(ctx context.Context) bool {
 	return err == nil && !slices.ContainsFunc(members, func(m lease.Sighting) bool { return len(m.Member.CutOff) > 0 })
 }
 
-// strike executes one fault and waits until the fleet has recovered from it.
+// strike executes one fault and waits until the fleet has recovered.
 func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	done := Strike{Kind: s.kind, At: time.Now()}
 	var err error
@@ -131,7 +131,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	if called {
 		done.Over = time.Now()
 	}
-	if s.kind != changeConfig { // changes count themselves
+	if s.kind != changeConfig { // operator.change counts changes
 		f.record.count(s.kind)
 	}
 	f.strikes = append(f.strikes, done)
@@ -140,7 +140,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	return f.awaitCurrent(ctx)
 }
 
-// awaitCalls waits until every key is called after a moment. It reports false if that takes too long.
+// awaitCalls waits until every key was called after a moment. It returns false after resumesWithin.
 func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
 	keys := f.programs.o.keys()
 	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
@@ -183,7 +183,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 	return r.name, err
 }
 
-// roll replaces each replica in turn.
+// roll restarts one replica after another.
 func (f *fleet) roll(ctx context.Context) error {
 	for _, r := range f.replicas {
 		if err := f.takeAway(r).Stop(stopWithin); err != nil {

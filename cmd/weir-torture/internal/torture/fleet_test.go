@@ -12,8 +12,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// rightFleet is the evidence of two replicas that each made every other of a hundred calls, ten a second, with one fault at
-// the fifth second, after which no call came for two seconds.
+// rightFleet is the evidence of two replicas that make a hundred calls by turns, ten per second. There is one fault
+// after five seconds, and no call for two seconds after it.
 func rightFleet() *Evidence {
 	e := &Evidence{
 		Options: &Options{Replicas: 2}, Ends: &Ends{Results: map[string]int{}, Events: map[string]int{}}, Began: time.Unix(1000, 0),
@@ -30,7 +30,7 @@ func rightFleet() *Evidence {
 	for n := range 100 {
 		id := fmt.Sprintf("k-%d", n)
 		a := call(n, id, at(n))
-		a.End = a.At + int64(150*time.Millisecond) // two at once
+		a.End = a.At + int64(150*time.Millisecond) // two calls at a time
 		a.Fields = append(a.Fields, fakeapi.Field{Name: nameHeader, Value: e.Replicas[n%2]})
 		e.Arrivals = append(e.Arrivals, a)
 		e.Receipts = append(e.Receipts, Receipt{ID: id, Key: "k", Stream: "S", Seq: uint64(n + 1), At: e.Began.Add(at(n)), Waited: time.Millisecond})
@@ -44,7 +44,7 @@ func rightFleet() *Evidence {
 	return e
 }
 
-// TestFleetJudge: the verdict sees what only a fleet promises, and measures how it gets over a fault.
+// TestFleetJudge checks that the verdict finds each broken promise of a fleet, and measures the recovery from a fault.
 func TestFleetJudge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -82,7 +82,8 @@ func TestFleetJudge(t *testing.T) {
 	}
 }
 
-// TestStrikes: a seed makes one plan for a fleet, with every replica and node in turn, and no cut that is shorter than a lease.
+// TestStrikes checks that a seed makes one plan for a fleet, with every replica and node in turn, and that no cut is
+// shorter than a lease.
 func TestStrikes(t *testing.T) {
 	o := Options{
 		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
@@ -121,11 +122,12 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-// TestFleetOptions: what does not go together is refused with what to do instead.
+// TestFleetOptions checks that options that do not fit together are refused, and that the error says what to do
+// instead.
 func TestFleetOptions(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *Options)
-		says   string // "" if it is fine
+		says   string // "" if the options are valid
 	}{
 		{func(*Options) {}, ""},
 		{func(o *Options) { o.Replicas = 5 }, "--replicas must be from 1 to 4"},

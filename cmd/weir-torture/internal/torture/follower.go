@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// follower reads the api's ledger while it is written, and knows when each key was called last.
+// follower reads the api's ledger while the api writes it, and knows when each key was last called.
 type follower struct {
 	file  *os.File
-	began time.Time // the ledger's clock
+	began time.Time // when the ledger's clock began
 	part  []byte    // an incomplete line
 	last  map[string]time.Time
 }
@@ -27,7 +27,7 @@ func follow(ledger string) (*follower, error) {
 
 func (f *follower) close() error { return f.file.Close() }
 
-// read reads what was written since the last read.
+// read reads the records written since the last read.
 func (f *follower) read() error {
 	written, err := io.ReadAll(f.file)
 	if err != nil {

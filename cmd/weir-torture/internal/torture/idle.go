@@ -7,22 +7,22 @@ import (
 	"weir/bucket/stream"
 )
 
-// Kills of weir while nothing is queued: its count of spending must not grow with each start.
+// Kills of weir while nothing is queued. Its count of spending must not grow with each start.
 const (
 	idleInARow = 10
-	idleAfter  = time.Second      // of calls
+	idleAfter  = time.Second      // calls go on for so long before the first kill
 	idleWithin = 90 * time.Second // until nothing is queued
 
 )
 
 const killIdle kind = "kill -9 while nothing is queued"
 
-// idle names such a kill in the record.
+// idle names such kills in the record.
 const idle = "idle"
 
-// killIdle pauses the producers, and kills weir repeatedly, each time as soon as nothing is queued.
+// killIdle pauses the producers, waits until nothing is queued, and kills weir several times.
 func (s *lives) killIdle(ctx context.Context, l life, name string) error {
-	for !s.weir.turn.TryLock() { // a change of the configuration may wait for weir to be up again
+	for !s.weir.turn.TryLock() { // a configuration change may hold turn until weir is up again
 		if _, err := s.weir.ready(ctx, name); err != nil {
 			return err
 		}
@@ -59,7 +59,8 @@ func (s *lives) killIdle(ctx context.Context, l life, name string) error {
 	return ctx.Err()
 }
 
-// awaitIdle waits until no producer waits for an answer and nothing is queued.
+// awaitIdle waits until no producer waits for an answer and nothing is queued. After idleWithin it notes that and
+// returns.
 func (s *lives) awaitIdle(ctx context.Context, name string) error {
 	nc, js, err := s.servers.connected()
 	if err != nil {

@@ -17,13 +17,13 @@ type Evidence struct {
 	Receipts  []Receipt
 	Ends      *Ends
 	Arrivals  []fakeapi.Arrival  // the calls in the api's own ledger
-	Polls     []fakeapi.Arrival  // the polls of operations in it
+	Polls     []fakeapi.Arrival  // the polls of operations in that ledger
 	Began     time.Time          // when the ledger's clock began
-	Announced map[place]struct{} // jobs of which an intent was seen
+	Announced map[place]struct{} // the jobs for which an intent was seen
 	Timeline  timeline
 	Ways      map[way]int
 	Memory    []memoryLife
-	Spent     *int // what weir reports, in hundredths of the currency; nil: it counts nothing
+	Spent     *int // the spending that weir reports, in hundredths of the currency; nil: it reports none
 	Kills     []Kill
 	Faults    map[kind]int
 	Missed    int
@@ -46,17 +46,17 @@ type Evidence struct {
 
 	KnowsMemory bool              // weir obeys a memory limit
 	reached     map[string]int    // calls of each job that arrived
-	jobCalls    []fakeapi.Arrival // byJob of the arrivals, nil before it is needed
+	jobCalls    []fakeapi.Arrival // byJob of the arrivals; nil before it is needed
 
 	// The fields of a fleet.
 	Strikes  []Strike
-	Calm     []span // without faults
+	Calm     []span // spans without faults
 	InFlight int64  // the limit of concurrent calls over all keys
 	Keys     []string
 	Replicas []string
 }
 
-// Judge compares what the api saw with what producers were promised.
+// Judge compares what the api saw with the promises to the producers.
 func Judge(e *Evidence) *Report {
 	r := &Report{
 		Command: e.Options.Command(), Seed: e.Options.Seed, Server: e.Options.Server, Idempotent: e.Options.Idempotent, Took: e.Took,
@@ -87,7 +87,7 @@ func Judge(e *Evidence) *Report {
 	return r
 }
 
-// jobOf returns the job of a call: from the query if the body is large, otherwise from the body.
+// jobOf returns the job of a call: from the query if the body is large, else from the body.
 func jobOf(a *fakeapi.Arrival) string {
 	if id, ok := strings.CutPrefix(a.Query, jobQuery); ok {
 		return id
@@ -95,12 +95,12 @@ func jobOf(a *fakeapi.Arrival) string {
 	return fakeapi.ByField("id")(a)
 }
 
-// judgeEnds judges how accepted jobs ended, and what refused producers were promised.
+// judgeEnds judges how accepted jobs ended, and what the producers of refused jobs were promised.
 func (e *Evidence) judgeEnds(r *Report) {
 	letters, overflows, told := map[string][]Letter{}, map[string]int{}, map[uint64]time.Time{}
 	for _, l := range e.Ends.Letters {
 		if l.At == (place{}) {
-			overflows[l.Job]++ // of a refused job
+			overflows[l.Job]++ // the letter of a refused job
 			told[l.Seq] = l.Time
 			continue
 		}
@@ -116,7 +116,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 		if p.Code != 0 {
 			r.Refused++
 			if e.gone(&p) {
-				continue // and so are its letter and its event
+				continue // and its letter and its event are gone too
 			}
 			if overflows[p.ID] == 0 {
 				r.RefusedWithoutLetter++
@@ -180,8 +180,8 @@ func lostDetail(letters []Letter) string {
 	return ""
 }
 
-// lateTry reports whether a job was sent several times and accepted after it had been refused. By then the bucket had
-// room for a try that had got no answer and was still under way behind a cut link. For weir that is a job sent again.
+// lateTry reports whether a job was refused and later accepted, because its producer had sent it several times. An
+// earlier try was still under way behind a cut link when the bucket had room again. For weir that is a job sent again.
 func (e *Evidence) lateTry(p *Receipt, refused time.Time) bool {
 	return p.Code != 0 && p.Tries > 1 && !refused.IsZero() && e.Ends.Taken[p.ID].After(refused)
 }
@@ -206,11 +206,11 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 	}
 }
 
-// stampError returns the maximum error of a stamp: a call passes through two programs, and the machine may have let
-// each of them wait.
+// stampError returns how far a time stamp may be off. A call passes through two programs, and the machine may have let
+// both of them wait.
 func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
 
-// stamped returns the times of calls.
+// stamped returns the time stamps of calls.
 func stamped(of []fakeapi.Arrival) []bucket.Arrival {
 	stamps := make([]bucket.Arrival, len(of))
 	for i := range of {
@@ -219,7 +219,7 @@ func stamped(of []fakeapi.Arrival) []bucket.Arrival {
 	return stamps
 }
 
-// tooFull counts the windows that begin with a call and hold more calls than a rate allows.
+// tooFull returns how many windows that begin with a call have more calls than a rate allows.
 func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
 	n := int(rate.Count)
 	for i := 0; i+n < len(of); i++ {
@@ -230,7 +230,7 @@ func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
 	return windows
 }
 
-// recovery returns how long after each kill the next call arrived.
+// recovery returns how long after each kill the next call arrived. what names the killed process; "" means all.
 func (e *Evidence) recovery(what string) Recovery {
 	arrivals := fakeapi.ByTime(e.Arrivals)
 	var waits []time.Duration

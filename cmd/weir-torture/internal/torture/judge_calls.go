@@ -9,8 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// judgeCalls finds jobs that were called more than once. A call that the api answered with "not processed" does not
-// count.
+// judgeCalls finds jobs that were called more than once. It ignores calls whose answer means "not processed".
 func (e *Evidence) judgeCalls(r *Report) {
 	r.Calls = len(e.Arrivals)
 	for i := range e.Arrivals {
@@ -42,7 +41,7 @@ func (e *Evidence) judgeCalls(r *Report) {
 	}
 }
 
-// pushedBack reports whether an answer means "not processed" under the terms that the call may have been made with.
+// pushedBack reports whether an answer means "not processed" under any terms with which the call may have been made.
 func (e *Evidence) pushedBack(a *fakeapi.Arrival) bool {
 	switch a.Status {
 	case http.StatusTooManyRequests:
@@ -59,10 +58,11 @@ func (e *Evidence) pushedBack(a *fakeapi.Arrival) bool {
 // at returns when a call arrived.
 func (e *Evidence) at(a *fakeapi.Arrival) time.Time { return e.Began.Add(time.Duration(a.At)) }
 
-// callKey is the idempotency key of a call. To the api, the same value in another header, or quoted, is another key.
+// callKey is the idempotency key of a call. For the api, the same value in another header, or quoted, is a different
+// key.
 type callKey struct{ header, value string }
 
-// keyOf returns the key that a call carried. It is zero if the call was made under terms without idempotency.
+// keyOf returns the key that a call carried. It is zero if the call carried none.
 func keyOf(a *fakeapi.Arrival) callKey {
 	for _, header := range []string{usualKeyHeader, otherKeyHeader} {
 		if value := a.Header(header); value != "" {
@@ -72,8 +72,8 @@ func keyOf(a *fakeapi.Arrival) callKey {
 	return callKey{}
 }
 
-// mayBe reports whether a job's calls may be repeated under a key: the job's own, or that of its pack, which the api knows
-// with the same jobs only.
+// mayBe reports whether a job's calls may be repeated under a key: the job's own key or, with packs, the pack's key,
+// under which the api knows only the same jobs.
 func (e *Evidence) mayBe(k callKey, job string) bool {
 	if e.Options.Pack > 0 {
 		return k.value != ""
@@ -81,10 +81,10 @@ func (e *Evidence) mayBe(k callKey, job string) bool {
 	return k.of(job)
 }
 
-// of reports whether a key is a job's.
+// of reports whether a key is that of a job.
 func (k callKey) of(job string) bool { return strings.Trim(k.value, `"`) == job }
 
-// story describes a job's calls one after another.
+// story describes a job's calls in order.
 func (e *Evidence) story(again *fakeapi.Repeated) string {
 	words := []string{again.ID}
 	for i := range again.Arrivals {
@@ -98,14 +98,14 @@ func (e *Evidence) story(again *fakeapi.Repeated) string {
 	return strings.Join(words, ", ")
 }
 
-// mayCarry reports whether the api knows such a key under the terms that a call may have been made with. A later call
-// of the same job is judged by the terms of the first.
+// mayCarry reports whether the api knows such keys under any terms with which a call may have been made. The terms of a
+// job's first call decide about its later calls.
 func (e *Evidence) mayCarry(a *fakeapi.Arrival, k callKey) bool {
 	at := e.at(a)
 	return slices.ContainsFunc(e.Timeline.possible(at, at), func(t terms) bool { return t.header == k.header })
 }
 
-// prices returns the least and the most, in hundredths, that a call may have cost by its terms.
+// prices returns the least and the most, in hundredths, that a call may have cost by any terms that it may have had.
 func (e *Evidence) prices(a *fakeapi.Arrival) (least, most int) {
 	at := e.at(a)
 	for i, t := range e.Timeline.possible(at, at) {

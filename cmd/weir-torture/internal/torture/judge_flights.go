@@ -11,15 +11,15 @@ import (
 	"weir/deadletter"
 )
 
-// byKill begins the detail in the letter of a job that was parked because weir ended while its call was under way, or
-// may have been.
+// byKill begins the detail in the letter of a job that weir parked because it had died while the job's call was, or may
+// have been, under way.
 const byKill = "the worker died "
 
-// noted is how long an answer may take from the api until weir has noted it, on a machine that lets no program wait.
+// noted is how long weir may take to note an answer of the api, on a machine that lets no program wait.
 const noted = 50 * time.Millisecond
 
-// judgeFlights finds the call of each job that a kill made unknown: the call had reached the api and was not answered.
-// It also checks that results have the answers of their own calls.
+// judgeFlights finds the call of each job that a kill made unknown: a call that had reached the api and was not
+// answered. It also checks that each result has the answer of its own job's call.
 func (e *Evidence) judgeFlights(r *Report) {
 	r.NamesUnknown = e.Options.namesUnknown()
 	calls, numbers := map[string][]*fakeapi.Arrival{}, map[answerOf]string{}
@@ -59,13 +59,13 @@ func (e *Evidence) judgeFlights(r *Report) {
 	}
 }
 
-// namesUnknown reports whether every job that a kill made unknown must have had a call under way. That holds for a
-// single weir that is killed on a machine that stays up, and that has its notes.
+// namesUnknown reports whether every job that a kill made unknown must have had a call under way. This is so for a
+// single weir that is only killed, on a machine that stays up.
 func (o *Options) namesUnknown() bool {
 	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
-// underWay reports whether weir was killed while one of these calls was under way, with a tolerance of slack.
+// underWay reports whether weir was killed while one of these calls was under way. slack is the tolerance at both ends.
 func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
 	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
 		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
@@ -75,9 +75,9 @@ func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool 
 	})
 }
 
-// died returns between which times of the ledger a process ended. A process that the torture killed ended at that
-// moment. If a process ended itself at a point, the torture hears of it when the machine schedules it, and the last
-// call shows that the process was still alive.
+// died returns the earliest and the latest time in the ledger at which a process ended. They are the same if the
+// torture killed it. If a process killed itself at a point, the torture learns of that later, and the last call before
+// shows that the process was still alive then.
 func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	to = k.At.Sub(e.Began)
 	if k.Point == "" {
@@ -91,8 +91,8 @@ func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	return from, to
 }
 
-// cutShort reports whether weir was killed while a call could still be late: between two calls, and so soon after the
-// first that the second, whose slot was earlier, need not have been sent.
+// cutShort reports whether a kill explains that second arrived after first although its slot was earlier: weir was
+// killed between the two, and so soon after first that second could still be late.
 func (e *Evidence) cutShort(first, second int64, late time.Duration) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		from, to := e.died(k)

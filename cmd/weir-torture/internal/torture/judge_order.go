@@ -10,13 +10,13 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// judgeOrder judges the order of the first calls of each key, of each priority by itself. A call that arrives after a
-// later job's call by less than the jitter was late, not out of order. The same holds for a call whose first try the
-// network lost, and for one that was late and then prevented by a kill.
+// judgeOrder judges the order of the first calls of each priority of each key. A call that arrives after a later job's
+// call, but by less than the jitter, was late and not out of order. The same is true if the network lost the job's
+// first try, and if a kill prevented a call that was late.
 func (e *Evidence) judgeOrder(r *Report) {
 	seq, priority := map[string]string{}, map[string]bucket.Priority{}
 	for _, p := range e.Receipts {
-		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise a later job may have its sequence
+		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // else a later job may have its sequence
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 			priority[p.ID] = p.Priority
 		}
@@ -48,8 +48,8 @@ func (e *Evidence) judgeOrder(r *Report) {
 	}
 }
 
-// cutBefore reports whether a is not the job's first call, and the first one was lost in a cut. Then weir reports more
-// calls than have arrived, and there was a cut between the job's acceptance and this arrival.
+// cutBefore reports whether a cut lost the first call of a job, so that a is a later one: weir reports more calls than
+// have arrived, and there was a cut between the job's acceptance and this arrival.
 func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
 	id := jobOf(a)
 	if e.Ends.Calls[id] <= arrived {
@@ -59,7 +59,7 @@ func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
 	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
 }
 
-// spoiltAt reports whether connections were disturbed between two times of the ledger, or shortly before.
+// spoiltAt reports whether connections were disturbed between two times of the ledger, or shortly before the first.
 func (e *Evidence) spoiltAt(from, to int64) bool {
 	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
 	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })

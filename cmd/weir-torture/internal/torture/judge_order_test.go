@@ -6,7 +6,7 @@ import (
 	"weir/bucket"
 )
 
-// TestJudgePriorities: a job may pass less urgent ones of its key, and none of its own priority.
+// TestJudgePriorities checks that a job may pass less urgent ones of its key, but none of its own priority.
 func TestJudgePriorities(t *testing.T) {
 	for _, c := range []struct {
 		name               string

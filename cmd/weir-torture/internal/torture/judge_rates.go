@@ -8,14 +8,14 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// stretch is a span in which a key had one rate, and certainly no other.
+// stretch is a span in which a key certainly had one rate.
 type stretch struct {
 	span
 	rate bucket.Rate
 }
 
-// judgeRates compares the arrivals of each key, and of all keys, with the limits: strictly while it is certain which
-// limit held, and otherwise with the loosest possible one.
+// judgeRates compares the arrivals of each key, and of all keys together, with the limits: strictly while the limit is
+// certain, otherwise with the loosest possible one.
 func (e *Evidence) judgeRates(r *Report) {
 	for _, key := range append([]string{""}, fakeapi.KeysOf(e.Arrivals)...) {
 		of := fakeapi.ByTime(e.Arrivals)
@@ -97,7 +97,7 @@ func (e *Evidence) judgeStretch(r *Report, key string, rate bucket.Rate, of []fa
 	}
 }
 
-// jitter returns the largest jitter that a configuration of this run allowed.
+// jitter returns the largest jitter that any configuration of this run had.
 func (e *Evidence) jitter() time.Duration {
 	if e.Timeline.changed() {
 		return mostJitter
@@ -141,7 +141,7 @@ func (e *Evidence) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
 	}
 }
 
-// within counts the arrivals in a window that begins with the first one.
+// within counts the arrivals in a window that begins with the first of them.
 func within(of []fakeapi.Arrival, per time.Duration) (n int64) {
 	for i := range of {
 		if of[i].At-of[0].At >= int64(per) {

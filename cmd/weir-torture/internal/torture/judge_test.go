@@ -11,8 +11,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// right is the evidence of a run in which all was well: ten jobs called at their rate, one of them parked although it was
-// called, one that was never called, and one refused.
+// right is the evidence of a run without a broken promise. Ten jobs were called at their rate and one was refused. If
+// the api is not idempotent, one of the ten was parked although it was called, and another job was parked and never
+// called.
 func right(idempotent bool) *Evidence {
 	e := &Evidence{
 		Options: &Options{Idempotent: idempotent}, Ends: &Ends{Results: map[string]int{}, Events: map[string]int{}},
@@ -43,8 +44,8 @@ func right(idempotent bool) *Evidence {
 	return e
 }
 
-// lateTry makes the job that was refused at second 2000 be called, and accepted at another second. Its producer had
-// sent it twice.
+// lateTry changes the evidence: the job that was refused at second 2000 was called, and accepted at the second taken.
+// Its producer had sent it twice.
 func lateTry(taken int64) func(e *Evidence) {
 	return func(e *Evidence) {
 		e.Receipts[10].Tries = 2
@@ -55,7 +56,8 @@ func lateTry(taken int64) func(e *Evidence) {
 	}
 }
 
-// lostInCut has a job called after one that came later, long after a cut. weir says how often it called it.
+// lostInCut changes the evidence: job k-9 was called after jobs that were accepted later, long after a cut. calls is how
+// many calls weir reports for k-9.
 func lostInCut(e *Evidence, calls int) {
 	e.Receipts[9].Seq = 1
 	e.Ends.Calls = map[string]int{"k-9": calls}
@@ -63,7 +65,8 @@ func lostInCut(e *Evidence, calls int) {
 	e.Spoilt = []span{{e.Began.Add(-time.Minute), e.Began.Add(-50 * time.Second)}}
 }
 
-// overKill has a job called in the first place after a kill that came so long after the call of one that had been taken after it.
+// overKill changes the evidence: two jobs were called in the wrong order, and weir was killed this much later than the
+// first of the two calls.
 func overKill(e *Evidence, later time.Duration) {
 	e.Receipts[2].Seq, e.Receipts[5].Seq = 10, 4
 	e.HeldUp = 150 * time.Millisecond
@@ -77,13 +80,13 @@ func call(n int, id string, at time.Duration) fakeapi.Arrival {
 	}
 }
 
-// TestJudge: the verdict sees each promise broken, and nothing where all is well.
+// TestJudge checks that the verdict finds each broken promise, and none if all are kept.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		idempotent bool
 		spoil      func(e *Evidence)
-		breaks     string // "" for nothing
+		breaks     string // "" if no promise is broken
 	}{
 		{"all well", false, func(*Evidence) {}, ""},
 		{"all well, idempotent", true, func(*Evidence) {}, ""},
@@ -173,7 +176,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestDoubt: what only the error of the stamps can excuse is neither proof nor breach.
+// TestDoubt checks that an excess which the error of the stamps may explain is neither a breach nor a proof.
 func TestDoubt(t *testing.T) {
 	e := right(false)
 	e.HeldUp = 600 * time.Millisecond
@@ -186,7 +189,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestPlan: a seed makes one plan, another seed another.
+// TestPlan checks that a seed makes one plan, and another seed another plan.
 func TestPlan(t *testing.T) {
 	o := Options{Seed: 1, Server: External, WorkerKills: 20, ServerKills: 5, Stops: 5, Cuts: 5, DiskFulls: 1, Takeovers: 2}
 	one, again := newPlan(&o), newPlan(&o)

@@ -10,28 +10,28 @@ import (
 	"sync"
 )
 
-// link is a TCP path that can be cut. Then no byte passes in either direction, and no connection is closed or refused,
-// as when a cable is pulled. It is safe for concurrent use.
+// link is a TCP path that can be cut. While it is cut, no byte passes in either direction, and no connection is closed
+// or refused, as if a cable were pulled. It is safe for concurrent use.
 type link struct {
 	listener net.Listener
 	target   string
-	named    bool // several replicas share it, and each names itself in its first request
+	named    bool // several replicas share the link, and each names itself in its first request
 	work     sync.WaitGroup
 
 	mu    sync.Mutex
-	open  map[string]chan struct{} // by name: closed when bytes may pass; absent: they may
+	open  map[string]chan struct{} // by name: closed when bytes may pass again; absent: the link is not cut
 	pairs []*pair
 	ended bool
 }
 
 // pair is one connection through a link.
 type pair struct {
-	name  string // set once it was read
+	name  string // of the replica; set when it was read
 	conns []net.Conn
 	done  chan struct{} // closed when the connection is over
 }
 
-// nameHeader is the header in which a replica names itself. The head of its request must fit in mostHead bytes.
+// nameHeader is the header in which a replica names itself. mostHead bounds the head of its request, in bytes.
 const (
 	nameHeader = "X-Replica"
 	mostHead   = 8 << 10
@@ -73,7 +73,7 @@ func (l *link) accept() {
 	}
 }
 
-// carry forwards bytes until one side ends or the link is reset.
+// carry forwards a connection's bytes until one side ends or the link is reset.
 func (l *link) carry(p *pair, from net.Conn) {
 	defer l.drop(p)
 	var head []byte
@@ -88,7 +88,7 @@ func (l *link) carry(p *pair, from net.Conn) {
 	}
 	to, err := net.Dial("tcp", l.target)
 	if err != nil {
-		return // nothing listens there now: the other side is told
+		return // nothing listens there: the caller resets the other side
 	}
 	if !l.join(p, to) {
 		return
@@ -102,7 +102,7 @@ func (l *link) carry(p *pair, from net.Conn) {
 	back.Wait()
 }
 
-// join makes a connection the second half of a pair, unless the pair is over.
+// join makes a connection the second half of a pair. It returns false if the pair is over.
 func (l *link) join(p *pair, to net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *link) join(p *pair, to net.Conn) bool {
 	}
 }
 
-// introduce reads the first head on a connection to learn the replica's name.
+// introduce reads a connection's first request head, to learn the replica's name. It returns the bytes read.
 func (l *link) introduce(p *pair, from net.Conn) (head []byte, ok bool) {
 	for buf := make([]byte, mostHead); len(head) < mostHead; {
 		n, err := from.Read(buf)
@@ -136,8 +136,8 @@ func (l *link) introduce(p *pair, from net.Conn) (head []byte, ok bool) {
 	return nil, false
 }
 
-// copy forwards bytes in one direction. It forwards the end of a connection in order with the bytes. If one half
-// breaks, it breaks the other half.
+// copy forwards bytes in one direction. It passes an orderly end of the connection on, in order with the bytes. If one
+// half breaks, it breaks the other half.
 func (l *link) copy(p *pair, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -157,7 +157,7 @@ func (l *link) copy(p *pair, to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is cut. It reports false if the connection is over.
+// pass waits while the link is cut. It returns false if the connection is over.
 func (l *link) pass(p *pair) bool {
 	l.mu.Lock()
 	open := l.open[p.name]
@@ -173,7 +173,7 @@ func (l *link) pass(p *pair) bool {
 	}
 }
 
-// cut stops all bytes of a name, or of all connections if the link is not named, until heal or reset.
+// cut stops all bytes of the named replica until heal or reset. For a link without names, name is "".
 func (l *link) cut(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *link) cut(name string) {
 	}
 }
 
-// heal lets all bytes pass, including those that waited.
+// heal lets all bytes pass, including those that were held up.
 func (l *link) heal(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +192,7 @@ func (l *link) heal(name string) {
 	}
 }
 
-// reset breaks the connections that were cut, and lets new ones pass. The bytes that waited are lost.
+// reset breaks the connections that were cut, and lets new ones pass. The bytes that were held up are lost.
 func (l *link) reset(name string) {
 	l.mu.Lock()
 	cut := slices.Clone(l.pairs)
@@ -211,7 +211,7 @@ func (l *link) nameOf(p *pair) string {
 	return p.name
 }
 
-// drop ends a connection on both sides at once.
+// drop breaks both sides of a connection.
 func (l *link) drop(p *pair) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,15 +224,15 @@ func (l *link) drop(p *pair) {
 	}
 }
 
-// reset closes a connection so that its other end sees it broken.
+// reset closes a connection so that the other end sees it broken.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // what cannot be told is told by the close
+		_ = tcp.SetLinger(0) // if it fails, Close still ends the connection
 	}
 	_ = c.Close()
 }
 
-// close ends everything. It returns when nothing passes any more.
+// close breaks all connections and waits until none passes bytes.
 func (l *link) close() error {
 	l.mu.Lock()
 	l.ended = true

@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// echo answers every line with itself.
+// echo starts a server that answers every line with the same line.
 func echo(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func (c *caller) say(line string) {
 	}
 }
 
-// hears expects a line.
+// hears expects this line.
 func (c *caller) hears(line string) {
 	c.t.Helper()
 	_ = c.conn.SetReadDeadline(time.Now().Add(await.Patience))
@@ -65,7 +65,7 @@ func (c *caller) hears(line string) {
 	}
 }
 
-// hearsNothing expects that the connection is there and silent.
+// hearsNothing expects that no line comes and the connection stays open.
 func (c *caller) hearsNothing() {
 	c.t.Helper()
 	_ = c.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -83,7 +83,8 @@ func (c *caller) breaks() {
 	}
 }
 
-// TestLink: while a link is cut nothing passes and nothing is closed; then what waited arrives, or is lost with its connection.
+// TestLink checks that nothing passes and nothing is closed while a link is cut. Afterwards the held bytes arrive, or
+// are lost with their connections.
 func TestLink(t *testing.T) {
 	l, err := newLink(echo(t))
 	if err != nil {
@@ -114,7 +115,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestNamedLink: of several that use one link, one is cut off.
+// TestNamedLink checks that one of several replicas that share a link can be cut off alone.
 func TestNamedLink(t *testing.T) {
 	l, err := newNamedLink(echo(t))
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"weir/bucket/stream"
 )
 
-// Limits of one life.
+// Bounds of one life.
 const (
-	patience  = 4 * time.Second // for a chosen point to be reached
+	patience  = 4 * time.Second // until a chosen point is reached
 	leaseGone = 9 * time.Second // until a stopped weir has lost every right
-	clingsFor = 4 * time.Second // a weir that was replaced
+	clingsFor = 4 * time.Second // until a weir that was replaced ends
 )
 
-// lives are the lives of the single weir, with the end of each.
+// lives runs the planned lives of the single weir, each to its end.
 type lives struct {
 	planned   []life
 	weir      *weir
@@ -31,7 +31,7 @@ type lives struct {
 	over atomic.Int64 // lives that are over
 }
 
-// live starts and ends weir as often as the plan says.
+// live starts and ends weir as often as planned.
 func (s *lives) live(ctx, faults context.Context) error {
 	for n, l := range s.planned {
 		if faults.Err() != nil {
@@ -57,7 +57,7 @@ func (s *lives) live(ctx, faults context.Context) error {
 	return nil
 }
 
-// awaitPart waits until a part of the lives is over.
+// awaitPart waits until a part of the lives, 0 to 1, is over. It returns false if ctx ends first.
 func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.planned)) {
 		if !stream.Sleep(ctx, 20*time.Millisecond) {
@@ -67,7 +67,7 @@ func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 	return true
 }
 
-// one executes one life. If weir ends by itself, for example because the server was away, it starts weir again.
+// one executes one life. If weir ends by itself, for example because the server was down, it starts weir again.
 func (s *lives) one(ctx context.Context, l life, name string) error {
 	for range mostStarts {
 		p, err := s.weir.alive(name, l)
@@ -109,7 +109,7 @@ func (s *lives) one(ctx context.Context, l life, name string) error {
 	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.servers.o.Dir)
 }
 
-// end ends a life that is ready. It reports false if the life ended by itself in another way.
+// end ends a life of a weir that is ready. It returns false if the life ended by itself in another way.
 func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	switch {
 	case l.takeover:
@@ -136,8 +136,8 @@ func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	return false
 }
 
-// takeOver stops a weir until its right to call has expired and another weir has replaced it. Then it lets the first
-// one continue. That one must notice before it makes any call, and before it reports anything about earlier calls.
+// takeOver suspends a weir until its right to call has expired and another weir has replaced it, and then continues it.
+// The first weir must notice before it makes a call or reports anything about earlier calls.
 func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) bool {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -157,7 +157,7 @@ func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) b
 		s.weir.kill(p, "")
 		return true
 	}
-	stream.Sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
+	stream.Sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one makes calls
 	p.Signal(syscall.SIGCONT)
 	if !p.Gone(ctx, clingsFor) {
 		p.Kill()
@@ -166,5 +166,5 @@ func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) b
 	return true
 }
 
-// takeover counts takeovers.
+// takeover is the kind under which takeovers are counted.
 const takeover kind = "taken over by a second weir"

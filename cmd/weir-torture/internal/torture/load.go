@@ -8,7 +8,8 @@ import (
 	"weir/bucket/queue"
 )
 
-// loads returns the load of the steady keys, of one key that gets more than it holds, and of one that is called rarely.
+// loads returns the loads of the steady keys, of one key that gets more jobs than its bucket holds, and of one that is
+// called rarely.
 func (o *Options) loads() []load {
 	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
 	loads := []load{
@@ -21,7 +22,7 @@ func (o *Options) loads() []load {
 	return loads
 }
 
-// job returns a load's job of a number.
+// job returns the nth job of a load.
 func (l *load) job(n int) job {
 	j := job{key: l.key, id: fmt.Sprintf("%s-%06d", l.key, n)}
 	if l.o.Priorities {
@@ -33,7 +34,7 @@ func (l *load) job(n int) job {
 	return j
 }
 
-// keys returns the steady keys; for a fleet, the same number in each partition.
+// keys returns the steady keys. In a fleet each partition has the same number of them.
 func (o *Options) keys() []string {
 	var keys []string
 	in := map[int]int{}

@@ -15,14 +15,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// memoryVariable sets how much memory weir may keep resident. A weir that does not know the variable warns and
-// continues.
+// memoryVariable sets how much memory weir may keep resident. A weir that does not know it warns and continues.
 const memoryVariable = "WEIR_MEMORY"
 
-// memoryLimits are the values for it, in MiB: little, enough, and more than weir needs.
+// memoryLimits are the values of memoryVariable, in MiB: little, enough, and more than weir needs.
 var memoryLimits = []int{128, 256, 1024}
 
-// The load that comes at once under such a limit.
+// The load under such a limit, submitted at once.
 const (
 	largeKeys, largeJobs, largeBody = 4, 10, 200 << 10
 	manyKeys, manyAtOnce            = 200, 8
@@ -30,26 +29,27 @@ const (
 	limitMemory kind = "memory limits"
 )
 
-// memoryMargin returns by how much the resident maximum may exceed the limit, in MiB. weir cannot count the mapped
-// files of the store and the program itself.
+// memoryMargin returns how far the resident maximum may exceed the limit, in MiB. weir cannot count its program and the
+// mapped files of the store.
 func memoryMargin(limit int) int { return 48 + limit/4 }
 
-// memoryLife is a life under a memory limit.
+// memoryLife is one life of weir under a memory limit.
 type memoryLife struct {
 	Limit int  `json:"limit_mib"`
 	Peak  int  `json:"peak_mib"` // the resident maximum; 0 if unknown
-	Died  bool `json:"died"`     // ended by itself, not by the torture
+	Died  bool `json:"died"`     // weir ended without being killed by the torture
 }
 
-// knowsMemory reports whether a program knows the variable.
+// knowsMemory reports whether a program contains the name of memoryVariable.
 func knowsMemory(program string) bool {
 	text, err := os.ReadFile(program)
 	return err == nil && bytes.Contains(text, []byte(memoryVariable))
 }
 
-// endCrowded submits large jobs and jobs of many keys at once, and ends a life under a memory limit.
+// endCrowded submits large jobs and jobs of many keys at once, and ends a life under a memory limit. It returns false
+// if the life was not under that limit, or ended by itself for another reason.
 func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
-	if p.memory != l.memory { // it was up before
+	if p.memory != l.memory { // the process was started for an earlier life
 		s.weir.kill(p, "")
 		return false
 	}
@@ -70,14 +70,14 @@ func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	return true
 }
 
-// died reports whether a signal or the Go runtime ended the process, and not weir itself. The process must be gone.
+// died reports whether a signal or the Go runtime ended the process, not weir itself. The process must be gone.
 func (p *process) died() bool {
 	const fatal = 2
 	status, ok := p.State().Sys().(syscall.WaitStatus)
 	return ok && (status.Signaled() || status.ExitStatus() == fatal)
 }
 
-// peak returns the maximum that a process ever had resident, in MiB, or 0 if unknown.
+// peak returns the most memory that a process ever had resident, in MiB, or 0 if unknown.
 func peak(p *process) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -92,7 +92,7 @@ func peak(p *process) int {
 	return 0
 }
 
-// crowd submits large jobs and jobs of many keys. It returns at once.
+// crowd submits large jobs and jobs of many keys in the background.
 func (p *producers) crowd(ctx context.Context, number int64) {
 	nc := p.conns[0]
 	for k := range largeKeys {
@@ -122,12 +122,12 @@ func (p *producers) crowd(ctx context.Context, number int64) {
 	}
 }
 
-// submitLarge sends a job with a body that the api's ledger does not keep. Its id is in the query.
+// submitLarge sends a job whose body is too large for the api's ledger. The query has the job's id.
 func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
 	p.report(p.submit(ctx, nc, job{key: key, id: id, large: []byte(strconv.Quote(strings.Repeat("x", largeBody)))}))
 }
 
-// judgeMemory compares the resident memory with the limit, if weir knows the limit.
+// judgeMemory compares the resident memory of each life with its limit, if weir knows the limit.
 func (e *Evidence) judgeMemory(r *Report) {
 	r.Memory = e.Memory
 	for _, l := range e.Memory {

@@ -8,22 +8,22 @@ import (
 	"weir/bucket/stream"
 )
 
-// mishaps are the faults other than kills of weir: of its server, its network, its disk and its credentials.
+// mishaps executes the faults other than kills of weir: of its server, its network, its disk and its credentials.
 type mishaps struct {
 	events  []event
 	lives   *lives
 	weir    *weir
-	server  *server // nil if it is inside weir
+	server  *server // nil if the server is inside weir
 	network *network
 	api     *paidAPI
 	record  *record
 }
 
-// happen executes the plan's events, each when its part of the lives is over.
+// happen executes the planned events, each after its part of the lives.
 func (m *mishaps) happen(ctx, faults context.Context) error {
 	for _, e := range m.events {
 		if !m.lives.awaitPart(ctx, e.after) || !stream.Sleep(faults, e.pause) {
-			return nil // the time is over, or the lives have failed
+			return nil // the time is up, or the lives have failed
 		}
 		if err := m.do(ctx, e); err != nil {
 			return err
@@ -39,7 +39,7 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 	case stopWorker:
 		worker := m.weir.now()
 		if worker == nil {
-			return nil // between two lives: not counted
+			return nil // between two lives; not counted
 		}
 		pause(ctx, worker, e.last)
 	case stopServer:
@@ -50,9 +50,9 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 		}
 	case fillDisk:
 		if m.server.disk == nil {
-			return nil // logged already
+			return nil // it is noted already
 		}
-		m.weir.awaitUp(ctx) // otherwise nothing is written
+		m.weir.awaitUp(ctx) // otherwise nothing would be written
 		if err := m.server.fill(ctx, e.last); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 	return nil
 }
 
-// pause stops a process for a while.
+// pause suspends a process for a while.
 func pause(ctx context.Context, p *process, last time.Duration) {
 	p.Signal(syscall.SIGSTOP)
 	stream.Sleep(ctx, last)

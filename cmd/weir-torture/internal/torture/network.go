@@ -15,8 +15,8 @@ import (
 // toxic is a disturbance of the connections between weir and the api.
 type toxic struct{ name, json string }
 
-// toxics are the disturbances. Those that delay requests stay within the jitter that weir is configured with. The
-// others affect requests or answers, of all connections or of half of them.
+// toxics are the possible disturbances. Those that delay requests stay within weir's jitter. The others affect requests
+// or answers, on all connections or on half of them.
 var toxics = []toxic{
 	{"requests late", `{"name":"t","type":"latency","stream":"upstream","attributes":{"latency":40,"jitter":40}}`},
 	{"answers late", `{"name":"t","type":"latency","stream":"downstream","attributes":{"latency":300,"jitter":200}}`},
@@ -30,21 +30,21 @@ var toxics = []toxic{
 	{"connections closed late", `{"name":"t","type":"slow_close","stream":"downstream","attributes":{"delay":500}}`},
 }
 
-// network is the way between weir and the api.
+// network is the proxy between weir and the api.
 type network struct {
 	server *toxiproxy.ApiServer
-	api    string // its address
-	listen string // the proxy's; never changes
+	api    string // the api's address
+	listen string // the proxy's address; never changes
 	proxy  *toxiproxy.Proxy
 
 	mu    sync.Mutex
 	spans []span // in which connections were disturbed
 }
 
-// span is a stretch of wall-clock time.
+// span is a span of wall-clock time.
 type span struct{ from, to time.Time }
 
-// newNetwork starts a proxy before the api.
+// newNetwork starts a proxy in front of the api.
 func newNetwork(api string) (*network, error) {
 	n := &network{
 		server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
@@ -57,8 +57,8 @@ func newNetwork(api string) (*network, error) {
 	return n, nil
 }
 
-// start starts a proxy, with a toxic if one is given. A toxic must not be added to or removed from a proxy that has
-// connections: toxiproxy 2.5.0 deadlocks if a connection ends at that moment.
+// start starts a proxy, with a toxic if one is given. The toxics of a proxy that has connections must not change:
+// toxiproxy 2.5.0 deadlocks if a connection ends at that moment.
 func (n *network) start(toxic string) error {
 	n.proxy = toxiproxy.NewProxy(n.server, "api", n.listen, n.api)
 	if toxic != "" {
@@ -74,7 +74,8 @@ func (n *network) start(toxic string) error {
 
 func (n *network) url() string { return "http://" + n.listen }
 
-// spoil cuts every connection to the api, disturbs the new ones for a while, and cuts them too. It blocks as long.
+// spoil breaks every connection to the api, disturbs the new ones for a while, and breaks those too. It blocks
+// meanwhile.
 func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error {
 	n.mu.Lock()
 	n.spans = append(n.spans, span{from: time.Now()})
@@ -94,7 +95,7 @@ func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error 
 	return nil
 }
 
-// spoilt returns the spans in which connections were disturbed. It must be called when none is any more.
+// spoilt returns the spans in which connections were disturbed. It must not be called during spoil.
 func (n *network) spoilt() []span {
 	if n == nil {
 		return nil

@@ -10,19 +10,19 @@ import (
 	"weir/bucket/stream"
 )
 
-// nodes is the number of nodes of the NATS cluster. Each has a copy of every stream.
+// nodes is the number of nodes in the NATS cluster. Each has a copy of every stream.
 const nodes = 3
 
 // node is one server of the cluster.
 type node struct {
 	name    string
-	clients string // for clients: producers connect here, replicas by links of their own
-	cluster string // for the other nodes
+	clients string // address for clients: producers use it directly, replicas by links of their own
+	cluster string // address for the other nodes
 	routes  []*link
 	process *process
 }
 
-// newNodes prepares the servers. Each has a link of its own to every other one.
+// newNodes prepares the nodes, with a link from each to every other one. It does not start them.
 func newNodes(p *ports) ([]*node, error) {
 	all := make([]*node, nodes)
 	for i := range all {
@@ -49,7 +49,7 @@ func newNodes(p *ports) ([]*node, error) {
 	return all, nil
 }
 
-// startNode starts a server with its old store and addresses. It does not wait for the others.
+// startNode starts a node with its old store and addresses. It does not wait for the other nodes.
 func (f *fleet) startNode(ctx context.Context, n *node) error {
 	args := []string{
 		"nats-server", "--name", n.name, "--listen", n.clients, "--cluster-listen", n.cluster,
@@ -66,7 +66,7 @@ func (f *fleet) startNode(ctx context.Context, n *node) error {
 	return p.awaitReady(ctx, startWithin)
 }
 
-// paths returns the links between a node and the others, both ways.
+// paths returns the links between a node and the other nodes, in both directions.
 func (f *fleet) paths(n *node) []*link {
 	links := append([]*link(nil), n.routes...)
 	for _, other := range f.nodes {
@@ -79,8 +79,7 @@ func (f *fleet) paths(n *node) []*link {
 	return links
 }
 
-// awaitCluster waits until a stream can have a copy on every node. JetStream answers before its leader has heard of all
-// nodes.
+// awaitCluster waits until a stream can have a copy on every node. JetStream answers before its leader knows all nodes.
 func (f *fleet) awaitCluster(ctx context.Context) error {
 	const trial = "TRIAL"
 	for limit := time.Now().Add(startWithin); ; {
@@ -99,11 +98,11 @@ func (f *fleet) awaitCluster(ctx context.Context) error {
 	}
 }
 
-// currentWithin bounds how long the copies of streams may take to catch up.
+// currentWithin bounds how long awaitCurrent waits.
 const currentWithin = 90 * time.Second
 
-// awaitCurrent waits until every stream has a leader and all its copies are current. Only then may another node go
-// down.
+// awaitCurrent waits until every stream has a leader and all its copies are current. Before that, no other node may go
+// down. After currentWithin it notes the lag and returns.
 func (f *fleet) awaitCurrent(ctx context.Context) error {
 	last := ""
 	for limit := time.Now().Add(currentWithin); time.Now().Before(limit); {
@@ -118,7 +117,7 @@ func (f *fleet) awaitCurrent(ctx context.Context) error {
 	return nil
 }
 
-// behind returns a stream that is not whole on every node, or why that is unknown. It returns "" if all are whole.
+// behind returns a stream that is not current on every node, or an error as text. It returns "" if all are current.
 func (f *fleet) behind(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -9,11 +9,11 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// The operations of the api. Each is polled twice: the first poll finds it running.
+// The operations of the api. Each is polled twice: its first poll finds it running.
 const (
-	operationPolls = 1           // that find an operation running
-	operationEvery = time.Second // between two polls of one
-	operationsRate = 200         // polls a second
+	operationPolls = 1           // polls that find an operation running
+	operationEvery = time.Second // between two polls of one operation
+	operationsRate = 200         // polls per second
 	operationsPath = "/operations/"
 	operationsYAML = `operation:
       poll: {path: "{answer-header:Location}", every: %s, rate: %d/s, for: 1h}
@@ -23,7 +23,7 @@ const (
       result: json:/output`
 )
 
-// apart separates the calls that reached the api from the polls of operations.
+// apart separates calls from polls of operations.
 func apart(arrivals []fakeapi.Arrival) (calls, polls []fakeapi.Arrival) {
 	for i := range arrivals {
 		if a := &arrivals[i]; a.Method == http.MethodGet {
@@ -35,15 +35,15 @@ func apart(arrivals []fakeapi.Arrival) (calls, polls []fakeapi.Arrival) {
 	return calls, polls
 }
 
-// judgeOperations checks that no job is called again once its operation has been polled, and that every poll asks about
-// the operation of a call. It counts the operations that ran when weir was killed.
+// judgeOperations checks that no job is called again after its operation was polled, and that every poll asks about the
+// operation of a call. It counts the operations that were running when weir was killed.
 func (e *Evidence) judgeOperations(r *Report) {
 	r.Polls = len(e.Polls)
 	type operation struct {
 		job         string
-		first, last int64 // polls
+		first, last int64 // times of polls
 	}
-	began, polled := map[int64]*operation{}, map[string]int64{} // by the call's number; the first poll of each job
+	began, polled := map[int64]*operation{}, map[string]int64{} // by the call's number; and the first poll of each job
 	for i := range e.Arrivals {
 		a := &e.Arrivals[i]
 		began[a.Number] = &operation{job: jobOf(a)} // even if its answer was lost: a repeat is told the same address

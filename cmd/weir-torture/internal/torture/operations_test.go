@@ -11,7 +11,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// poll is the n-th arrival, a poll of the operation of a call.
+// poll returns the nth arrival: a poll of a call's operation.
 func poll(n, of int, at time.Duration) fakeapi.Arrival {
 	return fakeapi.Arrival{
 		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Method: http.MethodGet,
@@ -19,7 +19,7 @@ func poll(n, of int, at time.Duration) fakeapi.Arrival {
 	}
 }
 
-// operated is right with an operation of each call, which is polled twice. The first two ran when weir was killed.
+// operated is right, with an operation for each call that is polled twice. The first two ran when weir was killed.
 func operated(idempotent bool) *Evidence {
 	e := right(idempotent)
 	e.Options.Operations = true
@@ -33,7 +33,7 @@ func operated(idempotent bool) *Evidence {
 	return e
 }
 
-// TestJudgeOperations: each operation is begun once, and polls are no calls.
+// TestJudgeOperations checks that each operation must be begun only once, and that polls are no calls.
 func TestJudgeOperations(t *testing.T) {
 	again := func(at time.Duration) func(e *Evidence) {
 		return func(e *Evidence) {

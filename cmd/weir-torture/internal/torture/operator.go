@@ -15,12 +15,12 @@ import (
 	"weir/bucket/stream"
 )
 
-// configFile is the file that weir starts with.
+// configFile is the configuration file of weir.
 const configFile = "weir.yaml"
 
 // Bounds of one change.
 const (
-	appliesWithin = time.Minute // one run of the command
+	appliesWithin = time.Minute // for one run of the command
 	changesWithin = 3 * time.Minute
 )
 
@@ -30,10 +30,10 @@ type operator struct {
 	record   *record
 	servers  *servers
 	weir     *weir
-	url      string // by which weir calls the api
+	url      string // at which weir calls the api
 }
 
-// configure writes weir.yaml for an api at url.
+// configure writes the first configuration, for an api at url.
 func (o *operator) configure(url string) error {
 	o.url = url
 	first := firstTerms(o.programs.o)
@@ -44,7 +44,7 @@ func (o *operator) configure(url string) error {
 	return nil
 }
 
-// reconfigure makes the plan's changes one after another.
+// reconfigure makes the planned changes one after another.
 func (o *operator) reconfigure(ctx, faults context.Context, changes []change) error {
 	for n, c := range changes {
 		if !stream.Sleep(faults, c.pause) {
@@ -61,9 +61,9 @@ func (o *operator) reconfigure(ctx, faults context.Context, changes []change) er
 	return nil
 }
 
-// change makes one change. It returns when the change is in force.
+// change makes one change and waits until it is in force. It puts a removed api back after c.absent.
 func (o *operator) change(ctx context.Context, c change) error {
-	o.weir.turn.Lock() // kills while nothing is queued must be alone
+	o.weir.turn.Lock() // kills while nothing is queued must not overlap with changes
 	defer o.weir.turn.Unlock()
 	if err := o.putInForce(ctx, c); err != nil || ctx.Err() != nil {
 		return err
@@ -108,7 +108,7 @@ func (o *operator) putInForce(ctx context.Context, c change) error {
 	return nil
 }
 
-// apply runs `weir config apply` until it succeeds: weir and the server may be away.
+// apply runs `weir config apply` until it succeeds, because weir and the server may be down.
 func (o *operator) apply(ctx context.Context, text string) error {
 	for {
 		p, err := o.startApply(text)
@@ -149,7 +149,7 @@ func (o *operator) applyAndKill(ctx context.Context, text string, c change) erro
 	if !p.Gone(ctx, appliesWithin) {
 		p.Kill()
 	}
-	return o.apply(ctx, text) // if the command has not failed, apply only waits until weir follows
+	return o.apply(ctx, text) // if the command has succeeded, apply only waits until weir follows
 }
 
 // changeFile changes weir's own file, and restarts weir or makes it read the file again.
@@ -166,7 +166,7 @@ func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 		if err := o.awaitStored(ctx, text); err != nil {
 			return err
 		}
-		return o.apply(ctx, text) // finds nothing to change, and returns when weir follows
+		return o.apply(ctx, text) // apply finds nothing to change, and returns when weir follows
 	}
 	o.weir.fell()
 	for {
@@ -180,8 +180,8 @@ func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 	}
 }
 
-// awaitStored waits until weir has stored its file. A weir that is down, or does not handle the signal yet, stores it
-// at its next start. config apply must not come first, or that start would take the file for a new one.
+// awaitStored waits until weir has stored its file. A weir that is down, or does not handle the signal yet, stores the
+// file at its next start. config apply must not come first, or that start would take the file for a newer one.
 func (o *operator) awaitStored(ctx context.Context, text string) error {
 	nc, js, err := o.servers.connected()
 	if err != nil {
@@ -198,7 +198,8 @@ func (o *operator) awaitStored(ctx context.Context, text string) error {
 	}
 }
 
-// storedWithin bounds one look at the stored configuration: a process that is killed during a request never answers.
+// storedWithin bounds one look at the stored configuration, because a server that is killed during a request never
+// answers.
 const storedWithin = 2 * time.Second
 
 func isStored(ctx context.Context, js jetstream.JetStream, text string) bool {

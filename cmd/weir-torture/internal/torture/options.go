@@ -21,15 +21,15 @@ const (
 	Embedded Server = "embedded" // in weir, killed with it
 )
 
-// Options configure a run. A count of zero means that the run has no such fault.
+// Options configure a run. A count of zero means that the run does not have the fault.
 type Options struct {
 	Seed       uint64
 	Server     Server
-	Auth       string // WEIR_NATS_AUTH of the server inside: open, operators or required
-	Idempotent bool   // whether the api is declared idempotent, and is
+	Auth       string // WEIR_NATS_AUTH of a server inside weir: open, operators or required
+	Idempotent bool   // the api is declared idempotent, and is
 
-	// Replicas is the number of weirs, from 1. More than one are a fleet: three NATS nodes in a cluster, and a Redis
-	// for the shared limits.
+	// Replicas is the number of weirs, from 1. Several are a fleet: three NATS nodes in a cluster, and a Redis for the
+	// shared limits.
 	Replicas int
 
 	WorkerKills int // kill -9 of weir, or of a replica
@@ -41,14 +41,14 @@ type Options struct {
 	Fleet       FleetFaults
 
 	ConfigChanges int
-	Settings      []string // the only ones to change; empty: all
-	Reloads       bool     // weir reloads its file on SIGHUP: some changes use that
+	Settings      []string // the settings to change; empty: all
+	Reloads       bool     // weir reloads its file on SIGHUP, and some changes use that
 	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
-	PowerLosses   int      // kill -9 of weir, and its notes outside its store are lost; not for a fleet
+	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; not for a fleet
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
 	Revocations   int      // spells in which the api answers 401; not for a fleet
 	Restores      int      // a backup of the store is restored; server inside
-	Redrives      int      // faults on a redrive of what overflowed, at the end; not for a fleet
+	Redrives      int      // faults during a redrive of the overflowed jobs, at the end; not for a fleet
 	Flips         int      // bytes of a queue are flipped while weir is stopped; server inside
 
 	Pack       int  // jobs that a call may have; 0: each call has one
@@ -57,36 +57,36 @@ type Options struct {
 	Operations bool // the api accepts calls and goes on working
 	Reuse      bool // jobs of a key ask the same, and weir gives answers again
 
-	Rate     int           // calls a second of a key
-	Account  int           // calls a second of all keys together; 0: more than come
-	Keys     int           // besides the two special ones
-	Jobs     int           // a second, over all keys
-	Duration time.Duration // no new fault after it; 0: until all are done
+	Rate     int           // calls per second of a key
+	Account  int           // calls per second of all keys together; 0: more than the jobs that come
+	Keys     int           // the steady keys, besides the two special ones
+	Jobs     int           // jobs per second, over all steady keys
+	Duration time.Duration // no new fault after this time; 0: until all are done
 
 	Durability string        // WEIR_DURABILITY: always or interval
-	Points     []fault.Point // the only ones to die at; empty: all there are
+	Points     []fault.Point // the points to die at; empty: all
 	Bug        fault.Bug     // planted in every weir
 
 	Binary string // the weir under torture; required
-	Hooked bool   // it and this program have points to die at
-	Dir    string // for everything the run writes; required
-	// Attributes returns the attributes of a child process: it should die with this one.
+	Hooked bool   // it and this program can be killed at chosen points
+	Dir    string // the directory for everything that the run writes; required
+	// Attributes returns the attributes of child processes. They should make a child die with this process.
 	Attributes func() *syscall.SysProcAttr
 	Talk       io.Writer // receives one line for each notable event; required
 
-	receives string // where weir posts ends
+	receives string // the address to which weir posts ends
 }
 
-// FleetFaults are the faults that only a fleet has. Each cut lasts longer than a lease, and no byte passes in it.
+// FleetFaults are the faults that only a fleet has. Each cut lasts longer than a lease.
 type FleetFaults struct {
 	CutNATS, CutRedis, CutAPI int // a replica from all NATS nodes, from Redis, from the api
 	CutNode                   int // a NATS node from the other two; half of the times also from its clients
-	RedisKills                int // kill -9 of Redis, which reads its file again
-	RedisLosses               int // the same, and the file is deleted
-	Rolls, ServerRolls        int // rolling restarts of all replicas, of all NATS nodes
+	RedisKills                int // kill -9 of Redis, which then reads its file
+	RedisLosses               int // kill -9 of Redis, whose file is deleted
+	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
 }
 
-// Limits of a run.
+// Bounds of a run.
 const (
 	mostKills    = 100_000
 	mostKeys     = 1000
@@ -94,7 +94,7 @@ const (
 	mostReplicas = 4
 )
 
-// Validate reports what is wrong with the options, or nil.
+// Validate returns all errors in the options, or nil.
 func (o *Options) Validate() error {
 	var wrong []error
 	for _, n := range o.Counts() {
@@ -141,7 +141,7 @@ func (o *Options) Validate() error {
 	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
 }
 
-// validateSettings refuses unknown settings.
+// validateSettings refuses unknown settings, and settings of which this run can change none.
 func (o *Options) validateSettings() error {
 	names := Settings()
 	for _, name := range o.Settings {
@@ -194,7 +194,7 @@ func (o *Options) partitions() int {
 	return 4
 }
 
-// Command returns the command line that makes the same plan.
+// Command returns a command line that makes the same plan.
 func (o *Options) Command() string {
 	words := []string{"weir-torture", fmt.Sprintf("--seed %d --server %s", o.Seed, o.Server)}
 	if o.Idempotent {
@@ -249,7 +249,7 @@ func (o *Options) Command() string {
 	return strings.Join(words, " ")
 }
 
-// Count is a number of faults of one kind, and the option that sets it.
+// Count is a number of faults of one kind, with the flag that sets it.
 type Count struct {
 	Option, Usage string
 	N             *int

@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// TestFeatureOptions: features that do not go together are refused, and the command that repeats a run names them.
+// TestFeatureOptions checks that features that do not fit together are refused, and that the command that repeats a run
+// names its features.
 func TestFeatureOptions(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *Options)
-		says   string // "" if it is fine
+		says   string // "" if the options are valid
 	}{
 		{func(o *Options) { o.Priorities, o.Callbacks, o.Operations, o.Reuse = true, true, true, true }, ""},
 		{func(o *Options) { o.Priorities, o.Callbacks, o.Pack = true, true, 5 }, ""},

@@ -11,13 +11,14 @@ import (
 // mostPacked bounds the jobs of a call.
 const mostPacked = 100
 
-// packWait is how long the first job of a key waits for others that go in one call with it.
+// packWait is how long the first job of a pack waits for others of its key.
 const packWait = time.Second
 
-// keepBody returns how many bytes of a call's body the api's ledger must keep to tell its jobs.
+// keepBody returns how many bytes of a call's body the api's ledger must keep to show its jobs.
 func (o *Options) keepBody() int { return 64 * max(1, o.Pack) }
 
-// byJob returns the calls by time, the call of a pack once for each of its jobs, in their order, with the job's body.
+// byJob returns the calls by time. A call of several jobs occurs once for each job, in their order, with the job's
+// body.
 func byJob(calls []fakeapi.Arrival) []fakeapi.Arrival {
 	var all []fakeapi.Arrival
 	for _, a := range fakeapi.ByTime(calls) {
@@ -33,7 +34,7 @@ func byJob(calls []fakeapi.Arrival) []fakeapi.Arrival {
 	return all
 }
 
-// jobsOf returns the jobs of a call, nil if its body is no array of jobs, or has a large one that is not kept.
+// jobsOf returns the jobs of a call. It returns nil if the body is no array, or belongs to a large job.
 func jobsOf(a *fakeapi.Arrival) (jobs []json.RawMessage) {
 	if strings.HasPrefix(a.Query, jobQuery) || json.Unmarshal(a.Body, &jobs) != nil {
 		return nil
@@ -41,7 +42,7 @@ func jobsOf(a *fakeapi.Arrival) (jobs []json.RawMessage) {
 	return jobs
 }
 
-// calls returns the calls of each job (byJob).
+// calls returns the calls by job, as byJob does.
 func (e *Evidence) calls() []fakeapi.Arrival {
 	if e.jobCalls == nil {
 		e.jobCalls = byJob(e.Arrivals)
@@ -49,7 +50,7 @@ func (e *Evidence) calls() []fakeapi.Arrival {
 	return e.jobCalls
 }
 
-// judgePacks counts the calls of several jobs, and those that were under way at a kill.
+// judgePacks counts the calls of several jobs, and those of them that were under way at a kill.
 func (e *Evidence) judgePacks(r *Report) {
 	for i := range e.Arrivals {
 		a := &e.Arrivals[i]

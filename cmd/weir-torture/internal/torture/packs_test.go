@@ -11,7 +11,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// packCall is the n-th call, of some jobs, with an idempotency key.
+// packCall returns the nth call, with some jobs and an idempotency key.
 func packCall(n int, key string, at time.Duration, jobs ...int) fakeapi.Arrival {
 	a := call(n, key, at)
 	var bodies [][]byte
@@ -22,7 +22,7 @@ func packCall(n int, key string, at time.Duration, jobs ...int) fakeapi.Arrival 
 	return a
 }
 
-// packed is right with the ten jobs called in two packs, the first of which was under way at the kill.
+// packed is right, with the ten jobs called in two packs. The first pack was under way at the kill.
 func packed(idempotent bool) *Evidence {
 	e := right(idempotent)
 	e.Options.Pack = 5
@@ -32,7 +32,7 @@ func packed(idempotent bool) *Evidence {
 	return e
 }
 
-// TestJudgePacks: the jobs of a pack are judged each by itself, and its calls as calls.
+// TestJudgePacks checks that each job of a pack is judged by itself, and the pack's call as one call.
 func TestJudgePacks(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -21,31 +21,31 @@ const (
 	revoke     kind = "credentials revoked"
 )
 
-// life is one run of weir, and how it ends.
+// life is one run of weir, and its end.
 type life struct {
-	order    fault.Order   // where weir must end itself
+	order    fault.Order   // where weir must kill itself
 	delay    time.Duration // otherwise: how long after it was ready or has called; after its start if early
 	early    bool          // killed while it starts
-	calls    bool          // not before it has called
-	takeover bool          // not killed: stopped, replaced, and then continued
-	idle     int           // how often it is killed while nothing is queued
-	power    bool          // killed, and its notes outside its store are set back
-	memory   int           // its limit in MiB
-	restore  bool          // its store is copied, and the copy restored after another weir has continued with it
-	flip     *flip         // bytes of its store are flipped
+	calls    bool          // the end waits for a call
+	takeover bool          // weir is suspended, replaced by another one, and continued
+	idle     int           // how often weir is killed while nothing is queued
+	power    bool          // killed, and its flight recorder is set back
+	memory   int           // weir's memory limit in MiB; 0: none
+	restore  bool          // the store is copied, another weir continues with it, and the copy is restored
+	flip     *flip         // bytes of the store are flipped; nil: none
 }
 
-// flip is how a store is damaged.
+// flip says how a store is damaged.
 type flip struct {
-	orderly bool   // weir was stopped, not killed
-	seed    uint64 // chooses what is damaged
+	orderly bool   // weir is stopped in order, not killed
+	seed    uint64 // determines what is damaged
 }
 
-// event is another fault.
+// event is a fault other than the end of a life.
 type event struct {
 	kind  kind
-	after float64       // part of the lives that are over by then, 0 to 1
-	pause time.Duration // before it, if there are no lives
+	after float64       // when this part of the lives is over, 0 to 1
+	pause time.Duration // before the event
 	last  time.Duration
 	toxic toxic
 }
@@ -54,7 +54,7 @@ type event struct {
 type plan struct {
 	lives   []life
 	events  []event
-	strikes []strike // for a fleet, which has neither lives nor events
+	strikes []strike // of a fleet, which has neither lives nor events
 	changes []change // of the configuration
 }
 
@@ -121,7 +121,7 @@ func newPlan(o *Options) *plan {
 	return p
 }
 
-// reached reports whether a run with these options passes a point.
+// reached reports whether a run with these options reaches a point.
 func reached(p fault.Point, o *Options) bool {
 	switch p {
 	case fault.LeaseStored:
@@ -147,7 +147,7 @@ func (p *plan) addEvents(r *rand.Rand, o *Options) {
 		if o.Server == External && r.IntN(2) == 0 {
 			return event{kind: stopServer, last: between(r, time.Second, 4*time.Second)}
 		}
-		// Longer than the api's timeout; every other one longer than any right to call.
+		// Longer than the api's timeout; half of them longer than any right to call.
 		last := between(r, callTimeout+500*time.Millisecond, callTimeout+1500*time.Millisecond)
 		if r.IntN(2) == 0 {
 			last = between(r, 7*time.Second, 8*time.Second)

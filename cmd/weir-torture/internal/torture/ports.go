@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// ports are the ports of one fleet. A fleet needs many, and several fleets may be set up at once. So each process has a
-// block of its own, below the ports that the system assigns, and returns each of them once.
+// ports are the ports of one fleet. Several fleets may be set up at once, so each process of weir-torture has a block
+// of ports, below those that the system assigns. It uses each port once.
 type ports struct{ next, end int }
 
 const (
@@ -21,7 +21,7 @@ func newPorts() *ports {
 	return &ports{next: first, end: first + blockLength}
 }
 
-// free returns an address that nothing listens on.
+// free returns an address on which nothing listens.
 func (p *ports) free() (string, error) {
 	err := fmt.Errorf("a fleet's %d ports are used up", blockLength)
 	for p.next < p.end {

@@ -18,11 +18,11 @@ import (
 type process struct {
 	*child.Process
 	name   string
-	ready  chan struct{} // closed when it has written its mark
-	marked string        // the line with the mark; must be read after ready is closed
+	ready  chan struct{} // closed when the process has written its mark
+	marked string        // the line with the mark; read it only after ready is closed
 	began  time.Time
 	memory int         // its limit in MiB; 0: none
-	felled atomic.Bool // it was killed outside its plan
+	felled atomic.Bool // the torture killed it outside the plan of its lives
 }
 
 // program describes how to start a process.
@@ -30,8 +30,8 @@ type program struct {
 	name string
 	path string // empty: weir
 	args []string
-	env  []string // besides this process's own, without weir's settings
-	mark string   // it writes this when it is ready
+	env  []string // added to this process's own environment without weir's settings
+	mark string   // the process writes this when it is ready
 }
 
 // programs starts the processes of a run. Each has a log in the run's directory.
@@ -40,7 +40,7 @@ type programs struct {
 	record *record
 }
 
-// start starts weir, or another program.
+// start starts weir or another program. It does not wait until the process is ready.
 func (s *programs) start(p program) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(s.o.Dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *programs) start(p program) (*process, error) {
 
 var errGone = errors.New("the process ended before it was ready")
 
-// awaitReady blocks until the process is ready or gone, or limit has passed.
+// awaitReady waits until the process is ready. It fails if the process ends, after limit, or if ctx ends.
 func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

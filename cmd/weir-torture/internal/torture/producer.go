@@ -18,48 +18,49 @@ import (
 	"weir/bucket/stream"
 )
 
-// Receipt is the answer to a producer for one job, as the producer wrote it down.
+// Receipt is the answer to a producer about one job, as the producer recorded it.
 type Receipt struct {
 	ID       string          `json:"id"`
 	Key      string          `json:"key"`
 	Priority bucket.Priority `json:"priority,omitempty"`
-	Ask      string          `json:"ask,omitempty"` // the query
+	Ask      string          `json:"ask,omitempty"` // the job's query
 	Stream   string          `json:"stream"`
 	Seq      uint64          `json:"seq"`
 	Code     int             `json:"code,omitempty"` // 0: accepted
 	Letter   uint64          `json:"letter,omitempty"`
 	Tries    int             `json:"tries"`
 
-	At     time.Time     `json:"at"`        // when it came
+	At     time.Time     `json:"at"`        // when the answer came
 	Waited time.Duration `json:"waited_ns"` // since the job was first sent
 }
 
-// job is one job, as its producer sends it.
+// job is one job as its producer sends it.
 type job struct {
 	key, id  string
 	priority bucket.Priority
-	ask      string // its query, if other jobs have the same
-	large    []byte // its body, if it is large; otherwise that is its id
+	ask      string // its query, if other jobs have the same; else ""
+	large    []byte // its body, if it is large; else the body is its id
 }
 
-// load is the load of one producer: a key, and how often a job comes for it.
+// load is the load of one producer: a key, and how often jobs come for it.
 type load struct {
 	o     *Options
 	key   string
-	every time.Duration // between jobs, or between groups of together jobs
+	every time.Duration // between two groups of jobs
 	many  int
 	first int // jobs at once at the start
 }
 
-// producers submit jobs until they are stopped, one producer for each key. A producer waits for each receipt before it
-// sends the next job, so that the wanted order is known. If weir was away, it catches up afterwards.
+// producers submit jobs until they are stopped. There is one producer for each key. A producer waits for each receipt
+// before it sends the next job, so that the right order is known. After weir was down, it submits the jobs that became
+// due.
 type producers struct {
 	conns []*nats.Conn
 	log   *os.File
 	work  sync.WaitGroup
 	stop  context.CancelFunc
 
-	quiet  atomic.Bool  // no new jobs
+	quiet  atomic.Bool  // producers must submit no new jobs
 	busy   atomic.Int64 // producers that are submitting
 	crowds atomic.Int64
 
@@ -69,17 +70,17 @@ type producers struct {
 	err      error
 }
 
-// Trouble is a failed try of a producer. The producer tries again.
+// Trouble is a failed try of a producer, which then tries again.
 type Trouble struct {
 	At   time.Time
 	What string
 }
 
-// answerWithin is how long a producer waits before it sends a job again.
+// answerWithin is how long a producer waits for an answer before it sends the job again.
 const answerWithin = 2 * time.Second
 
-// startProducers submits until stop. A job that is under way then is submitted until it is answered, or ctx ends. A
-// producer stays with one of the servers while that is up.
+// startProducers starts the producers, which submit until end. A job that is under way then is still submitted until it
+// is answered, or ctx ends. Each producer prefers one of the servers.
 func startProducers(ctx context.Context, urls []string, dir string, loads []load, as []nats.Option) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -112,7 +113,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 			}
 		}
 		if p.beQuiet(ending) {
-			due = time.Now() // jobs that were due meanwhile are skipped
+			due = time.Now() // skip the jobs that became due meanwhile
 		}
 		left--
 		p.busy.Add(1)
@@ -125,7 +126,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 	}
 }
 
-// beQuiet waits while no new jobs are wanted. It reports whether it had to.
+// beQuiet waits while no new jobs are wanted. It reports whether it has waited.
 func (p *producers) beQuiet(ctx context.Context) (waited bool) {
 	for p.quiet.Load() && stream.Sleep(ctx, 20*time.Millisecond) {
 		waited = true
@@ -133,17 +134,17 @@ func (p *producers) beQuiet(ctx context.Context) (waited bool) {
 	return waited
 }
 
-// report keeps an error.
+// report stores an error for end to return.
 func (p *producers) report(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = errors.Join(p.err, err)
 }
 
-// jobQuery begins the query of a job whose body does not identify it.
+// jobQuery begins the query of a job whose body does not name it.
 const jobQuery = "id="
 
-// submit sends one job until it is answered, and writes the answer down.
+// submit sends one job until it is answered, and records the answer.
 func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + j.key, Data: fmt.Appendf(nil, `{"id":%q}`, j.id), Header: nats.Header{
 		"Nats-Msg-Id": {j.id}, "Weir-Path": {"/" + j.key},
@@ -171,14 +172,14 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 				return p.keep(r)
 			}
 			p.trouble(again)
-			if again == absent && !stream.Sleep(ctx, 200*time.Millisecond) { // each of these tries leaves a letter
+			if again == absent && !stream.Sleep(ctx, 200*time.Millisecond) { // each such try leaves a letter
 				return nil
 			}
 		} else {
 			p.trouble(err.Error())
 		}
 		if !stream.Sleep(ctx, 20*time.Millisecond) {
-			return nil // it has no receipt: nothing was promised
+			return nil // without a receipt nothing was promised
 		}
 	}
 }
@@ -189,10 +190,11 @@ func (p *producers) trouble(what string) {
 	p.troubles = append(p.troubles, Trouble{time.Now(), what})
 }
 
-// absent says that a job must be sent again because the api is not in the configuration for a while.
+// absent is the answer that the api is not in the configuration. The job must be sent again.
 const absent = "404"
 
-// readAnswer parses weir's answer. again says why the job must be sent again, if nothing was stored.
+// readAnswer parses weir's answer. again says why the job must be sent again; it is "" if the answer is a receipt or a
+// 429.
 func readAnswer(data []byte) (r Receipt, again string, err error) {
 	var a struct {
 		Stream string `json:"stream"`
@@ -223,7 +225,7 @@ func readAnswer(data []byte) (r Receipt, again string, err error) {
 	return r, "", fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
 }
 
-// keep writes a receipt to disk, in one write, before the producer continues.
+// keep writes a receipt to the log, in one write, before the producer continues.
 func (p *producers) keep(r Receipt) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -238,7 +240,7 @@ func (p *producers) keep(r Receipt) error {
 	return nil
 }
 
-// end stops the producers. Afterwards receipts holds their receipts.
+// end stops the producers and waits for them. After that, receipts is complete.
 func (p *producers) end() error {
 	p.stop()
 	p.work.Wait()
@@ -248,5 +250,6 @@ func (p *producers) end() error {
 	return errors.Join(p.err, p.log.Close())
 }
 
-// nothingNew keeps nats.go from writing to stderr that the server is away, which is normal in a run.
+// nothingNew ignores an error of a connection. Without it nats.go would write to stderr that the server is down, which
+// is normal in a run.
 func nothingNew(*nats.Conn, *nats.Subscription, error) {}

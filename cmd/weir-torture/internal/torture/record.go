@@ -13,16 +13,16 @@ import (
 	"weir/bucket/fault"
 )
 
-// Kill is one end of a process.
+// Kill is a kill -9 of a process.
 type Kill struct {
-	What  string      // worker or server
-	Point fault.Point // where; empty: at random
+	What  string      // "worker", "server" or idle
+	Point fault.Point // the chosen point; "": at random
 	At    time.Time
 }
 
-// record is what a run did to weir, and what was seen meanwhile. It is safe for concurrent use.
+// record is what the run did to weir, and what it saw. It is safe for concurrent use.
 type record struct {
-	to io.Writer // for progress
+	to io.Writer // receives lines of progress
 
 	mu        sync.Mutex // guards what follows
 	kills     []Kill
@@ -36,26 +36,26 @@ type record struct {
 	setBacks  []setBack
 	damages   []damage
 	heard     heard
-	unnoticed int // restored backups after which weir started without a word
+	unnoticed int // restored backups that weir did not refuse
 }
 
 func newRecord(to io.Writer) *record {
 	return &record{to: to, counts: map[kind]int{}, ways: map[way]int{}}
 }
 
-// talk prints a line of progress.
+// talk writes a line of progress.
 func (r *record) talk(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.to, "%s  "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 
-// note keeps a sentence for the report.
+// note stores a sentence for the report.
 func (r *record) note(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// noted returns the sentences so far.
+// noted returns the notes so far.
 func (r *record) noted() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,7 @@ func (r *record) killed(k Kill) {
 	r.kills = append(r.kills, k)
 }
 
-// endedByItself records an unplanned end of a weir. err is an error that was reported already.
+// endedByItself records an unplanned end of a weir. err is nil unless the error was already reported.
 func (r *record) endedByItself(p *process, err error) {
 	felled := p.felled.Load()
 	if !felled {
@@ -94,21 +94,21 @@ func (r *record) exits() int {
 	return r.byThem
 }
 
-// miss records a chosen point that was not reached.
+// miss records that a chosen point was not reached.
 func (r *record) miss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missed++
 }
 
-// starts records the configuration that a run begins with.
+// starts records the first configuration of a run.
 func (r *record) starts(t terms) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.timeline = timeline{{terms: t}}
 }
 
-// begins records a configuration that may be in force from now on, and returns its number.
+// begins records a configuration that may take effect from now on, and returns its number.
 func (r *record) begins(t terms) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *record) begins(t terms) int {
 	return len(r.timeline) - 1
 }
 
-// follows records that the last configuration is certainly in force now.
+// follows records that the newest configuration is certainly in force now.
 func (r *record) follows(w way) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,7 @@ func (r *record) follows(w way) {
 	r.ways[w]++
 }
 
-// configurations returns how many there were.
+// configurations returns how many configurations there were.
 func (r *record) configurations() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *record) wasSetBack(s setBack) {
 	r.setBacks = append(r.setBacks, s)
 }
 
-// passedOver records that a backup was restored and weir started without a word.
+// passedOver records that a backup was restored and weir started without refusing it.
 func (r *record) passedOver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,19 +156,19 @@ func (r *record) damaged(d damage) {
 	r.damages = append(r.damages, d)
 }
 
-// heard is what weir's log said about its store.
+// heard is what weir's log has said about its store.
 type heard struct {
-	restored int             // times
-	unnamed  map[string]bool // queues that lost more than can be named
+	restored int             // how often
+	unnamed  map[string]bool // queues that have lost jobs that weir cannot name
 }
 
-// Lines of weir's log. The words are part of its promises.
+// Lines of weir's log. These words are part of its promises.
 var (
 	saysRestored = "the store was restored from a backup"
 	saysUnnamed  = regexp.MustCompile(`(discarded messages|marks of calls are lost|too large to search).*stream=(WEIR_\w+)`)
 )
 
-// hear reads one line of weir's log.
+// hear reads a line of a log.
 func (r *record) hear(line string) {
 	switch m := saysUnnamed.FindStringSubmatch(line); {
 	case strings.Contains(line, saysRestored):
@@ -185,12 +185,12 @@ func (r *record) hear(line string) {
 	}
 }
 
-// testify adds what is known so far to the evidence.
+// testify adds the record so far to the evidence.
 func (r *record) testify(e *Evidence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Kills, e.Faults, e.Ways, e.Timeline = slices.Clone(r.kills), maps.Clone(r.counts), maps.Clone(r.ways), slices.Clone(r.timeline)
 	e.Memory, e.Missed, e.ByThem, e.Notes = slices.Clone(r.memory), r.missed, r.byThem, slices.Clone(r.notes)
 	e.SetBacks, e.Damages, e.Unnoticed = slices.Clone(r.setBacks), slices.Clone(r.damages), r.unnoticed
-	e.Heard = r.heard // shared: it also gets what weir says later of a queue
+	e.Heard = r.heard // shared: it also gets what weir logs later
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// redisServer is the fleet's Redis, configured as in deploy/, with every write synced.
+// redisServer is the fleet's Redis. It is configured as in deploy/, but syncs every write.
 type redisServer struct {
 	path    string // of the program
 	addr    string
@@ -27,7 +27,7 @@ func newRedis(p *ports) (*redisServer, error) {
 
 func (f *fleet) redisDir() string { return filepath.Join(f.programs.o.Dir, "redis") }
 
-// startRedis starts it with its old file and address, and waits until it has read the file.
+// startRedis starts Redis with its old file and address, and waits until Redis has read the file.
 func (f *fleet) startRedis(ctx context.Context) error {
 	if err := os.MkdirAll(f.redisDir(), 0o700); err != nil {
 		return fmt.Errorf("a directory for Redis: %w", err)

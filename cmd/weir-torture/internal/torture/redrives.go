@@ -14,28 +14,28 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Limits of a redrive under faults.
+// Bounds of a redrive under faults.
 const (
 	redriveName = "tortured"
-	redriveRate = 4                // letters a second
-	redriveStep = 4                // letters to publish between two faults
-	redriveWait = 45 * time.Second // for them, and for a command
-	redriveRest = time.Second      // how long a stopped redrive is watched
+	redriveRate = 4                // letters per second
+	redriveStep = 4                // letters that the redrive publishes between two faults
+	redriveWait = 45 * time.Second // for these letters, and for a command
+	redriveRest = time.Second      // how long a stopped redrive is observed
 )
 
-// redrives is what became of the jobs that had overflowed, once weir was told to redrive them.
+// redrives says what became of the overflowed jobs after weir was told to redrive them.
 type redrives struct {
-	Letters int      // of jobs that were refused and never called before
+	Letters int      // of jobs that were refused and never called
 	Kills   int      // of weir during the redrive
-	Stops   int      // by an operator, followed by a resume
-	Gone    int      // letters that went while the redrive was stopped
-	Lost    []string // jobs that have neither a result nor a letter
-	Twice   []string // jobs that were called, or ended, twice
+	Stops   int      // by an operator, each followed by a resume
+	Gone    int      // letters that disappeared while the redrive was stopped
+	Lost    []string // jobs without a result and without a letter
+	Twice   []string // jobs that were called, or have ended, twice
 	Called  int
-	Left    int // letters, of jobs that overflowed again or whose call a kill made unknown
+	Left    int // letters of jobs that overflowed again, or whose calls a kill made unknown
 }
 
-// redriver redrives the jobs that overflowed, at the end of a run.
+// redriver redrives the overflowed jobs at the end of a run.
 type redriver struct {
 	programs *programs
 	record   *record
@@ -44,8 +44,8 @@ type redriver struct {
 	api      *paidAPI
 }
 
-// redrive makes weir redrive the refused jobs, at the end of a run. Every other fault kills weir; the others stop the
-// redrive, kill weir and resume the redrive. It returns nil if no redrive was requested.
+// redrive makes weir redrive the overflowed jobs. Every other fault kills weir. The others stop the redrive, kill weir
+// and resume the redrive. It returns nil if no redrive was requested.
 func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
 	if d.programs.o.Redrives == 0 {
 		return nil, nil //nolint:nilnil // nothing is redriven
@@ -93,7 +93,7 @@ func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, er
 	return r, d.judge(ctx, js, before, of, r)
 }
 
-// rest stops the redrive, kills weir, checks that nothing goes on, and resumes the redrive.
+// rest stops the redrive, kills weir, checks that no letter disappears, and resumes the redrive.
 func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
 	if err := d.command(ctx, "dead", "stop", redriveName); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives
 	return d.command(ctx, "dead", "resume", redriveName)
 }
 
-// overflowed returns the jobs that were refused because the bucket was full, and of which nothing reached the api or
-// was stored.
+// overflowed returns the jobs that were refused because their bucket was full, and that were neither accepted nor
+// called later.
 func (e *Evidence) overflowed() map[string]struct{} {
 	of := map[string]struct{}{}
 	for _, l := range e.Ends.Letters {
@@ -137,7 +137,7 @@ func (e *Evidence) overflowed() map[string]struct{} {
 	return of
 }
 
-// overflows returns the letters with that reason that exist now, by job and number.
+// overflows returns the letters "overflow" that exist now, by job and number.
 func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[string]struct{}, error) {
 	for limit := time.Now().Add(redriveWait); ; {
 		ends, err := readEnds(ctx, js)
@@ -156,7 +156,8 @@ func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[s
 	}
 }
 
-// redriven waits until more letters are done, or the redrive has ended.
+// redriven waits until more letters are done, or until the redrive is done. It fails if the redrive has failed or makes
+// no progress for redriveWait.
 func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error) {
 	first := -1
 	for limit := time.Now().Add(redriveWait); time.Now().Before(limit); {
@@ -180,7 +181,7 @@ func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error
 	return false, fmt.Errorf("the redrive does not go on for %v", redriveWait)
 }
 
-// redriveState is the state of a redrive as weir reports it.
+// redriveState is the state of a redrive, as weir reports it.
 type redriveState struct {
 	State string `json:"state"`
 	Done  int    `json:"done"`
@@ -202,7 +203,7 @@ func (d *redriver) task(ctx context.Context) (*redriveState, error) {
 	return state, json.Unmarshal([]byte(p.marked), state)
 }
 
-// command runs a command of weir until it succeeds: weir and the embedded server may be away.
+// command runs a command of weir until it succeeds, because weir and the embedded server may be down.
 func (d *redriver) command(ctx context.Context, args ...string) error {
 	for limit := time.Now().Add(redriveWait); ; {
 		p, err := d.programs.start(program{name: "command", args: args, env: d.servers.commandEnv()})
@@ -216,14 +217,14 @@ func (d *redriver) command(ctx context.Context, args ...string) error {
 		case p.State().Success():
 			return nil
 		case strings.Contains(said, "there is a redrive") || strings.Contains(said, "is done") || strings.Contains(said, "has ended"):
-			return nil // an earlier try, whose answer was lost, did it; or it ended meanwhile
+			return nil // an earlier try did it, and its answer was lost; or the redrive has ended
 		case time.Now().After(limit) || !stream.Sleep(ctx, 200*time.Millisecond):
 			return fmt.Errorf("weir %s: %s", strings.Join(args, " "), said)
 		}
 	}
 }
 
-// judge finds out what became of the jobs.
+// judge reads what became of the jobs, and judges it.
 func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
 	ends, err := readEnds(ctx, js)
 	if err != nil {
@@ -244,8 +245,8 @@ func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Ev
 	return nil
 }
 
-// judge compares the ends and calls of jobs with the promises: each has one end, and was called once. If a kill made a
-// job's call unknown, the job is a letter again, and this redrive does not redrive it.
+// judge compares the ends and calls of jobs with the promises: each job has one end, and was called once. If a kill
+// made a job's call unknown, the job is a letter again, which this redrive leaves alone.
 func (r *redrives) judge(of map[string]struct{}, ends *Ends, calls map[string]int, idempotent bool) {
 	letters := map[string]int{}
 	for _, l := range ends.Letters {

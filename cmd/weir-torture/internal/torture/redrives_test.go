@@ -7,7 +7,8 @@ import (
 	"weir/bucket"
 )
 
-// TestRedrivesAreJudged: each way in which a redrive may lose a job or call it twice is reported, and nothing else.
+// TestRedrivesAreJudged checks that each way in which a redrive can lose a job or call it twice is reported, and
+// nothing else.
 func TestRedrivesAreJudged(t *testing.T) {
 	of := map[string]struct{}{}
 	for _, id := range []string{"done", "again", "unknown", "lost", "called", "ended", "lettered"} {

@@ -12,18 +12,18 @@ import (
 	"weir/bucket/stream"
 )
 
-// replica is one weir of a fleet. It has its own links to NATS and Redis. The link to the api is shared, and the
-// replica names itself in each request.
+// replica is one weir of a fleet. It has links of its own to NATS and Redis. The link to the api is shared, and the
+// replica names itself in each call.
 type replica struct {
 	name  string
 	nats  []*link // to each node
 	redis *link
 
 	process *process // guarded by the fleet's mutex, like what follows
-	away    bool     // down on purpose
+	away    bool     // not running on purpose
 }
 
-// nameVariable holds a replica's name, for the header of its calls.
+// nameVariable is the variable with a replica's name, for a header of its calls.
 const nameVariable = "TORTURE_REPLICA"
 
 func (f *fleet) newReplica(n int) (*replica, error) {
@@ -40,7 +40,7 @@ func (f *fleet) newReplica(n int) (*replica, error) {
 	return r, err
 }
 
-// startReplica starts a replica. It does not wait until it is ready.
+// startReplica starts a replica. It does not wait until the replica is ready.
 func (f *fleet) startReplica(r *replica) error {
 	var urls []string
 	for _, l := range r.nats {
@@ -58,7 +58,7 @@ func (f *fleet) startReplica(r *replica) error {
 	return nil
 }
 
-// takeAway marks a replica as down on purpose, and returns its process.
+// takeAway marks a replica as not running on purpose, and returns its process.
 func (f *fleet) takeAway(r *replica) *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *fleet) keepUp(ctx context.Context) {
 	}
 }
 
-// awaitReplicas waits until all replicas that are not away are ready.
+// awaitReplicas waits until all replicas are ready, except those that are away.
 func (f *fleet) awaitReplicas(ctx context.Context) error {
 	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
 		f.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"weir/bucket"
 )
 
-// Recovery is how long the recovery took, over all faults of a kind.
+// Recovery is the distribution of recovery times over all faults of a kind.
 type Recovery struct {
 	Of  int           `json:"of"`
 	P50 time.Duration `json:"p50_ns"`
@@ -24,7 +24,7 @@ func (r Recovery) String() string {
 	return fmt.Sprintf("%.1f, %.1f, %.1f s", r.P50.Seconds(), r.P99.Seconds(), r.Max.Seconds())
 }
 
-// Finding is one promise, and whether it was kept.
+// Finding is one promise, with the verdict on it.
 type Finding struct {
 	Outcome bucket.Outcome `json:"outcome"`
 	Name    string         `json:"name"`
@@ -48,33 +48,33 @@ type Report struct {
 	Waiting              int `json:"waiting"`
 	Lost                 int `json:"lost"`
 	EndedTwice           int `json:"ended_twice"`
-	Unasked              int `json:"unasked"` // jobs called that were refused, or never submitted
+	Unasked              int `json:"unasked"` // called jobs that were refused, or never submitted
 	CalledTwice          int `json:"called_twice"`
-	Repeats              int `json:"repeats"` // with the same idempotency key, or called twice
+	Repeats              int `json:"repeats"` // further calls of jobs that were called more than once
 	BilledTwice          int `json:"billed_twice"`
 	OutOfOrder           int `json:"out_of_order"`
 	Overtaken            int `json:"overtaken"` // by less than the jitter, or because the network lost a call
-	Passed               int `json:"passed"`    // first calls before which a more urgent job of their key was called that came later
+	Passed               int `json:"passed"`    // first calls that a more urgent, later job of their key has preceded
 	OverRate             int `json:"over_rate_windows"`
 	Doubtful             int `json:"doubtful_windows"`
 	Unknown              int `json:"unknown"`
 	UnknownCalled        int `json:"unknown_called"`
-	UnknownNeverSeen     int `json:"unknown_never_seen"` // the api's ledger has no call of theirs
+	UnknownNeverSeen     int `json:"unknown_never_seen"` // the api's ledger has no call of these jobs
 	UnknownExplained     int `json:"unknown_explained"`
-	UnknownUnderWay      int `json:"unknown_under_way"` // their call was under way when weir was killed
+	UnknownUnderWay      int `json:"unknown_under_way"` // their calls were under way when weir was killed
 	UnknownAnswered      int `json:"unknown_answered"`  // of those, answered before, without time for weir to note it
-	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked after a kill -9, without a call under way at any
+	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked after a kill -9 although no call was under way
 	OthersAnswers        int `json:"others_answers"`    // results with the answer of another job's call
 	Packs                int `json:"packs"`             // calls of several jobs
-	PacksKilled          int `json:"packs_killed"`      // of them, those that were under way when weir was killed
+	PacksKilled          int `json:"packs_killed"`      // of these, under way when weir was killed
 	OtherLetters         int `json:"other_letters"`
 	Refused              int `json:"refused"`
-	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
+	LateTries            int `json:"late_tries"` // refused jobs of which another try arrived when there was room again
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
 
 	Operations       int `json:"operations,omitempty"`
-	OperationsKilled int `json:"operations_killed,omitempty"` // of them, those that ran when weir was killed
+	OperationsKilled int `json:"operations_killed,omitempty"` // of these, running when weir was killed
 	Polls            int `json:"polls,omitempty"`
 	StrayPolls       int `json:"stray_polls,omitempty"`     // of no operation
 	SubmittedAgain   int `json:"submitted_again,omitempty"` // calls of jobs whose operation had been polled
@@ -82,7 +82,7 @@ type Report struct {
 	Reused       int  `json:"reused,omitempty"` // ends with the answer of an equal job
 	ReusedWrong  int  `json:"reused_wrong,omitempty"`
 	AskedAgain   int  `json:"asked_again,omitempty"`   // calls for requests whose answer was fresh
-	AskedExcused int  `json:"asked_excused,omitempty"` // more of them, which a kill explains
+	AskedExcused int  `json:"asked_excused,omitempty"` // further ones, which a kill explains
 	JudgesFresh  bool `json:"judges_fresh,omitempty"`  // AskedAgain was judged
 
 	Callbacks    bool `json:"callbacks,omitempty"`
@@ -90,9 +90,9 @@ type Report struct {
 	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
 	PostsRefused int  `json:"posts_refused,omitempty"` // by the receiver
 	Unposted     int  `json:"unposted,omitempty"`
-	Misposted    int  `json:"misposted,omitempty"` // ids that are not of one end alone
+	Misposted    int  `json:"misposted,omitempty"` // ids that do not belong to exactly one end
 
-	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: only kills made calls unknown
+	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0, because only kills made calls unknown
 
 	Fullest   float64       `json:"fullest"` // the fullest window, relative to what is allowed
 	FullestOf string        `json:"fullest_of"`
@@ -128,7 +128,7 @@ type Report struct {
 	Aftermath     []Aftermath    `json:"aftermath,omitempty"`
 	Shares        []Share        `json:"shares,omitempty"`
 	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
-	Trouble       map[string]int `json:"producers_told,omitempty"` // what failed tries of producers were told
+	Trouble       map[string]int `json:"producers_told,omitempty"` // the answers to failed tries of producers
 
 	// The fields of the store inside weir.
 	Restores     int `json:"restores,omitempty"`

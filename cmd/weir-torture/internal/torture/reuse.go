@@ -8,16 +8,16 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Repeated requests: the jobs of a key ask for so many things in turn, each in its query.
+// Repeated requests: the jobs of a key ask for so many things in turn, each with a query of its own.
 const (
 	askQuery   = "ask="
 	asks       = 12
 	reusedFor  = 6 * time.Second
-	recallsFor = 2 * time.Second // after a start's first call: it may not know all earlier answers yet
+	recallsFor = 2 * time.Second // after a start's first call; until then weir may not know all earlier answers
 )
 
-// judgeReuse checks that each end with an equal job's answer names a job that was called for the same request and has
-// that answer, and that such a job was not called itself.
+// judgeReuse checks each end with a reused answer. It must name a job that was called for the same request and has the
+// same answer, and its own job must not have been called.
 func (e *Evidence) judgeReuse(r *Report) {
 	if !e.Options.Reuse {
 		return
@@ -52,13 +52,12 @@ func (e *Evidence) judgeReuse(r *Report) {
 	e.judgeFresh(r)
 }
 
-// judgesFresh reports whether it is certain when weir knew which answers: only kills made it forget some.
+// judgesFresh reports whether it is certain which answers weir knew, because only kills made it forget some.
 func (e *Evidence) judgesFresh() bool {
 	return e.Options.namesUnknown() && e.Options.ServerKills+e.Options.DiskFulls == 0 && e.ByThem == 0
 }
 
-// judgeFresh finds jobs that were called although an equal job of their key was being called, or had an answer that was
-// fresh.
+// judgeFresh finds jobs that were called although an equal job of their key was being called, or had a fresh answer.
 func (e *Evidence) judgeFresh(r *Report) {
 	if r.JudgesFresh = e.judgesFresh(); !r.JudgesFresh {
 		return
@@ -67,8 +66,8 @@ func (e *Evidence) judgeFresh(r *Report) {
 	for i := range e.Receipts {
 		receipts[e.Receipts[i].ID] = &e.Receipts[i]
 	}
-	last := map[string]*fakeapi.Arrival{} // each request's last answered call
-	before := map[string]bool{}           // jobs called before
+	last := map[string]*fakeapi.Arrival{} // by request, the last answered call
+	before := map[string]bool{}           // jobs that were called before
 	for i := range e.calls() {
 		a := &e.calls()[i]
 		id := jobOf(a)
@@ -95,9 +94,9 @@ func (e *Evidence) judgeFresh(r *Report) {
 	}
 }
 
-// forgets reports whether a kill excuses a second call for a request. weir was killed before it had stored the first
-// call's answer, or when it may have been about to make the second, or it had just started and may not have known the
-// answer yet.
+// forgets reports whether a kill excuses a second call for a request: weir was killed before it had stored the first
+// call's answer; or while the second job waited for its answer; or it had just started, and may not have known the
+// first answer yet.
 func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *fakeapi.Arrival, of *Receipt) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		earliest, latest := e.died(k)
@@ -113,7 +112,7 @@ func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *f
 
 func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
 
-// calledAfter returns when the first call after a moment arrived.
+// calledAfter returns when the first call after a moment arrived, or the moment if there is none.
 func (e *Evidence) calledAfter(moment time.Time) time.Time {
 	for i := range e.calls() {
 		if at := e.at(&e.calls()[i]); at.After(moment) {

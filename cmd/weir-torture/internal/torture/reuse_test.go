@@ -10,8 +10,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// reused is right with eight jobs that ask for one thing after two that ask for others. The first of the eight is
-// called for all of them, long after the kill.
+// reused is right, with eight jobs that ask for the same, after two that ask for other things. The first of the eight
+// is called long after the kill, and the others have its answer.
 func reused(idempotent bool) *Evidence {
 	e := right(idempotent)
 	e.Options.Reuse = true
@@ -34,7 +34,7 @@ func reused(idempotent bool) *Evidence {
 	return e
 }
 
-// calledToo makes a job be called at a time, and have the answer of that call.
+// calledToo changes the evidence: a job was called at a time, and has the answer of that call.
 func calledToo(job int, at time.Duration) func(e *Evidence) {
 	return func(e *Evidence) {
 		id := fmt.Sprintf("k-%d", job)
@@ -45,8 +45,8 @@ func calledToo(job int, at time.Duration) func(e *Evidence) {
 	}
 }
 
-// TestJudgeReuse: a job may have the answer of one that was called for the same request, and must have it while that is
-// fresh.
+// TestJudgeReuse checks that a job may have the answer of another job only if that was called for the same request, and
+// must have it while it is fresh.
 func TestJudgeReuse(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -11,14 +11,14 @@ import (
 	"weir/bucket/stream"
 )
 
-// server is the nats-server beside the single weir. It is killed, stopped, and started again with its old store and
+// server is the nats-server beside the single weir. It is killed, suspended, and started again with its old store and
 // address.
 type server struct {
 	programs *programs
 	record   *record
 	addr     string
 	dir      string
-	disk     *disk // nil if it is never filled
+	disk     *disk // nil: the disk is never filled
 
 	mu      sync.Mutex
 	process *process
@@ -28,7 +28,7 @@ type server struct {
 func (s *server) start(ctx context.Context) error {
 	args := []string{"nats-server", "--listen", s.addr, "--dir", s.dir, "--durability", s.programs.o.Durability}
 	if s.disk != nil {
-		args = append(args, "--max-store", strconv.Itoa(1<<40)) // the disk must be full before the store is
+		args = append(args, "--max-store", strconv.Itoa(1<<40)) // so that the disk is full before the store is
 	}
 	p, err := s.programs.start(program{name: "nats-server", args: args, mark: "listening nats"})
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *server) stop() error {
 	return nil
 }
 
-// replace kills the server and starts it after a while.
+// replace kills the server and starts it again after a while.
 func (s *server) replace(ctx context.Context, after time.Duration) error {
 	now := time.Now()
 	s.now().Kill()
@@ -66,7 +66,7 @@ func (s *server) replace(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// fill takes the disk space away for a while. JetStream writes nothing more after that until the server is restarted.
+// fill fills the disk for a while. JetStream then writes nothing until the server is restarted, so fill restarts it.
 func (s *server) fill(ctx context.Context, last time.Duration) error {
 	if err := s.disk.fill(); err != nil {
 		return err

@@ -14,25 +14,25 @@ import (
 	"weir/bucket/stream"
 )
 
-// servers says where NATS is: for producers, judges and commands.
+// servers knows where NATS is, for producers, judges and commands.
 type servers struct {
 	o      *Options
 	record *record
 	urls   []string // of the server, or of all nodes
 }
 
-// dir returns the store of the single server, inside weir or beside it.
+// dir returns the store of the single server, which is inside weir or beside it.
 func (s *servers) dir() string { return filepath.Join(s.o.Dir, "data") }
 
-// commandEnv returns what a command of weir needs to reach the servers.
+// commandEnv returns the environment in which a command of weir finds the servers.
 func (s *servers) commandEnv() []string {
 	return []string{"WEIR_NATS_URL=" + strings.Join(s.urls, ","), "WEIR_DATA_DIR=" + s.dir()}
 }
 
-// connect connects as the judges do. The caller must close the connection.
+// connect connects with the judges' rights. The caller must close the connection.
 func (s *servers) connect() (*nats.Conn, jetstream.JetStream, error) { return s.open(nil) }
 
-// connected returns a connection that reconnects whenever the server is back. The caller must close it.
+// connected returns a connection that reconnects whenever a server is back. The caller must close it.
 func (s *servers) connected() (*nats.Conn, jetstream.JetStream, error) {
 	return s.open([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.RetryOnFailedConnect(true), nats.ErrorHandler(nothingNew)},
 		jetstream.WithDefaultTimeout(2*time.Second))
@@ -55,7 +55,7 @@ func (s *servers) open(options []nats.Option, how ...jetstream.JetStreamOpt) (*n
 	return nc, js, nil
 }
 
-// drain waits until nothing is queued. If no more jobs are called, it returns how many are still queued.
+// drain waits until nothing is queued. If the queue does not shrink for stuckAfter, it returns how many jobs are left.
 func (s *servers) drain(ctx context.Context) (waiting int, err error) {
 	nc, js, err := s.connect()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *servers) drain(ctx context.Context) (waiting int, err error) {
 	}
 }
 
-// queued returns how many jobs wait.
+// queued returns how many jobs are queued.
 func queued(ctx context.Context, js jetstream.JetStream) (jobs int, err error) {
 	depths, err := queue.Depths(ctx, js, apiName)
 	for _, d := range depths {

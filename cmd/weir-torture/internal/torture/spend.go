@@ -18,8 +18,8 @@ import (
 // budgetName is the budget whose use is compared with the ledger.
 const budgetName = "spend"
 
-// spent returns what weir reports as spent, in hundredths of the currency, when nothing is called any more. It returns
-// nil if weir counts nothing.
+// spent returns the spending that weir reports when it has ended its calls, in hundredths of the currency. It returns
+// nil if weir has no budget.
 func (w *weir) spent(ctx context.Context) (*int, error) {
 	if w.http == "" {
 		return nil, nil //nolint:nilnil // nothing is counted
@@ -59,9 +59,10 @@ func (w *weir) usedRatio(ctx context.Context) (float64, error) {
 	return 0, fmt.Errorf("no weir_limit_used_ratio of %s", budgetName)
 }
 
-// judgeSpend compares the spending that weir reports with the ledger. It must not be less, or a budget would be
-// overspent. It may be more by the price of each call that was answered and not billed, or was under way when weir was
-// killed and may never have arrived, once each. Kills while nothing was queued must add nothing.
+// judgeSpend compares the spending that weir reports with the ledger. It must not be less than the ledger's, or a
+// budget would be overspent. It may be more by the price of each call that was answered and not billed, or that was
+// under way when weir was killed and may never have arrived, once each. A kill while nothing was queued must add
+// nothing.
 func (e *Evidence) judgeSpend(r *Report) {
 	if e.Spent == nil {
 		return
@@ -76,7 +77,7 @@ func (e *Evidence) judgeSpend(r *Report) {
 		r.SpentMost += most
 	}
 	if slices.ContainsFunc(e.Timeline, func(c inForce) bool { return c.terms.gone }) {
-		r.SpentLeast = 0 // a budget that is removed for a while counts only calls while it exists
+		r.SpentLeast = 0 // a budget that is removed for a while does not count the calls meanwhile
 	}
 	silent := r.Unknown - r.UnknownCalled
 	for _, k := range e.Kills {
@@ -85,7 +86,7 @@ func (e *Evidence) judgeSpend(r *Report) {
 		}
 	}
 	for id, calls := range e.Ends.Calls {
-		silent += max(0, calls-e.arrived(id)) // lost by the network
+		silent += max(0, calls-e.arrived(id)) // calls that the network lost
 	}
 	price := 0
 	for _, c := range e.Timeline {
@@ -94,7 +95,7 @@ func (e *Evidence) judgeSpend(r *Report) {
 	r.SpentMost += silent * price
 }
 
-// arrived returns how often a job reached the api.
+// arrived returns how many calls of a job reached the api.
 func (e *Evidence) arrived(job string) int {
 	if e.reached == nil {
 		e.reached = map[string]int{}

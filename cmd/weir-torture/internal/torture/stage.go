@@ -9,27 +9,27 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// The configuration of the api. Late arrivals within the jitter are no breach: it covers the delays by the proxy and by
-// a small machine.
+// The configuration of the api. An arrival that is late by less than the jitter is no breach: the jitter covers delays
+// by the proxy and by a small machine.
 const (
 	apiName     = "pay"
 	callTimeout = 2 * time.Second
 	jitter      = 200 * time.Millisecond
-	accountRate = 80 // a second, over all keys, at least
+	accountRate = 80 // calls per second over all keys, at least
 
 	burstKey, burstRate, burstHolds = "burst", 5, 5
 	slowKey                         = "slow"
 	slowPer                         = 5 * time.Second
 )
 
-// Limits of waits.
+// Bounds of waits.
 const (
-	startWithin = 90 * time.Second // a weir may wait for an earlier one's lease, or for a stopped server
+	startWithin = 90 * time.Second // a weir may wait for the lease of an earlier one, or for a stopped server
 	stopWithin  = 30 * time.Second
-	stuckAfter  = 2 * time.Minute // without fewer jobs in the queue
+	stuckAfter  = 2 * time.Minute // while the queue does not shrink
 )
 
-// stage is where weir is tortured, with everything that belongs to it.
+// stage has everything that a run needs.
 type stage struct {
 	o        *Options
 	plan     *plan
@@ -39,13 +39,13 @@ type stage struct {
 	held     *machine.HeldUp
 
 	api      *paidAPI
-	network  *network  // nil if nothing disturbs it
+	network  *network  // nil if no fault disturbs it
 	receiver *receiver // nil without callbacks
 	servers  *servers
 	operator *operator
 
 	// For one weir:
-	server *server // nil if it is inside weir
+	server *server // nil if the server is inside weir
 	weir   *weir
 	// For several:
 	fleet *fleet // nil if there is one weir
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := s.torment(ctx, faults, producing); err != nil {
 		stop()
 		cancel()
-		_ = producing.end() // there is nothing to submit to
+		_ = producing.end() // there is no weir to submit to
 		return nil, err
 	}
 	if err := producing.end(); err != nil {
@@ -127,11 +127,11 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if run.Redrives, err = redriver.redrive(ctx, run); err != nil {
 		return nil, err
 	}
-	run.Notes = s.record.noted() // including those of the redrive
+	run.Notes = s.record.noted() // including those made during the redrive
 	return Judge(run), nil
 }
 
-// setUp starts what weir needs.
+// setUp starts what weir needs and, for a fleet, the replicas.
 func (s *stage) setUp(ctx context.Context) error {
 	s.held = machine.MeasureHeldUp()
 	s.teardown.onEnd(func() error { s.held.Stop(); return nil })
@@ -153,7 +153,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	return s.setUpOne(ctx)
 }
 
-// setUpOne starts what a single weir needs, but not weir: its first life starts that.
+// setUpOne starts what a single weir needs. The first life starts weir.
 func (s *stage) setUpOne(ctx context.Context) error {
 	addr, err := machine.FreeAddr()
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *stage) setUpServer(ctx context.Context, addr string) (err error) {
 	return s.server.start(ctx)
 }
 
-// torment executes the plan. It returns when weir is up for good.
+// torment executes the plan. When it returns, a weir is running for good.
 func (s *stage) torment(ctx, faults context.Context, producing *producers) error {
 	if s.fleet != nil {
 		return s.fleet.torment(ctx, faults, s.plan)
@@ -226,7 +226,7 @@ func (s *stage) torment(ctx, faults context.Context, producing *producers) error
 	return s.operator.restore(ctx)
 }
 
-// stayUp starts weir for good.
+// stayUp starts weir and keeps it running until the teardown.
 func (s *stage) stayUp(ctx context.Context) error {
 	stop, err := s.weir.stayUp(ctx)
 	if err == nil {

@@ -18,23 +18,23 @@ import (
 	"weir/deadletter"
 )
 
-// The faults of the store itself, if the server is inside weir.
+// The faults of the store, if the server is inside weir.
 const (
 	putBack   kind = "backup put back"
 	flipBytes kind = "eight bytes of a queue flipped"
 )
 
-// setBack is a restore of a backup. What was accepted in between is lost, and weir must say so.
+// setBack is the restore of a backup. Everything accepted between from and to is lost, and weir must say so.
 type setBack struct{ from, to time.Time }
 
-// damage is a message of a queue that was damaged while weir was stopped.
+// damage is one damaged message of a queue. weir was stopped meanwhile.
 type damage struct {
 	stream string
 	at     time.Time
 }
 
-// endRestored kills weir, copies its store, lets another weir continue with it for a while, kills that, and restores
-// the copy. The next start must refuse; the one after it is told that the store was restored.
+// endRestored kills weir, copies its store, lets another weir continue for a while, kills that, and restores the copy.
+// The next start must refuse the store. The start after it has the flag --restored.
 func (s *lives) endRestored(ctx context.Context, p *process, l life, name string) error {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -108,11 +108,11 @@ func (s *lives) endFlipped(ctx context.Context, p *process, l life) error {
 	return nil
 }
 
-// lastJobs bounds how far back in a block the damaged job may be: most jobs further back have ended.
+// lastJobs bounds how far back in a block the damaged job may be. Most jobs further back have ended.
 const lastJobs = 12
 
-// flipIn flips eight bytes of one of the last jobs in one of the blocks. It returns the stream's name, or "" if there
-// is no job.
+// flipIn flips eight bytes of one of the last jobs in one of the blocks. It returns the name of the stream, or "" if no
+// block has a job.
 func flipIn(dir string, r *rand.Rand) (spoilt string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "WEIR_"+apiName+"_*", "msgs", "*.blk"))
 	if err != nil {
@@ -149,7 +149,7 @@ func flipIn(dir string, r *rand.Rand) (spoilt string, err error) {
 	return "", nil
 }
 
-// gone reports whether a job was answered between a backup and its restore: weir knows nothing of it any more.
+// gone reports whether a job was answered between a backup and its restore, so that weir knows nothing of it.
 func (e *Evidence) gone(p *Receipt) bool {
 	for _, b := range e.SetBacks {
 		if p.At.After(b.from) && p.At.Before(b.to) {
@@ -159,8 +159,8 @@ func (e *Evidence) gone(p *Receipt) bool {
 	return false
 }
 
-// spoilt reports whether a job's queue was damaged. Whenever the job was accepted, it may stand behind the damaged
-// message in a block. At the next kill the server discards that part, and reuses its sequences for other jobs.
+// spoilt reports whether a job's queue was damaged. The job may stand behind the damaged message in a block, whenever
+// it was accepted. At the next kill the server discards that part, and uses its sequences again for other jobs.
 func (e *Evidence) spoilt(p *Receipt) bool {
 	for _, d := range e.Damages {
 		if d.stream == p.Stream {
@@ -170,7 +170,7 @@ func (e *Evidence) spoilt(p *Receipt) bool {
 	return false
 }
 
-// nameLost sets the job ids in the letters of lost jobs, since weir does not know the ids that producers use.
+// nameLost sets the job ids in the letters of lost jobs, because weir does not know the producers' ids.
 func (e *Evidence) nameLost() {
 	ids := map[place]string{}
 	for i := range e.Receipts {
@@ -185,8 +185,8 @@ func (e *Evidence) nameLost() {
 	}
 }
 
-// untold returns the number of jobs that damage took and that weir did not report: neither in a letter, which may not
-// name the job, nor in the log as jobs that it cannot name.
+// untold returns how many jobs a damage took without a report of weir. weir reports in a letter, which may not name the
+// job, or by a line in the log about jobs that it cannot name.
 func (e *Evidence) untold(lost map[string]int) (untold int) {
 	told := map[string]int{}
 	for _, l := range e.Ends.Letters {
@@ -206,13 +206,14 @@ var queueNamed = regexp.MustCompile(`WEIR_` + apiName + `_\d+`)
 
 func (e *Evidence) streamIn(detail string) string { return queueNamed.FindString(detail) }
 
-// explains reports whether a letter itself says why the result of its job is unknown.
+// explains reports whether a letter itself says why the outcome of its job is unknown.
 func (e *Evidence) explains(l *Letter) bool {
 	return strings.HasPrefix(l.Detail, "restored: ") && len(e.SetBacks) > 0 || strings.HasPrefix(l.Detail, "lost: ") && len(e.Damages) > 0
 }
 
-// again returns why a job was legitimately called twice, or "". Two reasons exist: the store lost the job before the
-// producer had an answer, and the producer submitted it again; a damaged block lost marks of calls, and weir said so.
+// again returns why a job was rightly called twice, or "". There are two reasons. The store lost the job before the
+// producer had an answer, and the producer submitted the job again. Or a damaged block lost marks of calls, and weir
+// said so.
 func (e *Evidence) again(calls []fakeapi.Arrival, p *Receipt) string {
 	if p == nil {
 		return ""

@@ -22,36 +22,36 @@ const (
 	rollNodes    kind = "rolling restart of NATS"
 )
 
-// strike is one planned fault of a fleet. One is over before the next begins.
+// strike is one planned fault of a fleet. Each is over before the next begins.
 type strike struct {
 	kind   kind
-	target int           // the replica or node
-	pause  time.Duration // before it
+	target int           // index of the replica or node
+	pause  time.Duration // before the strike
 	last   time.Duration // of a cut or a stop, or until the killed process is started again
-	held   held          // of a cut
-	apart  bool          // a node is cut off from its clients too
+	held   held          // what happens to the bytes that a cut has held up
+	apart  bool          // a cut of a node also cuts it off from its clients
 }
 
 // held says what happens to the bytes that a cut has held up.
 type held string
 
 const (
-	late held = "late" // they arrive when it ends
-	lost held = "lost" // all connections break
+	late held = "late" // they arrive when the cut ends
+	lost held = "lost" // all connections break when the cut ends
 )
 
-// longerThanLease is how long a fault lasts at least in which a lease is not renewed: other replicas have taken over by
-// then.
+// longerThanLease is the least duration of a fault during which a lease is not renewed. By its end other replicas have
+// taken over.
 const longerThanLease = lease.Term + 2*time.Second
 
-// newStrikes returns the faults in an order that r determines.
+// newStrikes returns the faults in a random order, which r determines.
 func newStrikes(r *rand.Rand, o *Options) []strike {
 	var all []strike
 	add := func(n int, k kind, targets int, least, most time.Duration) {
 		for i := range n {
 			s := strike{kind: k, target: i % targets, last: between(r, least, most), held: late, apart: r.IntN(2) == 0}
 			if r.IntN(2) == 0 || k == cutAPI {
-				s.held = lost // a call that the network delivers ten seconds late is not weir's fault
+				s.held = lost // a call that the network delivers ten seconds late exceeds the rate whatever weir does
 			}
 			all = append(all, s)
 		}

@@ -2,7 +2,7 @@ package torture
 
 import "errors"
 
-// teardown undoes the steps of a stage, the last first.
+// teardown undoes the steps of a stage, the newest first.
 type teardown struct{ steps []func() error }
 
 func (t *teardown) onEnd(do func() error) { t.steps = append(t.steps, do) }

@@ -11,20 +11,20 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// terms are the settings of the api that a run changes. They are comparable with ==.
+// terms are the settings of the api that a run changes. They can be compared with ==.
 type terms struct {
 	gone bool // the api is not in the configuration
 
 	pack   int    // jobs that a call may have; 0: each call has one
-	posts  bool   // ends of jobs are posted
-	polls  bool   // the api works on after a call
-	reuse  bool   // answers are given again
-	header string // of the idempotency key; empty: the api is not idempotent
+	posts  bool   // weir posts the ends of jobs
+	polls  bool   // the api works on after a call, and weir polls it
+	reuse  bool   // weir gives answers again
+	header string // of the idempotency key; "": the api is not idempotent
 	quoted bool
 
 	rate, burst, capacity, inFlight int           // of a steady key
 	slowPer                         time.Duration // between two calls of the slow key
-	burstRate, burstHolds           int           // of the key that gets more than it holds
+	burstRate, burstHolds           int           // of the key that gets more jobs than its bucket holds
 
 	timeout, jitter time.Duration
 	attempts        int
@@ -32,32 +32,32 @@ type terms struct {
 	headroom        int  // percent
 	price           int  // hundredths of the currency
 
-	account     string // name of the rate that all keys share; empty: none
+	account     string // name of the rate that all keys share; "": none
 	accountRate int
 	budget      int // a month, in the currency; 0: none
 	quota       int // calls a month; 0: none
 }
 
-// The headers that may carry an idempotency key. The fake api obeys each of them.
+// The headers that may carry an idempotency key. The fake api reads both.
 const (
 	usualKeyHeader = "Idempotency-Key"
 	otherKeyHeader = "X-Idempotency-Key"
 )
 
-// Limits that are larger than any run uses, so that they delay no job.
+// Limits that are larger than any run needs, so that they delay no job.
 const (
 	largeBudget = 1_000_000
 	largeQuota  = 10_000_000
 )
 
-// noon is a time zone in which it is about noon, so that no month ends during a run: the run compares what a month's
-// budget counts with all of its calls.
+// noon is a time zone in which it is about noon, so that no month ends during a run. The run compares a month's budget
+// with all of its calls.
 var noon = machine.Noon()
 
 // mostJitter is the largest jitter that a change sets.
 const mostJitter = jitter + 50*time.Millisecond
 
-// firstTerms returns the terms that a run begins and ends with.
+// firstTerms returns the terms with which a run begins and ends.
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
@@ -75,11 +75,11 @@ func firstTerms(o *Options) terms {
 	return t
 }
 
-// sharesSpend reports whether a budget exists during the whole run, so that its use can be compared with the ledger.
+// sharesSpend reports whether the run always has a budget, so that its use can be compared with the ledger.
 func (o *Options) sharesSpend() bool { return o.IdleKills > 0 && o.Takeovers == 0 }
 
-// accountRate returns how many calls a second all keys may make together. Unless the rate is an option, no job waits
-// for it.
+// accountRate returns how many calls per second all keys together may make. Unless the option sets the rate, it delays
+// no job.
 func (o *Options) accountRate() int {
 	if o.Account > 0 {
 		return o.Account
@@ -87,10 +87,10 @@ func (o *Options) accountRate() int {
 	return max(accountRate, 2*o.Jobs)
 }
 
-// setting is one setting that a change of the configuration changes.
+// setting is one setting that a run may change.
 type setting struct {
 	name   string
-	shared bool // of limits that all keys share
+	shared bool // it belongs to a limit that all keys share
 	change func(r *rand.Rand, t *terms)
 }
 
@@ -129,11 +129,11 @@ func settings() []setting {
 		{"overrides", false, func(_ *rand.Rand, t *terms) {
 			t.burstRate, t.burstHolds = other(t.burstRate, burstRate, 8), other(t.burstHolds, burstHolds, 9)
 		}},
-		{removal, false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // the change also puts it back
+		{removal, false, func(_ *rand.Rand, t *terms) { t.gone = true }}, // operator.change puts it back
 	}
 }
 
-// other returns the value of the two that is not the current one.
+// other returns the one of two values that is not the current value.
 func other[T comparable](is, first, second T) T {
 	if is == first {
 		return second
@@ -141,14 +141,13 @@ func other[T comparable](is, first, second T) T {
 	return first
 }
 
-// another returns one of the values that is not the current one.
+// another returns a random one of several values that is not the current value.
 func another[T comparable](r *rand.Rand, is T, of ...T) T {
 	of = slices.DeleteFunc(of, func(v T) bool { return v == is })
 	return of[r.IntN(len(of))]
 }
 
-// rateOf returns the rate of a key, or for an empty key the rate of all keys together. It reports false if there is
-// none.
+// rateOf returns the rate of a key or, if key is "", of all keys together. It returns false if there is none.
 func (t *terms) rateOf(key string) (bucket.Rate, bool) {
 	switch key {
 	case "":
@@ -161,7 +160,8 @@ func (t *terms) rateOf(key string) (bucket.Rate, bool) {
 	return bucket.Rate{Count: int64(t.rate), Per: time.Second, Burst: int64(t.burst)}, true
 }
 
-// yaml returns the configuration for an api at url. A fleet has limits and headers of its own.
+// yaml returns the configuration. Only a fleet has the limit of concurrent calls, and the header with the replica's
+// name.
 func (t *terms) yaml(url, number string, fleet bool) string {
 	head := "# configuration " + number + "\n" // so that no two files are equal
 	if t.gone {

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// inForce is a configuration, and when it was in force, as far as that is visible from outside.
+// inForce is a configuration and the times between which it took effect, as seen from outside.
 type inForce struct {
 	terms terms
-	from  time.Time // the earliest time at which it may have taken effect
-	by    time.Time // from then on it held, and none before it; zero: unknown
+	from  time.Time // it was not in force before
+	by    time.Time // it was certainly in force from then on, alone; zero: unknown
 }
 
-// lingers is how long a call may still arrive under a configuration after another took effect: slots and calls keep the
-// terms that they were given.
+// lingers is how long after a configuration was replaced a call may still arrive under it, because slots and calls keep
+// the terms that they were given.
 const lingers = mostJitter + time.Second
 
-// timeline holds the configurations of a run, in the order in which they took effect.
+// timeline has the configurations of a run, in order.
 type timeline []inForce
 
-// changed reports whether there was more than one.
+// changed reports whether there was more than one configuration.
 func (l timeline) changed() bool { return len(l) > 1 }
 
 // possible returns the terms under which a call that arrived between two times may have been made.
@@ -27,7 +27,7 @@ func (l timeline) possible(from, to time.Time) []terms {
 	first := 0
 	for i, c := range l {
 		if !c.by.IsZero() && !c.by.Add(lingers).After(from) {
-			first = i // it had replaced all before it
+			first = i // it has replaced all before it
 		}
 	}
 	var all []terms
@@ -39,7 +39,7 @@ func (l timeline) possible(from, to time.Time) []terms {
 	return all
 }
 
-// edges returns the times at which possible changes.
+// edges returns the times at which the result of possible changes.
 func (l timeline) edges() []time.Time {
 	var all []time.Time
 	for _, c := range l {

@@ -15,26 +15,26 @@ import (
 	"weir/dispatcher/recorder"
 )
 
-// Limits of waits for a weir.
+// Bounds of waits for a weir.
 const (
-	callsWithin = 20 * time.Second       // from when weir is ready
+	callsWithin = 20 * time.Second       // until the first call, after weir is ready
 	takesOver   = 30 * time.Second       // until a second weir is ready
-	retryStart  = 100 * time.Millisecond // after one that ended by itself
-	mostStarts  = 100                    // of one life that ends by itself each time
+	retryStart  = 100 * time.Millisecond // before a start, after a weir that ended by itself
+	mostStarts  = 100                    // in one life, if weir ends by itself each time
 )
 
-// weir is the weir that is killed and started again. It is safe for concurrent use.
+// weir is the single weir, which is killed and started again. It is safe for concurrent use.
 type weir struct {
 	programs *programs
 	record   *record
 	servers  *servers
-	http     string // address of its metrics; empty: none
+	http     string // address of its metrics; "": none
 
-	turn sync.Mutex // held by kills and changes that must be alone
+	turn sync.Mutex // held by kills and changes that must not overlap
 
 	mu      sync.Mutex
-	process *process // the one that is killed next; nil between two lives
-	boots   int      // of the machine, as weir is told
+	process *process // the running process; nil between two lives
+	boots   int      // of the machine, as weir sees it
 }
 
 // now returns the running process, or nil between two lives.
@@ -52,7 +52,7 @@ func (w *weir) alive(name string, l life) (*process, error) {
 	return w.start(name, l)
 }
 
-// start starts a process under a name. It does not wait until it is ready.
+// start starts a process under an instance name. It does not wait until the process is ready.
 func (w *weir) start(name string, l life, flags ...string) (*process, error) {
 	env := w.env(name, l.order)
 	if l.memory > 0 {
@@ -69,7 +69,7 @@ func (w *weir) start(name string, l life, flags ...string) (*process, error) {
 	return p, nil
 }
 
-// env returns its settings under this name.
+// env returns weir's settings for an instance name.
 func (w *weir) env(instance string, order fault.Order) []string {
 	o := w.programs.o
 	env := append(o.serveEnv(instance, w.http, order), "WEIR_STATE_DIR="+w.state())
@@ -84,7 +84,7 @@ func (w *weir) env(instance string, order fault.Order) []string {
 	return append(env, "WEIR_DATA_DIR="+w.servers.dir(), "WEIR_NATS_LISTEN="+w.servers.urls[0][len("nats://"):], "WEIR_NATS_AUTH="+o.Auth)
 }
 
-// serveEnv returns the settings of any weir that do not depend on its servers.
+// serveEnv returns the settings of a weir that do not depend on its servers.
 func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
 	order.Bug = o.Bug
 	env := []string{
@@ -97,7 +97,7 @@ func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
 	return append(env, order.Env()...)
 }
 
-// state returns the directory in which weir notes the progress of its calls.
+// state returns the directory of weir's flight recorder.
 func (w *weir) state() string { return filepath.Join(w.programs.o.Dir, "state") }
 
 // kill kills a process with kill -9.
@@ -125,7 +125,7 @@ func (w *weir) forget(p *process) {
 	}
 }
 
-// fell is a kill -9 outside the planned end of a life.
+// fell kills weir with kill -9, outside the planned end of a life. Between two lives it does nothing.
 func (w *weir) fell() {
 	p := w.now()
 	if p == nil {
@@ -135,8 +135,8 @@ func (w *weir) fell() {
 	w.kill(p, "")
 }
 
-// losePower turns a kill into a loss of power. The machine has another boot from now on, and weir's notes in mapped
-// memory are as a disk may hold them: as of any earlier moment.
+// losePower turns a kill into a loss of power. The machine has another boot from now on, and the file of the flight
+// recorder has the state of any earlier moment, as a disk may hold it.
 func (w *weir) losePower() {
 	w.mu.Lock()
 	w.boots++
@@ -149,10 +149,10 @@ func (w *weir) losePower() {
 	w.record.talk("power is lost: %d calls are set back", n)
 }
 
-// losePower counts losses of power.
+// losePower is the kind under which losses of power are counted.
 const losePower kind = "power lost"
 
-// awaitUp waits until a weir is up. The wait is bounded, since it may be killed again and again.
+// awaitUp waits until a weir is ready, at most takesOver, because weir may be killed again and again.
 func (w *weir) awaitUp(ctx context.Context) {
 	for limit := time.Now().Add(takesOver); time.Now().Before(limit); {
 		if p := w.now(); p != nil && p.isReady() {
@@ -164,7 +164,7 @@ func (w *weir) awaitUp(ctx context.Context) {
 	}
 }
 
-// ready starts weir as often as necessary until it is ready.
+// ready starts weir as often as necessary until one is ready.
 func (w *weir) ready(ctx context.Context, name string) (*process, error) {
 	for {
 		p, err := w.alive(name, life{})
@@ -184,7 +184,7 @@ func (w *weir) ready(ctx context.Context, name string) (*process, error) {
 	}
 }
 
-// steady starts weir until it is ready, for good.
+// steady starts weir until one is ready. It gives up after mostStarts.
 func (w *weir) steady(ctx context.Context) (*process, error) {
 	for range mostStarts {
 		p, err := w.alive("weir-last", life{})
@@ -205,7 +205,7 @@ func (w *weir) steady(ctx context.Context) (*process, error) {
 	return nil, errors.New("weir does not start any more")
 }
 
-// stayUp starts weir without an order and keeps it running until stop.
+// stayUp starts weir without a point to die at, and keeps it running until stop is called.
 func (w *weir) stayUp(ctx context.Context) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p, err := w.steady(ctx)
@@ -225,7 +225,7 @@ func (w *weir) stayUp(ctx context.Context) (stop func() error, err error) {
 			w.endedByItself(p, nil)
 			next, err := w.steady(ctx)
 			if err != nil {
-				return // ctx ended, or the drain finds that nothing is called
+				return // ctx ended; or drain will find that nothing is called
 			}
 			p = next
 		}
@@ -233,7 +233,7 @@ func (w *weir) stayUp(ctx context.Context) (stop func() error, err error) {
 	return func() error { cancel(); <-done; return p.Stop(stopWithin) }, nil
 }
 
-// killedItself reports whether a process ended at its chosen point. The process must be gone.
+// killedItself reports whether a process ended at its chosen point. It returns false if the process is not gone.
 func (p *process) killedItself(o fault.Order) bool {
 	select {
 	case <-p.Exited():

@@ -16,8 +16,8 @@ import (
 	"weir/bucket/queue"
 )
 
-// witness collects the intents that weir stores. It subscribes to them at every server, as any client may. Each time
-// it connects to a server, it also reads the intents in the queue. After a run it reports which jobs had an intent.
+// witness collects the intents that weir stores. It subscribes to them at every server. Whenever it connects to a
+// server, it also reads the intents in the queue. At the end of a run it reports which jobs had an intent.
 type witness struct {
 	conns      []*nats.Conn
 	partitions int
@@ -27,13 +27,13 @@ type witness struct {
 	seen map[place]struct{}
 }
 
-// place is the place of a job in its queue.
+// place is a job's place in its queue.
 type place struct {
 	stream string
 	seq    uint64
 }
 
-// startWitness subscribes at the servers with these addresses, for an api's queue with that many partitions.
+// startWitness subscribes at these servers, for an api whose queue has that many partitions.
 func startWitness(urls []string, partitions int, as []nats.Option) (*witness, error) {
 	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
 	for _, url := range urls {
@@ -60,7 +60,7 @@ func (w *witness) listen(url string, as []nats.Option) error {
 	return nil
 }
 
-// read reads the intents that are in the queue now, before weir does: weir has just lost its server too, or is
+// read reads the intents that are in the queue now. It does so before weir, which has just lost its server too, or is
 // starting.
 func (w *witness) read(nc *nats.Conn) {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
@@ -74,7 +74,7 @@ func (w *witness) read(nc *nats.Conn) {
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return // before the first weir
 		} else if err != nil {
-			continue // the server is away again, and will be back
+			continue // the server is down again, and will come back
 		}
 		subject := jetstream.WithGetMsgSubject("weir.q." + apiName + "." + strconv.Itoa(p) + ".i.*")
 		for seq := uint64(1); ; seq++ {
@@ -101,7 +101,7 @@ func (w *witness) take(subject string, data []byte) {
 	}
 }
 
-// announced returns the places of the jobs for which a call was announced.
+// announced ends the witness. It returns the places of the jobs that had an intent.
 func (w *witness) announced() map[place]struct{} {
 	for _, nc := range w.conns {
 		nc.Close()
