@@ -35,7 +35,7 @@ type Membership struct {
 	Jitter, Lease time.Duration
 }
 
-// validate returns why a membership is not valid.
+// validate returns an error if a membership is out of bounds.
 func (m *Membership) validate() error {
 	switch {
 	case m.Headroom < 0 || m.Headroom > 99:
@@ -140,8 +140,8 @@ func NewMember(rules Rules, pools *Pools, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// past says that the member's grants with serials below below were counted in pool, which the member has left. pool is
-// nil if the member had no pool at that time.
+// past says that the member's grants with serials less than below were counted in pool, which the member has left. pool
+// is nil if the member had no pool at that time.
 type past struct {
 	below int64
 	pool  *Memory
@@ -408,14 +408,14 @@ func (e *engine) depart(from *claims) {
 }
 
 // departing reports whether the stored snapshot of a pool that the engine has left may still name its api. If the
-// process died now and the api came back, it would be unknown that the api was called elsewhere.
+// process died now and the api came back, the pool would not know that the api was called elsewhere.
 func (e *engine) departing() bool {
 	maps.DeleteFunc(e.departures, func(from *claims, dropped int64) bool { return from.stored.Load() >= dropped })
 	return len(e.departures) > 0
 }
 
-// muster finds whether the pool still awaits an api of its account. It does not await an api that has left: that api is
-// counted elsewhere already, although these rules may still name it.
+// muster sets awaits: whether an api of the account does not count in the pool yet. An api that has left is not
+// awaited: it is counted elsewhere already, although these rules may still name it.
 func (e *engine) muster() {
 	e.awaits = e.isPool() && slices.ContainsFunc(e.rules.In.APIs, func(api string) bool {
 		_, left := e.left[api]
