@@ -85,5 +85,5 @@ func Planted(b Bug) bool { return ownOrder().bug == b }
 // Boot returns the machine's boot id that the process must believe in, 36 letters, or "" for the machine's own.
 func Boot() string { return os.Getenv(bootVariable) }
 
-// BootEnv makes a process believe that the machine was restarted.
+// BootEnv returns the environment variable that makes a process take id for the machine's boot id.
 func BootEnv(id string) string { return bootVariable + "=" + id }
