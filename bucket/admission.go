@@ -54,7 +54,7 @@ type Admitter struct {
 	together windowCount
 }
 
-// admitState is what one key has used. The algorithm decides which field is in use.
+// admitState is the use of one key. The algorithm decides which field is in use.
 type admitState struct {
 	bucket gcra
 	log    *slidingMeter
@@ -205,7 +205,7 @@ func (x *Admitter) countLocked(s *admitState, now Micros, cost int64) {
 	}
 }
 
-// windowCount is what was admitted in the present window of the clock and in the one before.
+// windowCount counts the units that were admitted in the present window of the clock and in the window before.
 type windowCount struct {
 	start           Micros
 	before, present int64
@@ -238,8 +238,8 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 }
 
 // fits returns when cost fits by the sliding window counter. The counter assumes that the window before was evenly
-// filled, and weighs it by the part that is still within one period before now. In whole numbers: before*(per-elapsed)
-// + (present+cost)*per <= limit*per.
+// filled, and counts only the part of it that is less than one period before now. In whole numbers:
+// before*(per-elapsed) + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start
@@ -264,7 +264,7 @@ func fade(before, left int64, per Micros) Micros {
 // bucketed reports whether the algorithm is limited by the burst and not by the count.
 func (a Admission) bucketed() bool { return a.Algorithm == TokenBucket || a.Algorithm == LeakyBucket }
 
-// Validate returns what is wrong with an admission limit.
+// Validate returns an error if an admission limit is out of bounds.
 func (a Admission) Validate() error {
 	if err := a.Rate.Validate(); err != nil {
 		return err

@@ -75,7 +75,7 @@ func (q Quota) label(t time.Time) time.Time {
 	}
 }
 
-// following returns the label of the period after the one with this label.
+// following returns the label of the next period.
 func (q Quota) following(label time.Time) time.Time {
 	switch q.Unit {
 	case Hour:

@@ -62,7 +62,7 @@ const (
 	Fail         Outcome = "fail"
 )
 
-// Verdict is what a check found.
+// Verdict is the result of a check.
 type Verdict struct {
 	Outcome Outcome
 	Calls   int   // calls that reserved units
@@ -164,7 +164,8 @@ func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 	v.worsen(Inconclusive)
 }
 
-// exceedIn notes what calls took beyond their reservations, in every window of length per that begins with an arrival.
+// exceedIn notes the units that calls took beyond their reservations, in every window of length per that begins with an
+// arrival.
 func (v *Verdict) exceedIn(a []Arrival, per time.Duration) {
 	reserved, beyond, j := int64(0), int64(0), 0
 	for i := range a {

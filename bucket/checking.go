@@ -89,7 +89,7 @@ func (c *Checking) add(a Arrival) (over bool) {
 	return over
 }
 
-// Verdict returns what was found so far.
+// Verdict returns the result of the arrivals so far.
 func (c *Checking) Verdict() Verdict {
 	v := c.verdict
 	if c.per > 0 {
@@ -141,7 +141,7 @@ func (c *Checking) overlap(a Arrival, index int) (over bool) {
 	return c.found(int64(len(c.underWay)), first, index)
 }
 
-// found notes the units of one window, and reports whether they are too many.
+// found notes the units of one window, and reports whether there are too many.
 func (c *Checking) found(units int64, from, to int) (over bool) {
 	over = units > c.verdict.Allowed
 	if !c.judges {

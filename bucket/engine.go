@@ -256,7 +256,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	}
 }
 
-// wouldHold reports whether the limit would hold a call at this time if it were in force.
+// wouldHold reports whether the limit would hold a call at this time if it were not a shadow limit.
 func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 	if l.meter == nil {
 		return open >= l.inFlight
@@ -447,7 +447,7 @@ func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64
 	}
 }
 
-// onExhausted returns what a spent budget does to a job, "" for other limits.
+// onExhausted returns what happens to a job when the budget is spent; "" for other limits.
 func (l *sharedLimit) onExhausted() Exhausted {
 	if l.Budget == nil {
 		return ""
@@ -455,8 +455,8 @@ func (l *sharedLimit) onExhausted() Exhausted {
 	return l.Budget.OnExhausted
 }
 
-// exhausted returns what a limit that has moved a call from one time to another does to the call's job. It returns ""
-// for a budget that is not spent, which has only moved the call out of the edge of a period.
+// exhausted returns what happens to a job whose call the limit moved from one time to another. It returns "" for a
+// budget that is not spent, which has only moved the call out of the edge of a period.
 func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	if m, ok := l.meter.(*quotaMeter); ok && !m.spent(from, to, cost) {
 		return ""
@@ -464,7 +464,7 @@ func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	return l.onExhausted()
 }
 
-// cost returns what a call takes from shared limit i.
+// cost returns the units that a call takes from shared limit i.
 func (a *Ask) cost(i int) int64 { return costAt(a.Costs, i) }
 
 func costAt(costs []int64, i int) int64 {

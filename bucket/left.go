@@ -83,7 +83,8 @@ type Count struct {
 	Freed int64 // units that count no more: given back, or too old for a sliding quota
 }
 
-// ReadsLeft reports whether weir reads from answers what is left of the limit. It does not for a shadow limit.
+// ReadsLeft reports whether weir reads the vendor's remaining units of the limit from answers. It does not for a shadow
+// limit.
 func (l *Limit) ReadsLeft() bool { return l.Left.IsPlace() && !l.Shadow }
 
 // LeftSign identifies the settings that an excess of the limit depends on: if they change, the excess ends. It is "" if

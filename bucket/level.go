@@ -17,8 +17,8 @@ type Level struct {
 	Unknown bool
 	// Bound says that Used is an upper bound: the units of calls before this process started are still being added up.
 	Bound bool
-	// Excess is how many units the vendor counts until ExcessUntil and weir does not, by what an answer said was left.
-	// Used contains them. Excess and ExcessUntil are 0 if there are none.
+	// Excess is how many units the vendor counts and weir does not, until ExcessUntil, as computed from an answer. Used
+	// contains them. Excess and ExcessUntil are 0 if there are none.
 	Excess      int64
 	ExcessUntil Micros // by the calendar
 }

@@ -28,7 +28,7 @@ import (
 // turn by as much as its horizon lets it ask ahead, and by at most half a call of each of its keys. Otherwise a fast
 // limit would grant only one call for each round trip.
 //
-// Turns only ever refuse a slot that the limits allow. They change nothing of what the limits count.
+// Turns can only refuse a slot that the limits allow. They never change the counts of limits.
 //
 // The apis of an account share its Store, and take turns there in the same way. The replicas of an api then divide the
 // weight of the api. So the apis get turns by their weights, however many replicas, tenants and keys each has. At a
@@ -193,7 +193,7 @@ func (l *lines) forgetOldest() {
 // called.
 func (s *standing) rests(now Micros) bool { return s.later && s.due > now+goneAfter }
 
-// of returns what waits of an api.
+// of returns the entry of an api.
 func (l *lines) of(api string) *lined {
 	for i := range l.apis {
 		if l.apis[i].api == api {
@@ -204,7 +204,7 @@ func (l *lines) of(api string) *lined {
 	return &l.apis[len(l.apis)-1]
 }
 
-// weigh computes the weights of all replicas that wait. Keys of those that rest do not count.
+// weigh computes the weights of all replicas that wait. Keys of replicas that rest do not count.
 func (l *lines) weigh(now Micros) {
 	l.keys, l.apis = map[ofAPI]int{}, l.apis[:0]
 	for _, s := range l.all {
@@ -459,7 +459,7 @@ func (l *lines) pass(service float64) {
 	}
 }
 
-// wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.
+// wait notes when the asking replica was told to ask again, what is kept for it meanwhile, and of which limit.
 func (l *lines) wait(until Micros, k kept, limit string, within scope) {
 	l.due, l.kept, l.limit, l.later, l.within = until, k, limit, false, within
 }
@@ -472,7 +472,7 @@ func (l *lines) waitForPeriod(begins Micros, within scope) {
 	}
 }
 
-// end ends a round of asks.
+// end ends a round of asks: it notes for what the replica waits. It forgets all replicas if none waits.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
 	own.due, own.kept, own.limit, own.later, own.within = l.due, l.kept, l.limit, l.later, l.within

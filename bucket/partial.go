@@ -124,7 +124,7 @@ func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	}
 }
 
-// fillIn sets the limit's count to what all calls took, or keeps the limit's own count if that is more.
+// fillIn sets the limit's count to the units of all calls, or keeps the limit's own count if that is greater.
 func (l *sharedLimit) fillIn(of *LimitAccount, ahead Micros) {
 	switch m := l.meter.(type) {
 	case *quotaMeter:

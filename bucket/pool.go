@@ -21,8 +21,8 @@ import (
 // (line.go): the apis of an account take turns as replicas do.
 //
 // A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing in two
-// cases. Its rules do not say what a call takes of some limit of the pool. Or the pool awaits an api that has not come
-// yet, which may still be called without the account's limits.
+// cases. Its rules may not say what a call takes from some limit of the pool. Or the pool may await an api that has not
+// come yet, and that may still be called without the account's limits.
 
 // Membership is an api's place in an account.
 type Membership struct {
@@ -343,7 +343,8 @@ func (e *engine) holderIn(of *engine) string {
 	return e.name
 }
 
-// standing returns the lines in which this engine's replicas wait: those of the pool, if the engine has one.
+// standing returns the lines in which this engine's replicas wait: the pool's lines if the engine has a pool, else its
+// own.
 func (e *engine) standing() *lines {
 	if e.pool != nil {
 		return &e.pool.lines
@@ -430,8 +431,8 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// Callers returns the apis whose calls the pool may have counted within the last d: its members, and those that have
-// left it since. It forgets those that left earlier.
+// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that have
+// left it since. It forgets apis that left earlier.
 func (m *Memory) Callers(d time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

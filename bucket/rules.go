@@ -39,7 +39,7 @@ func (r Rules) Tenant(key string) string {
 	return tenant
 }
 
-// apply returns l with what the override replaces.
+// apply returns l with the values that the override replaces.
 func (o Override) apply(l KeyLimits) KeyLimits {
 	if o.Rate != nil {
 		l.Rate = *o.Rate

@@ -112,7 +112,7 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 }
 
 // adopt counts the units that a calendar or fixed quota of the same name has used in its period. The times of their use
-// are unknown, so adopt assumes now. It does not know what was used before the period.
+// are unknown, so adopt assumes now. Units used before the period are unknown here.
 func (m *slidingMeter) adopt(now Micros, period span, used int64) {
 	m.gone = max(m.gone, period.start-1)
 	if used > 0 && now < period.end+m.life {

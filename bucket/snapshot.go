@@ -83,7 +83,7 @@ type LimitSnapshot struct {
 	top int64 // what the limit may have taken in all once this is stored
 }
 
-// OtherSnapshot is what a quota or budget counted in a period that is not the present one.
+// OtherSnapshot is the count of a quota or budget in a period other than the present one.
 type OtherSnapshot struct {
 	Start Micros `json:"start"`
 	End   Micros `json:"end"`
@@ -100,7 +100,7 @@ const (
 	logParts   = 64 // entries of a sliding quota in a snapshot
 )
 
-// claims bound what may be granted before the next snapshot is stored.
+// claims bound the grants until the next snapshot is stored.
 type claims struct {
 	until Micros
 	// dropped and stored count removals of limits and of a pool's apis, and changes of rates. The stored snapshot must
@@ -111,7 +111,7 @@ type claims struct {
 }
 
 // Restore restores the state of a former process and turns checkpoints on: until the first Saved nothing is granted.
-// The zero Snapshot is that of an api never called. Restore must come before the first Reserve.
+// The zero Snapshot stands for an api that was never called. Restore must come before the first Reserve.
 //
 // A snapshot made later than now comes from a different clock: the machine's was set back, or is slow. Restore then
 // assumes that no time has passed since, and returns by how much the snapshot's clock was ahead.

@@ -18,8 +18,7 @@ import (
 //   - A period that was not counted before begins only when the length of one period has passed since the clock was set
 //     back. So if a calendar is off by a month, a used-up quota holds calls for one period, and not for a month.
 
-// periodCount is what a quota counted in another period than its present one: in one that lies ahead, or that ended
-// lately.
+// periodCount is the count of a period other than the present one. The period lies ahead, or has ended lately.
 type periodCount struct {
 	span
 	used int64
@@ -33,7 +32,7 @@ const (
 	early = Micros(10 * time.Second / time.Microsecond)
 )
 
-// usedIn returns what was used in a period.
+// usedIn returns the units used in a period.
 func (m *quotaMeter) usedIn(p span) int64 {
 	if p.start == m.period.start {
 		return m.used
@@ -46,7 +45,7 @@ func (m *quotaMeter) usedIn(p span) int64 {
 	return 0
 }
 
-// takeLater also counts units in the periods that lie ahead and were counted before.
+// takeLater adds units to the counts of periods that lie ahead and were counted before.
 func (m *quotaMeter) takeLater(units int64) {
 	for i := range m.others {
 		if o := &m.others[i]; o.start > m.period.start {

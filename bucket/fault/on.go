@@ -15,7 +15,8 @@ import (
 // Built reports whether this build has points and bugs.
 const Built = true
 
-// The environment of a process with an order. The names do not begin with WEIR_: those are settings, and checked.
+// The environment of a process with an order. The names do not begin with WEIR_, because weir checks all variables with
+// that prefix as settings.
 const (
 	crashVariable   = "TORTURE_CRASH" // a point, a colon, and which time it is passed
 	plantedVariable = "TORTURE_PLANTED"

@@ -13,7 +13,7 @@ import (
 // all, one producer would find room and the intake would refuse the others again. The times reserve nothing: the first
 // producer to submit again gets the place. Each intake knows only the times that it gave itself.
 
-// Bounds of what an intake remembers of these times. Beyond them it may give producers the same time.
+// Bounds of the times that an intake remembers. Beyond them it may give two producers the same time.
 const (
 	mostTold = 65536
 	// longestQueue bounds by how much a producer's time may be later than the first free place. Many producers with

@@ -170,7 +170,7 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 	return nil
 }
 
-// count compares the messages that a stream counts with those that it delivers.
+// count compares the messages that a stream counts with the messages that it delivers, and adds the differences to d.
 func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 	deleted := make(map[uint64]bool, len(state.Deleted))
 	for _, seq := range state.Deleted {

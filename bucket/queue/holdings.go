@@ -15,8 +15,8 @@ import (
 //	kept    messages read ahead of their calls; without room, a message stays in its stream until it is needed
 //	near    jobs near their call, with their answers; without room, a job waits
 //
-// Two more rooms bound the large messages on their way from servers to this process: those that are read ahead, and
-// those that are loaded.
+// Two more rooms bound the large messages on their way from servers to this process: one for messages read ahead, one
+// for messages that are loaded.
 //
 // Every waiting key takes memory too, so Holdings also count keys. When no more keys fit, a job of a new key is refused
 // with 503. Holdings are safe for concurrent use.

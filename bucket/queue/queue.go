@@ -38,7 +38,7 @@ type Forecaster interface {
 	Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int
 }
 
-// Place is a job's position among those of its key; the first is 1.
+// Place is a job's position among the jobs of its key; the first is 1.
 type Place struct {
 	Key      string
 	Priority ingest.Priority
@@ -49,7 +49,7 @@ type Place struct {
 	NotBefore    bucket.Micros // the time before which the job must not be called; 0: at once
 }
 
-// Options are what a Queue needs. All but Dedupe, Others and Holdings are required.
+// Options configure a Queue. All but Dedupe, Others and Holdings are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -204,7 +204,7 @@ func (q *Queue) enlarge(size int64) {
 // SetForecaster sets the forecaster that the queue asks about times and positions.
 func (q *Queue) SetForecaster(o Forecaster) { q.forecaster.Store(&o) }
 
-// Holdings returns the bounds of what is held of the queue's jobs in memory.
+// Holdings returns the bounds of the queue's memory.
 func (q *Queue) Holdings() *Holdings { return q.holdings }
 
 // Found returns how many jobs the queue held when it was opened, and of how many keys. A marker counts as a job and as

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// EntryKind is what a message of a queue stream is.
+// EntryKind is the kind of a message of a queue stream.
 type EntryKind int
 
 // The kinds. A replay needs intents and retries besides the jobs.

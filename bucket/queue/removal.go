@@ -139,7 +139,7 @@ func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, rem
 	return source, remade, nil
 }
 
-// isAnother notes when the present stream was created, and reports whether it is another stream than the one read until
+// isAnother notes when the present stream was created, and reports whether it is not the stream that was read until
 // now.
 func (p *Partition) isAnother(born time.Time) bool {
 	p.mu.Lock()

@@ -329,8 +329,8 @@ func (s *Store) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	return now + behind, err
 }
 
-// touch does what Touch does, and fails if Reserve would. behind is by how much the server's time is behind the clock
-// of the slots.
+// touch is Touch, except that it fails if Reserve would. behind is by how much the server's time is behind the slots'
+// clock.
 func (s *Store) touch(ctx context.Context) (now, behind bucket.Micros, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()

@@ -182,7 +182,7 @@ func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	}
 }
 
-// tries sends the messages, and sends those without an answer again.
+// tries sends the messages, and sends messages without an answer again, commitTries times in all.
 func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	answers := make([]Answer, len(msgs))
 	unknown := make([]bool, len(msgs))

@@ -65,9 +65,9 @@ type Options struct {
 	Log        *slog.Logger // nil: nothing is logged
 }
 
-// EnsureStream creates a stream, or adds to an existing one what the options ask for, and returns the stream's
-// configuration. Settings that exceed the options stay, and are logged. It blocks until this is done, for at most a
-// minute, or until ctx ends.
+// EnsureStream creates a stream, or adds to an existing stream the settings that it lacks, and returns the stream's
+// configuration. Settings that exceed the options stay, and are logged. EnsureStream blocks until this is done, for
+// about a minute at most, or until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
 	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
 	if err != nil {
@@ -148,9 +148,9 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	return kv, nil
 }
 
-// Look returns a stream. It asks again if no server answers, as in a cluster that elects a leader: a start must not fail
-// by one lost request. It blocks for at most a minute, or until ctx ends. If there is no such stream, the error is
-// jetstream.ErrStreamNotFound.
+// Look returns a stream. If no server answers, it asks again: while a cluster elects a leader, a start must not fail
+// because of one lost request. Look blocks for about a minute at most, or until ctx ends. If there is no such stream,
+// the error is jetstream.ErrStreamNotFound.
 func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	found, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) {
 		s, err := js.Stream(ctx, name)
@@ -168,8 +168,8 @@ func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.S
 	return found, nil
 }
 
-// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server may
-// be behind the one that created it. Open blocks for about a minute at most, or until ctx ends.
+// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server
+// may lag behind the server that created it. Open blocks for about a minute at most, or until ctx ends.
 func Open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	s, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
 	if err != nil {
@@ -188,7 +188,7 @@ const (
 	codeNoCluster = 10008                  // JetStream system temporarily unavailable
 )
 
-// establish repeats try until it succeeds, a server refuses with a reason, or no attempt is left.
+// establish repeats try until try succeeds, a server refuses with a reason, mostAttempts are used up, or ctx ends.
 func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
 	for n := range mostAttempts {
 		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
