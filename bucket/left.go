@@ -118,8 +118,8 @@ func (l *Limit) Period() time.Duration {
 	return 0
 }
 
-// Spare returns how many units that the vendor allows are left unused by weir because of headroom. slack is by how many
-// units an answer may say less than weir's count although only weir uses the account: a full token bucket gets no
+// Spare returns the number of units that the vendor allows and weir leaves unused because of headroom. slack is by how
+// many units an answer may say less than weir's count although only weir uses the account: a full token bucket gets no
 // tokens while a call is late.
 func (r Rules) Spare(l Limit) (spare, slack int64) {
 	r = r.By(&l)

@@ -105,8 +105,8 @@ func (m *Memory) Partial() map[string]int64 {
 }
 
 // FillIn sets how much all calls so far took from the limits that partial names, which must come from Partial. It
-// leaves other limits alone, and those whose periods have changed meanwhile. The next grant waits until a snapshot with
-// the result is stored.
+// changes neither other limits nor limits whose periods have changed meanwhile. The next grant waits until a snapshot
+// with the result is stored.
 func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -154,8 +154,8 @@ func (r Rules) Validate() error {
 // Warnings returns a message about each setting that is valid but probably not intended: a rate whose burst costs it
 // more than half of its calls.
 //
-// A window never holds more than N calls only if the interval between calls is T = (P+J)/(N+1-B) (pace.go). With B = N,
-// only one call per period is left beside the burst.
+// No window may hold more than N calls, so the interval between calls is T = (P+J)/(N+1-B) (pace.go). With B = N, only
+// one call per period is left beside the burst.
 func (r Rules) Warnings() []string {
 	var w []string
 	warn := func(what string, rate Rate) {

@@ -8,9 +8,9 @@ import "sort"
 //
 // Memory is bounded. In a quota of up to maxEntries units every grant has its own entry, and the count is exact. A
 // larger quota puts grants that lie closer together than 1/maxEntries of the window into one entry, which ages with its
-// youngest grant. So never more units pass. A unit may pass later by 1/1024 of the window, which loses at most 0.1 % of
-// the quota. With overages, a window's length has at most 2*maxEntries+2 entries of 24 bytes. Slots reserved ahead of
-// now add entries in proportion to the horizon.
+// youngest grant. So no more units pass than the quota allows. A unit may pass later by 1/1024 of the window, which
+// loses at most 0.1 % of the quota. With overages, a window's length has at most 2*maxEntries+2 entries of 24 bytes.
+// Slots reserved ahead of now add entries in proportion to the horizon.
 //
 // Slots need not be granted in the order of time. Every entry that is not too old for the new slot counts, even an
 // entry after the slot. A slot before the newest entry is recorded at the newest entry's time, so entries stay in

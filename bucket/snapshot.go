@@ -169,7 +169,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	return s.moved(e.ahead)
 }
 
-// moved returns the snapshot in the times of a clock that is ahead by by.
+// moved returns the snapshot with all times shifted by the lead of a clock that is ahead.
 func (s Snapshot) moved(by Micros) Snapshot {
 	move := func(t Micros) Micros {
 		if t == 0 {

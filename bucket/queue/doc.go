@@ -75,7 +75,7 @@
 // owner.
 //
 // The owner does not notice the loss of jobs that another process stored and that were deleted before they were read.
-// The next owner finds jobs that were deleted while weir was stopped by a note of the former owner
+// By a note of the former owner, the next owner finds jobs that were deleted while weir was stopped
 // (dispatcher/takeover/inventory.go).
 //
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.

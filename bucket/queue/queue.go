@@ -24,7 +24,7 @@ type Forecaster interface {
 	// ETA returns when the call of the job at a place should start. It returns 0 if that is unknown, because an
 	// operator has paused the call.
 	ETA(Place) bucket.Micros
-	// Soonest returns the earliest time at which the call of the job at a place may start: when all calls that are not
+	// Soonest returns the earliest time at which the call of the job at a place may start, if all calls that are not
 	// settled yet turn out to have taken nothing.
 	Soonest(Place) bucket.Micros
 	// NextFree returns when a job of the key should end, so that its full bucket has room again; 0 if that is unknown.

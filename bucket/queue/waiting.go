@@ -103,7 +103,8 @@ func arrivalsIn(ctx context.Context, js jetstream.JetStream, name string, subjec
 
 // CountJobs returns how many unfinished jobs a stream has now, without opening its queue. api is "" if the stream is no
 // queue. It reads no job and blocks for some round trips. It asks the stream's leader, since a consumer's pending count
-// may come from a replica that lags. It subtracts the messages that are not jobs, since jobs may be of a million keys.
+// may come from a replica that lags. It counts the messages that are not jobs and subtracts them, because jobs may have
+// a million subjects.
 func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api string, jobs int, err error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
