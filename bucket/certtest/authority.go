@@ -54,7 +54,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Sign makes a certificate that is valid until until.
+// Sign makes a certificate that expires at until.
 func (a *Authority) Sign(until time.Time) tls.Certificate {
 	a.t.Helper()
 	key := newKey(a.t)

@@ -67,7 +67,7 @@ type Reply struct {
 }
 
 // Do publishes msgs, at most MaxExchange, and waits for a reply to each message for which wants reports true. If one
-// message cannot be sent, the others are sent nevertheless. Do blocks for AnswerWait at most, or until ctx ends.
+// message cannot be sent, the others are sent nevertheless. Do blocks for about AnswerWait at most, or until ctx ends.
 func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []Reply {
 	if len(msgs) > MaxExchange {
 		panic("bucket: more requests in one exchange than its bound")

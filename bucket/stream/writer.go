@@ -38,8 +38,9 @@ type writing struct {
 // ErrNotNow says that the writer of a message has no right to store it now.
 var ErrNotNow = errors.New("the writer had no right to store the message")
 
-// NewWriter returns a Writer that holds at most maxWaiting messages with at most maxBytes bytes in all. It stores them
-// while Run runs. With a disk, a message counts as stored only when the disk has it.
+// NewWriter returns a Writer that holds at most maxWaiting messages with at most maxBytes bytes in all. It accepts a
+// larger message if no other message waits. It stores them while Run runs. With a disk, a message counts as stored only
+// when the disk has it.
 func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, error) {
 	x, err := NewExchange(nc, disk)
 	if err != nil {
