@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Account is what an api's quotas and budgets have used, by the records of calls. It is kept beside the meters, which
-// claim ahead. It contains no claim, so that the use before a crash can be computed exactly once the records are there.
+// Account says what an api's quotas and budgets have used, by the records of calls. It is kept beside the meters, which
+// claim units ahead. An account contains no claims, so it gives the exact use before a crash once the records are read.
 // Times are by the calendar's clock. An account is not safe for concurrent use.
 type Account struct {
 	Limits []LimitAccount `json:"limits"`
@@ -111,8 +111,8 @@ func (a *Account) Slide(present *Account) (changed []string) {
 	return changed
 }
 
-// Add counts units that a call took at a time from a limit of rules. A call of a period before the newest no longer
-// counts.
+// Add counts units that a call took at the time at from the limit called name. It ignores a call in a period before the
+// newest.
 func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	l := a.Of(name)
 	i := slices.IndexFunc(rules.Shared, func(s Limit) bool { return s.Name == name })
@@ -136,7 +136,8 @@ func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	}
 }
 
-// log inserts a call of a sliding quota in order. Times closer together than the grain become the later one.
+// log inserts a call of a sliding quota in the order of time. It rounds times up to a multiple of grain, and adds up
+// calls of equal times.
 func (l *LimitAccount) log(at Micros, units int64, grain Micros) {
 	if grain > 0 {
 		at = (at + grain - 1) / grain * grain

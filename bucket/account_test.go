@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reckoning is an api's limits over many lives of a process, with the ledger that outlives them. A call is granted,
-// made and recorded. A process that dies leaves calls without a record; the next process records them before it
-// corrects.
+// reckoning simulates an api's limits over many lives of a process, and the ledger that outlives these. A call is
+// granted, made and recorded. A process that dies leaves calls without a record. The next process records these calls
+// before it corrects its limits.
 type reckoning struct {
 	t       fataler
 	rng     *rand.Rand
@@ -26,10 +26,10 @@ type reckoning struct {
 	written Snapshot // being stored
 	note    accountNote
 	begun   int      // number of records when this life began
-	judged  bool     // this life has recorded the calls that the former one left
-	lost    []Grant  // without a record so far
-	former  *Account // nil once Correct had it
-	forget  bool     // the planted bug: calls under way at a death are left out
+	judged  bool     // this life has recorded the calls that the former life left
+	lost    []Grant  // grants of calls that have no record yet
+	former  *Account // nil after Correct
+	forget  bool     // plants a bug: calls under way at a death are left out
 }
 
 type recorded struct {
@@ -37,7 +37,7 @@ type recorded struct {
 	former bool // written by a recovery
 }
 
-// accountNote is what is stored of an account.
+// accountNote is what the process stores of an account.
 type accountNote struct {
 	read    int
 	account *Account
@@ -50,7 +50,7 @@ func newReckoning(t fataler, rules Rules, seed uint64) *reckoning {
 	return r
 }
 
-// live begins a process, the first or another.
+// live begins a process, the first one or a later one.
 func (r *reckoning) live() {
 	m, err := NewMemory(r.rules, func() Micros { return r.now })
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *reckoning) count(a *Account, at Micros) {
 	}
 }
 
-// judge records what a former process left under way, and replaces the bound by what was used.
+// judge records the calls that a former process left under way, and replaces the bounds by what was used.
 func (r *reckoning) judge() {
 	if r.former == nil {
 		return
@@ -127,7 +127,7 @@ func (r *reckoning) ask() {
 	r.running = append(r.running, got[0].Grants...)
 }
 
-// end ends what runs: a call is made in its slot, settled and then recorded, or its slot is given back before.
+// end ends one running grant: its call is made in its slot, settled and recorded, or its slot is given back before.
 func (r *reckoning) end() {
 	if len(r.running) == 0 {
 		return
@@ -158,7 +158,7 @@ func (r *reckoning) checkpoint(ahead time.Duration) {
 	r.m.Saved(s)
 }
 
-// accountLimits are one of each kind that has periods.
+// accountLimits are limits of each kind that has periods.
 var accountLimits = []Limit{
 	{Name: "sliding", Quota: &Quota{Count: 300, Window: Sliding, Per: 20 * time.Second}},
 	{Name: "large", Quota: &Quota{Count: 1500, Window: Sliding, Per: 90 * time.Second}},
@@ -166,7 +166,7 @@ var accountLimits = []Limit{
 	{Name: "spend", Budget: &Budget{Quota: Quota{Count: 700, Window: Calendar, Unit: Hour, Zone: time.UTC}, OnExhausted: Hold}},
 }
 
-// run plays about a minute in which processes die at any moment, also before they have corrected anything.
+// run plays about a minute. Processes die at any moment, also before they have corrected anything.
 func (r *reckoning) run(deaths int) (died int) {
 	for range 8000 {
 		r.now += Micros(r.rng.Int64N(16_000))
@@ -205,7 +205,7 @@ func quotasOf(t *rapid.T) Rules {
 	return rules
 }
 
-// truth returns what was called within a limit's present period, or its window.
+// truth returns the units of the calls made within a limit's present period or window.
 func (r *reckoning) truth(l *Limit) (used int64) {
 	life, _ := r.rules.SlidingBounds(*l.quota())
 	from, to := r.now-life+1, maxMicros
@@ -220,8 +220,8 @@ func (r *reckoning) truth(l *Limit) (used int64) {
 	return used
 }
 
-// TestDeathsAreReckonedUp checks processes that die at any moment, whose claims the ledger corrects: all lives together
-// keep every limit, and in the end exactly the calls that were made count.
+// TestDeathsAreReckonedUp checks processes that die at any moment, and whose claims the ledger corrects. All lives
+// together keep every limit, and in the end exactly the calls that were made count.
 func TestDeathsAreReckonedUp(t *testing.T) {
 	died, calls, over := 0, 0, int64(0)
 	rapid.Check(t, func(t *rapid.T) {
@@ -257,8 +257,8 @@ func TestDeathsAreReckonedUp(t *testing.T) {
 	t.Logf("%d calls, %d deaths; at most %d calls counted that count no more, of a quota whose times are rounded", calls, died, over)
 }
 
-// TestForgottenCallsAreCaught checks that the test above sees a correction that leaves out what was under way at a
-// death.
+// TestForgottenCallsAreCaught checks that TestDeathsAreReckonedUp notices a correction that leaves out the calls under
+// way at a death.
 func TestForgottenCallsAreCaught(t *testing.T) {
 	for seed := range uint64(50) {
 		r := newReckoning(t, Rules{Key: fast, Shared: accountLimits[2:3]}, seed)
@@ -271,8 +271,8 @@ func TestForgottenCallsAreCaught(t *testing.T) {
 	t.Error("no seed of 50 shows it")
 }
 
-// TestClaimsDoNotPileUp checks a process that is killed again and again without a call: nothing is used in the end. And
-// while no life is long enough to find that out, nothing is buried for it.
+// TestClaimsDoNotPileUp checks a process that is killed again and again without making a call. In the end nothing
+// counts as used. While no life is long enough to find that out, no job is buried.
 func TestClaimsDoNotPileUp(t *testing.T) {
 	r := newReckoning(t, Rules{Key: fast, Shared: accountLimits}, 1)
 	for range 100 {
@@ -308,7 +308,7 @@ func TestClaimsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestOverageOfTheLedgerCounts checks that the ledger has what an answer reported after the last snapshot.
+// TestOverageOfTheLedgerCounts checks that an overage that was reported after the last snapshot counts, by the ledger.
 func TestOverageOfTheLedgerCounts(t *testing.T) {
 	rules := Rules{Key: fast, Shared: accountLimits}
 	r := newReckoning(t, rules, 1)
@@ -329,8 +329,8 @@ func TestOverageOfTheLedgerCounts(t *testing.T) {
 	}
 }
 
-// TestAccountOfAPeriodThatIsOver checks that what was used in a former period counts in none of the next, whatever
-// period the meter counts.
+// TestAccountOfAPeriodThatIsOver checks that the use of a former period counts in no later period, whichever period the
+// meter counts.
 func TestAccountOfAPeriodThatIsOver(t *testing.T) {
 	rules := Rules{Key: fast, Shared: accountLimits[2:3]}
 	for name, calls := range map[string]int64{"nothing since": 0, "a call since": 1} {

@@ -13,11 +13,11 @@ import (
 //
 // A refused job does not count, whether this limit, another one or the full bucket behind them refuses it. Counting it,
 // as some limiters do, locks a client out for as long as it retries. A job that is sent again under its id does not
-// count either. If that is known only when the stream has answered, the count is taken back then.
+// count either. If only the stream's answer shows that, the count is taken back then.
 //
-// How much may be admitted in the worst window, for limit N per P: token_bucket and leaky_bucket Burst + N (they are
-// the same mathematics: the one counts what is left, the other what is owed); fixed_window 2N, around an edge;
-// sliding_log N, exactly; sliding_window just under 2N if the arrivals are contrived, about N if they are even.
+// In the worst window of a limit of N per P, token_bucket and leaky_bucket admit Burst + N. (They are the same: one
+// counts what is left, the other what is owed.) fixed_window admits 2N around an edge. sliding_log admits exactly N.
+// sliding_window admits just under 2N if the arrivals are contrived, and about N if they are even.
 
 // AdmitVerdict is the answer of an admission limit to a job.
 type AdmitVerdict string
@@ -33,7 +33,7 @@ const (
 // Admittance is the answer to one job.
 type Admittance struct {
 	Verdict AdmitVerdict
-	Retry   time.Duration // for Refused: when it would fit, if no other job came; 0 if its cost never can
+	Retry   time.Duration // for Refused: after how long it would fit if no other job came; 0 if its cost never fits
 	at      Micros        // when it was counted
 }
 
@@ -54,7 +54,7 @@ type Admitter struct {
 	together windowCount
 }
 
-// admitState is what one key has used. The algorithm decides which field is in use.
+// admitState is the use of one key. The algorithm decides which field is in use.
 type admitState struct {
 	bucket gcra
 	log    *slidingMeter
@@ -115,7 +115,7 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 	return Admittance{Verdict: Refused, Retry: now.Until(retry)}
 }
 
-// TakeBack undoes what a job of that cost counted, if it was admitted here and then refused elsewhere.
+// TakeBack undoes what a job of that cost counted. It is for a job that was admitted here and then refused elsewhere.
 func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -205,7 +205,7 @@ func (x *Admitter) countLocked(s *admitState, now Micros, cost int64) {
 	}
 }
 
-// windowCount is what was admitted in the present window of the clock and in the one before.
+// windowCount counts the units that were admitted in the present window of the clock and in the window before.
 type windowCount struct {
 	start           Micros
 	before, present int64
@@ -238,8 +238,8 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 }
 
 // fits returns when cost fits by the sliding window counter. The counter assumes that the window before was evenly
-// filled, and weighs it by the part that is still within one period before now. In whole numbers: before*(per-elapsed)
-// + (present+cost)*per <= limit*per.
+// filled, and counts only the part of it that is less than one period before now. In whole numbers:
+// before*(per-elapsed) + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start
@@ -253,7 +253,7 @@ func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	return w.start + per + fade(w.present, limit-cost, per)
 }
 
-// fade returns how far into its window the time must be for at most left of before to count.
+// fade returns how much of a window must have passed until at most left of the former window's units count.
 func fade(before, left int64, per Micros) Micros {
 	if before <= left {
 		return 0
@@ -261,10 +261,10 @@ func fade(before, left int64, per Micros) Micros {
 	return per - Micros(float64(left)/float64(before)*float64(per))
 }
 
-// bucketed reports whether the limit is the burst and not the count.
+// bucketed reports whether the algorithm is limited by the burst and not by the count.
 func (a Admission) bucketed() bool { return a.Algorithm == TokenBucket || a.Algorithm == LeakyBucket }
 
-// Validate returns what is wrong with an admission limit.
+// Validate returns an error if an admission limit is out of bounds.
 func (a Admission) Validate() error {
 	if err := a.Rate.Validate(); err != nil {
 		return err

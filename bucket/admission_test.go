@@ -47,9 +47,9 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 	}
 }
 
-// TestSlidingWindowCounterAtItsWorst shows the worst case of the estimate: what comes late in a window counts, a window
-// later, as if it had come evenly. 100 at its end and then as many as are let in are nearly 200 within a minute. So an
-// estimate is no limit for calls that cost money.
+// TestSlidingWindowCounterAtItsWorst checks the worst case of the estimate. Jobs that came late in a window count, a
+// window later, as if they had come evenly. 100 jobs at the end of a window, and then as many as are admitted, are
+// nearly 200 within a minute. So an estimate must not limit calls that cost money.
 func TestSlidingWindowCounterAtItsWorst(t *testing.T) {
 	x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
 	var in []Arrival
@@ -117,8 +117,8 @@ func TestFixedWindowVectors(t *testing.T) {
 	}
 }
 
-// TestRefusedJobsDoNotCount checks that a sliding log admits 20 a minute of a client that retries every second, not
-// none.
+// TestRefusedJobsDoNotCount checks that a sliding log still admits 20 jobs a minute of a client that retries every
+// second.
 func TestRefusedJobsDoNotCount(t *testing.T) {
 	for _, alg := range []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter} {
 		x := newAdmitter(t, perMinute(alg, 20, 1))
@@ -153,7 +153,7 @@ func TestElasticLendsWhatOthersLeave(t *testing.T) {
 	}
 }
 
-// TestAdmittedInAnyWindow checks each algorithm against the most it may admit, and that a job fits at its Retry.
+// TestAdmittedInAnyWindow checks that each algorithm admits no more than it may, and that a job fits at its Retry.
 func TestAdmittedInAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Admission{
@@ -201,8 +201,8 @@ func TestAdmitterForgetsIdleKeys(t *testing.T) {
 	}
 }
 
-// TestBorrowedIsTakenBack checks a job that was let in out of what other keys left, and was then refused elsewhere.
-// What it borrowed can be lent again; it never counted as its key's own.
+// TestBorrowedIsTakenBack checks a job that borrowed what other keys left, and was then refused elsewhere. What it
+// borrowed can be lent again. It never counted against its own key.
 func TestBorrowedIsTakenBack(t *testing.T) {
 	a := perMinute(FixedWindow, 2, 1)
 	a.Elastic = true
@@ -225,7 +225,7 @@ func TestBorrowedIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAdmissionByAClockThatGoesBack checks that such a clock opens no window.
+// TestAdmissionByAClockThatGoesBack checks that a clock that goes back opens no new window.
 func TestAdmissionByAClockThatGoesBack(t *testing.T) {
 	for _, alg := range []Algorithm{FixedWindow, SlidingWindowCounter, SlidingLog, TokenBucket} {
 		x := newAdmitter(t, perMinute(alg, 2, 2))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestCalendarAhead checks that a wall clock that is set forward brings a calendar's next period that much earlier, and
-// moves no slot of a rate. A process that starts by the right clock then continues where this one was.
+// TestCalendarAhead checks a wall clock that is set forward. A calendar's next period begins earlier by as much, and no
+// slot of a rate moves. A process that then starts by the right clock continues the counts.
 func TestCalendarAhead(t *testing.T) {
 	const horizon = time.Millisecond
 	const hour, ahead = Micros(3600_000_000), Micros(110_000_000)

@@ -26,10 +26,10 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// BenchmarkKeys fills a store with keys in debt and asks for them. Their order is random in the store, but that of
-// their names in memory, so that the benchmark does not wait for the names. B/key is what the store takes on the heap,
-// state and index; the names are the caller's. Beside it runs the same with golang.org/x/time/rate, in a map of
-// limiters.
+// BenchmarkKeys fills a store with keys in debt and asks for them. The keys are asked for in the order in which their
+// names lie in memory, which is random in the store. So the benchmark does not wait for the names. B/key is the heap
+// that the store takes, with state and index but without the names. For comparison the same runs with
+// golang.org/x/time/rate, in a map of limiters.
 func BenchmarkKeys(b *testing.B) {
 	limits := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1000}}
 	for _, n := range []int{1000, 1_000_000} {

@@ -16,8 +16,8 @@ func (q Quota) Period(at Micros) (start, end Micros) {
 	return p.start, p.end
 }
 
-// Over returns the end of the last period that may hold a call that left at the given time and arrived up to jitter
-// later.
+// Over returns when a call no longer counts: the end of the last period that may hold it. The call left at the time
+// left and arrived up to jitter later.
 func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	arrived := left.Add(jitter)
 	if q.Window == Sliding {
@@ -27,7 +27,7 @@ func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	return end
 }
 
-// moved returns the span by a clock that is ahead by more. The zero span stays: it is no period.
+// moved shifts the span by the lead of a clock that is ahead. The zero span, which is no period, stays zero.
 func (s span) moved(by Micros) span {
 	if s == (span{}) {
 		return s
@@ -59,8 +59,8 @@ func (q Quota) spanAt(at Micros) span {
 	return s
 }
 
-// label returns the beginning of the period that shows t, as wall-clock time. Its zone is always UTC, which means "no
-// zone" here.
+// label returns the wall-clock time at which the period of wall-clock time t begins. The result's zone is always UTC,
+// which means "no zone" here.
 func (q Quota) label(t time.Time) time.Time {
 	y, m, d := t.Date()
 	switch q.Unit {
@@ -75,7 +75,7 @@ func (q Quota) label(t time.Time) time.Time {
 	}
 }
 
-// following returns the label of the period after the one with this label.
+// following returns the label of the next period.
 func (q Quota) following(label time.Time) time.Time {
 	switch q.Unit {
 	case Hour:
@@ -107,7 +107,8 @@ func firstShown(zone *time.Location, label time.Time) Micros {
 	}
 }
 
-// Length returns how long a period of the quota is. Of a calendar quota it is the shortest period: 28 days for a month.
+// Length returns how long a period of the quota is. For a calendar quota it returns the shortest period: 28 days for a
+// month.
 func (q Quota) Length() time.Duration {
 	if q.Window != Calendar {
 		return q.Per

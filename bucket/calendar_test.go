@@ -57,7 +57,7 @@ func TestCalendarPeriods(t *testing.T) {
 	}
 }
 
-// TestPeriodsFollowEachOther walks through periods around every change of clocks: there is no gap and no overlap, and
+// TestPeriodsFollowEachOther checks that the periods around every change of clocks have no gap and no overlap, and that
 // every time in a period gets the same period.
 func TestPeriodsFollowEachOther(t *testing.T) {
 	zones := []string{
@@ -94,9 +94,9 @@ func TestPeriodsFollowEachOther(t *testing.T) {
 	})
 }
 
-// TestQuotasOverClockChanges uses all that a store grants over days on which clocks change, a day is skipped, or a
-// month ends. It counts by the dates that clocks in the zone show: never more than the quota, and the whole of it on
-// every date.
+// TestQuotasOverClockChanges takes all slots that a store grants over days on which clocks change, a day is skipped, or
+// a month ends. It counts by the dates that clocks in the zone show: on every date the whole quota is used, and never
+// more.
 func TestQuotasOverClockChanges(t *testing.T) {
 	const count = 5
 	for _, c := range []struct {

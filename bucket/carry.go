@@ -8,17 +8,18 @@ import (
 
 // What a changed rate takes over.
 //
-// A call is judged by the rate under which it is granted, and counts, when it arrives, in every later rate as well: a
-// window of the new rate that holds a call of it holds no more than the new rate lets pass, whatever was called before.
+// A call is granted by the present rate, and counts in every later rate as well. So if a window of the new rate holds a
+// call that was granted by the new rate, it holds no more calls than the new rate lets pass, whatever was called
+// before.
 //
 // # What is known
 //
-// A tally knows the calls of its limit by two numbers, its TAT and since. T is the interval of its pace, J the jitter.
+// A tally describes the calls of its limit by two numbers, TAT and since. T is the interval of its pace, J the jitter.
 //
-//  1. Calls that arrive until since were made under other rates, or by another process. Their number is unknown.
-//  2. Of the calls that arrive at a or later, for any a > since, there are at most (E - a) / T, with E = TAT + J.
-//     Each was charged T from its slot or later, and arrives J after its slot or earlier. A bucket that was idle or
-//     forgotten in between says no less: it was empty when it began anew.
+//  1. The number of calls that arrive until since is unknown: they were made under other rates, or by another process.
+//  2. Of the calls that arrive at a or later, for any a > since, there are at most (E - a) / T, with E = TAT + J. Each
+//     was charged T from its slot or later, and arrives J after its slot or earlier. This also holds if the bucket was
+//     idle or forgotten in between: it was empty when it began anew.
 //
 // So the last call has arrived by A = max(since, E - T). The store also knows when the last call of any key arrives,
 // and A is never later than that.
@@ -35,13 +36,13 @@ import (
 // (E-w)/T old ones and less than B' + (w+P'-X)/T' new ones. Together that is less than B' + W'/T', so no more than N'.
 // Such windows begin at A or before, and after now - P'. X is a straight line in w, so one end decides:
 //
-//   - The interval becomes shorter, or stays: w = A, or anything later. Then X also fits every earlier w. The TAT goes
-//     on to tell all that it told, in the new interval, and since stays. A raised rate helps at once. weir takes the
-//     later of A and now + J, as if the bucket had drained at the former interval until now.
-//   - It becomes longer: w = now - P'. What came before that is no longer known: since becomes A.
+//   - The interval becomes shorter, or stays: w = A, or anything later. Then X also fits every earlier w. Statement 2
+//     goes on to hold, in the new interval, and since stays. A raised rate helps at once. weir takes the later of A and
+//     now + J, as if the bucket had drained at the former interval until now.
+//   - It becomes longer: w = now - P'. Calls before that are no longer known: since becomes A.
 //
-// This must know all calls of the windows: since is 0, or lies before every such w. If it does not, or if forget gives
-// the smaller X, forget it is.
+// convert must know all calls of these windows: since is 0, or lies before every such w. Otherwise, or if forget gives
+// the smaller X, weir uses forget.
 //
 // A token bucket of size C' at the api gains a token every 1/r' <= T', and had any number of them when the rate came
 // into force. forget: it is empty at A, X = A + B'*T'. convert: from any w on there are at most (E-w)/T old calls and,
@@ -52,10 +53,11 @@ import (
 // # Keys that a store has forgotten
 //
 // A store forgets a key that has been idle for a while (turning). Calls under the key's own rate before that do not
-// matter: the bucket was empty. Calls under another rate arrived before the store can have forgotten them (called), and
-// before the last change (latest). So until then nothing is known, and forget applies.
+// matter: the bucket was empty. Forgotten calls under another rate arrived by called, the latest time that the store
+// can have forgotten, and by the last change (latest). So calls until the earlier of both are unknown, and forget
+// applies.
 
-// pace is how a rate is kept.
+// pace is a rate in the form in which meters count it.
 type pace struct {
 	interval Interval
 	burst    int64
@@ -76,7 +78,8 @@ func (r Rules) Window(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Interval(rate).times(1))
 }
 
-// memory returns after how long an empty bucket no longer matters for a rate of the same length.
+// memory returns how long after it became empty a bucket of a rate may still matter, if the rate changes to another one
+// of the same length.
 func (r Rules) memory(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Window(rate), r.Interval(rate).times(r.Burst(rate)))
 }
@@ -93,7 +96,7 @@ func (r Rules) Memory() Micros {
 	return longest
 }
 
-// after returns the TAT of a bucket whose calls until last are unknown: what the head of this file calls forget.
+// after returns the TAT of a bucket whose calls until last are unknown. The head of this file calls that forget.
 func (p *pace) after(last Micros) Micros {
 	window := p.window
 	if window == 0 {
@@ -102,7 +105,7 @@ func (p *pace) after(last Micros) Micros {
 	return min(maxMicros, last+window+p.interval.times(p.burst-1))
 }
 
-// clear returns the time from which calls until last do not matter for a bucket.
+// clear returns the time from which calls until last no longer matter for a bucket.
 func (p *pace) clear(last Micros) Micros {
 	if p.window == 0 {
 		return p.after(last)
@@ -110,16 +113,16 @@ func (p *pace) clear(last Micros) Micros {
 	return last + p.window
 }
 
-// tally is a bucket, the pace that it is counted in, and until when calls may have arrived that it has not counted: 0
-// if there are none.
+// tally is a bucket and the pace in which it is counted. since is the time until which calls may have arrived that the
+// bucket has not counted, 0 if there are none.
 type tally struct {
 	gcra
 	pace
 	since Micros
 }
 
-// unknown returns the tally of a bucket of which only is known that no call arrived between last and now, and none that
-// it has not counted after since.
+// unknown returns the tally of a bucket of which two facts are known. No call arrived between last and now. The bucket
+// has counted all calls that arrived after since.
 func (p *pace) unknown(now, last, since Micros) tally {
 	t := tally{pace: *p, since: since}
 	if last > 0 && p.clear(last) > now {
@@ -128,10 +131,10 @@ func (p *pace) unknown(now, last, since Micros) tally {
 	return t
 }
 
-// carry turns to another pace. No call arrives later than arrived.
+// carry changes the tally to another pace. arrived is no earlier than the arrival of any call granted so far.
 //
-// It uses floating point because the product of two intervals and a debt has no exact place in Lua. A microsecond at
-// either end covers what that loses.
+// It uses floating point because the product of two intervals and a debt is not exact in Lua. A microsecond at either
+// end covers the rounding.
 func (t *tally) carry(now, arrived Micros, to pace) {
 	from, end := t.pace, t.end()+t.late
 	last := min(arrived, max(t.since, end-Micros(from.interval.P/from.interval.Q))) // every call owes at least one unit
@@ -158,30 +161,32 @@ func (t *tally) carry(now, arrived Micros, to pace) {
 // saturated returns x rounded up, plus one, at most maxMicros.
 func saturated(x float64) Micros { return Micros(min(float64(maxMicros), ceil(x)+1)) }
 
-// coarse rounds up to a second or so. The table of keys has one pace for all buckets that turned to it in that time.
+// coarse rounds up to a multiple of coarseTo, which is about a second. All buckets that change to a pace within that
+// time share one entry in the table of paces.
 func coarse(t Micros) Micros { return Micros(ceilDiv(int64(t), coarseTo)) * coarseTo }
 
 const coarseTo = 1 << 20
 
-// turning records how the paces of keys have changed in a store, and so what the store may have forgotten. A key whose
-// bucket is empty is remembered for a while that depends on the rules, and by Redis for the while that held when it was
-// called. The zero value has forgotten nothing.
+// turning records how the paces of a store's keys have changed, and which calls the store may therefore have forgotten.
+// The rules decide how long a key with an empty bucket is remembered. In Redis these are the rules under which the key
+// was called. The zero value has forgotten nothing.
 type turning struct {
 	memory    Micros // how long a key is remembered now
 	least     Micros // the shortest time that a key was remembered whose last call arrived between forgotten and latest
 	forgotten Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
-	latest    Micros // when the last call arrives that was granted under former paces
+	latest    Micros // when the last call that was granted under former paces arrives
 	former    []Former
 }
 
-// Former are rules by which calls were made, until a time.
+// Former are the rules by which former processes made calls, until a time.
 type Former struct {
 	Rules Rules
 	Until Micros
 }
 
-// Former sets the rules by which former processes made calls. If a key had another rate then, nothing is known of it:
-// it may have been called until the end of those rules. Former must come after Restore and before the first Reserve.
+// Former sets the rules by which former processes made calls. If a key had another rate under these rules, its calls
+// are unknown: it may have been called until the rules ended. Former must be called after Restore and before the first
+// Reserve.
 func (m *Memory) Former(former []Former) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,14 +205,14 @@ func (m *Memory) Former(former []Former) {
 	}
 }
 
-// lastCall returns the latest time at which a call can have arrived of a key that is not remembered. A key is
-// remembered for memory after its last call. One that was called before latest may have been forgotten after least,
-// or before that.
+// lastCall returns the latest time at which a call of a forgotten key can have arrived. A key is remembered for memory
+// after its last call. A key whose last call arrived by latest may have been forgotten after least, and a key whose
+// last call arrived by forgotten at any time.
 func (t *turning) lastCall(now Micros) Micros {
 	return max(now-t.memory, t.forgotten, min(t.latest, now-t.least))
 }
 
-// lastCallBefore returns the same for calls of former processes, if the key had another pace then.
+// lastCallBefore returns the latest time at which a former process can have called the key under another pace, or 0.
 func (t *turning) lastCallBefore(key string, now Micros, own *pace) (last Micros) {
 	for i := range t.former {
 		if f := &t.former[i]; f.Until > last && own.clear(f.Until) > now && f.Rules.pace(f.Rules.For(key).Rate) != *own {
@@ -227,8 +232,8 @@ func (t *turning) turn(now, arrived, memory Micros) {
 	t.memory, t.latest = memory, coarse(max(now, arrived))
 }
 
-// open converts a key's state to its present pace. It treats all keys alike that may be forgotten, so that every store
-// gives the same slots.
+// open converts a key's state to its present pace. It treats every key that may be forgotten as forgotten, so that
+// every store gives the same slots.
 func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace) {
 	called := t.lastCall(now)
 	switch {
@@ -244,8 +249,8 @@ func (t *turning) open(name string, key *keyState, now, arrived Micros, own pace
 	key.last = 0
 }
 
-// KeyPaces names the rates of all keys and what decides their paces. If two names are equal, so is the pace of every
-// key.
+// KeyPaces returns a hash of the rates of all keys and of everything that decides their paces. If two hashes are equal,
+// every key has the same pace under both rules.
 func (r *Rules) KeyPaces() string {
 	h := sha256.New()
 	_, _ = fmt.Fprintln(h, r.Headroom, r.Jitter, r.Key.Rate)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// restarted returns the store of a process that starts now with what another one has left.
+// restarted returns the store of a process that starts now from another process's snapshot s.
 func restarted(b *table, rules Rules, s Snapshot, called bool) *table {
 	b.t.Helper()
 	next := newTable(b.t, rules)
@@ -42,8 +42,8 @@ func TestARaisedRateWaitsForItsSnapshot(t *testing.T) {
 	}
 }
 
-// TestALimitThatIsNewAtAStart checks a start with the first shared limit of an api that has been called: nothing says how
-// lately.
+// TestALimitThatIsNewAtAStart checks a start with the first shared limit of an api that has been called. No snapshot
+// says when the last call was.
 func TestALimitThatIsNewAtAStart(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "a", Rate: &Rate{Count: 10, Per: time.Minute, Burst: 10, Counts: ByWindow}}}}
 	b := restarted(newTable(t, rules), rules, Snapshot{}, true)
@@ -56,8 +56,8 @@ func TestALimitThatIsNewAtAStart(t *testing.T) {
 	}
 }
 
-// TestAFormerRateCountsInALongerWindow checks a start whose own window no longer holds the calls of a former rate, and a
-// change to one that does.
+// TestAFormerRateCountsInALongerWindow checks a start with a rate whose window no longer holds the calls of a former
+// rate, and then a change to a rate whose window does.
 func TestAFormerRateCountsInALongerWindow(t *testing.T) {
 	at := func(count int64, per time.Duration) Rules {
 		return Rules{Key: KeyLimits{Rate: Rate{Count: count, Per: per, Burst: 1, Counts: ByWindow}}}

@@ -27,10 +27,11 @@ func (a *Arrival) takes() int64 {
 // Expectation is the limit that arrivals are checked against.
 type Expectation struct {
 	Limit Limit
-	// Jitter is how much later than planned a call may have arrived. It blurs a rate's burst (B <= Burst + R*Jitter),
-	// never the count in a window, nor a token bucket.
+	// Jitter is how much later than planned a call may have arrived. It raises a rate's allowed burst to Burst +
+	// R*Jitter. It raises neither the count in a window nor what a token bucket allows.
 	Jitter time.Duration
-	// Eps is the error of the stamps. An excess that an error of that size could explain is Inconclusive, not Pass.
+	// Eps is the error of the time stamps. If an error of that size could explain an excess, the outcome is
+	// Inconclusive.
 	Eps time.Duration
 }
 
@@ -42,8 +43,8 @@ func (r Rate) allowed() int64 {
 	return r.Count
 }
 
-// blur returns how late a call may arrive and still belong to a rate's burst. It is 0 for a token bucket: that is the
-// api's own bucket, and nothing may exceed it.
+// blur returns how late a call may arrive and still belong to a rate's burst. It is 0 for a token bucket, because
+// nothing may exceed the api's own bucket.
 func (x *Expectation) blur() time.Duration {
 	if x.Limit.Rate.Counted() == ByTokens {
 		return 0
@@ -61,14 +62,14 @@ const (
 	Fail         Outcome = "fail"
 )
 
-// Verdict is what a check found.
+// Verdict is the result of a check.
 type Verdict struct {
 	Outcome Outcome
-	Calls   int   // those that reserved something
-	Units   int64 // also those beyond reservations
+	Calls   int   // calls that reserved units
+	Units   int64 // all units, also those beyond reservations
 	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight). Allowed is
-	// the most that the expectation allows. From and To are the window's first and last arrival, by time, counted from
-	// 0.
+	// the most that the expectation allows. From and To are the indexes of the window's first and last arrival in the
+	// order of time.
 	Worst, Allowed int64
 	From, To       int
 	// Beyond is how far a window went over because calls took more than they had reserved: in the worst such window, the
@@ -94,9 +95,8 @@ func (v Verdict) String() string {
 // could be the worst, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
 // and does not change them.
 //
-// A rate is two expectations. In any window of Per lie at most Count units, or less than Burst + Count of a token
-// bucket. And the burst B* is at most Burst, blurred by Jitter unless the burst is the api's own. B* comes from
-// the virtual queue
+// A rate is two expectations. A window of Per holds at most Count units, or Burst + Count for a token bucket. The burst
+// B* is at most Burst, or Burst + R*Jitter unless the api has a token bucket. B* comes from the virtual queue
 //
 //	Q = max(0, Q - R*dt) + cost        B* = max Q
 //
@@ -124,7 +124,7 @@ func Check(arrivals []Arrival, expected Expectation) Verdict {
 	return v
 }
 
-// inOrder returns the arrivals by time, each with the cost that counts.
+// inOrder returns a copy of the arrivals in the order of time, each with the cost that counts.
 func inOrder(arrivals []Arrival) []Arrival {
 	a := slices.Clone(arrivals)
 	for i := range a {
@@ -149,7 +149,7 @@ func (v *Verdict) checkQuota(a []Arrival, q Quota, eps time.Duration) {
 	v.checkPeriods(a, q, eps)
 }
 
-// checkSliding looks at every window [t, t+per) that begins with an arrival; one of them is the worst.
+// checkSliding checks every window [t, t+per) that begins with an arrival. One of these is the worst window.
 func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 	whole, from, to := mostIn(a, per)
 	v.Worst, v.From, v.To = whole, from, to
@@ -164,7 +164,7 @@ func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
 	v.worsen(Inconclusive)
 }
 
-// exceedIn looks at what calls took beyond their reservations, in every window of that length that begins with an
+// exceedIn notes the units that calls took beyond their reservations, in every window of length per that begins with an
 // arrival.
 func (v *Verdict) exceedIn(a []Arrival, per time.Duration) {
 	reserved, beyond, j := int64(0), int64(0), 0
@@ -177,8 +177,7 @@ func (v *Verdict) exceedIn(a []Arrival, per time.Duration) {
 	}
 }
 
-// exceed notes by how much one window exceeds what is allowed because of what its calls took beyond what they had
-// reserved.
+// exceed notes by how much one window exceeds Allowed because its calls took more than they had reserved.
 func (v *Verdict) exceed(reserved, beyond int64) {
 	v.Beyond = max(v.Beyond, min(beyond, reserved+beyond-v.Allowed))
 }
@@ -241,8 +240,8 @@ func (v *Verdict) checkInFlight(a []Arrival, eps time.Duration) {
 	v.worsen(Inconclusive)
 }
 
-// mostAtOnce returns the most calls under way at one time, each shortened by eps at both ends. It also returns the
-// first of them that was still running and the one that brought their number to the most.
+// mostAtOnce returns the most calls under way at one time, each shortened by eps at both ends. At that time, from is
+// the first call that was still running, and to is the call that started last.
 func mostAtOnce(a []Arrival, eps time.Duration) (most int64, from, to int) {
 	type call struct {
 		end   int64
@@ -306,7 +305,7 @@ func (v *Verdict) checkBurst(a []Arrival, r Rate, expected Expectation) {
 	v.worsen(Inconclusive)
 }
 
-// worsen lowers the outcome, never raises it.
+// worsen sets the outcome unless it is Fail already.
 func (v *Verdict) worsen(to Outcome) {
 	if v.Outcome != Fail {
 		v.Outcome = to

@@ -18,7 +18,7 @@ type Checking struct {
 	beyond   int64     // taken in the window beyond reservations
 	period   span      // of a calendar or fixed quota
 	first    int       // arrival of the period
-	underWay []counted // of the calls under way, the earliest first
+	underWay []counted // ends of the calls under way, the earliest first
 
 	count, per uint64 // of a rate, in lowest terms
 	queue      wide   // in units times per
@@ -62,8 +62,8 @@ func (c *Checking) Add(a Arrival) {
 	c.add(a)
 }
 
-// Before adds the next arrival, of a call that was made before the limit was in force: it counts in every window and
-// fails none. over reports whether it would have failed.
+// Before adds the next arrival, of a call that was made before the limit was in force. The call counts in every window
+// but fails none. over reports whether the call would have failed.
 func (c *Checking) Before(a Arrival) (over bool) {
 	c.judges = false
 	return c.add(a)
@@ -89,7 +89,7 @@ func (c *Checking) add(a Arrival) (over bool) {
 	return over
 }
 
-// Verdict returns what was found so far.
+// Verdict returns the result of the arrivals so far.
 func (c *Checking) Verdict() Verdict {
 	v := c.verdict
 	if c.per > 0 {
@@ -109,7 +109,7 @@ func (c *Checking) addToQuota(a Arrival, q Quota, index int) (over bool) {
 	return c.found(c.sum, c.first, index)
 }
 
-// slide looks at the window that ends with this arrival. One of these windows is the worst.
+// slide checks the window that ends with this arrival. One of these windows is the worst.
 func (c *Checking) slide(a Arrival, per int64, index int) (over bool) {
 	gone := 0
 	for gone < len(c.window) && a.At-c.window[gone].at >= per {
@@ -141,7 +141,7 @@ func (c *Checking) overlap(a Arrival, index int) (over bool) {
 	return c.found(int64(len(c.underWay)), first, index)
 }
 
-// found notes the units of one window, and reports whether they are too many.
+// found notes the units of one window, and reports whether there are too many.
 func (c *Checking) found(units int64, from, to int) (over bool) {
 	over = units > c.verdict.Allowed
 	if !c.judges {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCheckingAgrees checks that the verdict is the same one by one and all at once.
+// TestCheckingAgrees checks that Checking, which gets arrivals one by one, finds the same verdict as Check.
 func TestCheckingAgrees(t *testing.T) {
 	fails := 0
 	for seed := range uint64(3000) {
@@ -52,7 +52,7 @@ func TestCheckingAgrees(t *testing.T) {
 	}
 }
 
-// TestCheckingForgets checks that Checking drops what no window can hold any more.
+// TestCheckingForgets checks that Checking drops arrivals that no later window can hold.
 func TestCheckingForgets(t *testing.T) {
 	c := NewChecking(Expectation{Limit: Limit{Rate: &Rate{Count: 10, Per: time.Second, Burst: 1}}})
 	for i := range int64(100_000) {

@@ -16,7 +16,7 @@ type engine struct {
 	orders    Orders
 	clock     Micros  // the latest time seen
 	ahead     Micros  // by how much calendars are ahead of it
-	asked     int64   // asks so far; each has room for MaxWant serials
+	asked     int64   // number of asks so far; each has MaxWant serials
 	claims    *claims // nil if no checkpoints are kept
 	sums      bool    // FillIn will set what new limits have missed
 	heeds     bool    // answers say what is left of a limit
@@ -55,18 +55,19 @@ type sharedLimit struct {
 	freed    int64 // units that count no more: given back, or too old for a sliding quota
 	top      int64 // units that the last stored snapshot covers, if checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
-	bound    bool  // it knows only a bound of what former processes used
-	partial  bool  // it has missed calls, and grants nothing until FillIn has added them
-	since    int64 // engine.applied when it began to miss them
+	bound    bool  // the count contains a bound of what former processes used, not the exact use
+	partial  bool  // the count has missed calls, and the limit grants nothing until FillIn has added them
+	since    int64 // engine.applied when the count began to miss calls
 	spare    int64 // units that the vendor allows and weir never uses
-	slack    int64 // and how much less than weir has left no excess explains
+	slack    int64 // by how many units an answer may say less than weir's count without an excess (Spare)
 	excess   excess
 }
 
-// microsPerAsk is the average time that one ask must take at least for serials never to repeat after a restart: 32 µs.
+// microsPerAsk is the least average duration of an ask, in microseconds, with which serials never repeat after a
+// restart.
 const microsPerAsk = 32
 
-// maxIntervals bounds the memory of computed intervals. Beyond it they are computed again.
+// maxIntervals bounds the intervals kept in memory. Beyond it all of them are dropped and computed again.
 const maxIntervals = 1024
 
 // tick moves the clock on; it never goes back.
@@ -75,7 +76,7 @@ func (e *engine) tick(now Micros) Micros {
 	return e.clock
 }
 
-// setAhead moves the periods of calendars.
+// setAhead sets by how much calendars are ahead of the clock, and moves their periods.
 func (e *engine) setAhead(now, ahead Micros) {
 	now = e.tick(now)
 	if ahead == e.ahead {
@@ -90,7 +91,7 @@ func (e *engine) setAhead(now, ahead Micros) {
 	}
 }
 
-// check returns what is wrong with an ask, before anything is granted.
+// check returns an error if an ask is malformed. It grants nothing.
 func (e *engine) check(a *Ask) error {
 	if err := a.validate(len(e.rules.Shared)); err != nil {
 		return err
@@ -255,7 +256,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 	}
 }
 
-// wouldHold reports whether the limit would hold a call at this time if it were in force.
+// wouldHold reports whether the limit would hold a call at this time if it were not a shadow limit.
 func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 	if l.meter == nil {
 		return open >= l.inFlight
@@ -288,8 +289,8 @@ func (e *engine) settle(now Micros, u *Use) {
 	}
 }
 
-// settleIn gives back, or corrects, what the grant took from the limits that the engine of counts. open says in which
-// state the grant was there.
+// settleIn gives back, or corrects, what the grant took from the limits that one engine counts: this engine or its
+// pool. open says whether the grant's permit was open there.
 func (e *engine) settleIn(of *engine, now Micros, u *Use, open settled) {
 	for i := range e.limits {
 		l := &e.limits[i]
@@ -333,7 +334,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	if grown {
 		e.arrived = max(e.arrived, now+joinAhead)
 	}
-	if e.isPool() { // an api that rules name now comes back
+	if e.isPool() { // an api that the next rules name has come back
 		maps.DeleteFunc(e.left, func(api string, _ Micros) bool { return slices.Contains(rules.APIs(""), api) })
 	}
 	next := make([]sharedLimit, len(counted))
@@ -346,7 +347,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
 				if grown && l.Rate != nil {
-					continue // it owes what the new api may have been called for
+					continue // owe has charged it for the new api's earlier calls
 				}
 				next[i].inherit(now, e.arrived, old, e.asked)
 				next[i].inheritExcess(old)
@@ -394,7 +395,7 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe makes a new rate count as used everything that calls up to last may have taken.
+// owe makes a new rate count everything as used that calls until last may have taken.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	if m, ok := l.meter.(*rateMeter); ok && last > 0 {
 		m.tally = m.unknown(now, last, coarse(last))
@@ -446,7 +447,7 @@ func (l *sharedLimit) inherit(now, arrived Micros, old *sharedLimit, asked int64
 	}
 }
 
-// onExhausted returns what a spent budget does to a job, "" for other limits.
+// onExhausted returns what happens to a job when the budget is spent; "" for other limits.
 func (l *sharedLimit) onExhausted() Exhausted {
 	if l.Budget == nil {
 		return ""
@@ -454,8 +455,8 @@ func (l *sharedLimit) onExhausted() Exhausted {
 	return l.Budget.OnExhausted
 }
 
-// exhausted returns what the limit, which has moved a call from one time to another, does to the call's job. A budget
-// that is not spent has only moved the call out of the edge of a period.
+// exhausted returns what happens to a job whose call the limit moved from one time to another. It returns "" for a
+// budget that is not spent, which has only moved the call out of the edge of a period.
 func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	if m, ok := l.meter.(*quotaMeter); ok && !m.spent(from, to, cost) {
 		return ""
@@ -463,7 +464,7 @@ func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	return l.onExhausted()
 }
 
-// cost returns what a call takes from shared limit i.
+// cost returns the units that a call takes from shared limit i.
 func (a *Ask) cost(i int) int64 { return costAt(a.Costs, i) }
 
 func costAt(costs []int64, i int) int64 {

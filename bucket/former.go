@@ -2,19 +2,19 @@ package bucket
 
 import "time"
 
-// What former processes used.
+// The use of former processes.
 //
 // A restored quota counts what its snapshot claims. That is more than was used: it includes what the dead process might
-// have used until its next snapshot. So it begins as an upper bound. While the bound is in force, the limit lets pass
-// what the bound leaves, buries nothing and holds nothing for long. When the records of all calls of former processes
-// are known, Correct replaces the bound by their units; this process's own grants still count. So the claims of
-// processes that are killed one after the other never add up.
+// have used until its next snapshot. So the restored count is an upper bound. While the bound is in force, the limit
+// lets pass what the bound leaves, buries no job, and holds no job for long. When the records of all calls of former
+// processes are known, Correct replaces the bound by their units; this process's own grants still count. So if
+// processes are killed one after the other, their claims never add up.
 
-// boundPoll is after how long to ask again if perhaps only such a bound keeps a call waiting. A job is kept ready for
-// less time than that, so no job with a stored intent waits until the bound is replaced.
+// boundPoll is after how long to ask again if perhaps only such a bound keeps a call waiting. A job stays ready for
+// less time than that. So no job with a stored intent waits until the bound is replaced.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
-// Account returns what the limits count now, including the units of calls under way. A bound in force is included.
+// Account returns the present counts of the limits. These include the units of calls under way, and bounds in force.
 func (m *Memory) Account() *Account {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (e *engine) own() Rules {
 	return rules
 }
 
-// Bounds returns, by name, the bounds that limits count for former processes whose exact use is unknown.
+// Bounds returns, by the limit's name, how many units a limit counts for former processes whose exact use is not known.
 func (m *Memory) Bounds() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,8 +66,8 @@ func (m *Memory) Bounds() map[string]int64 {
 	return bounds
 }
 
-// Correct replaces the restored bound by what former processes used, by their records. A limit keeps its bound
-// permanently if former does not have it, or has it by other periods. former may be nil.
+// Correct replaces the restored bounds by the units that former processes used, by the records of their calls. A limit
+// keeps its bound for good if former lacks the limit, or counts it in other periods. former may be nil.
 func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,22 +7,23 @@ package bucket
 //	base = max(now, TAT)        slot = max(now, base + (c-B)*T)        TAT' = max(slot, TAT) + c*T
 //
 // TAT' is counted from the slot that is really used, not from now. Under several limits the slot is the latest of
-// theirs. A limit that was charged from now would count itself as draining until the slot: at the slot it would hold a
-// whole burst too much. (That is the classic mistake of multi-limit libraries; a test prevents it.)
+// theirs. If a limit were charged from now, its bucket would drain until the slot, and a whole burst too much could
+// follow. (That is the classic mistake of multi-limit libraries; a test prevents it.)
 //
-// Slots of one limit need not be given in the order of time. Let m be the call that got its slot last among those with
-// slots in some window [a, b]. Then TAT was at least a plus the cost of the other calls times T, hence slot(m) >= a +
-// (sum-B)*T and sum <= B + (b-a)/T: the claim holds for every window whatever the order.
+// Slots of one limit need not be granted in the order of time. Among the calls with slots in a window [a, b], let m be
+// the call that was granted last. Then TAT was at least a plus the cost of the other calls times T, hence slot(m) >= a
+// + (sum-B)*T and sum <= B + (b-a)/T: the bound holds for every window, whatever the order.
 
-// gcra is the state of one leaky bucket: it is empty at tat + rem/Q microseconds. The zero value is an idle bucket.
+// gcra is the state of one leaky bucket. The bucket is empty at tat + rem/Q microseconds. The zero value is an idle
+// bucket.
 type gcra struct {
 	tat Micros
 	rem int64 // 0 <= rem < Q of the interval in use
 }
 
-// slot returns the earliest time, not before now, at which cost units conform. A cost above the burst waits, from when
-// the bucket was empty, until as much more would have drained. It then counts by itself, and later calls stay within
-// the burst.
+// slot returns the earliest time, not before now, at which cost units conform. A cost above the burst waits until the
+// bucket is empty, and then for cost-burst more intervals. Such a call is alone in its burst, and later calls stay
+// within the burst.
 func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	base, rem := now, int64(0)
 	if g.tat >= now || cost > burst {
@@ -31,7 +32,7 @@ func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	return max(now, base+Micros(ceilDiv(rem+(cost-burst)*t.P, t.Q)))
 }
 
-// take charges cost units from slot at on. A slot is its exact time rounded up, so a slot within a microsecond of the
+// take charges cost units from slot at on. A slot is an exact time rounded up. So a slot within a microsecond after the
 // TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s would drift.
 func (g *gcra) take(at Micros, t Interval, cost int64) {
 	if at > g.end() {
@@ -41,8 +42,8 @@ func (g *gcra) take(at Micros, t Interval, cost int64) {
 	g.tat, g.rem = min(maxMicros, g.tat+Micros(x/t.Q)), x%t.Q
 }
 
-// untake takes back what take charged. All that was charged since must have been taken back before. It leaves a TAT that
-// is no lower than the one that take found, so what remains granted is charged whole.
+// untake undoes a take. All later takes must have been undone before. The TAT becomes no lower than it was before the
+// take, so all remaining grants stay fully charged.
 func (g *gcra) untake(t Interval, cost int64) {
 	x := g.rem - cost*t.P
 	quo, rem := x/t.Q, x%t.Q
@@ -53,7 +54,8 @@ func (g *gcra) untake(t Interval, cost int64) {
 }
 
 // idle reports whether the bucket is empty at now and can be forgotten without changing a later slot. A bucket that
-// became empty within the last microsecond cannot: take continues from its fraction of a microsecond.
+// became empty within the last microsecond cannot be forgotten, because take continues from its fraction of a
+// microsecond.
 func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }
 
 // end returns the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.

@@ -3,8 +3,8 @@ package bucket
 import "slices"
 
 // inTurn makes an ask wait if other replicas come before its replica for a slot, or for the limit that refused the
-// slot. If no replica comes before, inTurn charges the asking replica for the slot. All limits decide whether replicas
-// of the same api come before it. Only the limits of the account decide that for replicas of other apis.
+// slot. If no replica comes before, inTurn charges the asking replica for the slot. Replicas of the same api compete at
+// all limits, replicas of other apis only at the limits of the account.
 func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 	lines := e.standing()
 	service, horizon := float64(max(1, a.Service)), Micros(ceilMicros(a.Horizon))
@@ -48,8 +48,8 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 	}
 }
 
-// scarce returns the first limit that cannot let one such call of every waiting key through by reach, or that keeps
-// units for dear calls. It returns nil if there is none.
+// scarce returns the first limit of a scope that cannot let one call like a pass for every waiting key by reach, or
+// whose units are kept for dear calls. It returns nil if there is none.
 func (e *engine) scarce(now, reach Micros, a *Ask, dear []string, within scope) *placed {
 	calls := e.standing().calls(within)
 	for i := range e.limits {

@@ -8,9 +8,9 @@ type keyState struct {
 	last int64 // serial of the last grant that was not given back, 0 if it is not known
 }
 
-// keptKey is a bucket as the table keeps it: 32 bytes. It has its key's hash, not its name. Two keys with one hash
-// would share a bucket and get fewer calls, never more. Among a million keys that happens with a chance of 3 in 100
-// million.
+// keptKey is a key's bucket as the table stores it, in 32 bytes. It has the key's hash and not the key's name. Two keys
+// with one hash would share a bucket and get fewer calls, never more. Among a million keys that happens with a chance
+// of 3 in 100 million.
 type keptKey struct {
 	hash uint64
 	tat  Micros
@@ -19,17 +19,17 @@ type keptKey struct {
 	pace uint32 // the number of its pace and since in the table of paces
 }
 
-// keyTable holds the buckets of all keys that are in debt, and of those that were lately, because a changed rate needs
-// them (carry.go). A key that is not in it is idle.
+// keyTable holds the buckets of all keys that are in debt. It also keeps buckets that became empty lately, because a
+// changed rate needs them (carry.go). A key that is not in the table is idle.
 //
-// There is no timer and no sweep. Every look-up moves a hand on by two places and forgets the keys that it finds idle
-// there. So the table loses keys faster than it can gain them, and no call pays for more than two. The buckets lie in
-// blocks that never move: growing copies nothing of them.
+// There is no timer and no sweep. Every open moves a hand on by two places and forgets the keys there if they are idle.
+// So the table can lose keys faster than it gains them, and no call pays for more than two. Buckets lie in blocks that
+// never move, so growing copies none.
 //
-// Measured (BenchmarkKeys, two noisy cores): 70 bytes a key at a million, index and all. A reservation takes about 200
-// ns at a thousand keys and 1,100 ns at a million: the difference is waits for memory that no cache holds. It is 0.5 %
-// of a call. A hand-written index would save 13 of the bytes and half of those waits. The index keeps its size while it
-// has keys.
+// Measured (BenchmarkKeys, two noisy cores): 70 bytes a key at a million keys, index included. A reservation takes
+// about 200 ns at a thousand keys and 1,100 ns at a million; the difference is cache misses, and is 0.5 % of a call. A
+// hand-written index would save 13 of the 70 bytes and half of the cache misses. The index does not shrink while it has
+// keys.
 type keyTable struct {
 	seed   maphash.Seed      // drawn with the index: a producer that chooses names cannot make two collide
 	index  map[uint64]uint32 // places by hash
@@ -67,8 +67,8 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 	return t.unpack(t.at(i)), true
 }
 
-// open returns the state of key, idle if it is unknown, and its place, where store puts it back. The place is valid
-// until the next open. Keys are kept for as long as memory after they became idle.
+// open returns the state of key, which is idle if the key is unknown, and the place for store. The place is valid until
+// the next open. A key is kept for memory after it became idle.
 func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
 	t.evict(now - memory)
 	t.evict(now - memory)
@@ -112,8 +112,8 @@ func (t *keyTable) unpack(k *keptKey) keyState {
 	return keyState{tally{gcra{k.tat, int64(k.rem)}, kept.pace, kept.since}, k.last}
 }
 
-// evict looks at the key under the hand and forgets it if it was idle, and its last call had arrived, at the time at.
-// The last key takes its place.
+// evict looks at the key under the hand. It forgets the key if, by the time at, the bucket was idle and the key's last
+// call had arrived. The table's last key moves to the free place.
 func (t *keyTable) evict(at Micros) {
 	if t.n == 0 {
 		return
@@ -146,8 +146,8 @@ type keptPace struct {
 	since Micros
 }
 
-// paceTable numbers the paces that keys' debts are counted in: as many as there are different rates, and for a while
-// after a change once for every second in which keys turned to them. Number 0 is no pace.
+// paceTable numbers the paces in which keys' debts are counted. It has one entry for each different rate. For a while
+// after a change of rates, it also has one for each second in which keys changed to a pace. Number 0 is no pace.
 type paceTable struct {
 	numbers map[keptPace]uint32
 	uses    []paceUse // by number-1

@@ -2,7 +2,8 @@ package bucket
 
 import "testing"
 
-// TestKeysComeAndGo checks that more keys than fit in one block are told apart, forgotten and known again.
+// TestKeysComeAndGo checks that a table with more keys than fit into one block distinguishes them, forgets them and
+// takes them up again.
 func TestKeysComeAndGo(t *testing.T) {
 	var table keyTable
 	name := func(i int) string { return string(rune('a'+i%26)) + string(rune(1000+i)) }

@@ -43,12 +43,12 @@ import (
 //   - A sliding quota gets its own old units back meanwhile, as at the vendor. So instead of counting down what may
 //     pass, it counts the excess as used.
 //   - A full token bucket gets no tokens while a call is late. left may be lower by these without an excess.
-//   - Until the limit has an excess, free ends at the earliest time that until may be: times come in whole seconds, and
-//     the vendor counted the call some time before its answer came.
+//   - Until the limit has an excess, free counts only up to the earliest time that until may be: times come in whole
+//     seconds, and the vendor counted the call some time before its answer came.
 //   - until is at most one period of the limit away. If no answer says it, it is the end of the present period of a
 //     calendar or fixed quota, and else one period after c's slot.
-//   - If no answer says until, and for a token bucket, free is what a rate lets start at once: it gets units back all
-//     the time, and a figure of 0 says nothing of later.
+//   - If no answer says until, and for a token bucket, free is what a rate lets start at once: a rate gets units back
+//     all the time, so a figure of 0 says nothing about later.
 //   - If the limit is configured anew, its excess ends, and answers to calls granted before are ignored.
 //
 // # What holds
@@ -57,18 +57,18 @@ import (
 //  2. An excess has at least one unit. It begins with free > left, and goes on only with free + since > left.
 //  3. Nothing adds up: an excess is computed from one answer, and from no former excess.
 //  4. No excess begins if only weir uses the account, and no call takes more than it has reserved. The vendor then
-//     counts only units that weir's count had at c's grant or took later, and free is what the limit leaves beside all
-//     of those. Of a rate with a known until, the vendor counts in the window that ends at until: what was granted in
-//     it and free are together at most the limit's (pace.go).
+//     counts only units that weir had counted by c's grant or counted later, and free is what the limit leaves besides
+//     all of these. Of a rate with a known until, the vendor counts in the window that ends at until: what was granted
+//     in it and free are together at most the limit's (pace.go).
 //  5. After an excess has begun, the vendor refuses only calls that were under way when it counted c, and what other
 //     programs take afterwards. Before, it may refuse the calls that were granted until the first answer said so. If a
 //     vendor rounds its time down, it may also refuse calls in the second after until.
-//  6. It withholds too much by at most the units of calls that were granted after c and counted before it. Their own
-//     answers end that.
+//  6. An excess withholds too much by at most the units of calls that were granted after c and counted before c. The
+//     answers to these calls end that.
 //  7. A wrong figure holds calls no longer than until. If it leaves nothing, no call is made whose answer could correct
 //     it: then only a change of the limit's configuration ends it sooner.
 
-// Left is what the answer to a call says of one limit.
+// Left is what the answer to a call says about one limit.
 type Left struct {
 	Valid bool  // the rest is valid
 	Units int64 // left when the vendor counted the call
@@ -83,11 +83,12 @@ type Count struct {
 	Freed int64 // units that count no more: given back, or too old for a sliding quota
 }
 
-// ReadsLeft reports whether answers say what is left of the limit. A shadow limit does not ask.
+// ReadsLeft reports whether weir reads the vendor's remaining units of the limit from answers. It does not for a shadow
+// limit.
 func (l *Limit) ReadsLeft() bool { return l.Left.IsPlace() && !l.Shadow }
 
-// LeftSign identifies all that an excess of the limit depends on: the excess ends when it changes. It is "" if no
-// answer says what is left.
+// LeftSign identifies the settings that an excess of the limit depends on: if they change, the excess ends. It is "" if
+// no answer says what is left.
 func (l *Limit) LeftSign() string {
 	if !l.ReadsLeft() {
 		return ""
@@ -117,9 +118,9 @@ func (l *Limit) Period() time.Duration {
 	return 0
 }
 
-// Spare returns how many of the units that the vendor allows weir leaves unused because of headroom. slack is how much
-// less than weir has left an answer may say although only weir uses the account: tokens that a full bucket did not get
-// while a call was late.
+// Spare returns the number of units that the vendor allows and weir leaves unused because of headroom. slack is by how
+// many units an answer may say less than weir's count although only weir uses the account: a full token bucket gets no
+// tokens while a call is late.
 func (r Rules) Spare(l Limit) (spare, slack int64) {
 	r = r.By(&l)
 	switch l.Kind() {
@@ -137,7 +138,7 @@ func (r Rules) Spare(l Limit) (spare, slack int64) {
 	return spare, 0
 }
 
-// excess is what the vendor counts of a limit and weir does not. The zero value is none.
+// excess is what the vendor counts of a limit and weir does not. The zero value is no excess.
 type excess struct {
 	units  int64  // that count as used
 	until  Micros // slots from then on are not concerned
@@ -155,12 +156,12 @@ func (x *excess) take(at Micros, units int64) {
 	}
 }
 
-// short reports whether the excess leaves less than units before a time.
+// short reports whether less than units are left until the time reach because of the excess.
 func (x *excess) short(now, reach Micros, units int64) bool {
 	return now < x.until && reach < x.until && units > x.room
 }
 
-// holds returns the units of the excess if a call that gets the slot at waits for its end, and else 0.
+// holds returns the units of the excess if a call with the slot at waits for its end; else 0.
 func (x *excess) holds(now, at Micros) int64 {
 	if now < x.until && at == x.until {
 		return x.units
@@ -201,7 +202,8 @@ func (l *sharedLimit) gaveBack(g *Grant, units int64) {
 	}
 }
 
-// heed takes in what the answer to the call g says is left. It must come after the call's own correction.
+// heed changes the excess by what the answer to the call g says is left. It must be called after the call's costs were
+// corrected.
 func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 	x, since, freed := &l.excess, l.taken-count.Taken, l.freed-count.Freed
 	if !left.Valid || g.Serial <= x.serial || since < 0 || freed < 0 || !l.ReadsLeft() {
@@ -241,7 +243,7 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 }
 
 // free returns what weir's own count would still grant of a quota, or of a rate before until. If until is 0, it is what
-// a rate would let start at the slot at, if all that was granted since counted by then.
+// a rate would let start at the slot at if it counted, at that time, all units granted since.
 func (l *sharedLimit) free(now, at, until Micros) int64 {
 	switch m := l.meter.(type) {
 	case *rateMeter:
@@ -269,13 +271,14 @@ func (m *rateMeter) startsBefore(now, until Micros) int64 {
 	return max(0, m.burst+int64(ceil(max(-maxCost, n)))-1)
 }
 
-// startAt returns how many units the rate would grant at a past slot, if all that was granted since counted by then.
+// startAt returns how many units the rate would grant at a past slot if it counted, at that time, all units granted
+// since.
 func (m *rateMeter) startAt(at Micros) int64 {
 	owed := float64(max(0, m.tat-at))/m.interval.micros() - hair
 	return max(0, m.burst-int64(ceil(min(maxCost, owed))))
 }
 
-// counts returns what the limits have counted, for the grant just committed; nil if no answer says what is left.
+// counts returns what the limits have counted, the grant just committed included; nil if no answer says what is left.
 func (e *engine) counts() []Count {
 	if !e.heeds {
 		return nil
@@ -305,7 +308,7 @@ type ExcessSnapshot struct {
 	Room  int64  `json:"room"`
 }
 
-// snapshotExcess returns the excess with units more granted by until, nil if there is none.
+// snapshotExcess returns the excess as it is when units more have been granted by until; nil if there is none.
 func (l *sharedLimit) snapshotExcess(now, until Micros, units int64) *ExcessSnapshot {
 	x := &l.excess
 	if now >= x.until {
@@ -317,7 +320,7 @@ func (l *sharedLimit) snapshotExcess(now, until Micros, units int64) *ExcessSnap
 	return &ExcessSnapshot{Of: l.LeftSign(), Units: x.units, Until: x.until, Room: x.room - units}
 }
 
-// restoreExcess restores the excess of a snapshot whose clock was ahead of this one by ahead.
+// restoreExcess restores the excess of a snapshot. The snapshot's clock was ahead of this one by ahead.
 func (l *sharedLimit) restoreExcess(s *ExcessSnapshot, ahead Micros) {
 	if s != nil && s.Of == l.LeftSign() {
 		l.excess.units, l.excess.until, l.excess.room = s.Units, s.Until-ahead, s.Room

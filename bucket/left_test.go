@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// heeding returns a limit of which answers say what is left.
+// heeding returns the limit with a header in which answers say what is left of it.
 func heeding(l Limit) Limit {
 	l.Left, l.LeftUntil = ingest.Source{Header: "X-Left"}, ingest.Source{Header: "X-Left-Until"}
 	return l
 }
 
-// heedingLimits are one limit of each kind of which answers say what is left.
+// heedingLimits are one limit of each kind for which answers can say what is left.
 var heedingLimits = []Limit{
 	{Name: "window", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 7}},
 	{Name: "tokens", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 20, Counts: ByTokens}},
@@ -25,8 +25,8 @@ var heedingLimits = []Limit{
 	{Name: "calendar", Quota: &Quota{Count: 50, Window: Calendar, Unit: Hour, Zone: time.UTC}},
 }
 
-// TestExcessOfAnyAnswer gives answers with any numbers, in any order and more than once. An excess is never negative
-// and never lasts longer than a period, and what it leaves until then is never more than the answer in force has said.
+// TestExcessOfAnyAnswer checks answers with any numbers, in any order and more than once. An excess is never negative
+// and never lasts longer than a period. What it leaves until then is never more than what the answer in force said.
 func TestExcessOfAnyAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := heeding(rapid.SampledFrom(heedingLimits).Draw(t, "limit"))
@@ -81,8 +81,8 @@ func TestExcessOfAnyAnswer(t *testing.T) {
 	})
 }
 
-// TestExcessOutlivesTheProcess checks that a restart holds what the vendor said before, less what the process may have
-// granted since its last snapshot, until the vendor's count begins anew.
+// TestExcessOutlivesTheProcess checks that after a restart the vendor's figure still holds until its count begins anew,
+// less what the former process may have granted since its last snapshot.
 func TestExcessOutlivesTheProcess(t *testing.T) {
 	for _, limit := range heedingLimits {
 		b := newTable(t, Rules{Key: fast, Shared: []Limit{heeding(limit)}})
@@ -111,8 +111,8 @@ func TestExcessOutlivesTheProcess(t *testing.T) {
 	}
 }
 
-// TestCrashGrantsNothingTwice checks that units granted after the last snapshot are not granted again from what the
-// vendor had left.
+// TestCrashGrantsNothingTwice checks that units that were granted after the last snapshot are not granted again from
+// the vendor's figure.
 func TestCrashGrantsNothingTwice(t *testing.T) {
 	limit := heeding(Limit{Name: "account", Rate: &Rate{Count: 60, Per: time.Minute, Burst: 5}})
 	b := newTable(t, Rules{Key: fast, Shared: []Limit{limit}})
@@ -136,7 +136,7 @@ func TestCrashGrantsNothingTwice(t *testing.T) {
 	}
 }
 
-// TestExcessNeedsTheSameLimit checks that a limit that is configured otherwise does not take the excess over.
+// TestExcessNeedsTheSameLimit checks that a limit with other settings does not take the excess over.
 func TestExcessNeedsTheSameLimit(t *testing.T) {
 	for i, limit := range heedingLimits {
 		for j, other := range heedingLimits {

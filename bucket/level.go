@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Level is how much is used of one shared limit: of a quota, of a budget, or of any shadow limit.
+// Level says how much of one shared limit is used. Quotas, budgets, shadow limits and limits with an excess have one.
 type Level struct {
 	Limit Limit
-	// Used and Count are units, for a budget millionths of money. Units that calls under way may take count as used.
-	// Count is the allowed amount, less the headroom. Both are 0 for a rate and for in-flight calls.
+	// Used and Count are units, for a budget millionths of the currency unit. Units that calls under way may take count
+	// as used. Count is the allowed amount, less the headroom. Both are 0 for a rate and for in-flight calls.
 	Used, Count int64
 	Start, End  Micros // of the period, by the calendar; 0 for a sliding one
 	Held        int64  // calls that a shadow limit would have held
@@ -17,13 +17,13 @@ type Level struct {
 	Unknown bool
 	// Bound says that Used is an upper bound: the units of calls before this process started are still being added up.
 	Bound bool
-	// Excess is how many units the vendor counts until ExcessUntil that weir does not, by what an answer said was left.
-	// Used contains them. Both are 0 if there are none.
+	// Excess is how many units the vendor counts and weir does not, until ExcessUntil, as computed from an answer. Used
+	// contains them. Excess and ExcessUntil are 0 if there are none.
 	Excess      int64
 	ExcessUntil Micros // by the calendar
 }
 
-// Percent returns how much of it is used, rounded down, 0 to 100.
+// Percent returns how much of the limit is used, in percent, rounded down, 0 to 100.
 func (l *Level) Percent() int {
 	if l.Count <= 0 || l.Used <= 0 {
 		return 0
@@ -50,8 +50,8 @@ func (l *Level) Window(now Micros) (start, end Micros) {
 	return fixed.Period(now)
 }
 
-// Levels returns how much of the shared limits is used, in their order. It leaves out limits that have neither a count
-// nor a shadow nor an excess.
+// Levels returns how much of the shared limits is used, in their order. It leaves out a rate and a limit of calls in
+// flight, unless they are shadow limits or have an excess.
 func (m *Memory) Levels() []Level {
 	defer m.enter()()
 	return m.engine.levels(m.now())

@@ -23,8 +23,8 @@ func (m Micros) Add(d time.Duration) Micros { return m + Micros(d/time.Microseco
 // Until returns the duration from m to later.
 func (m Micros) Until(later Micros) time.Duration { return time.Duration(later-m) * time.Microsecond }
 
-// Rate is Count units per Per. After idling, Burst of them may leave together. Count and Per are whole numbers in
-// lowest terms as configured: 0.5/s is 1 per 2 s, 300/3h is 300 per 3 h. All three are at least 1.
+// Rate is Count units per Per. After idling, Burst of them may leave together. Count and Per are whole numbers: 0.5/s
+// is 1 per 2 s, and 300/3h is 300 per 3 h. All three are at least 1.
 type Rate struct {
 	Count  int64
 	Per    time.Duration
@@ -32,19 +32,19 @@ type Rate struct {
 	Counts Counting // empty: ByWindow, or ByTokens if Burst is above Count
 }
 
-// Counting is how an api counts the calls of a rate. A switch over it must name every one, as one over Kind must.
+// Counting is how an api counts the calls of a rate. A switch over Counting must name every value, as a switch over
+// Kind must.
 type Counting string
 
 // The ways in which apis count. The words are the configuration's.
 const (
-	// ByWindow means at most Count units in any period of Per: slower calls around a burst must make up for it.
+	// ByWindow means at most Count units in any period of Per. So a larger burst makes the calls around it slower.
 	ByWindow Counting = "window"
-	// ByTokens means at most Burst + Count/Per × time units in any time: which is what a token bucket of the api lets
-	// pass.
+	// ByTokens means at most Burst + Count/Per × t units in any time t, as a token bucket at the api lets pass.
 	ByTokens Counting = "token_bucket"
 )
 
-// Counted returns how the rate is counted, even if the rate does not say.
+// Counted returns Counts, or the default if Counts is empty.
 func (r Rate) Counted() Counting {
 	switch {
 	case r.Counts != "":
@@ -120,15 +120,15 @@ type Limit struct {
 	Quota    *Quota
 	InFlight int64
 	Budget   *Budget
-	Cost     ingest.Cost // of a call; a budget has none: it takes the price
+	Cost     ingest.Cost // of a call; unused for a budget, which counts the price
 	Shadow   bool        // counts the calls that it would have held, and holds none
-	// Left is the header of an answer that says how much the vendor has left of a rate or quota, and LeftUntil the one
-	// that says until when. Both are optional (left.go).
+	// Left names the header of an answer that says how much of a rate or quota the vendor has left. LeftUntil names the
+	// header that says until when. Both are optional (left.go).
 	Left, LeftUntil ingest.Source
 }
 
-// Kind returns the limit's kind, by the field that is set. It panics for a limit without any: Rules.Validate refuses
-// such a limit. It only reads, so it is safe for concurrent use.
+// Kind returns the limit's kind, by the field that is set. It panics if none is set; Rules.Validate refuses such a
+// limit. It is safe for concurrent use.
 func (l *Limit) Kind() Kind {
 	switch {
 	case l.Rate != nil:
@@ -162,7 +162,8 @@ type KeyLimits struct {
 type Admission struct {
 	Rate      Rate
 	Algorithm Algorithm
-	// SoftPercent is how much more than the rate is accepted, marked and reported, before any job is refused.
+	// SoftPercent is how much more than the limit is accepted before any job is refused, in percent of the limit. Such
+	// jobs are marked and reported.
 	SoftPercent int64
 	// Elastic lets a key borrow what other keys leave free.
 	Elastic bool
@@ -196,8 +197,8 @@ type Rules struct {
 	Overrides []Override
 	Shared    []Limit
 	Admit     []Admission
-	// TenantUntil ends the part of a key that names its tenant: keys of one tenant share a turn at the shared limits.
-	// If it is "", every key takes turns by itself.
+	// TenantUntil is the text that ends the tenant's name in a key. Keys of one tenant share a turn at the shared
+	// limits. If it is "", every key takes turns by itself.
 	TenantUntil string
 	Weights     Weights       // of the priorities
 	In          *Membership   // the api's account; nil for none
@@ -207,7 +208,7 @@ type Rules struct {
 	// and a margin. 0: DefaultLease.
 	Lease time.Duration
 	// Version orders the configurations that the rules come from: a later one has a greater Version, below 2^53. 0: not
-	// known. An account takes up no rules that are older than its own.
+	// known. An account ignores rules that are older than its own.
 	Version int64
 }
 

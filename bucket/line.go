@@ -6,45 +6,47 @@ import (
 	"time"
 )
 
-// Turns of replicas. Several processes, called replicas here, may share a Store. Each calls its own keys in the order
-// of its own turns. When a shared limit is used up, the Store decides whose replica's turn is next, so that each key
-// gets what it would get if one process called them all.
+// Turns of replicas. Several processes, called replicas here, may share a Store. Each replica decides the order of its
+// own keys. When a shared limit is used up, the Store decides which replica is next, so that each key gets what it
+// would get if one process called all keys.
 //
-// The order is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over the replicas. Every tenant of which
-// keys wait weighs one. If jobs of several priorities wait, their weights divide the turns, and the tenants of each
-// divide its part evenly. A replica weighs, of each tenant, the part of the tenant's waiting keys that it has. A call
-// advances its replica's virtual time by what it takes of the limits, divided by the replica's weight. A slot goes to
-// the replica with the least virtual time; one that was away gets no credit for it.
+// The order is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over the replicas. Every tenant with
+// waiting keys has the weight one. If jobs of several priorities wait, the weights of the priorities divide the turns,
+// and the tenants of one priority divide its part evenly. A replica that has a part of a tenant's waiting keys gets the
+// same part of the tenant's weight. A call advances its replica's virtual time by what the call takes of the limits,
+// divided by the replica's weight. A slot goes to the replica with the least virtual time. A replica that was away gets
+// no credit for that time.
 //
-// A Store is asked, and does not ask. So a replica that may not have a slot is told when to come again, and the slot is
-// kept for those before it only if they are expected before the slot's time, or wait for a call that is too dear for
-// what is left. One that does not come by then, late included, lets the next one pass, and keeps at most one call of
-// its turn. What a replica said of itself is forgotten a second after it was expected. So turns never hold a slot for a
-// dead replica for longer than lateBy and the horizon with which it asked, and for a second if it waited for a dear
-// call. No slot is held if no replica is behind.
+// A Store only answers and never calls a replica. So it tells a replica that may not have a slot when to ask again. It
+// keeps the slot for the replicas before it only if they are expected before the slot's time, or wait for a dear call:
+// a call that takes more than is left. A replica that does not ask in time, lateBy and its horizon included, lets the
+// next one pass, and keeps at most one call of its turn. The Store forgets a replica a second after it was expected. So
+// turns never hold a slot for a dead replica for longer than lateBy and the horizon with which it asked, or for a
+// second if it waited for a dear call. No slot is held if no replica is behind.
 //
 // A slot is kept only while the calls of all waiting keys do not fit within the horizon. A replica may be ahead of its
-// turn by as much as its horizon lets it ask ahead, and by at most half a call of each of its keys. Otherwise fast
-// limits would lend one call a round trip.
+// turn by as much as its horizon lets it ask ahead, and by at most half a call of each of its keys. Otherwise a fast
+// limit would grant only one call for each round trip.
 //
-// Turns only ever refuse a slot that the limits allow. They change nothing of what the limits count.
+// Turns can only refuse a slot that the limits allow. They never change the counts of limits.
 //
-// The apis of an account share its Store, and take turns there in the same way. A replica of an api then weighs its
-// part of what the api weighs. So the apis get turns by their weights, however many replicas, tenants and keys each
-// has. At a limit of one api alone, only the replicas of that api take turns. A replica that waits for such a limit
-// keeps no slot from other apis, and keeps its place among the replicas of its api.
+// The apis of an account share its Store, and take turns there in the same way. The replicas of an api then divide the
+// weight of the api. So the apis get turns by their weights, however many replicas, tenants and keys each has. At a
+// limit of one api alone, only the replicas of that api take turns. A replica that waits for such a limit keeps no slot
+// from other apis, and keeps its place among the replicas of its api.
 
-// Line says what waits at one replica for the limits that keys share, when the replica asks for slots.
+// Line says how many keys wait for shared limits at a replica that asks for slots.
 type Line struct {
 	Replica string // names the replica, for as long as it runs
-	// Tenants lists each tenant that has waiting keys with jobs of a priority, with their number, once for each such
-	// priority. Keys that ask now count as waiting. There are at most MostTenants entries.
+	// Tenants has an entry for each tenant and priority: how many of the tenant's keys wait with jobs of the priority.
+	// Keys that ask now count as waiting. There are at most MostTenants entries.
 	Tenants []Waiting
-	More    int // further tenants that have waiting keys; each counts as one that no other replica has
+	More    int // further tenants with waiting keys; each counts as a tenant that waits at no other replica
 	// Keys is how many keys wait, if some wait with jobs of several priorities. 0: as many as Tenants and More say.
 	Keys    int
 	Weights Weights // of the priorities
-	// Held says that the replica itself is what keeps its other keys from asking in this round. No slot is kept for them.
+	// Held says that the replica itself keeps its other keys from asking in this round. The store keeps no slot for
+	// them.
 	Held bool
 	// API and Weight are those of the Membership of an api that has an account.
 	API    string
@@ -58,7 +60,7 @@ type Waiting struct {
 	Keys     int
 }
 
-// whose returns what is the same at all replicas.
+// whose returns the tenant and the priority, without the number of keys.
 func (w Waiting) whose() Waiting { return Waiting{Tenant: w.Tenant, Priority: w.Priority} }
 
 // MostTenants bounds the entries of a Line.
@@ -69,11 +71,11 @@ const MostTenants = 32
 const mostReplicas = 64
 
 const (
-	goneAfter = Micros(time.Second / time.Microsecond)            // how long after its time a replica is forgotten
-	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how much later than told a replica may come, beside its horizon
+	goneAfter = Micros(time.Second / time.Microsecond)            // how long after it was expected a replica is forgotten
+	lateBy    = Micros(5 * time.Millisecond / time.Microsecond)   // how late a replica may come, beside its horizon
 	turnPoll  = Micros(100 * time.Microsecond / time.Microsecond) // the shortest wait for a turn
-	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for its job to stay
-	// ready.
+	// dearPoll is the longest wait for a dear call while other replicas wait. It is short enough for the call's job to
+	// stay ready.
 	dearPoll = goneAfter / 5
 )
 
@@ -93,8 +95,7 @@ func scopeOf(l *Limit) scope {
 	return theAPI
 }
 
-// lines is what the replicas of an api, or of an account, said of themselves lately. It is empty while none of them
-// waits.
+// lines is what the latest Lines of the replicas of an api, or of an account, said. It is empty while no replica waits.
 type lines struct {
 	clock float64     // virtual time of the replica that was granted a slot last
 	all   []*standing // in the order in which they came
@@ -118,22 +119,22 @@ type ofAPI struct {
 	Waiting
 }
 
-// lined is what waits of one api, at all replicas.
+// lined is what waits at all replicas of one api.
 type lined struct {
 	api     string
 	tenants [len(Priorities)]int // of each priority
 	calls   int64                // one of each key
 	weights float64
-	parts   float64 // what its replicas weigh together, before the api's weight divides them
+	parts   float64 // the sum of its replicas' weights before the api's weight is divided among them
 }
 
-// kept is what is kept for a replica in its turn even before it is expected.
+// kept is what the Store keeps for a replica that has its turn, even for slots before the time when it is expected.
 type kept int8
 
 const (
 	keptNothing kept = iota
-	keptPermit       // which may come back at any time
-	keptUnits        // of a rate that has less left than its call takes: cheaper calls would forever take them
+	keptPermit       // a permit may become free at any time
+	keptUnits        // of a rate that has less left than the replica's call takes; else cheaper calls would take them
 )
 
 // standing is one replica's place.
@@ -141,24 +142,24 @@ type standing struct {
 	replica string
 	api     string
 	part    int64   // the weight of the api
-	taken   float64 // virtual time: what its calls have taken
+	taken   float64 // virtual time: what its calls have taken, divided by its weight
 	served  int64   // numbers its last call among those of all replicas
 	seen    Micros
 	due     Micros // when it asks again; 0: nothing waits there
 	kept    kept
-	limit   string // of which units are kept
+	limit   string // the limit whose units are kept
 	later   bool   // it waits for a quota's next period
 	horizon Micros
 	tenants []Waiting
 	more    int
-	waits   int // keys, as it said
+	waits   int // Line.Keys
 	keys    int64
 	weight  float64
 	within  scope   // the scope of the limit that it waits for
 	parts   Weights // the weights of the priorities
 }
 
-// begin takes in what the replica says that is about to ask, how far ahead.
+// begin notes the Line of the replica that is about to ask, and how far ahead it asks.
 func (l *lines) begin(now Micros, line *Line, horizon Micros) {
 	l.all = slices.DeleteFunc(l.all, func(s *standing) bool { return now > max(s.seen, s.due)+goneAfter })
 	at := slices.IndexFunc(l.all, func(s *standing) bool { return s.replica == line.Replica })
@@ -192,7 +193,7 @@ func (l *lines) forgetOldest() {
 // called.
 func (s *standing) rests(now Micros) bool { return s.later && s.due > now+goneAfter }
 
-// of returns what waits of an api.
+// of returns the entry of an api.
 func (l *lines) of(api string) *lined {
 	for i := range l.apis {
 		if l.apis[i].api == api {
@@ -203,7 +204,7 @@ func (l *lines) of(api string) *lined {
 	return &l.apis[len(l.apis)-1]
 }
 
-// weigh computes the weights of all replicas that wait. Keys of those that rest do not count.
+// weigh computes the weights of all replicas that wait. Keys of replicas that rest do not count.
 func (l *lines) weigh(now Micros) {
 	l.keys, l.apis = map[ofAPI]int{}, l.apis[:0]
 	for _, s := range l.all {
@@ -292,7 +293,7 @@ func (l *lines) calls(within scope) (n int64) {
 	return n
 }
 
-// weights returns what the replicas that wait in a scope weigh together.
+// weights returns the sum of the weights of the replicas that wait in a scope.
 func (l *lines) weights(within scope) (w float64) {
 	for i := range l.apis {
 		if within == theAccount || l.apis[i].api == l.own.api {
@@ -305,7 +306,7 @@ func (l *lines) weights(within scope) (w float64) {
 // whose returns the tenant and priority of an entry, which all replicas of the api share.
 func (s *standing) whose(w Waiting) ofAPI { return ofAPI{s.api, w.whose()} }
 
-// each returns what a tenant of each priority weighs: one, if all are of one priority.
+// each returns the weight of a tenant of each priority. It is 1 if all tenants that wait have one priority.
 func (a *lined) each(parts Weights) (each [len(Priorities)]float64) {
 	kinds, sum, all := 0, int64(0), 0
 	for i, p := range Priorities {
@@ -324,7 +325,7 @@ func (a *lined) each(parts Weights) (each [len(Priorities)]float64) {
 	return each
 }
 
-// elsewhere returns how many keys of a tenant with jobs of a priority wait at other replicas.
+// elsewhere returns how many keys of a tenant wait at other replicas with jobs of a priority.
 func (l *lines) elsewhere(tenant string, p Priority) int {
 	for _, t := range l.own.tenants {
 		if t.Tenant == tenant && t.Priority == p {
@@ -334,8 +335,7 @@ func (l *lines) elsewhere(tenant string, p Priority) int {
 	return 0
 }
 
-// whole returns what all replicas have of a priority, in thousandths of what the replica has that asks; 0 if it has
-// none.
+// whole returns Answer.Whole for a priority. It is 0 if nothing with the priority waits at the asking replica.
 func (l *lines) whole(p Priority) int {
 	part := 0.0
 	if p == Normal {
@@ -352,13 +352,14 @@ func (l *lines) whole(p Priority) int {
 	return int(math.Floor(float64(1000*l.of(l.own.api).tenants[p-High])/part + 0.5))
 }
 
-// competes reports whether a replica is expected to ask in time for a slot, or what the slot takes is kept for it.
+// competes reports whether a replica is expected to ask in time for a slot, or the Store keeps a permit or units for
+// it.
 func (s *standing) competes(now, slot Micros) bool {
 	return s.due != 0 && now <= s.until(slot) && (s.kept != keptNothing || s.due <= slot)
 }
 
-// until returns until when a replica competes for a slot. What is kept for one that is not expected in time is kept for
-// as long as it would be remembered.
+// until returns until when a replica competes for a slot. For a replica that is not expected in time, the Store keeps a
+// permit or units no longer than goneAfter from its last ask.
 func (s *standing) until(slot Micros) Micros {
 	if s.due <= slot {
 		return s.late()
@@ -366,7 +367,7 @@ func (s *standing) until(slot Micros) Micros {
 	return min(s.late(), s.seen+goneAfter)
 }
 
-// late returns until when a replica may come that was told to.
+// late returns the latest time at which a replica that was told to ask again at due is still in time.
 func (s *standing) late() Micros { return s.due + s.horizon + lateBy }
 
 // takesPart reports whether a replica takes turns with another in a scope.
@@ -383,14 +384,14 @@ func (s *standing) isNext(own *standing, same float64) bool {
 	return s.api != own.api && s.served < own.served && math.Abs(own.taken-s.taken) <= same
 }
 
-// behind is why a replica may not have a slot: others come before it.
+// behind says that other replicas come before the asking one for a slot.
 type behind struct {
-	until Micros   // when it may ask again; 0: none comes before it
-	dear  []string // the limits of which units are kept for dear calls of those
+	until Micros   // when the asking replica may ask again; 0: no replica comes before it
+	dear  []string // the limits whose units are kept for dear calls of those replicas
 }
 
-// before returns which replicas of a scope come before the asking replica for a slot. Without these, the asking replica
-// could have the slot from the time from on. service is what its call takes.
+// before returns whether replicas of a scope come before the asking replica for a slot. Without them, the asking
+// replica could have the slot from the time from on. service is what its call takes.
 func (l *lines) before(now, slot, from Micros, service float64, within scope) (b behind) {
 	own := l.own
 	each := service / own.weight
@@ -415,8 +416,8 @@ func (l *lines) before(now, slot, from Micros, service float64, within scope) (b
 	return b
 }
 
-// serve charges the replica that asks for the call that got a slot. Those that were before it and missed their turn
-// keep one call of it.
+// serve charges the asking replica for a call that got a slot. Replicas that came before it and missed their turn keep
+// one call of that turn.
 func (l *lines) serve(now, slot Micros, service float64) {
 	own := l.own
 	for _, s := range l.all {
@@ -433,8 +434,9 @@ func (l *lines) serve(now, slot Micros, service float64) {
 // isApart reports whether a replica of another api waits for a limit of that api.
 func (s *standing) isApart(own *standing) bool { return s.within == theAPI && s.api != own.api }
 
-// pass lets the replicas of each other api that are apart keep, together, one call of the turns that they miss. They
-// keep their places among each other, because they take turns at the api's own limit.
+// pass does the same for replicas of other apis that wait for a limit of their own api (isApart). All such replicas of
+// an api keep, together, one call of the turns that they miss. They keep their order among each other, because they
+// take turns at the api's own limit.
 func (l *lines) pass(service float64) {
 	own := l.own
 	for i := range l.apis {
@@ -457,25 +459,25 @@ func (l *lines) pass(service float64) {
 	}
 }
 
-// wait notes when the replica that asks was told to ask again, what is kept for it meanwhile, and of which limit.
+// wait notes when the asking replica was told to ask again, what is kept for it meanwhile, and of which limit.
 func (l *lines) wait(until Micros, k kept, limit string, within scope) {
 	l.due, l.kept, l.limit, l.later, l.within = until, k, limit, false, within
 }
 
-// waitForPeriod notes the same of a replica that waits for a quota's next period. If it waits for something else too,
-// that comes first.
+// waitForPeriod notes that the asking replica waits for a quota's next period. If it also waits for something else,
+// waitForPeriod changes nothing.
 func (l *lines) waitForPeriod(begins Micros, within scope) {
 	if l.due == 0 {
 		l.due, l.later, l.within = begins, true, within
 	}
 }
 
-// end ends a round of asks.
+// end ends a round of asks: it notes for what the replica waits. It forgets all replicas if none waits.
 func (l *lines) end(now Micros, asks int) {
 	own := l.own
 	own.due, own.kept, own.limit, own.later, own.within = l.due, l.kept, l.limit, l.later, l.within
 	if (own.due == 0 || own.later) && own.keys > int64(asks) && !l.held {
-		own.due, own.later, own.within = now, false, theAccount // it had no room for all of them in one round
+		own.due, own.later, own.within = now, false, theAccount // it could not ask for all its keys in one round
 	}
 	l.own = nil
 	if !slices.ContainsFunc(l.all, func(s *standing) bool { return s.due != 0 }) {

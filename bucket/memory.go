@@ -44,7 +44,7 @@ func (m *Memory) Apply(rules Rules) error {
 
 // Ahead sets by how much calendars are ahead of the store's clock, or behind it if by is negative. An operator may set
 // the wall clock, but not the store's. A period that comes again continues its count: see turnback.go. A Snapshot uses
-// the calendars' clock, with which a later process starts.
+// the calendars' clock, because a later process starts with that clock.
 func (m *Memory) Ahead(by Micros) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,6 +122,6 @@ func (m *Memory) ShadowHolds() map[string]int64 {
 // OwnRate is the Limit that a Wait names for the key's own rate.
 const OwnRate = "rate"
 
-// permitPoll is how soon to ask again when all in-flight permits are taken. It is unknown when one becomes free, and
-// another owner's call may free it.
+// permitPoll is how soon to ask again when all in-flight permits are taken. The store cannot know when one becomes
+// free: another owner's call may free it.
 const permitPoll = Micros(5 * time.Millisecond / time.Microsecond)

@@ -11,7 +11,7 @@ import (
 
 const t0 = Micros(1_800_000_000_000_000)
 
-// table is a store with a clock of its own. It fails the test by itself.
+// table is a store with its own clock. Its methods fail the test on errors.
 type table struct {
 	*Memory
 	t     testing.TB
@@ -130,8 +130,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestSerialsAreNotGivenAgain checks that a process that starts a second later gives no serial that the one before may
-// have given.
+// TestSerialsAreNotGivenAgain checks that a process that starts a second later uses no serial that the former process
+// may have used.
 func TestSerialsAreNotGivenAgain(t *testing.T) {
 	rules := Rules{Key: fast}
 	before := newTable(t, rules)
@@ -149,8 +149,8 @@ func TestSerialsAreNotGivenAgain(t *testing.T) {
 	}
 }
 
-// TestNothingComesBackAfterRestart returns slots of a former process to the next one, which knows their key only from
-// the ledger. Nothing of the key's debt is paid by that.
+// TestNothingComesBackAfterRestart checks that slots of a former process which are returned to the next process lower
+// no debt of the key: the next process knows the key only from the ledger.
 func TestNothingComesBackAfterRestart(t *testing.T) {
 	rules := Rules{Key: key(3, time.Hour, 3)}
 	former := newTable(t, rules)

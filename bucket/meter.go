@@ -5,7 +5,7 @@ package bucket
 type meter interface {
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
-	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have been at.
+	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have returned at.
 	take(at Micros, cost, serial int64)
 	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)
@@ -21,17 +21,18 @@ var (
 
 // rateMeter is a shared rate.
 //
-// Refunds. A call that cost less than estimated may get the difference back only as far as every later call would still
-// have had its slot. If the bucket has drained meanwhile, the estimate no longer counts anyway, and a refund would
-// create units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the
-// earlier debt by r lowers j's own debt by r only while r <= slack(j). So the refund of call i is at most the least
-// slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima, with rising
-// serials and rising slacks. It has at most maxMarks of them and merges the oldest in the safe direction.
+// Refunds. A call that cost less than estimated gets the difference back only as far as every later call would still
+// have had its slot. Units that have drained meanwhile no longer count, and refunding them would create units. Let
+// slack(j) be the TAT before a later call j, less the slot of j: that is what the bucket still held at the slot.
+// Lowering the earlier debt by r lowers the debt after j by r only while r <= slack(j). So the refund of call i is at
+// most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least slacks, with
+// rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is refunded.
 //
-// An overage counts from when it becomes known, like a call of then. So it has a mark, too: a refund of units that had
-// drained by then would cancel it.
+// An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Otherwise a refund of
+// units that had drained by then would cancel it.
 //
-// No call comes after the last grant, so the rate gets all of it back. The grant before it is then the last one.
+// No call comes after the last grant, so giveBack undoes the last grant completely. The grant before it in the same ask
+// is then the last one.
 type rateMeter struct {
 	tally
 	last  int64 // serial of the last grant, 0 if it is not known
@@ -74,7 +75,7 @@ func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
 	}
 }
 
-// charge adds units whose use became known only after the call: the bucket goes into debt, which may exceed its burst.
+// charge adds units whose use became known only after the call. The bucket goes into debt, which may exceed its burst.
 // The call has been made, so only later calls can wait. charge rounds up and saturates.
 func (m *rateMeter) charge(now Micros, units int64) {
 	above := m.last + 1 // all grants that may get units back; no later one
@@ -112,7 +113,7 @@ func (m *rateMeter) refund(serial, units int64) {
 	m.marks = append(m.marks[:0], m.marks[keep:]...)
 }
 
-// keepRefunds refuses refunds of all earlier grants: they were counted by another pace.
+// keepRefunds refuses refunds to all grants so far, because they were counted in another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
 // mark notes the slack that a call, or an overage, found.
@@ -122,7 +123,7 @@ func (m *rateMeter) mark(serial int64, slack Micros) {
 		n--
 	}
 	if n > 0 && m.marks[n-1].serial == serial {
-		return // what stands there allows less
+		return // the mark there allows less
 	}
 	m.marks = append(m.marks[:n], mark{serial, slack})
 	if len(m.marks) > maxMarks {
@@ -131,8 +132,8 @@ func (m *rateMeter) mark(serial int64, slack Micros) {
 	}
 }
 
-// before returns the serial of the slot granted just before in the same ask, 0 for an ask's first. Only within one ask
-// is it certain that the neighbour's grant was the last one before, so that several slots can be given back in reverse
+// before returns the serial of the previous slot of the same ask, 0 for the ask's first slot. Only within one ask is
+// the previous serial certainly the limit's previous grant. So several slots of an ask can be given back in reverse
 // order.
 func before(serial int64) int64 {
 	if serial%MaxWant == 0 {

@@ -1,7 +1,7 @@
 package bucket
 
-// Orders remembers to which shared limits the costs of a grant belong. Costs follow Rules.Shared as it was at the
-// grant, and a call may outlive a change of rules. The zero value has seen no change.
+// Orders remembers to which shared limits the costs of a grant belong. Costs follow the order that Rules.Shared had at
+// the grant, and a call may outlive a change of rules. The zero value has seen no change.
 type Orders struct {
 	past     []order // oldest first
 	unplaced int64   // grants below this serial are older than past
@@ -16,7 +16,7 @@ type order struct {
 // maxOrders is how many changes of rules a call may outlive and still be settled by its costs.
 const maxOrders = 8
 
-// Change notes that grants below that serial follow the order of shared.
+// Change notes that the costs of grants with serials less than below follow the order of shared.
 func (o *Orders) Change(below int64, shared []Limit) {
 	if len(shared) == 0 {
 		return
@@ -35,8 +35,8 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	}
 }
 
-// Place returns the index of the limit with this name in a use's costs; false if they do not have it. The limit's
-// present index is now.
+// Place returns the index of the limit called name in the costs of u, or false if these costs do not have it. now is
+// the limit's index in the present rules.
 func (o *Orders) Place(u *Use, name string, now int) (int, bool) {
 	if u.Grant.Serial < o.unplaced {
 		return 0, false

@@ -10,12 +10,13 @@ import (
 //
 // The api counts at most N calls in any window of length P. weir sends by GCRA with interval T and burst B, and a call
 // arrives up to J later than its slot. The densest place of a GCRA schedule is B calls at once followed by one every T:
-// N+1 calls need at least (N+1-B)*T. They never fit into a window of P after each has moved by up to J if and only if
+// N+1 calls need at least (N+1-B)*T. If each of them may come up to J late, they never fit into a window of P if and
+// only if
 //
 //	(N+1-B) * T >= P + J        so        T = (P+J) / (N+1-B)
 //
-// The obvious T = P/N is wrong in two ways. With B = 10 and N = 100/s it allows 109 calls in a second. With B = 1 and
-// a jitter of 50 ms it allows 105.
+// The obvious T = P/N is wrong in two ways. With B = 10 and N = 100/s it allows 109 calls in a second. With B = 1 and a
+// jitter of 50 ms it allows 105.
 //
 // An api with a token bucket of size C allows at most C + r*w calls in a window of length w, where r = N/P. If calls
 // leave with a burst of B and an interval of T, and move by up to J, at most B + (w+J)/T arrive. With m = C-B this is
@@ -23,14 +24,14 @@ import (
 //
 //	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
 //
-// So weir does not use the part of the bucket that refills while a call may be late: 5 of 1000 at 1000/s and 5 ms.
-// If that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One
-// call may cost more than B, up to C, if it comes after a pause: alone it is not moved against itself (gcra.go).
+// So weir does not use the part of the bucket that refills while a call may be late: 5 of 1000 at 1000/s and 5 ms. If
+// that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One
+// call may cost more than B, up to C, if it comes after a pause: jitter cannot compress a single call (gcra.go).
 //
 // Headroom h% lowers N to floor(N*(100-h)/100). That may leave fewer calls than the burst (rate 1/s with any headroom,
 // burst 8 of 10 with 30 %). Then B stays, so that the largest cost still passes, and so does one further call per
-// window. Instead the headroom widens the interval: T = (P+J)*100/(100-h). With a token bucket, headroom lowers r
-// and B. More headroom never means a shorter interval.
+// window. Instead the headroom widens the interval: T = (P+J)*100/(100-h). With a token bucket, headroom lowers r and
+// B. More headroom never means a shorter interval.
 
 // Interval is the time between two units of a rate in the long run: P/Q microseconds, both at least 1, in lowest terms.
 type Interval struct {
@@ -88,8 +89,8 @@ func (r Rules) tokenInterval(rate Rate) Interval {
 }
 
 // Burst returns how many units may leave together after idling. The rate must have passed Validate. For a token bucket
-// it is less than the bucket holds, by what jitter and headroom take. A single call may nevertheless cost as much as
-// Capacity says.
+// it is less than the bucket holds, because of jitter and headroom. A single call may still cost as much as Capacity
+// says.
 func (r Rules) Burst(rate Rate) int64 {
 	if rate.Counted() == ByWindow {
 		return rate.Burst
@@ -110,8 +111,8 @@ func (r Rules) late(rate Rate) float64 {
 	return float64(jitter) * float64(rate.Count) / float64(ceilMicros(rate.Per))
 }
 
-// leastLate is the part of a unit up to which a late call widens the interval, instead of leaving a unit of the bucket
-// alone. It is also the part of the rate that this costs at most.
+// leastLate is a part of a unit. If no more than that refills while a call may be late, weir widens the interval
+// instead of leaving a unit of the bucket unused. That costs at most the same part of the rate.
 const leastLate = 0.05
 
 // intervalOf returns an interval of so many microseconds, rounded up. It is the same on every machine.
@@ -145,7 +146,7 @@ func (t Interval) Duration() time.Duration {
 	return time.Duration((t.P*1000 + t.Q - 1) / t.Q)
 }
 
-// micros returns the interval as a floating-point number, as it is in Lua.
+// micros returns the interval in microseconds, as the floating-point number that Lua uses.
 func (t Interval) micros() float64 { return float64(t.P) / float64(t.Q) }
 
 // PerSecond returns the long-run rate, for readers and for metrics.

@@ -39,8 +39,8 @@ func TestIntervalOfTheWorkedExamples(t *testing.T) {
 	}
 }
 
-// TestTheWorstWindow counts what can arrive in one window when a burst is late and the rest is not: with the obvious
-// interval Per/Count that is too much, with ours exactly what is allowed.
+// TestTheWorstWindow counts what can arrive in one window if a burst is late and the other calls are not. With the
+// obvious interval Per/Count that is too much. With weir's interval it is exactly what is allowed.
 func TestTheWorstWindow(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -78,7 +78,8 @@ func TestTheWorstWindow(t *testing.T) {
 	}
 }
 
-// TestIntervalIsSafeAndTight checks the formula itself: n+1 calls never fit, and n nearly do.
+// TestIntervalIsSafeAndTight checks the formula itself: n+1 calls never fit into a window, and the interval is not much
+// wider than that needs.
 func TestIntervalIsSafeAndTight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := anyRate(t)
@@ -126,7 +127,7 @@ func anyRate(t *rapid.T) Rate {
 	return r
 }
 
-// TestForecastIsWhatReserveGrants compares the closed form with the slots really given.
+// TestForecastIsWhatReserveGrants compares Forecast with the slots that Reserve grants.
 func TestForecastIsWhatReserveGrants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := KeyLimits{Rate: anyRate(t)}

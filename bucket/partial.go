@@ -6,13 +6,13 @@ import "maps"
 //
 // A quota or budget that is new to the rules has not seen the earlier calls. The API may have counted them
 // nevertheless. If the limit was in the rules before, in the same period, the API certainly has. A caller that keeps a
-// record of all calls declares this with ExpectSums. Then such a limit is partial, and nothing is granted while a
-// partial limit is in force. When all earlier calls have their records, FillIn sets what they took. A shadow limit
-// stays partial, in snapshots too, and is added up when it is put in force.
+// record of all calls says so with ExpectSums. Such a limit is then partial, and nothing is granted while a partial
+// limit is in force. When all earlier calls have their records, FillIn sets how much they took. A shadow limit stays
+// partial, in snapshots too, and is added up when it is put in force.
 
 // ExpectSums announces that the caller will use FillIn for limits that are new to the rules. s is the restored
-// snapshot. called says that the api may have been called before: then limits that s lacks count as new. It must come
-// after Restore and before the first Reserve.
+// snapshot. called says that the api may have been called before: limits that s lacks then count as new. ExpectSums
+// must be called after Restore and before the first Reserve.
 func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (e *engine) accounts(name string) bool {
 	return false
 }
 
-// noteDropped stops grants until a snapshot of the next rules is stored, if they lack limits, or count a rate in
-// another pace: the stored snapshot does not bound the calls that this allows.
+// noteDropped stops grants until a snapshot of the next rules is stored, if these lack a quota or budget, or count a
+// shared rate in another pace. The stored snapshot does not bound the calls that such a change allows.
 func (e *engine) noteDropped(next Rules) {
 	if e.claims != nil && !maps.Equal(e.rules.sharedPaces(), next.sharedPaces()) {
 		e.claims.dropped++
@@ -69,7 +69,7 @@ func (e *engine) noteDropped(next Rules) {
 	}
 }
 
-// sharedPaces returns by name how the shared rates in force are kept. A shadow rate is not included.
+// sharedPaces returns the paces of the shared rates in force, by name. Shadow rates are not in force.
 func (r Rules) sharedPaces() map[string]pace {
 	paces := map[string]pace{}
 	for _, l := range r.Shared {
@@ -104,8 +104,9 @@ func (m *Memory) Partial() map[string]int64 {
 	return partial
 }
 
-// FillIn sets what all calls so far took from partial limits, as Partial has named them. It leaves other limits alone,
-// and those whose periods have changed meanwhile. The next grant waits until a snapshot with the result is stored.
+// FillIn sets how much all calls so far took from the limits that partial names, which must come from Partial. It
+// changes neither other limits nor limits whose periods have changed meanwhile. The next grant waits until a snapshot
+// with the result is stored.
 func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +124,7 @@ func (m *Memory) FillIn(partial map[string]int64, used *Account) {
 	}
 }
 
-// fillIn sets what all calls took, or keeps what the limit has counted itself if that is more.
+// fillIn sets the limit's count to the units of all calls, or keeps the limit's own count if that is greater.
 func (l *sharedLimit) fillIn(of *LimitAccount, ahead Micros) {
 	switch m := l.meter.(type) {
 	case *quotaMeter:

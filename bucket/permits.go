@@ -7,9 +7,9 @@ import "sort"
 // in-flight limits of the api count the same permits. permits also remembers which grants are still open, so that
 // settling one twice changes nothing the second time.
 //
-// Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
-// sorted by serial and by end, finding is a binary search, and expiry looks at the front only. It holds at most the
-// calls granted within one lease, and is packed when more than half of it is settled.
+// No lease ends before the lease of an earlier grant. So the list is sorted by serial and by end: a permit is found by
+// binary search, and expiry looks only at the front. The list holds at most the calls granted within one lease, and is
+// packed when more than half of it is settled.
 //
 // A held permit belongs to an operation that goes on after its call. It has a negative serial, which its holder
 // chooses, and an end of its own. In an account's permits, a held permit may also belong to a call that an api began
@@ -18,12 +18,12 @@ import "sort"
 // Ghosts are calls of former processes that may be under way.
 type permits struct {
 	list   []permit
-	done   int    // settled ones still in the list
+	done   int    // settled permits that are still in list
 	latest Micros // the last lease's end
 	held   map[holder]Micros
 	over   Micros // when the first held permit ends, or earlier
 	ghosts int64
-	gone   Micros // when the ghosts are over
+	gone   Micros // when the last ghost has ended
 }
 
 // holder is an operation that holds a permit. Operations of different apis may have the same serial.
@@ -33,7 +33,7 @@ type holder struct {
 }
 
 type permit struct {
-	serial int64 // 0: settled
+	serial int64 // 0 once it is settled
 	number int64
 	end    Micros
 }
@@ -52,8 +52,8 @@ func (p *permits) all(now Micros) int64 {
 // haunt notes calls of former processes that may be under way until gone.
 func (p *permits) haunt(calls int64, gone Micros) { p.ghosts, p.gone = calls, gone }
 
-// join opens a permit for each call and operation of an api that may be under way when the api comes to the account. A
-// call that has a permit there already gets no second one.
+// join opens a permit for each call and operation of an api that may be under way when the api joins the account. has
+// reports whether a call already has a permit there; it gets no second one.
 func (p *permits) join(api string, of *permits, now Micros, has func(serial int64) bool) {
 	for _, call := range of.list {
 		if call.serial != 0 && call.end > now && !has(call.serial) {
@@ -144,7 +144,7 @@ func (p *permits) expire(now Micros) {
 	}
 }
 
-// pack drops the settled ones, in place.
+// pack removes settled permits from the list, in place.
 func (p *permits) pack() {
 	kept := p.list[:0]
 	for _, k := range p.list {

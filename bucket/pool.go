@@ -21,8 +21,8 @@ import (
 // (line.go): the apis of an account take turns as replicas do.
 //
 // A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing in two
-// cases. Its rules do not say what a call takes of some limit of the pool. Or the pool awaits an api that has not come
-// yet, which may still be called without the account's limits.
+// cases. Its rules may not say what a call takes from some limit of the pool. Or the pool may await an api that has not
+// come yet, and that may still be called without the account's limits.
 
 // Membership is an api's place in an account.
 type Membership struct {
@@ -35,7 +35,7 @@ type Membership struct {
 	Jitter, Lease time.Duration
 }
 
-// validate returns why a membership is not valid.
+// validate returns an error if a membership is out of bounds.
 func (m *Membership) validate() error {
 	switch {
 	case m.Headroom < 0 || m.Headroom > 99:
@@ -140,8 +140,8 @@ func NewMember(rules Rules, pools *Pools, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// past says that the member's grants with serials below below were counted in pool, which the member has left. pool is
-// nil if the member had no pool at that time.
+// past says that the member's grants with serials less than below were counted in pool, which the member has left. pool
+// is nil if the member had no pool at that time.
 type past struct {
 	below int64
 	pool  *Memory
@@ -343,7 +343,8 @@ func (e *engine) holderIn(of *engine) string {
 	return e.name
 }
 
-// standing returns the lines in which this engine's replicas wait: those of the pool, if the engine has one.
+// standing returns the lines in which this engine's replicas wait: the pool's lines if the engine has a pool, else its
+// own.
 func (e *engine) standing() *lines {
 	if e.pool != nil {
 		return &e.pool.lines
@@ -408,14 +409,14 @@ func (e *engine) depart(from *claims) {
 }
 
 // departing reports whether the stored snapshot of a pool that the engine has left may still name its api. If the
-// process died now and the api came back, it would be unknown that the api was called elsewhere.
+// process died now and the api came back, the pool would not know that the api was called elsewhere.
 func (e *engine) departing() bool {
 	maps.DeleteFunc(e.departures, func(from *claims, dropped int64) bool { return from.stored.Load() >= dropped })
 	return len(e.departures) > 0
 }
 
-// muster finds whether the pool still awaits an api of its account. It does not await an api that has left: that api is
-// counted elsewhere already, although these rules may still name it.
+// muster sets awaits: whether an api of the account does not count in the pool yet. An api that has left is not
+// awaited: it is counted elsewhere already, although these rules may still name it.
 func (e *engine) muster() {
 	e.awaits = e.isPool() && slices.ContainsFunc(e.rules.In.APIs, func(api string) bool {
 		_, left := e.left[api]
@@ -430,8 +431,8 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// Callers returns the apis whose calls the pool may have counted within the last d: its members, and those that have
-// left it since. It forgets those that left earlier.
+// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that have
+// left it since. It forgets apis that left earlier.
 func (m *Memory) Callers(d time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

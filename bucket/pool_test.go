@@ -80,7 +80,7 @@ func (r *accountsRig) turn(a *apiStore, rules bucket.Rules) {
 	a.rules = rules
 }
 
-// take asks for up to most calls one by one, and returns those that were granted.
+// take asks for up to most calls one by one, and returns the grants.
 func (a *apiStore) take(most int) (grants []bucket.Grant) {
 	a.t.Helper()
 	for range most {
@@ -103,9 +103,9 @@ func running(most int64) bucket.Limit { return bucket.Limit{Name: "running", InF
 
 var oneAndTwo = []string{"one", "two"}
 
-// TestCallsComeAlongToAnAccount checks that calls which run when their api comes to an account count there in flight
-// until they end. The api was alone before, or in another account. Calls of the api that was in the account all along
-// are not mistaken for them.
+// TestCallsComeAlongToAnAccount checks that calls which run when their api joins an account count there as calls in
+// flight until they end. The api was alone before, or in another account. They are not confused with calls of an api
+// that was in the account all the time.
 func TestCallsComeAlongToAnAccount(t *testing.T) {
 	for _, from := range []string{"", "other"} {
 		t.Run("from="+from, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestCallsComeAlongToAnAccount(t *testing.T) {
 	}
 }
 
-// TestReturnToAnAccount checks that an account counts the running calls of an api once if the api leaves and comes
-// back, and that the calls which the api made elsewhere meanwhile count as used.
+// TestReturnToAnAccount checks an api that leaves an account and comes back. The account counts its running calls once.
+// The calls that the api made elsewhere meanwhile count as used.
 func TestReturnToAnAccount(t *testing.T) {
 	hourly := bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: 10, Per: time.Hour, Burst: 10}}
 	r := newAccountsRig(t)
@@ -215,8 +215,8 @@ func TestNewLimitCountsRunningCalls(t *testing.T) {
 	}
 }
 
-// TestRestartWithAnotherAPI checks that after a restart that brings an api to an account, all permits are taken for one
-// lease: the account does not know how many calls of that api run.
+// TestRestartWithAnotherAPI checks a restart that brings an api to an account. All permits are then taken for one
+// lease, because the account does not know how many calls of that api run.
 func TestRestartWithAnotherAPI(t *testing.T) {
 	for _, c := range []struct {
 		before []string
@@ -243,8 +243,8 @@ func TestRestartWithAnotherAPI(t *testing.T) {
 	}
 }
 
-// TestSnapshotNamesItsAPIs checks that a snapshot of an account names the apis that count in it at the time, so that a
-// later start knows which have been called without it.
+// TestSnapshotNamesItsAPIs checks that a snapshot of an account names the apis that count in it, so that a later start
+// knows which apis have been called without it.
 func TestSnapshotNamesItsAPIs(t *testing.T) {
 	r := newAccountsRig(t)
 	in := func(api string) bucket.Rules { return r.rules(api, "acme", oneAndTwo, running(6)) }
@@ -262,8 +262,8 @@ func TestSnapshotNamesItsAPIs(t *testing.T) {
 	}
 }
 
-// TestLateChangeUndoesNoNewerOne checks that an api which takes in a change late does not put the account's limits back
-// to it. The other api has taken in a newer change meanwhile.
+// TestLateChangeUndoesNoNewerOne checks an api that takes in a change late, after another api has taken in a newer
+// change. The account's limits stay those of the newer change.
 func TestLateChangeUndoesNoNewerOne(t *testing.T) {
 	for _, late := range []string{"two", "three"} {
 		t.Run(late+" is late", func(t *testing.T) {
@@ -296,8 +296,8 @@ func TestLateChangeUndoesNoNewerOne(t *testing.T) {
 	}
 }
 
-// TestAccountTakenUpAgain checks that an account which all apis left, and which they come back to, grants nothing until
-// the last of them has come. A new api may be the first to come.
+// TestAccountTakenUpAgain checks an account that all apis have left and come back to. It grants nothing until the last
+// of them has come. A new api may be the first to come.
 func TestAccountTakenUpAgain(t *testing.T) {
 	for _, first := range []string{"one", "new"} {
 		t.Run(first+" comes first", func(t *testing.T) {
@@ -324,8 +324,8 @@ func TestAccountTakenUpAgain(t *testing.T) {
 	}
 }
 
-// TestLeaverWaitsForASnapshot checks that an api which leaves its account is called only when a snapshot is stored that
-// does not name it. So if the process dies and the api comes back, it is known that the api was called elsewhere.
+// TestLeaverWaitsForASnapshot checks that an api that leaves its account is called only when a snapshot is stored that
+// does not name it. So if the process dies and the api comes back, the account knows that the api was called elsewhere.
 func TestLeaverWaitsForASnapshot(t *testing.T) {
 	r := newAccountsRig(t)
 	in := func(api, account string) bucket.Rules { return r.rules(api, account, oneAndTwo, running(6)) }

@@ -7,7 +7,7 @@ import (
 	"weir/ingest"
 )
 
-// Priority is a job's, as its producer said.
+// Priority is the priority that a producer gave a job.
 type Priority = ingest.Priority
 
 // The priorities.
@@ -20,14 +20,14 @@ const (
 // Priorities are all priorities, the most urgent first.
 var Priorities = [...]Priority{High, Normal, Low}
 
-// Weights are the parts in which jobs of several priorities are called while they wait for the same limit. A weight of
-// 0 stands for the default.
+// Weights divide the calls among priorities while jobs of several priorities wait for the same limit. A weight of 0
+// stands for the default.
 type Weights struct{ High, Normal, Low int64 }
 
-// DefaultWeights are those of an api that configures none.
+// DefaultWeights are the weights of an api that configures none.
 var DefaultWeights = Weights{High: 16, Normal: 4, Low: 1}
 
-// MostWeight bounds a weight.
+// MostWeight is the largest weight.
 const MostWeight = 1000
 
 // Of returns the weight of a priority.

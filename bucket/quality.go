@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Quality is how evenly calls arrived. Staying within a limit says nothing about this: making no calls never exceeds a
-// limit.
+// Quality is how evenly calls arrived. Check does not measure it: making no calls never exceeds a limit.
 type Quality struct {
 	Calls int
 	// Utilisation is the part of the rate that was used between the first and the last arrival, 1 at best: n*T / (t_n -
@@ -19,14 +18,16 @@ type Quality struct {
 	MinGap, P01Gap, MedianGap, P99Gap, MaxGap time.Duration
 	// Variation is the standard deviation of the gaps divided by their mean.
 	Variation float64
-	// CatchUp is the share of gaps below a tenth of the interval; Near the share within a quarter of it.
+	// CatchUp is the share of gaps that are shorter than a tenth of the interval. Near is the share of gaps that differ
+	// from the interval by at most a quarter of it.
 	CatchUp, Near float64
 	// TimeError is the widest difference between two arrivals' deviations from an even grid. Divided by the interval it
 	// is the burst that the unevenness amounts to.
 	TimeError time.Duration
 }
 
-// Pace measures arrivals, all of cost 1, against an even spacing of t. Fewer than two arrivals have no pace.
+// Pace measures arrivals, all of cost 1, against an even spacing of t. For fewer than two arrivals it returns only
+// Calls.
 func Pace(arrivals []Arrival, t Interval) Quality {
 	a := inOrder(arrivals)
 	q := Quality{Calls: len(a)}

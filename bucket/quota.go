@@ -1,25 +1,26 @@
 package bucket
 
-// Quotas count units in periods that are fixed on the time line beforehand. The api counts a call by its own clock and
-// when it arrives, so a call planned at a period's edge may be counted on the other side. So no slot lies within the
-// jitter of either edge: a call that was planned in a period arrives in it, and the count is exact without splitting
-// it.
+// Calendar and fixed quotas count units in periods that are known beforehand. The api counts a call when it arrives, by
+// the api's clock. So it may count a call that was planned near a period's edge in the neighbouring period. For that
+// reason no slot lies within the jitter of an edge: a call that was planned in a period arrives in it, and its period's
+// count is exact.
 //
-// A quota has no pace: after a reset all of it may be used as fast as the other limits allow. Add a rate to the quota
-// to spread the calls.
+// A quota has no pace: after a reset all its units may be used as fast as the other limits allow. Add a rate to the
+// quota to spread the calls.
 
-// quotaMeter is a calendar or fixed quota, or a budget. It counts one period, the latest that has a slot. That closes
-// the earlier period, although a key may still ask for its last moments: they are lost, at most one horizon's worth.
+// quotaMeter is a calendar or fixed quota, or a budget. It counts one period: the latest with a slot. The first slot in
+// a period closes the period before, even if another key could still use the last moments of that period. At most one
+// horizon of time is lost in this way.
 type quotaMeter struct {
 	quota  Quota
-	count  int64 // headroom taken off
+	count  int64 // less the headroom
 	guard  Micros
-	period span // the one that used counts, zero before the first; longer after the calendar was set back
+	period span // the period of used; zero before the first grant; longer after the calendar was set back
 	used   int64
 	last   Micros        // the latest slot in it
 	others []periodCount // other periods that were counted, rising: see turnback.go
 	former int64         // part of used: units that former processes may have used, until Correct
-	near   span          // the period of the last question, which most questions share
+	near   span          // the period that at looked up last
 	ahead  Micros
 }
 
@@ -27,11 +28,11 @@ func newQuotaMeter(r Rules, q Quota, ahead Micros) *quotaMeter {
 	return &quotaMeter{quota: q, count: r.Lowered(q.Count), guard: Micros(ceilMicros(r.Jitter)), ahead: ahead}
 }
 
-// spanAt returns the period that holds t. If the calendar is ahead of the slots' clock, its periods begin and end so
-// much earlier.
+// spanAt returns the period that holds t, a time of the slots' clock. If the calendar is ahead of that clock, periods
+// begin and end that much earlier.
 func (m *quotaMeter) spanAt(t Micros) span { return m.quota.spanAt(t + m.ahead).moved(-m.ahead) }
 
-// setAhead moves the periods.
+// setAhead sets by how much the calendar is ahead of the slots' clock, and moves the periods accordingly.
 func (m *quotaMeter) setAhead(ahead Micros) {
 	by := m.ahead - ahead
 	m.period, m.near, m.ahead = m.period.moved(by), m.near.moved(by), ahead
@@ -83,7 +84,7 @@ func (m *quotaMeter) take(at Micros, cost, _ int64) {
 	m.takeLater(cost)
 }
 
-// begin starts to count another period.
+// begin starts to count period p, and remembers the count of the period before.
 func (m *quotaMeter) begin(p span) {
 	m.remember()
 	used, last := m.forget(p)
@@ -97,7 +98,7 @@ func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
 }
 
 // correct counts in the period of the call's slot, as the api does. It charges an overage of a past period to the
-// present one, because it is unknown when an api counts units that it learns late.
+// present one, because it is unknown in which period the api counts units that it learns of late.
 func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if actual < cost {
 		m.giveBack(at, cost-actual, serial)
@@ -110,7 +111,7 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.takeLater(actual - cost)
 }
 
-// adopt counts units that a sliding quota of the same name granted at a time.
+// adopt counts units that a sliding quota of the same name granted at the time at.
 func (m *quotaMeter) adopt(now, at Micros, units int64) {
 	if p := m.at(max(now, m.period.start)); p != m.period {
 		m.begin(p)
@@ -121,10 +122,10 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 	}
 }
 
-// carry takes over the count of the same limit under older rules. The old periods may be different (another zone,
-// another unit). Then the old count goes into the new period that holds now, or that holds the old period's beginning
-// if that lies ahead. It is dropped if the old period was over before that new period began. What an api counted before
-// the old period is unknown here.
+// carry takes over the count of the same limit under older rules. same says that the periods did not change. If they
+// did (another zone, another unit), the old count goes into the new period that holds now or, if it is later, the old
+// period's beginning. The count is dropped if the old period ended before that new period began. What the api counted
+// before the old period is unknown here.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter, same bool) {
 	m.period, m.used, m.last, m.former, m.others = from.period, from.used, from.last, from.former, from.others
 	if same || from.period == (span{}) {

@@ -80,8 +80,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestWindowOfAnotherKindKeepsTheCount checks a quota whose window becomes sliding, or stops being so, while it runs or
-// over a restart: it still counts what was used.
+// TestWindowOfAnotherKindKeepsTheCount checks a quota whose window becomes sliding, or is no longer sliding, in a
+// running process or over a restart. The quota still counts what was used.
 func TestWindowOfAnotherKindKeepsTheCount(t *testing.T) {
 	const used = 7
 	fixed := Quota{Count: 10, Window: Fixed, Per: 3 * time.Hour}

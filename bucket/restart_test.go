@@ -9,8 +9,8 @@ import (
 	"weir/bucket/storetest"
 )
 
-// restarting is a store that is killed whenever its rules change. It keeps what a worker keeps: the last checkpoint,
-// the rules that were in force, and for every key the theoretical arrival time after its last call.
+// restarting is a store that is killed at every change of its rules. Like a worker, it keeps the last checkpoint, the
+// rules that were in force, and every key's TAT after its last call.
 type restarting struct {
 	*bucket.Memory
 	t      testing.TB
@@ -32,7 +32,7 @@ func (r *restarting) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.A
 	r.save()
 	for i := range asks {
 		asks[i].Horizon = 0 // a process that is killed makes no call later
-		// perhaps recorded at another rate
+		// the ledger may have recorded the TAT under another rate
 		rate := asks[i].Limits.Rate
 		full := r.began.Add(r.rules.Interval(rate).Duration() * time.Duration(r.rules.Burst(rate)))
 		asks[i].Floor = min(r.tats[asks[i].Key], full)
@@ -60,7 +60,7 @@ func (r *restarting) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// TestChangesThroughRestarts checks that windows across a change hold even if the change came with a crash.
+// TestChangesThroughRestarts checks that windows across a change hold even if a crash comes with the change.
 func TestChangesThroughRestarts(t *testing.T) {
 	storetest.Changes(t, func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
 		m, err := bucket.NewMemory(rules, clock.Now)

@@ -9,9 +9,9 @@ import (
 	"weir/ingest"
 )
 
-// For returns the limits of one key. At most one override applies, as a whole: the one whose pattern is the key itself,
-// else the matching pattern with the most characters, else (equally long) the later one. Patterns are case-sensitive; *
-// matches any run of characters, also an empty one.
+// For returns the limits of one key. At most one override applies. A pattern that is equal to the key wins; else the
+// longest pattern that matches, and of equally long ones the last. Patterns are case-sensitive; * matches any run of
+// characters, also an empty one.
 func (r Rules) For(key string) KeyLimits {
 	best, length := -1, -1
 	for i, o := range r.Overrides {
@@ -39,7 +39,7 @@ func (r Rules) Tenant(key string) string {
 	return tenant
 }
 
-// apply returns l with what the override replaces.
+// apply returns l with the values that the override replaces.
 func (o Override) apply(l KeyLimits) KeyLimits {
 	if o.Rate != nil {
 		l.Rate = *o.Rate
@@ -151,11 +151,11 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Warnings returns settings that are valid but probably not intended: a rate whose burst costs it more than half of its
-// calls.
+// Warnings returns a message about each setting that is valid but probably not intended: a rate whose burst costs it
+// more than half of its calls.
 //
-// At most Count in ANY window means that slower calls around a burst must make up for it: T = (P+J)/(N+1-B). At B = N
-// only one call per period is left beside the burst.
+// No window may hold more than N calls, so the interval between calls is T = (P+J)/(N+1-B) (pace.go). With B = N, only
+// one call per period is left beside the burst.
 func (r Rules) Warnings() []string {
 	var w []string
 	warn := func(what string, rate Rate) {
@@ -278,7 +278,8 @@ func (r Rules) validateQuota(q Quota) error {
 	return nil
 }
 
-// Capacity returns the largest cost that limit l can ever let pass, less the headroom. A permit always has the cost 1.
+// Capacity returns the largest cost that limit l can ever let pass. For a quota or budget, that is its count less the
+// headroom. For calls in flight there is no bound, because a permit always has the cost 1.
 func (r Rules) Capacity(l Limit) int64 {
 	r = r.By(&l)
 	switch l.Kind() {
@@ -293,8 +294,9 @@ func (r Rules) Capacity(l Limit) int64 {
 	return 1 << 52
 }
 
-// CostBounds returns the bounds for the costs and prices of jobs that come in: of the limits that take their cost from
-// the job, and of the price if it depends on the job. A shadow limit refuses nothing.
+// CostBounds returns the bounds that the intake checks for the costs and the price that a job names. There is one for
+// each limit whose cost depends on the job, and one for the price if the price depends on the job. A shadow limit has
+// none.
 func (r Rules) CostBounds(price ingest.Cost) []ingest.CostBound {
 	var bounds []ingest.CostBound
 	if price.Varies() {

@@ -2,26 +2,26 @@ package bucket
 
 import "sort"
 
-// slidingMeter allows at most count units in ANY window of the quota's length. It remembers when units were granted,
-// and lets a new one in when enough of them are as old as the window and the jitter together (the older may have
-// arrived late, the newer may arrive at once).
+// slidingMeter allows at most count units in ANY window of the quota's length. It remembers when units were granted. It
+// grants a new unit when enough old ones are as old as the window and the jitter together: an old call may have arrived
+// late, and the new one may arrive at once.
 //
-// Memory is bounded: up to maxEntries units every grant has its own entry and the count is exact. A larger quota puts
-// grants that lie closer together than 1/maxEntries of the window into one entry that ages with its youngest. That
-// never lets more pass. It lets a unit pass later by at most that 1/1024 of the window, so 0.1 % of the quota is lost
-// at worst. With what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes in a window's length.
-// Slots reserved ahead add the part that the horizon is of a window.
+// Memory is bounded. In a quota of up to maxEntries units every grant has its own entry, and the count is exact. A
+// larger quota puts grants that lie closer together than 1/maxEntries of the window into one entry, which ages with its
+// youngest grant. So no more units pass than the quota allows. A unit may pass later by 1/1024 of the window, which
+// loses at most 0.1 % of the quota. With overages, a window's length has at most 2*maxEntries+2 entries of 24 bytes.
+// Slots reserved ahead of now add entries in proportion to the horizon.
 //
-// Slots need not be given in the order of time. Every entry that is not yet too old for the new slot counts, also one
-// that lies after it. Entries stay in order because a late slot gets the time of the newest. So recorded times are
-// never before the real ones, and when the last call of a window was granted, all the other calls of the window were
-// counted.
+// Slots need not be granted in the order of time. Every entry that is not too old for the new slot counts, even an
+// entry after the slot. A slot before the newest entry is recorded at the newest entry's time, so entries stay in
+// order. No recorded time is before the real one, so the last grant of any window has counted all other calls of the
+// window.
 type slidingMeter struct {
-	count   int64 // headroom taken off
+	count   int64 // less the headroom
 	life    Micros
 	grain   Micros // entries closer together than this are one
 	entries []entry
-	former  int // the first entries, which former processes may have used, until Correct
+	former  int // how many of the first entries former processes may have used; 0 after Correct
 	sum     int64
 	gone    Micros // the latest end of an entry that no longer counts
 }
@@ -85,9 +85,9 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 	m.entries = append(m.entries, entry{at, at, cost})
 }
 
-// giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into,
-// or an older one. Taking from an older one leaves the rest recorded later than it was, which is safe. If the units may
-// no longer count, it takes nothing: the first entry then holds other calls' units.
+// giveBack takes units out of the first entry that ends at or after their slot. That is the entry that holds them, or
+// an older one. If it is older, the remaining units are recorded later than they were granted, which is safe. If the
+// units may no longer count, it takes nothing: the first entry then holds other calls' units.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 	if at <= m.gone {
 		return
@@ -101,7 +101,8 @@ func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
 	}
 }
 
-// correct books an overage as used now: the call was made, so the next ones wait for it.
+// correct gives back units that the call did not use. It books an overage as used now: the call was made, so the next
+// ones wait for it.
 func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if actual < cost {
 		m.giveBack(at, cost-actual, serial)
@@ -110,8 +111,8 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.take(now, min(int64(maxMicros)-m.sum, actual-cost), serial)
 }
 
-// adopt counts the units that a quota of the same name had used in its period. When in the period is unknown, so now is
-// assumed. What was used before the period is not among them.
+// adopt counts the units that a calendar or fixed quota of the same name has used in its period. The times of their use
+// are unknown, so adopt assumes now. Units used before the period are unknown here.
 func (m *slidingMeter) adopt(now Micros, period span, used int64) {
 	m.gone = max(m.gone, period.start-1)
 	if used > 0 && now < period.end+m.life {

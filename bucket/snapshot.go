@@ -10,9 +10,9 @@ import (
 //
 // State that exists only in the process is lost when the process dies. A key's own bucket comes back through Ask.Floor,
 // from the ledger. The shared limits come back from the last Snapshot, which the worker stores somewhere durable. A
-// snapshot is older than the crash, so it claims ahead: it says what may have been used by Until. Until it is known to
-// be stored, the engine grants nothing that only this snapshot would cover. So restored limits may count too much,
-// never too little:
+// snapshot is older than the crash, so it claims ahead: it says what may have been used by Until. Until Saved reports
+// that a snapshot is stored, the engine grants nothing that only this snapshot would cover. So restored limits may
+// count too much, never too little:
 //
 //	s := m.Checkpoint(2 * time.Second) // claims two seconds and a part of every quota
 //	...store s...                      // meanwhile the claims of the one before still hold
@@ -49,8 +49,8 @@ type Snapshot struct {
 // LimitSnapshot is one limit's state.
 type LimitSnapshot struct {
 	Name string `json:"name"`
-	// A rate: when its bucket is empty at the latest; the pace that was counted in, as interval, burst, window and
-	// jitter; and until when calls may have arrived that it does not count.
+	// For a rate, TAT is when its bucket is empty at the latest. P, Q, Burst, Window and Late are the pace in which it
+	// was counted. The rate has not counted all calls that arrived until Since.
 	TAT    Micros `json:"tat,omitempty"`
 	P, Q   int64  `json:",omitempty"`
 	Burst  int64  `json:"burst,omitempty"`
@@ -59,29 +59,31 @@ type LimitSnapshot struct {
 	Since  Micros `json:"since,omitempty"`
 	// Shadow says that the limit was a shadow limit. A rate has then not counted every call.
 	Shadow bool `json:"shadow,omitempty"`
-	// A quota or budget: how its periods are laid, the present one, what may be used in it and in the next.
+	// For a quota or budget, By says how its periods lie. Start and End are those of the present period. Used may be
+	// used in the present period, and Next in the next one.
 	By    string `json:"by,omitempty"`
 	Start Micros `json:"start,omitempty"`
 	End   Micros `json:"end,omitempty"`
 	Used  int64  `json:"used,omitempty"`
 	Next  int64  `json:"next,omitempty"`
-	// Last is the latest slot in the period. Others are periods that were counted before or lie ahead: see turnback.go.
+	// Last is the latest slot in the present period. Others are periods that were counted before or lie ahead: see
+	// turnback.go.
 	Last   Micros          `json:"last,omitempty"`
 	Others []OtherSnapshot `json:"others,omitempty"`
-	// A sliding quota: pairs of time and units.
+	// For a sliding quota, Log has pairs of time and units.
 	Log [][2]int64 `json:"log,omitempty"`
 	// Exact says that the use is exact. Otherwise it is an upper bound.
 	Exact bool `json:"exact,omitempty"`
-	// Partial says that calls are missing in it: the limit came into force after them, and FillIn has not added them
+	// Partial says that Used or Log lacks calls: the limit came into force after them, and FillIn has not added them
 	// yet.
 	Partial bool `json:"partial,omitempty"`
-	// Excess is what the vendor counts and the limit does not.
+	// Excess is what the vendor counts and weir does not.
 	Excess *ExcessSnapshot `json:"excess,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
 }
 
-// OtherSnapshot is what a quota or budget counted in a period that is not the present one.
+// OtherSnapshot is the count of a quota or budget in a period other than the present one.
 type OtherSnapshot struct {
 	Start Micros `json:"start"`
 	End   Micros `json:"end"`
@@ -94,22 +96,22 @@ const OwnCheckpoint = "checkpoint"
 
 const (
 	claimParts = 64 // a snapshot claims this part of a quota ahead
-	claimPace  = 8  // or what the quota allows in so many times the time covered, if more: quotas are used in bursts
+	claimPace  = 8  // or, if more, the quota's average for so many times the time covered: quotas are used in bursts
 	logParts   = 64 // entries of a sliding quota in a snapshot
 )
 
-// claims bound what may be granted before the next snapshot is stored.
+// claims bound the grants until the next snapshot is stored.
 type claims struct {
 	until Micros
 	// dropped and stored count removals of limits and of a pool's apis, and changes of rates. The stored snapshot must
-	// include them before a call is made that the former limits do not count. An api that has left a pool reads the
-	// pool's stored without a lock.
+	// include these changes before a call is made that the former limits do not count. An api that has left a pool
+	// reads the pool's stored without a lock.
 	dropped int64
 	stored  atomic.Int64
 }
 
 // Restore restores the state of a former process and turns checkpoints on: until the first Saved nothing is granted.
-// The zero Snapshot is that of an api never called. Restore must come before the first Reserve.
+// The zero Snapshot stands for an api that was never called. Restore must come before the first Reserve.
 //
 // A snapshot made later than now comes from a different clock: the machine's was set back, or is slow. Restore then
 // assumes that no time has passed since, and returns by how much the snapshot's clock was ahead.
@@ -167,7 +169,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	return s.moved(e.ahead)
 }
 
-// moved returns the snapshot by a clock that is ahead by more.
+// moved returns the snapshot with all times shifted by the lead of a clock that is ahead.
 func (s Snapshot) moved(by Micros) Snapshot {
 	move := func(t Micros) Micros {
 		if t == 0 {
@@ -211,7 +213,7 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 	return int64(float64(l.capacity) * min(1, float64(part)/float64(period)))
 }
 
-// snapshot returns the limit's state with units more taken by until. units is 0 for an exact one.
+// snapshot returns the limit's state as if it had taken units more by until. With 0 units the state is exact.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	s.Excess = l.snapshotExcess(now, until, units)
@@ -295,8 +297,8 @@ func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	return Micros(0).Until(early)
 }
 
-// restore restores the state in a snapshot whose clock was ahead of this one by ahead. Calendars still follow the wall
-// clock. arrived is the latest time at which the last call can have arrived.
+// restore restores the state in a snapshot. The snapshot's clock was ahead of this one by ahead, but calendars follow
+// the wall clock. arrived is the latest time at which the last call can have arrived.
 func (l *sharedLimit) restore(now, arrived Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()

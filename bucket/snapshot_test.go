@@ -20,7 +20,7 @@ var crashLimits = []Limit{
 	{Name: "calls", InFlight: 8},
 }
 
-// TestCrashesNeverUndercount lets a process die at any time between making, storing and reporting a snapshot, again and
+// TestCrashesNeverUndercount kills a process at any time between making, storing and reporting a snapshot, again and
 // again. All its lives together must keep every limit, and make progress.
 func TestCrashesNeverUndercount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,7 +86,7 @@ func TestCrashesNeverUndercount(t *testing.T) {
 	})
 }
 
-// thereAndBack returns a snapshot after it was stored and read.
+// thereAndBack returns a snapshot as it is after it was stored and read.
 func thereAndBack(t fataler, s Snapshot) (back Snapshot) {
 	t.Helper()
 	b, err := json.Marshal(s)
@@ -134,8 +134,8 @@ func TestLastCheckpointIsExact(t *testing.T) {
 	}
 }
 
-// TestCrashCostsARateItsBurst checks that a rate is empty where the snapshot's claim ends, and fills from there,
-// however slow it is.
+// TestCrashCostsARateItsBurst checks that after a crash a rate, however slow, has none of its burst at the end of the
+// snapshot's claim, and gets it back from then on.
 func TestCrashCostsARateItsBurst(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "slow", Rate: &Rate{Count: 1, Per: 6 * time.Hour, Burst: 3}}}}
 	b := newTable(t, rules)
@@ -155,7 +155,8 @@ func TestCrashCostsARateItsBurst(t *testing.T) {
 	}
 }
 
-// TestClaimsCoverWhatCameAfter checks a crash right after a stored snapshot, and one just beyond the end of its period.
+// TestClaimsCoverWhatCameAfter checks a crash right after a snapshot was stored, and a crash just after the end of a
+// limit's period.
 func TestClaimsCoverWhatCameAfter(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "account", Rate: &Rate{Count: 100, Per: time.Minute, Burst: 10}}}}
 	b := newTable(t, rules)

@@ -11,27 +11,28 @@ import (
 type Ask struct {
 	Key    string
 	Limits KeyLimits
-	// Costs are the units each call takes from Rules.Shared, in that order; nil means one of each.
+	// Costs are the units that each call takes from the limits of Rules.Shared, in the order of that slice. Nil means
+	// one unit of each.
 	Costs []int64
 	Want  int // slots wanted, 1 to 64
-	// Horizon bounds how far ahead of now a slot may lie. A later slot is not reserved; Wait names its time. A slot
-	// that lies ahead because of one limit keeps the other limits idle until then, also for other keys. So under shared
-	// limits use no more than the round trip to the store takes. A caller with a Horizon of 0 that asks again at
-	// Wait.Until loses nothing.
+	// Horizon bounds how far ahead of now a slot may lie. The store does not reserve a later slot; Wait.Until then says
+	// when to ask again. If one limit delays a slot, the other limits are charged at that later time and stay idle
+	// until then, also for other keys. So under shared limits, make Horizon no longer than a round trip to the store.
+	// With a Horizon of 0, a caller that asks again at Wait.Until loses nothing.
 	Horizon time.Duration
-	// Floor is the least TAT of this key that the caller knows, 0 if none. It restores the key in a store that has
-	// forgotten it.
+	// Floor is a lower bound of this key's TAT that the caller knows, 0 if none. With it the store continues a key that
+	// it has forgotten.
 	Floor Micros
 
-	// Line says what waits where the ask comes from: the same Line for all asks of a round. It is nil if no other
+	// Line says which keys wait at the replica that asks. All asks of a round have the same Line. It is nil if no other
 	// process uses the Store, or if the ask is made out of turn.
 	Line     *Line
-	Tenant   string   // of the key, one of the Line's
+	Tenant   string   // the tenant of Key, as in Line.Tenants
 	Priority Priority // of the job
-	Service  Micros   // for how long the call uses up the limit that it burdens most; at least 1
+	Service  Micros   // microseconds for which the call uses up the limit that it burdens most; at least 1
 }
 
-// Validate returns what is wrong with an ask under rules. A Store refuses such an ask.
+// Validate returns an error if the ask is malformed under rules. A Store refuses such an ask.
 func (a *Ask) Validate(rules Rules) error {
 	return errors.Join(a.validate(len(rules.Shared)), rules.validateRate(a.Limits.Rate))
 }
@@ -65,7 +66,7 @@ func (a *Ask) validate(shared int) error {
 	return nil
 }
 
-// maxCost is the largest cost: exact in Lua, and far from overflowing a sum.
+// maxCost is the largest cost of one call. Lua represents it exactly, and a sum of hundreds of costs does not overflow.
 const maxCost = 1 << 52
 
 // Grant is the right to start one call at At, and not later than At plus the api's jitter.
@@ -74,14 +75,14 @@ type Grant struct {
 	// TAT is the key's theoretical arrival time after this grant. The ledger keeps it so that a restart continues from
 	// it.
 	TAT Micros
-	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask.
-	// Settle recognizes a grant by it, so that settling a grant twice (a retried round trip) gives nothing back twice.
+	// Serial numbers the store's grants in rising order. It is MaxWant times the ask's number, plus the slot's place in
+	// its ask. Settle identifies a grant by its serial, so a retried Settle gives nothing back twice.
 	Serial int64
-	// Before is the serial of the key's grant before this one, 0 if the store does not know it. It lets a key give its
+	// Before is the serial of the key's previous grant, 0 if the store does not know it. With it a key can give its
 	// latest grants back in reverse order.
 	Before int64
-	// Counts are what the store had counted of each of Rules.Shared by then, for Settle. They are nil if no answer says
-	// what is left of a limit.
+	// Counts say how much the store had counted of each limit of Rules.Shared, this grant included. Settle compares
+	// them with what the answer says is left. They are nil if no answer says what is left of a limit.
 	Counts []Count
 }
 
@@ -92,12 +93,13 @@ const MaxWant = 64
 type Wait struct {
 	Limit string // the name of a shared limit, or "rate" for the key's own
 	Until Micros
-	// Never says that the cost can never pass.
+	// Never says that the cost exceeds what the limit can ever let pass.
 	Never bool
-	// Exhausted is set if Limit is a budget that is spent until Until. It is the configured treatment of the job.
+	// Exhausted is set if Limit is a budget with too little left until Until. It says what the configuration does with
+	// the job.
 	Exhausted Exhausted
-	// Excess is set if the limit opens when the vendor's count begins anew, or when an answer says that enough is left.
-	// It is how many units only the vendor counts (left.go).
+	// Excess is set if only the vendor counts part of the units that keep the call waiting (left.go): it is the number
+	// of those units. The limit opens when the vendor's count begins anew, or when an answer says that enough is left.
 	Excess int64
 }
 
@@ -106,37 +108,42 @@ type Answer struct {
 	Grants []Grant
 	Wait   Wait
 	// Now is the store's time when it answered. The store's clock may be another machine's. So wait for At-Now (or
-	// Until-Now) on a monotonic clock, from the moment the answer arrives. Such a wait never ends early. It ends late
+	// Until-Now) on a monotonic clock, from the moment the answer arrives. Such a wait never ends early, and ends late
 	// by less than the time that the answer was on its way.
 	Now Micros
-	// Elsewhere is how many keys of the ask's tenant wait at other replicas, as far as their Lines said lately.
+	// Elsewhere is how many keys of the ask's tenant wait at other replicas with jobs of the ask's priority, by the
+	// latest Line of each replica.
 	Elsewhere int
-	// Whole is what all replicas have of the ask's priority, in thousandths of what the asking replica has: 1000 if no
-	// other has any, and 0 if the ask has no Line.
+	// Whole is the number of tenants that wait at all replicas with the ask's priority, in thousandths of the asking
+	// replica's share of them. It is 1000 if none waits elsewhere, and 0 if the ask has no Line.
 	Whole int
-	// Part is how much of the account's limits the ask's api gets, in thousandths, as long as the same apis wait as
-	// now. It is 1000 if no other api waits, and 0 if the ask has no Line.
+	// Part is the share of the account's limits that the ask's api gets while the same apis wait as now, in
+	// thousandths. It is 1000 if no other api waits, and 0 if the ask has no Line.
 	Part int
 }
 
-// Use reports the end of a grant to the store. A grant may be Returned unused. The key gets it back if all later grants
-// of the key were given back before, and a shared limit as far as no later grant relies on it. The rest is forfeited. Or
-// a call used the grant and has ended: its shared in-flight permit becomes free, and its Actual costs replace the
-// estimate if they are known.
+// Use reports the end of a grant to the store.
+//
+// A grant may be Returned unused. The key then gets its unit back if all later grants of the key were given back
+// before. A shared limit gets back the units that no later grant relies on. The rest is forfeited.
+//
+// Otherwise a call used the grant and has ended. Its shared in-flight permit becomes free. Its Actual costs, if they
+// are known, replace the estimate.
 type Use struct {
 	Key      string
 	Grant    Grant
-	Costs    []int64 // as asked
+	Costs    []int64 // the Costs of the Ask
 	Returned bool
-	Actual   []int64 // nil: as asked
-	Left     []Left  // what the answer says is left of each limit, in the order of Costs; nil: nothing
-	// Hold is set for an operation that goes on after its call. Settle then ends no grant: it takes a permit of every
-	// limit of calls in flight for that long, whether there is one or not, or keeps the permit that the operation has.
-	// Grant.Serial must be a negative number of the operation's own. A Use with this serial and no Hold ends the permit.
+	Actual   []int64 // the call's real costs; nil: the same as Costs
+	Left     []Left  // what the answer says is left of each limit, in the order of Costs; nil: it says nothing
+	// Hold is set for an operation that goes on after its call. Settle then ends no grant. It takes a permit of every
+	// limit of calls in flight for as long as Hold, even if none is free. If the operation already has a permit, Settle
+	// only sets its new end. Grant.Serial must be a negative number that the operation has chosen. A Use with this
+	// serial and no Hold ends the permit.
 	Hold time.Duration
 }
 
-// Refusal is the error of a Store that answers, and grants no slot until something has happened.
+// Refusal is the error of a Store that can be reached but grants no slot until its cause is removed.
 type Refusal struct {
 	Err error  // why
 	Fix string // what to do

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTokenBucketVectors checks what part of a token bucket is used, and how fast.
+// TestTokenBucketVectors checks how much of a token bucket weir uses, and at which interval.
 func TestTokenBucketVectors(t *testing.T) {
 	for _, c := range []struct {
 		rate     Rate
@@ -19,15 +19,15 @@ func TestTokenBucketVectors(t *testing.T) {
 		interval Interval
 	}{
 		{Rate{2, time.Second, 40, ByTokens}, 5 * time.Millisecond, 0, 40, Interval{505_001, 1}},    // a hundredth of a call may be late
-		{Rate{10, time.Second, 8, ByTokens}, 0, 0, 8, Interval{100_000, 1}},                        // all of the rate, where a window leaves 3/s
-		{Rate{10, time.Second, 40, ""}, 0, 0, 40, Interval{100_000, 1}},                            // what a burst above the count says
+		{Rate{10, time.Second, 8, ByTokens}, 0, 0, 8, Interval{100_000, 1}},                        // all of the rate; counted by window it would be 3/s
+		{Rate{10, time.Second, 40, ""}, 0, 0, 40, Interval{100_000, 1}},                            // a burst above the count means tokens
 		{Rate{1000, time.Second, 1000, ByTokens}, 5 * time.Millisecond, 0, 995, Interval{1000, 1}}, // five calls may be late
-		{Rate{1000, time.Second, 1, ByTokens}, 5 * time.Millisecond, 0, 1, Interval{6001, 1}},      // nothing to leave alone
-		{Rate{100, time.Second, 100, ByTokens}, 0, 20, 80, Interval{12_500, 1}},                    // headroom of both
+		{Rate{1000, time.Second, 1, ByTokens}, 5 * time.Millisecond, 0, 1, Interval{6001, 1}},      // the bucket is too small to leave a part unused
+		{Rate{100, time.Second, 100, ByTokens}, 0, 20, 80, Interval{12_500, 1}},                    // headroom lowers rate and burst
 		{Rate{5000, time.Second, 10_000, ByTokens}, time.Millisecond, 0, 9994, Interval{200, 1}},   // slots are rounded: 1 µs more
-		{Rate{1, time.Hour, 1, ByTokens}, 5 * time.Millisecond, 0, 1, Interval{3_600_005_001, 1}},  // the jitter, and nothing more
-		{Rate{10, time.Second, 10, ByWindow}, 0, 0, 10, Interval{1_000_000, 1}},                    // as before
-		{Rate{10, time.Second, 3, ByTokens}, 500 * time.Millisecond, 50, 1, Interval{400_001, 1}},  // little of it is left
+		{Rate{1, time.Hour, 1, ByTokens}, 5 * time.Millisecond, 0, 1, Interval{3_600_005_001, 1}},  // only the jitter is added
+		{Rate{10, time.Second, 10, ByWindow}, 0, 0, 10, Interval{1_000_000, 1}},                    // a window
+		{Rate{10, time.Second, 3, ByTokens}, 500 * time.Millisecond, 50, 1, Interval{400_001, 1}},  // late calls and headroom leave little
 	} {
 		rules := Rules{Jitter: c.jitter, Headroom: c.head}
 		if err := rules.validateRate(c.rate); err != nil {
@@ -39,9 +39,9 @@ func TestTokenBucketVectors(t *testing.T) {
 	}
 }
 
-// TestTokenBucketIsNeverExceeded lets calls of all costs leave as soon as they may and arrive late by anything up to
-// the jitter. No time may see more than what was in the api's bucket and what came in. Without the part that is left
-// alone for late calls, one would.
+// TestTokenBucketIsNeverExceeded makes calls of all costs as soon as they may start, each late by up to the jitter. No
+// span of time may see more than what was in the api's bucket and what came in. If the part for late calls were used,
+// some span would.
 func TestTokenBucketIsNeverExceeded(t *testing.T) {
 	exceeded := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,8 +83,8 @@ func TestTokenBucketIsNeverExceeded(t *testing.T) {
 	}
 }
 
-// TestTokenBucketIsUsed checks that after a pause all of the used part of the bucket leaves at once, and from then on
-// what comes in.
+// TestTokenBucketIsUsed checks that after a pause all of the used part of the bucket leaves at once, and then as much
+// as comes in.
 func TestTokenBucketIsUsed(t *testing.T) {
 	for _, rate := range []Rate{{2, time.Second, 40, ByTokens}, {10, time.Second, 8, ByTokens}, {1000, time.Second, 1000, ByTokens}} {
 		rules := Rules{Jitter: 5 * time.Millisecond}
@@ -104,8 +104,8 @@ func TestTokenBucketIsUsed(t *testing.T) {
 	}
 }
 
-// TestCheckOfTokenBucket checks that the checker judges by how the api counts. A token bucket allows in any time what
-// was in the bucket and what came in, and no jitter excuses more. A window allows what its count says.
+// TestCheckOfTokenBucket checks that Check judges by how the api counts. In any time a token bucket allows what was in
+// the bucket and what came in, and jitter allows no more. A window allows its count.
 func TestCheckOfTokenBucket(t *testing.T) {
 	tokens := func(count, burst int64) Limit { return Limit{Rate: &Rate{count, time.Second, burst, ByTokens}} }
 	eight := append(at(0, 0, 0, 0, 0, 0, 0, 0), spread(20, 100*ms, 100*ms)...)
@@ -142,8 +142,8 @@ func TestCheckOfTokenBucket(t *testing.T) {
 	}
 }
 
-// TestCountsIsValidated checks that a burst for which no window has room is refused, and that the error names the way
-// of counting that has room for it.
+// TestCountsIsValidated checks that a burst that fits into no window is refused, and that the error names the way of
+// counting that allows it.
 func TestCountsIsValidated(t *testing.T) {
 	for rate, want := range map[Rate]bool{
 		{10, time.Second, 10, ByWindow}: true, {10, time.Second, 11, ByWindow}: false, {10, time.Second, 11, ByTokens}: true,

@@ -8,17 +8,17 @@ import (
 // Calendars that are set back.
 //
 // The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong
-// now. The api counts by a clock of its own, so recent grants may count in its present period, however weir names that
-// period. Three rules hold a quota that was turned back:
+// now. The api counts by a clock of its own, so recent grants may count in the api's present period, whichever period
+// weir takes it for. Three rules hold a quota that was turned back:
 //
-//   - The count continues. It begins with everything that was granted within the last period's length, by elapsed time.
+//   - The count continues: the period that the calendar shows now begins with everything that was granted within the
+//     length of one period, by elapsed time.
 //   - A period that was counted keeps its count: when the calendar comes to it again, its units are not granted twice.
 //     Grants until then count in it, too.
-//   - A period that was not counted begins only when the length of one has passed since. So if a calendar is off by a
-//     month, a used-up quota holds calls for one period, and not for a month.
+//   - A period that was not counted before begins only when the length of one period has passed since the clock was set
+//     back. So if a calendar is off by a month, a used-up quota holds calls for one period, and not for a month.
 
-// periodCount is what a quota counted in another period than its present one: in one that lies ahead, or that ended
-// lately.
+// periodCount is the count of a period other than the present one. The period lies ahead, or has ended lately.
 type periodCount struct {
 	span
 	used int64
@@ -27,11 +27,12 @@ type periodCount struct {
 
 const (
 	mostPeriods = 4 // the number of periods remembered; beyond it the earliest is dropped
-	// early is how far ahead a period that has not begun may lie: slots are given ahead of time, and clocks are slewed.
+	// early is how far ahead of now a period may begin without a sign that the calendar was set back: slots are granted
+	// ahead of time, and clocks are slewed.
 	early = Micros(10 * time.Second / time.Microsecond)
 )
 
-// usedIn returns what was used in a period.
+// usedIn returns the units used in a period.
 func (m *quotaMeter) usedIn(p span) int64 {
 	if p.start == m.period.start {
 		return m.used
@@ -44,7 +45,7 @@ func (m *quotaMeter) usedIn(p span) int64 {
 	return 0
 }
 
-// takeLater also counts units in the periods that lie ahead and were counted before.
+// takeLater adds units to the counts of periods that lie ahead and were counted before.
 func (m *quotaMeter) takeLater(units int64) {
 	for i := range m.others {
 		if o := &m.others[i]; o.start > m.period.start {
@@ -75,7 +76,8 @@ func (m *quotaMeter) forget(p span) (used int64, last Micros) {
 	return used, last
 }
 
-// turnBack makes the period that the calendar shows at now the present one, if the counted one lies ahead of it.
+// turnBack handles a calendar that was set back. If the counted period lies ahead of now, the period that the calendar
+// shows at now becomes the present one.
 func (m *quotaMeter) turnBack(now Micros) {
 	if m.period.start <= now+early {
 		return

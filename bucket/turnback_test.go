@@ -9,12 +9,12 @@ import (
 
 const oneMinute = Micros(60_000_000)
 
-// machine is a store on a machine whose wall clock is set, and whose process is stopped, killed and started.
+// machine is a store on a machine whose wall clock is set. Its process is stopped, killed and started.
 type machine struct {
 	t       *testing.T
 	rules   Rules
 	wall    Micros
-	ahead   Micros // of the wall clock to the clock of the slots
+	ahead   Micros // of the wall clock, against the slots' clock
 	store   *Memory
 	kept    []byte // the last checkpoint
 	restart time.Duration
@@ -41,7 +41,7 @@ func (m *machine) start() {
 	m.restart = store.Restore(s)
 	m.store = store
 	m.checkpoint(2 * time.Second)
-	store.Correct(nil) // without the ledger: what was restored stands
+	store.Correct(nil) // without the ledger the restored bounds stay
 }
 
 func (m *machine) checkpoint(ahead time.Duration) {
@@ -59,7 +59,7 @@ func (m *machine) stop() { m.checkpoint(0) }
 
 func (m *machine) pass(d Micros) { m.wall += d }
 
-// set sets the wall clock of the machine while the process runs.
+// set moves the machine's wall clock while the process runs.
 func (m *machine) set(by Micros) {
 	m.wall, m.ahead = m.wall+by, m.ahead+by
 	m.store.Ahead(m.ahead)
@@ -80,7 +80,7 @@ func (m *machine) call() bool {
 	return len(a[0].Grants) == 1
 }
 
-// waits returns how many steps pass until a call is let through.
+// waits returns how many steps pass until a call is granted.
 func (m *machine) waits(step Micros, most int) (steps int) {
 	for ; steps < most && !m.call(); steps++ {
 		m.pass(step)
@@ -88,9 +88,9 @@ func (m *machine) waits(step Micros, most int) (steps int) {
 	return steps
 }
 
-// TestStartWithAClockThatIsBehind starts a process by a clock that is an hour, a day or a month behind that of its
-// predecessor. It waits as long as if the clock were right, or for one period of a calendar at most. When the clock is
-// right again, nothing that was used is given twice.
+// TestStartWithAClockThatIsBehind checks a process that starts by a clock that is an hour, a day or a month behind its
+// predecessor's. It waits as long as it would by the right clock, or for one period of a calendar at most. When the
+// clock is right again, no used unit is granted twice.
 func TestStartWithAClockThatIsBehind(t *testing.T) {
 	noon := MicrosOf(time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC))
 	day := Quota{Count: 3, Window: Calendar, Unit: Day, Zone: time.UTC}
@@ -138,7 +138,7 @@ func TestStartWithAClockThatIsBehind(t *testing.T) {
 }
 
 // TestClockSetRightAfterAStartBehind checks that a spent budget stays spent for its day when the clock is right again,
-// and not for longer.
+// and for no longer.
 func TestClockSetRightAfterAStartBehind(t *testing.T) {
 	noon := MicrosOf(time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC))
 	for _, behind := range []Micros{24 * 60 * oneMinute, 30 * 24 * 60 * oneMinute} {
@@ -170,7 +170,7 @@ func TestClockSetRightAfterAStartBehind(t *testing.T) {
 	}
 }
 
-// TestNoDayTwice checks that no day is given twice while a wall clock is set back and forth by hours, and the process
+// TestNoDayTwice checks that no day is granted twice while a wall clock is set back and forth by hours, and the process
 // is stopped, killed and started.
 func TestNoDayTwice(t *testing.T) {
 	for seed := range uint64(100) {

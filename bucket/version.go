@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// AccountSign returns a word for the limits of the api's account and the apis that share them. Rules in which anything
-// of this differs have another word. The result is "" without an account.
+// AccountSign returns a hash of the limits of the api's account and of the apis that share them. Rules that differ in
+// any of these have another hash. Without an account it returns "".
 func (r Rules) AccountSign() string {
 	if r.In == nil {
 		return ""

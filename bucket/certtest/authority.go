@@ -54,7 +54,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Sign makes a certificate that ends at until.
+// Sign makes a certificate that expires at until.
 func (a *Authority) Sign(until time.Time) tls.Certificate {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -74,7 +74,7 @@ func (a *Authority) Sign(until time.Time) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// Write puts a certificate and its key into files of a directory, each atomically, and returns their paths.
+// Write puts a certificate and its key into two files in dir, each atomically, and returns their paths.
 func Write(t testing.TB, dir string, c tls.Certificate) (cert, key string) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)

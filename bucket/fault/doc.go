@@ -13,7 +13,7 @@ package fault
 // Point is a place between two durable steps.
 type Point string
 
-// The points, in the order in which a job passes them.
+// The points, in the order in which a job passes them. Most comments say what has not been done yet.
 const (
 	JobStored    Point = "job-stored"    // its receipt is not sent
 	RefusalNext  Point = "refusal-next"  // a job is refused, its letter not stored
@@ -54,13 +54,13 @@ const (
 	AnswerFirst Bug = "answer-first" // a refused producer gets its 429 before its letter is stored
 
 	RecordLate  Bug = "record-late"  // the beginning of a call is noted when the call has ended
-	RecordMixed Bug = "record-mixed" // a call is given another one's answer
+	RecordMixed Bug = "record-mixed" // a call is given another call's answer
 	StaleBoot   Bug = "stale-boot"   // notes from before the machine was restarted are trusted
 )
 
 // Order tells a process what to do. The zero value orders nothing.
 type Order struct {
-	Point Point // where to end, as kill -9 would
-	Nth   int   // time that the point is passed, from 1
+	Point Point // where the process ends, as if by kill -9
+	Nth   int   // at which pass of the point the process ends, from 1
 	Bug   Bug   // Bug to switch on
 }

@@ -15,7 +15,8 @@ import (
 // Built reports whether this build has points and bugs.
 const Built = true
 
-// The environment of a process with an order. The names do not begin with WEIR_: those are settings, and checked.
+// The environment of a process with an order. The names do not begin with WEIR_, because weir checks all variables with
+// that prefix as settings.
 const (
 	crashVariable   = "TORTURE_CRASH" // a point, a colon, and which time it is passed
 	plantedVariable = "TORTURE_PLANTED"
@@ -85,5 +86,5 @@ func Planted(b Bug) bool { return ownOrder().bug == b }
 // Boot returns the machine's boot id that the process must believe in, 36 letters, or "" for the machine's own.
 func Boot() string { return os.Getenv(bootVariable) }
 
-// BootEnv makes a process believe that the machine was restarted.
+// BootEnv returns the environment variable that makes a process take id for the machine's boot id.
 func BootEnv(id string) string { return bootVariable + "=" + id }

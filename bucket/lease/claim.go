@@ -25,9 +25,9 @@ func (p PartitionID) String() string { return fmt.Sprintf("partition %d of api %
 // Claim stores that a session owns a partition and returns the claim's revision. It fails if anything about the
 // partition has changed since revision; 0 stands for a partition of which nothing was known.
 //
-// The caller makes a claim safe: at revision the partition is free, or the session that held it is known to have ended,
-// by Expel or by a sighting that says so. Claim fails with ErrUnreadable if nothing was known of the partition and the
-// server holds a claim that it cannot read: its owner is then unknown.
+// The caller must have made sure that at revision the partition is free, or that the session that held it has ended, by
+// Expel or by a Sighting. Claim fails with ErrUnreadable if revision is 0 and the server holds a claim that it cannot
+// read: the partition's owner is then unknown.
 func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, revision uint64) (uint64, error) {
 	if revision == 0 {
 		if err := r.checkReadable(ctx, p); err != nil {
@@ -41,8 +41,8 @@ func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, rev
 	return got, nil
 }
 
-// ErrUnreadable says that the server cannot read a claim. Such a claim cannot be replaced either: the server still
-// counts it, and does not answer a process that writes to its subject.
+// ErrUnreadable says that the server cannot read a claim. Such a claim cannot be replaced: the server still counts it,
+// and does not answer a process that writes to its subject.
 var ErrUnreadable = fmt.Errorf("the server cannot read its owner: stop every weir that dispatches, delete the key-value bucket %s (nats kv del %s), "+
 	"and start them again", LeasesBucket, LeasesBucket)
 
@@ -68,8 +68,8 @@ func (r *Registry) checkReadable(ctx context.Context, p PartitionID) error {
 	return nil // the claim has come meanwhile
 }
 
-// Release gives a claim up and returns the revision of its end. The caller must first have ended every call of the
-// partition and stored the outcomes: the next owner relies on it.
+// Release gives a claim up and returns the revision of that write. The caller must first have ended every call of the
+// partition and stored the outcomes, because the next owner relies on that.
 func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) (uint64, error) {
 	got, err := r.remove(ctx, claimKey(p), revision)
 	if err != nil {
@@ -78,9 +78,9 @@ func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) 
 	return got, nil
 }
 
-// Expel ends another session's membership for good, if that session has not renewed it since revision. It reports
+// Expel ends the membership of another session for good, if that session has not renewed it since revision. It reports
 // whether the membership has ended, and if not, the revision of its newest renewal. An ended session can never renew
-// again, because each renewal is conditional on the one before. Revision 0 says that nothing is known of the session.
+// again, because each renewal names the one before. Revision 0 means that nothing is known of the session.
 func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, newest uint64, err error) {
 	key := memberKey(session)
 	for range 2 {
@@ -96,21 +96,21 @@ func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (
 			return false, 0, fmt.Errorf("expel %s: %w", session, err)
 		}
 		if now.value != nil {
-			return false, now.revision, nil // the session lives, or the caller has not waited for it
+			return false, now.revision, nil // the session has renewed since revision
 		}
 		if now.revision != 0 {
-			return true, 0, nil // the stream holds its end
+			return true, 0, nil // the stream holds the message that ended it
 		}
-		revision = 0 // even the mark of its end is gone: try again, on the condition that the key is absent
+		revision = 0 // the message that ended it is gone too: try again, on the condition that the key is absent
 	}
 	return false, 0, nil
 }
 
-// ErrLives says that a replica renewed a membership that was about to be ended.
+// ErrLives says that a replica renewed a membership that ExpelAll was to end.
 var ErrLives = errors.New("a replica renews its lease")
 
-// ExpelAll ends every membership for good. The caller must have seen none renewed for a term and a margin. It fails
-// with ErrLives if a replica renews one nevertheless.
+// ExpelAll ends every membership for good. The caller must have seen for a term and a margin that none was renewed.
+// ExpelAll fails with ErrLives if a replica renews one nevertheless.
 func (r *Registry) ExpelAll(ctx context.Context) error {
 	members, err := r.Members(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// TestUnreadableClaim checks that a claim that its server cannot read stays valid. No replica takes the partition for
+// TestUnreadableClaim checks that a claim stays valid if its server cannot read it. No replica takes the partition for
 // one that was never claimed, and the error says what to do.
 func TestUnreadableClaim(t *testing.T) {
 	const session = "the session of its owner"
@@ -26,7 +26,7 @@ func TestUnreadableClaim(t *testing.T) {
 	if _, err := r.Claim(t.Context(), p, "another", 0); !errors.Is(err, stream.ErrStale) {
 		t.Errorf("beside its owner: %v", err)
 	}
-	if _, err := r.Join(t.Context(), Member{Instance: "weir-0"}); err != nil { // behind it
+	if _, err := r.Join(t.Context(), Member{Instance: "weir-0"}); err != nil { // a message after the claim
 		t.Fatal(err)
 	}
 	ns.Shutdown()

@@ -13,24 +13,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// Times of a lease. The clocks of different machines are never compared: the holder counts from the moment before it
-// last renewed, the other processes from the moment they last saw the lease change, each on its own clock. The holder
-// stops acting one margin before the term ends. The other processes wait for the term and one margin more. So clocks
-// may run apart by a fourth, and a process that is stopped between its last look at the lease and its next action has
-// two margins left.
+// Times of a lease. The clocks of different machines are never compared. The holder counts from the moment just before
+// its last renewal, and any other process from the moment it last saw the lease change, each on its own clock. The
+// holder stops acting one margin before the term ends. The other processes wait for the term and one margin more. So
+// clocks may run apart by a fourth, and a process that is stopped between its last look at the lease and its next
+// action has two margins left.
 const (
 	leaseTerm   = 6 * time.Second
 	leaseRenew  = 2 * time.Second
 	leaseMargin = time.Second
 )
 
-// within reports whether, at now, less than d has passed since renewed, by the longer of two clocks: the monotonic
-// clock stands still while a machine is suspended.
+// within reports whether, at now, less than d has passed since renewed. It uses the longer of the wall clock's and the
+// monotonic clock's time, because the monotonic clock stands still while a machine is suspended.
 func within(d time.Duration, renewed, now time.Time) bool {
 	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < d
 }
 
-// Lease is a right that only one process may have at a time. The revision of its key is its epoch.
+// Lease is a right that only one process may have at a time. Its epoch is the revision of its key.
 type Lease struct {
 	kv       jetstream.KeyValue
 	key      string
@@ -44,7 +44,7 @@ func (l *Lease) Valid() bool {
 	return within(leaseTerm-leaseMargin, *l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// HeldError says that another process holds the lease, and is alive.
+// HeldError says that another process holds the lease and renews it.
 type HeldError struct{ Holder string }
 
 func (e *HeldError) Error() string {
@@ -59,8 +59,8 @@ type leaseValue struct {
 	Since  time.Time `json:"since"`
 }
 
-// AcquireLease takes a lease that is free, or that its holder has not renewed for a term. It blocks for the term and a
-// margin at most, and fails with a *HeldError if the holder is alive.
+// AcquireLease takes a lease that is free, or that its holder has not renewed for a term and a margin. It blocks for
+// that long at most, and fails with a *HeldError if the holder renews the lease.
 func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
 	value, err := json.Marshal(leaseValue{holder, time.Now().UTC()})
 	if err != nil {
@@ -94,10 +94,10 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 	}
 }
 
-// expired reports whether, at now, a process may take a lease that has not changed since it was first seen.
+// expired reports whether, at now, a process may take a lease that it has seen unchanged since seen.
 func expired(seen, now time.Time) bool { return now.Sub(seen) >= leaseTerm+leaseMargin }
 
-// outwait waits until the lease that was seen has expired.
+// outwait waits until the seen lease has expired. It fails with a *HeldError if the holder renews the lease meanwhile.
 func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
 	var old leaseValue
 	if json.Unmarshal(seen.Value(), &old) != nil {
@@ -153,7 +153,7 @@ func (l *Lease) renew(ctx context.Context) error {
 	return fmt.Errorf("renew lease %s: %w", l.key, err)
 }
 
-// recheck distinguishes a lost lease from a renewal that succeeded but whose answer did not arrive.
+// recheck finds out whether the lease was lost, or a renewal succeeded without an answer.
 func (l *Lease) recheck(ctx context.Context) error {
 	now, err := l.kv.Get(ctx, l.key)
 	if err == nil && string(now.Value()) == string(l.value) {

@@ -33,7 +33,7 @@ func TestLeaseEndsBeforeItIsTaken(t *testing.T) {
 	}
 }
 
-// hearing is a bucket that notes when an update is asked for, and advances the clock before it answers.
+// hearing is a key-value bucket that notes when an update is requested, and advances the clock before it answers.
 type hearing struct {
 	jetstream.KeyValue
 	asked time.Time
@@ -47,8 +47,8 @@ func (h *hearing) Update(ctx context.Context, key string, value []byte, last uin
 	return revision, err
 }
 
-// TestRenewalCountsFromItsAsking checks that a renewal counts from when it is asked for: other processes may see it as
-// soon as that, and their time runs from then on.
+// TestRenewalCountsFromItsAsking checks that a renewal counts from when it was requested. Other processes may see the
+// renewal as early as that, and count from then on.
 func TestRenewalCountsFromItsAsking(t *testing.T) {
 	kv, err := natstest.JetStream(t).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"weir/bucket/stream"
 )
 
-// Times of a membership. The clocks of different machines are never compared: the holder counts from the moment before
-// it sent a renewal, the other replicas from the moment they saw it, each on its own clock. A holder that could not
-// renew for Right starts no call. The other replicas end a membership that they saw unchanged for Term. By then the
-// holder's right is over, if clocks run apart by less than a fourth; and a process that is stopped between its last
-// look at the right and the call has a margin left.
+// Times of a membership. The clocks of different machines are never compared. The holder counts from the moment before
+// it sent a renewal, and the other replicas from the moment they saw the renewal, each on its own clock. A holder that
+// could not renew for Right starts no call. The other replicas end a membership that they saw unchanged for Term. By
+// then the holder's right is over, if clocks run apart by less than a fourth. A process that is stopped between its
+// last check of the right and the call has a margin left.
 //
 // With a shorter term the calls of a dead replica resume sooner, but more calls are held while the registry elects a
 // leader.
@@ -37,29 +37,31 @@ func Held(renewed, now time.Time) bool { return within(Right, renewed, now) }
 // Member is what a dispatching replica reports to the other replicas with every renewal of its membership.
 type Member struct {
 	Instance string `json:"instance"`
-	// Leaving says that the replica gives its partitions up and takes no more.
+	// Leaving says that the replica is giving up its partitions and takes no more.
 	Leaving bool `json:"leaving,omitempty"`
 	// SharedBy says where the replica counts the limits that all keys share: an address common to all replicas, or
 	// empty if it counts in its own process.
 	SharedBy string `json:"shared_by,omitempty"`
 	// Partitions holds, by api, the number of partitions that the replica dispatches.
 	Partitions map[string]int `json:"partitions"`
-	// Joined is the revision that the membership began with. It is 0 in the first write, which has that revision.
+	// Joined is the revision with which the membership began. In its first write the field is 0, because the revision
+	// is not known yet.
 	Joined uint64 `json:"joined,omitempty"`
-	// CutOff are the apis whose partitions the replica leaves to other replicas. Seeks are the apis for which it looks
-	// for a replica that reaches them. Reaches are the apis that it reaches itself. With these a replica that is cut
-	// off from an api, or from the store that counts its limits, finds another one.
+	// CutOff are the apis whose partitions the replica leaves to other replicas. Seeks are the apis for which the
+	// replica looks for another replica that reaches them. Reaches are the apis that the replica reaches itself. With
+	// these lists, a replica that is cut off from an api, or from the store of the api's limits, finds a replica that
+	// is not.
 	CutOff  []string `json:"cut_off,omitempty"`
 	Seeks   []string `json:"seeks,omitempty"`
 	Reaches []string `json:"reaches,omitempty"`
 }
 
-// Lapsed reports whether, at now, another replica may end a membership that has not changed since it saw it at seen.
+// Lapsed reports whether, at now, another replica may end a membership that it has seen unchanged since seen.
 func Lapsed(seen, now time.Time) bool { return now.Sub(seen) >= Term }
 
-// Membership is one process's place among the dispatching replicas: a lease that is renewed for all its claims
-// (claim.go) together. Another replica must not take one of them before the membership has ended for good. It is safe
-// for concurrent use.
+// Membership is one process's place among the dispatching replicas. It is one lease for all claims of the process
+// (claim.go). Another replica must not take a claim before the membership has ended for good. A Membership is safe for
+// concurrent use.
 type Membership struct {
 	registry *Registry
 	session  string
@@ -88,7 +90,7 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 // Session names the membership. The name is never used again.
 func (l *Membership) Session() string { return l.session }
 
-// Joined returns the revision that the membership began with: the older of two memberships has the lower one.
+// Joined returns the revision with which the membership began. The older of two memberships has the lower revision.
 func (l *Membership) Joined() uint64 { return l.joined }
 
 // Valid reports whether the membership still holds: no other replica can have taken a claim that depends on it.
@@ -96,9 +98,9 @@ func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Keep renews the membership until ctx ends. Each renewal carries the Member as changed by change, which the other
-// replicas read. Keep calls renewed after every renewal that succeeded. It fails with ErrLeaseLost if another replica
-// has ended the membership.
+// Keep renews the membership until ctx ends. Before each renewal it calls change, which may change the Member that the
+// other replicas read. It calls renewed after every renewal that succeeded. It fails with ErrLeaseLost if another
+// replica has ended the membership.
 func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
@@ -117,7 +119,8 @@ func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed fun
 	}
 }
 
-// Announce changes the Member that the other replicas read, and renews the membership with it.
+// Announce changes the Member that the other replicas read, and renews the membership with it. It blocks for renewWait
+// at most, after other renewals under way.
 func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()
@@ -137,8 +140,8 @@ func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 	return fmt.Errorf("renew the lease: %w", err)
 }
 
-// recheckLocked distinguishes a membership that was ended from a renewal that succeeded but whose answer did not
-// arrive. Only this process writes the membership, except for the write that ends it.
+// recheckLocked finds out whether the membership was ended, or a renewal succeeded without an answer. Only this process
+// writes the membership, except for the write that ends it.
 func (l *Membership) recheckLocked(ctx context.Context) error {
 	now, err := l.registry.last(ctx, memberKey(l.session))
 	switch {

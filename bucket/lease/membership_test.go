@@ -8,8 +8,8 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestLeaseThatFell checks that a lease is lost if the registry holds an earlier renewal than the last one: the
-// registry has lost writes, and any others may be among them.
+// TestLeaseThatFell checks that a lease is lost if the registry holds an earlier renewal than the last one. The
+// registry has then lost writes, and claims may be among them.
 func TestLeaseThatFell(t *testing.T) {
 	js := natstest.JetStream(t)
 	open := func() *Registry {
@@ -50,8 +50,8 @@ func TestLeaseThatFell(t *testing.T) {
 	}
 }
 
-// TestMembershipEndsBeforeItIsExpelled checks that a replica that cannot renew stops calling, even by a clock that is a
-// fourth slower than the others', before another replica may end its membership.
+// TestMembershipEndsBeforeItIsExpelled checks that a replica that cannot renew stops calling before another replica may
+// end its membership, even if its clock is slower than the other's by a fourth.
 func TestMembershipEndsBeforeItIsExpelled(t *testing.T) {
 	validFor := func(d time.Duration) bool {
 		l := &Membership{}
@@ -68,7 +68,8 @@ func TestMembershipEndsBeforeItIsExpelled(t *testing.T) {
 	}
 }
 
-// TestExpelSparesWhoRenews checks that only a caller that names a membership's newest renewal can end it, and for good.
+// TestExpelSparesWhoRenews checks that Expel ends a membership only if the caller names its newest renewal, and then
+// for good.
 func TestExpelSparesWhoRenews(t *testing.T) {
 	r, err := OpenRegistry(t.Context(), natstest.JetStream(t), 1)
 	if err != nil {

@@ -2,25 +2,25 @@ package lease
 
 import "strings"
 
-// A replica that merely cannot be reached continues its calls; a replica whose process has ended does not. Only another
-// process on the same machine may be able to distinguish the two, by what the kernel releases with a process: for
-// example the successor that the supervisor or the kubelet starts. So a session's name says which process it belongs
-// to.
+// A replica that cannot be reached may continue its calls; a replica whose process has ended does not. Only a process
+// on the same machine may be able to tell the two apart, by what the kernel releases when a process ends. Such a
+// process is, for example, the successor that the supervisor or the kubelet starts. So a session's name says to which
+// process the session belongs.
 
 // Presence reports whether processes exist. Its methods do not block for long, and are safe for concurrent use.
 type Presence interface {
-	// Name returns the name of this process's life, without '-', which is never used again. It is "" if no other
-	// process could find out that this one has ended.
+	// Name returns a name of this process that is never used again. It has no '-'. It is "" if no other process could
+	// find out that this process has ended.
 	Name() string
 	// Gone reports whether the process with this name is known to have ended.
 	Gone(name string) bool
 }
 
-// Show makes the sessions that begin from now on name this process, and lets the registry look for the processes of
-// other sessions. It must be called before any other use of the registry.
+// Show names this process in the sessions that begin from now on, and lets the registry find out whether the processes
+// of other sessions have ended. It must be called before any other use of the registry.
 func (r *Registry) Show(p Presence) { r.presence = p }
 
-// nameSession names a session so that other replicas can find out whether its process exists, if that is possible.
+// nameSession returns the session's name, with the name of its process if the process has one.
 func (r *Registry) nameSession(session string) string {
 	if r.presence == nil || r.presence.Name() == "" {
 		return session
@@ -28,7 +28,7 @@ func (r *Registry) nameSession(session string) string {
 	return session + "-" + r.presence.Name()
 }
 
-// Gone reports whether the process of a session is known to have ended, and so all its calls and renewals.
+// Gone reports whether the process of a session is known to have ended. Its calls and renewals have then ended too.
 func (r *Registry) Gone(session string) bool {
 	_, name, named := strings.Cut(session, "-")
 	return named && r.presence != nil && r.presence.Gone(name)

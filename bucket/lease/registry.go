@@ -33,8 +33,8 @@ const (
 	headerTTL        = "Nats-TTL"
 	operationDeleted = "DEL"
 
-	// endKept is how long the registry remembers that a lease has ended. Nothing depends on it: a session that is
-	// forgotten is ended once more before anything is taken from it.
+	// endKept is how long the registry remembers that a lease has ended. Nothing depends on it: before a claim of a
+	// forgotten session is taken, Expel ends the session once more.
 	endKept = time.Hour
 )
 
@@ -47,7 +47,7 @@ func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv
 type Registry struct {
 	js       jetstream.JetStream
 	kv       jetstream.KeyValue
-	presence Presence // nil: no process is looked for
+	presence Presence // nil: Gone knows of no process
 }
 
 // OpenRegistry creates the bucket if it does not exist.
@@ -100,13 +100,14 @@ func (r *Registry) write(ctx context.Context, m *nats.Msg, revision uint64) (uin
 	return 0, err
 }
 
-// keyState is the state of a key. Without value and revision the key is absent; with a revision only, it was deleted.
+// keyState is the state of a key. A key without value and revision is absent; a key with only a revision was deleted.
 type keyState struct {
 	value    []byte
 	revision uint64
 }
 
-// last asks the bucket's leader: a replica that lags could report a lease that has ended, or miss one that has begun.
+// last returns a key's newest state. It asks the bucket's leader, because a replica that lags could report a lease that
+// has ended, or miss one that has begun.
 func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	m, err := stream.AskLeader(ctx, r.js.Conn(), leasesStream, fmt.Sprintf(`{"last_by_subj":%q}`, leasesSubject+key))
 	if err != nil || m == nil {
@@ -119,20 +120,21 @@ func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	return s, nil
 }
 
-// Sighting is one change in the registry. With neither Session nor Partition it marks the end of the entries that were
-// there when the watch began.
+// Sighting is one change in the registry. If it has neither Session nor Partition, all entries that were there when the
+// watch began have been passed.
 type Sighting struct {
 	Revision uint64
-	// Session names the membership that changed, and Member is nil if it has ended.
+	// Session names the membership that changed. Member is nil if the membership has ended.
 	Session string
 	Member  *Member
-	// Partition names the claimed partition, and Owner the session that claims it; Owner is empty after a release.
+	// Partition names the claimed partition. Owner is the session that claims it, or "" after a release.
 	Partition *PartitionID
 	Owner     string
 }
 
-// Watch passes everything in the registry to see, and then every change, in the order of the revisions. It blocks until
-// ctx ends or the watch breaks. After a break, an entry that the next watch does not show at its beginning is gone.
+// Watch passes every entry of the registry to see, and then every change, in the order of the revisions. It blocks
+// until ctx ends or the watch breaks. After a break, an entry that the next Watch does not pass at its beginning is
+// gone.
 func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	watcher, err := r.kv.WatchAll(ctx)
 	if err != nil {

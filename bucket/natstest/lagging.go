@@ -7,7 +7,7 @@ import (
 )
 
 // Lagging simulates a new replica: a stream is read from a copy that is still being made. Only one stream can be read
-// so, once.
+// in this way, and only once.
 type Lagging struct{ jetstream.JetStream }
 
 // Stream implements jetstream.JetStream.

@@ -35,7 +35,7 @@ func Port(t *testing.T, ns *server.Server) int {
 	return addr.Port
 }
 
-// StartWith is Start on any port, with a store of its own. Messages may have maxPayload bytes.
+// StartWith is Start on any port and with a new store. A message may have up to maxPayload bytes.
 func StartWith(t *testing.T, maxPayload int32) *server.Server {
 	t.Helper()
 	return start(t, &server.Options{
@@ -72,7 +72,7 @@ func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
 	return js
 }
 
-// JetStream returns a connection to a server of its own.
+// JetStream starts a server with a new store, and returns a connection to it. Both end with the test.
 func JetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	return Connect(t, Start(t, t.TempDir(), 0))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Spoil flips eight bytes of the last message with a text in a stream's store. No server may run on dir.
+// Spoil flips eight bytes of the last message that contains text, in the store of a stream. No server may run on dir.
 func Spoil(t *testing.T, dir, stream, text string) {
 	t.Helper()
 	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", stream, "msgs", "*.blk"))

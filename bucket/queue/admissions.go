@@ -7,15 +7,15 @@ import (
 	"weir/ingest"
 )
 
-// admissions holds what one job counted against its admission limits. All of them let the job in.
+// admissions holds what one admitted job counted against its admission limits.
 type admissions struct {
 	job       *ingest.Job
 	admitters []*bucket.Admitter
 	counted   []bucket.Admittance
 }
 
-// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the other limits.
-// It returns nil and nil if there is no limit.
+// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the limits
+// before, and returns the refusal. Without limits it returns nil and nil.
 func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions, no *bucket.Admittance) {
 	if len(admitters) == 0 {
 		return nil, nil

@@ -12,8 +12,9 @@ type Appointment struct {
 	NotBefore bucket.Micros
 }
 
-// appointments holds, by key, those that this process has stored and the owner may not have read yet. Without them a
-// full bucket of such jobs would look to the owner like one that has room at once. The partition's lock guards it.
+// appointments holds, by key, the appointments that this process has stored and the owner may not have read yet.
+// Without them a full bucket of such jobs would look to the owner as if it had room at once. The partition's lock
+// guards it.
 type appointments struct {
 	unread map[string][]Appointment
 	read   uint64 // the last appointment that the owner has received
@@ -21,14 +22,14 @@ type appointments struct {
 
 func newAppointments() appointments { return appointments{unread: map[string][]Appointment{}} }
 
-// store notes an appointment that was just stored. Its owner may have read it before the stream's answer came.
+// store notes an appointment that was just stored, unless the owner has read it before the stream's answer came.
 func (a *appointments) store(key string, one Appointment) {
 	if one.Seq > a.read {
 		a.unread[key] = append(a.unread[key], one)
 	}
 }
 
-// got notes that the owner has received the partition's jobs up to an appointment of the key.
+// got notes that the owner has received the partition's jobs up to seq, an appointment of the key.
 func (a *appointments) got(key string, seq uint64) {
 	a.read = seq
 	a.remove(key, func(one Appointment) bool { return one.Seq <= seq })
@@ -42,7 +43,7 @@ func (a *appointments) remove(key string, gone func(Appointment) bool) {
 	}
 }
 
-// appointments returns those of the key that the owner may not have read yet.
+// appointments returns the key's appointments that the owner may not have read yet.
 func (p *Partition) appointments(key string) []Appointment {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,8 +25,8 @@ func (a asked) NextFree(_ string, unread []Appointment) bucket.Micros {
 	return bucket.MicrosOf(time.Now().Add(time.Hour))
 }
 
-// TestUnreadAppointments checks that the owner of a full bucket learns of those of its jobs that must not be called yet
-// and that the owner has not got, however far it has come.
+// TestUnreadAppointments checks that the owner of a full bucket learns of the bucket's jobs that must not be called yet
+// and that the owner has not received, however far it has read.
 func TestUnreadAppointments(t *testing.T) {
 	p := newTestPartition(t)
 	const capacity = 4
@@ -89,7 +89,7 @@ func TestUnreadAppointments(t *testing.T) {
 		if got := await.Receive(t, "the reader to pass a job on", taking); got != seq {
 			t.Fatalf("job %d is passed on, not %d", got, seq)
 		}
-		// The reader is about to hand over job n: the owner has not got it.
+		// The reader is about to pass job n on: the owner has not received it.
 		var want []Appointment
 		for later, seq := range stored {
 			if later >= n && later != 1 {
@@ -117,8 +117,8 @@ func TestUnreadAppointments(t *testing.T) {
 	}
 }
 
-// TestAppointmentReadBeforeItsAnswer checks that an appointment that the owner has got is not kept, although the stream
-// answers its intake only then, nor one that was taken out by hand.
+// TestAppointmentReadBeforeItsAnswer checks that an appointment is not kept if the owner has received it before the
+// stream answers its intake, or if it was deleted by hand.
 func TestAppointmentReadBeforeItsAnswer(t *testing.T) {
 	a := newAppointments()
 	a.got("k", 7)

@@ -12,8 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestLargeBodiesDoNotOverwhelmTheServer reads many partitions of large bodies at once. Less must be on its way than a
-// server allows a client by default: it disconnects a client that is behind by 64 MiB.
+// TestLargeBodiesDoNotOverwhelmTheServer checks many partitions of large bodies that are read at once. The bytes on
+// their way must stay below 64 MiB: by default a server disconnects a client that is behind by that much.
 func TestLargeBodiesDoNotOverwhelmTheServer(t *testing.T) {
 	const partitions, body, allowed = 24, 4 << 20, 64 << 20
 	ns := natstest.StartWith(t, 8<<20)

@@ -1,7 +1,7 @@
 package queue
 
-// book counts the unfinished jobs of every key of one partition, as far as this process knows them: those it is about
-// to store, and those it read from the stream. A key without jobs takes no room. The book's owner locks it.
+// book counts the unfinished jobs of every key of one partition, as far as this process knows them: the jobs it is
+// about to store, and those it read from the stream. A key without jobs takes no room. The caller must lock the book.
 type book struct {
 	keys map[string]*account
 	jobs int // of all keys
@@ -45,7 +45,7 @@ func (b *book) depth(key string) int {
 	return 0
 }
 
-// position returns how many unfinished jobs the key has, up to and including the one with this ticket.
+// position returns how many unfinished jobs the key has, up to and including the job with this ticket.
 func (b *book) position(key string, ticket uint32) int {
 	if a := b.keys[key]; a != nil {
 		return max(1, int(ticket)-int(a.left))

@@ -30,7 +30,7 @@ func TestBook(t *testing.T) {
 	}
 	b.leave("k")
 	b.leave("k")
-	b.leave("k") // once too often
+	b.leave("k") // more often than it entered
 	if b.depth("k") != 0 || len(b.keys) != 0 {
 		t.Errorf("depth %d, and %d keys without jobs take room", b.depth("k"), len(b.keys))
 	}
@@ -89,8 +89,8 @@ func (d *desk) finish(i int) {
 	delete(d.inStream, seq)
 }
 
-// TestBookCountsOnce checks that in the end the book counts what the stream holds, in whatever order a job is stored,
-// read back, answered, refused, lost sight of, sent twice and finished.
+// TestBookCountsOnce checks that in the end the book counts what the stream holds, whatever the order in which jobs are
+// stored, read back, answered, refused, sent twice and finished, and in which answers are lost.
 func TestBookCountsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDesk()

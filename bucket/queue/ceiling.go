@@ -11,10 +11,10 @@ import (
 	"weir/bucket/stream"
 )
 
-// ceiling is an upper bound of the number of jobs of one key that the api's streams accept; it is never too low. The
-// queue counts keys with a smaller capacity. Another replica may raise the streams' ceiling by a configuration that
-// this replica has not read yet, or has refused. So the queue looks the ceiling up if there are other replicas, and
-// counts every key while the ceiling is not known.
+// ceiling is an upper bound of the number of jobs of one key that the api's streams accept. It is never too low. The
+// queue counts the jobs of keys with a smaller capacity. Another replica may raise the streams' ceiling by a
+// configuration that this replica has not read yet, or has refused. So if there are other replicas, the queue asks the
+// streams for their ceiling, and counts every key while the answer is too old.
 type ceiling struct {
 	jobs   atomic.Int64
 	looked atomic.Int64 // Micros
@@ -27,8 +27,8 @@ const (
 	ceilingStale = 5 * time.Second
 )
 
-// raise notes that the streams accepted that many jobs of a key at the time asked. It never lowers the ceiling, since
-// that of the streams only rises.
+// raise notes that at the time asked the streams accepted that many jobs of a key. It never lowers the ceiling, because
+// the streams' ceiling only rises.
 func (c *ceiling) raise(jobs int64, asked time.Time) {
 	for {
 		old := c.jobs.Load()
@@ -39,7 +39,7 @@ func (c *ceiling) raise(jobs int64, asked time.Time) {
 	c.looked.Store(int64(bucket.MicrosOf(asked)))
 }
 
-// above reports whether the streams may accept more jobs of a key than capacity.
+// above reports whether the streams may accept more than capacity jobs of a key.
 func (q *Queue) above(capacity int64) bool {
 	if q.others && time.Since(bucket.Micros(q.ceiling.looked.Load()).Time()) > ceilingStale {
 		return true
@@ -47,7 +47,8 @@ func (q *Queue) above(capacity int64) bool {
 	return capacity < q.ceiling.jobs.Load()
 }
 
-// followCeiling looks the ceiling up until ctx ends. It asks the first stream, because streams are raised in order.
+// followCeiling asks for the ceiling regularly until ctx ends. It asks the first stream, because the streams are raised
+// in order.
 func (q *Queue) followCeiling(ctx context.Context) error {
 	for stream.Sleep(ctx, q.ceiling.every) {
 		if err := q.lookUpCeiling(ctx); err != nil {

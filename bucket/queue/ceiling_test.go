@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestCeilingRaisedByOthers lets another replica raise what the streams let in, by a configuration that this one does
-// not have. This replica must still hold its keys to their capacity: once it has looked, and before, when its last look
-// is too old to be trusted.
+// TestCeilingRaisedByOthers checks a replica whose streams another replica has raised by a configuration that this
+// replica does not have. It must still hold its keys to their capacity: after it has looked, and before, when its last
+// look is too old.
 func TestCeilingRaisedByOthers(t *testing.T) {
 	for _, looks := range []bool{true, false} {
 		t.Run(fmt.Sprintf("looks=%t", looks), func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 	}
 }
 
-// TestKeysOfAnUnboundedStreamAreCounted takes the bound from a queue's streams by hand. The queue must still hold its
-// keys to their capacity: one that opens after that, and one that looks again.
+// TestKeysOfAnUnboundedStreamAreCounted takes the bound off a queue's streams by hand. A queue that opens after that,
+// and one that looks again, must still hold their keys to their capacity.
 func TestKeysOfAnUnboundedStreamAreCounted(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestKeysOfAnUnboundedStreamAreCounted(t *testing.T) {
 	}
 }
 
-// TestOthersJobsCount checks that a replica counts what others have stored even before it has read it.
+// TestOthersJobsCount checks that a replica counts jobs that other replicas have stored, even before it has read them.
 func TestOthersJobsCount(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 )
 
 // The intake tells a refused producer when to submit its job again. Producers that are refused at the same time get
-// different times, each later by the time until one more place is free. With one time for all, one producer would find
-// room and the intake would refuse all the rest again. The times reserve nothing: the first producer to submit again
-// gets the place. Each intake computes the times from those that it gave itself.
+// different times, each later than the one before by the time in which one more place becomes free. With one time for
+// all, one producer would find room and the intake would refuse the others again. The times reserve nothing: the first
+// producer to submit again gets the place. Each intake knows only the times that it gave itself.
 
-// Bounds of what an intake remembers of these times. Beyond them it may give producers the same time.
+// Bounds of the times that an intake remembers. Beyond them it may give two producers the same time.
 const (
 	mostTold = 65536
-	// longestQueue is the longest time after the first free place at which a producer is told to submit again: many
-	// producers with earlier times may never do so.
+	// longestQueue bounds by how much a producer's time may be later than the first free place. Many producers with
+	// earlier times may never submit again.
 	longestQueue = time.Hour
 )
 
@@ -25,17 +25,18 @@ const (
 type comebacks struct {
 	mu     sync.Mutex               // guards what follows
 	newest map[string]bucket.Micros // by key
-	told   map[string]bucket.Micros // by the job's stored id: if asked again before that time, tell repeats it
+	told   map[string]bucket.Micros // by the job's stored id; tell repeats a time that has not passed
 }
 
-// comeback describes a refused job: its key, its id, and when a place should come free.
+// comeback describes a refused job: its key, its id, and when a place should become free.
 type comeback struct {
 	key, id   string
 	now, free bucket.Micros
-	step      func() time.Duration // until the place after one comes free
+	step      func() time.Duration // returns the time between two free places
 }
 
-// tell returns when the job should be submitted again: when its key's next place is free that no other job was given.
+// tell returns when the job should be submitted again: when the key should have a free place that no other job was told
+// of.
 func (c *comebacks) tell(who comeback) bucket.Micros {
 	c.mu.Lock()
 	before, again := c.told[who.id]
@@ -55,8 +56,8 @@ func (c *comebacks) tell(who comeback) bucket.Micros {
 	return at
 }
 
-// withRoom returns a map with room for one more time. If times is full, it drops those that have passed. If more than
-// half remain, it drops all.
+// withRoom returns a map with room for one more time. If times is full, it drops the times that have passed. If more
+// than half remain, it drops all.
 func withRoom(times map[string]bucket.Micros, now bucket.Micros) map[string]bucket.Micros {
 	if times != nil && len(times) < mostTold {
 		return times
@@ -83,8 +84,8 @@ func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Durat
 	return max(leastRetry, now.Until(at))
 }
 
-// placeStep returns the time between two free places of a full bucket: the time between starts of its calls, by all
-// known limits.
+// placeStep returns the time between two free places of a full bucket. That is the time between starts of its calls, by
+// all known limits.
 func (q *Queue) placeStep(limits bucket.KeyLimits, key string) time.Duration {
 	step := q.rules.Load().rules.Interval(limits.Rate).Duration()
 	if n := min(limits.Capacity, farPlace); n > 1 {

@@ -12,24 +12,24 @@ import (
 	"weir/bucket/stream"
 )
 
-// countTries bounds how often a counted put starts again because another producer came first. countAtOnce bounds how
-// many keys are counted in parallel.
+// countTries bounds how often a counted put starts again because another process stored a job of the key first.
+// countAtOnce bounds how many keys are counted in parallel.
 const (
 	countTries  = 16
 	countAtOnce = 32
 )
 
-// tally is the state of one key while its jobs are put: its last message, and an upper bound of its messages. A job
-// that another process stores makes the condition of our put fail; jobs that leave only make room.
+// tally is the state of one key while its jobs are put: the sequence of its last message, and an upper bound of its
+// messages. If another process stores a job, the condition of the next put fails. Jobs that leave only make room.
 type tally struct {
 	read   bool
 	last   uint64
 	jobs   int64
 	tries  int  // of the first put
-	unsure bool // an earlier try of the first put may have been stored
+	unsure bool // an earlier try may have stored the first put
 }
 
-// judged returns how the first put ended, by its last error.
+// judged returns the error of the first put, given the error of its last try.
 func (t *tally) judged(err error) error {
 	if t.unsure {
 		return stream.InDoubt(err)
@@ -38,9 +38,9 @@ func (t *tally) judged(err error) error {
 }
 
 // putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads
-// the last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence
-// is still the same. Since that read jobs can only have left, so the capacity is exact, whatever other processes put.
-// Keys are put in parallel, one job of each key at a time.
+// the last sequence of a key and then the number of its messages. It publishes on the condition that the last sequence
+// is still the same. Since the count only jobs of the key can have left, so the capacity is exact, whatever other
+// processes put. Keys are put in parallel, one job of each key at a time.
 func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
 	for len(puts) > 0 {
@@ -62,7 +62,7 @@ func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	}
 }
 
-// putRound puts one job of each key, and returns those that must be tried again.
+// putRound puts one job of each key, and returns the puts that must be tried again.
 func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map[string]*tally) (again []*pendingPut) {
 	var counting errgroup.Group
 	counting.SetLimit(countAtOnce)
@@ -103,7 +103,7 @@ func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map
 	return again
 }
 
-// judge reads the answer to a counted put, and reports whether it must be tried again.
+// judge handles the answer to a counted put, and reports whether the put must be tried again.
 func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	switch {
 	case e.answer.Err == nil && !e.answer.Duplicate:
@@ -124,7 +124,7 @@ func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	return false
 }
 
-// count reads what a key's stream holds.
+// count reads a key's last sequence and number of messages from the stream.
 func (p *Partition) count(ctx context.Context, subject string, t *tally) (err error) {
 	if t.last, err = p.lastSeq(ctx, subject); err != nil {
 		return err
@@ -151,7 +151,8 @@ func (p *Partition) count(ctx context.Context, subject string, t *tally) (err er
 	return nil
 }
 
-// lastSeq asks the stream's leader: a replica that lags would only make the condition fail.
+// lastSeq returns the sequence of a subject's last message, 0 if there is none. It asks the stream's leader: with the
+// answer of a replica that lags, the condition would fail.
 func (p *Partition) lastSeq(ctx context.Context, subject string) (uint64, error) {
 	m, err := p.fromLeader(ctx, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 
 // A store can lose messages that its stream still counts: nats-server leaves out a message whose checksum is wrong, and
 // does not report it. Only owners delete messages, so a message that the stream counts but cannot deliver is lost. A
-// server that rebuilds its index counts only the messages that it could read: then it only reports how many bytes it
-// threw away.
+// server that rebuilds its index counts only the messages that it could read, and reports only how many bytes it threw
+// away.
 
-// Bounds of the search for lost messages: how many messages may be there, since the subject of each is held in memory;
-// how many may have been deleted between them; how many keys may have jobs; and how often the owner looks, since the
-// queue changes meanwhile.
+// Bounds of the search for lost messages. mostGiven bounds the messages of the stream, because the subject of each is
+// held in memory. mostDeleted bounds the messages deleted between them, and mostSubjects the subjects. The owner looks
+// up to damageLooks times, because the queue changes meanwhile.
 const (
 	mostGiven    = 1 << 18
 	mostDeleted  = 1 << 18
@@ -29,15 +29,16 @@ const (
 
 // Damage describes the messages of a stream that its server has lost.
 type Damage struct {
-	// Jobs counts, by key, the jobs that the stream counts but cannot deliver. Markers counts the markers of that kind.
+	// Jobs counts, by key, the jobs that the stream counts but cannot deliver. Markers is the number of such markers.
 	Jobs    map[string]int
 	Markers int
-	// Seqs are the known sequences of such messages, in rising order. A message whose sequence itself is damaged has
-	// none.
+	// Seqs are the known sequences of lost messages, in rising order. If the sequence itself is damaged, the message is
+	// not among them.
 	Seqs []uint64
-	// Dropped is how many bytes the server threw away when it rebuilt its index. Their contents are unknown.
+	// Dropped is how many bytes the server threw away when it rebuilt its index. It is unknown which messages these
+	// were.
 	Dropped uint64
-	// Unsure says that the queue is too large to look for the single messages.
+	// Unsure says that the queue is too large to find the lost messages.
 	Unsure bool
 }
 
@@ -48,7 +49,7 @@ func (d *Damage) None() bool {
 
 // held is the number of messages that a stream counts when its owner begins to read it.
 type held struct {
-	msgs    uint64 // up to the owner's epoch, without it
+	msgs    uint64 // before the owner's epoch
 	dropped uint64 // bytes that the server threw away
 }
 
@@ -67,8 +68,8 @@ func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err er
 	return h, nil
 }
 
-// details returns a stream's counts and its server's losses, and, if there are not too many, the deleted sequences
-// between its messages. This list is long, so it is not kept with p.stream.
+// details returns a stream's counts, its server's losses, and, unless there are too many, the deleted sequences between
+// its messages. The list of these is long, so details does not keep it in p.stream.
 func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	source, err := p.queue.js.Stream(ctx, p.name)
 	if err != nil {
@@ -85,7 +86,7 @@ func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (
 }
 
 // Damage looks for messages that the stream counts but cannot deliver. It blocks until it has read the headers of the
-// whole stream; the queue may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
+// whole stream; calls may go on meanwhile. The owner should call it after ReadOptions.Damaged was called.
 func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	var least *Damage
 	for range damageLooks {
@@ -103,8 +104,7 @@ func (p *Partition) Damage(ctx context.Context) (Damage, error) {
 	return *least, nil
 }
 
-// atMost removes losses that an earlier look did not find: a message that came or was deleted during one look is not
-// lost.
+// atMost removes losses that an earlier look did not find: they are messages that came or were deleted during one look.
 func (d *Damage) atMost(other *Damage) {
 	for key, n := range d.Jobs {
 		if n = min(n, other.Jobs[key]); n > 0 {
@@ -118,7 +118,7 @@ func (d *Damage) atMost(other *Damage) {
 }
 
 func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
-	given := map[uint64]string{} // subjects of what the stream gives, by sequence
+	given := map[uint64]string{} // subjects of the messages that the stream delivers, by sequence
 	if err := p.readGiven(ctx, 0, given, mostGiven); errors.Is(err, errTooMany) {
 		return Damage{Unsure: true}, nil
 	} else if err != nil {
@@ -136,7 +136,7 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	for seq := range given {
 		last = max(last, seq)
 	}
-	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // what has come since
+	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // messages that came since
 		return Damage{Unsure: true}, nil
 	} else if err != nil {
 		return d, err
@@ -148,8 +148,8 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 // errTooMany says that a stream holds more messages than the search for lost ones may hold in memory.
 var errTooMany = errors.New("too many messages to hold in memory")
 
-// readGiven adds the subjects of the messages behind a sequence. It fails with errTooMany rather than hold more than
-// most.
+// readGiven adds the subjects of the messages after a sequence to given. It fails with errTooMany if given would hold
+// more than most messages.
 func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string, most int) error {
 	last, err := stream.LastOf(ctx, p.nc, p.name, ">")
 	if err != nil || last <= after {
@@ -170,7 +170,7 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 	return nil
 }
 
-// count compares the messages that a stream counts with those that it delivers.
+// count compares the messages that a stream counts with the messages that it delivers, and adds the differences to d.
 func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 	deleted := make(map[uint64]bool, len(state.Deleted))
 	for _, seq := range state.Deleted {
@@ -221,8 +221,8 @@ const (
 	Unexplained             // too much was deleted between the stream's messages to find out
 )
 
-// Absence asks the stream's leader about one message. A replica that lags may answer Get, so an empty answer of Get
-// proves nothing.
+// Absence finds out whether a message is in the stream. It asks the stream's leader: a replica that lags may answer
+// Get, so a message that Get does not find may be there.
 func (p *Partition) Absence(ctx context.Context, seq uint64) (Absence, error) {
 	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLookForDamageIsBounded checks that the search for what is lost holds a bounded number of messages, however long
-// the queue.
+// TestLookForDamageIsBounded checks that the search for lost messages holds a bounded number of messages, however long
+// the queue is.
 func TestLookForDamageIsBounded(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 9)

@@ -9,15 +9,16 @@ import (
 	"weir/bucket"
 )
 
-// Dedupe holds how long a job's id is known, now and formerly. The configuration changes it while jobs wait, and the
-// stream decided whether a message is a job of its own when it took the message. It is safe for concurrent use.
+// Dedupe holds how long a job's id is known, now and in the past. The configuration may change that time while jobs
+// wait, but the time in force when the stream took a message decided whether the message was a new job. Dedupe is safe
+// for concurrent use.
 type Dedupe struct {
 	mu      sync.Mutex // guards what follows
 	windows []window   // in the order they were put in force; never empty
 }
 
-// window is one value and when streams may have judged by it: from when its version was stored until every stream is
-// known to judge by the next one.
+// window is one value, and the time in which streams may have judged by it: from when its version was stored until
+// every stream is known to judge by the next value.
 type window struct {
 	length   time.Duration
 	from, to bucket.Micros
@@ -29,7 +30,7 @@ const (
 	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to apply a
 	// configuration that NATS already has.
 	dedupeDoubt = 2 * time.Second
-	// leastRecall is for how long an end is remembered at least, so that a longer time works at once.
+	// leastRecall is for how long the end of a job is remembered at least, so that a longer value works at once.
 	leastRecall = 10 * time.Minute
 )
 
@@ -40,8 +41,8 @@ func NewDedupe(length time.Duration) *Dedupe {
 	return &Dedupe{windows: []window{{length: length, from: math.MinInt64, to: forever}}}
 }
 
-// Changing notes that streams may judge by another value from a time on. Until Changed is called, they may also judge
-// by the value before.
+// Changing notes that streams may judge by the value length from a time on. Until Changed is called, they may also
+// judge by the value before.
 func (d *Dedupe) Changing(length time.Duration, from time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +56,7 @@ func (d *Dedupe) Changing(length time.Duration, from time.Time) {
 	d.windows = append(d.windows, window{length, bucket.MicrosOf(from.Add(-dedupeDoubt)), forever})
 }
 
-// Changed notes that every stream judges by the newest value, from that time on at the latest.
+// Changed notes that every stream judges by the newest value from the time by on, or earlier.
 func (d *Dedupe) Changed(by time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,18 +85,19 @@ func (d *Dedupe) Reach(now time.Time) time.Duration {
 	return longest
 }
 
-// Likeness says how a job relates to an ended one with the same id.
+// Likeness says how a job relates to an ended job with the same id.
 type Likeness int
 
-// The likenesses of a job to the one that had its id.
+// The likenesses of a job to the ended job with its id.
 const (
-	Another Likeness = iota // the id was free again when it came
-	Earlier                 // it came before the one that has ended: it still waits, or has come back
-	InDoubt                 // the time that ids are known changed then, or has changed since
-	Same                    // the id was known all the time
+	Another Likeness = iota // the id was free again when the job came: it is a new job
+	Earlier                 // the job came before the ended one: it still waits, or has come back
+	InDoubt                 // the value of dedupe changed at that time, or has changed since
+	Same                    // the id was known all the time: it is the ended job
 )
 
-// Judge says how a job that came at a time relates to the one with its id that was accepted before.
+// Judge says how a job that came at the time came relates to the job with its id that was accepted at the time
+// accepted.
 func (d *Dedupe) Judge(accepted, came bucket.Micros) Likeness {
 	if came < accepted.Add(-dedupeDoubt) {
 		return Earlier

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDedupeChanged checks that a job under a known id is judged by what was in force when it came, whatever is in
-// force when it is read; and that it is in doubt if that was being changed.
+// TestDedupeChanged checks that a job with a known id is judged by the value in force when it came, and not when it is
+// read. If the value was being changed then, the job is in doubt.
 func TestDedupeChanged(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	at := func(s int) bucket.Micros { return bucket.MicrosOf(start.Add(time.Duration(s) * time.Second)) }
@@ -51,8 +51,8 @@ func TestDedupeChanged(t *testing.T) {
 	}
 }
 
-// TestDedupeJudge compares judgements with those of a stream whose clock is right. The stream gets each value some time
-// between when it is known and when it is in force.
+// TestDedupeJudge compares Judge with a stream whose clock is right. The stream gets each value at some time after the
+// value is known.
 func TestDedupeJudge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.IntRange(1, 30)

@@ -19,8 +19,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestStreamIsOnlyAddedTo checks that what a stream has beyond what this version asks for stays, that what it lacks is
-// added, and that what the configuration sets follows the configuration.
+// TestStreamIsOnlyAddedTo checks that a stream keeps settings that exceed what this version asks for, gets those that
+// it lacks, and follows the configuration in the bounds that the configuration sets.
 func TestStreamIsOnlyAddedTo(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	js := p.queue.js
@@ -80,7 +80,7 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	}
 }
 
-// raisedMeanwhile simulates another replica that raises a stream just after this one has looked at it.
+// raisedMeanwhile simulates another replica that raises a stream just after this replica has looked at it.
 type raisedMeanwhile struct {
 	jetstream.JetStream
 	t  *testing.T
@@ -96,8 +96,8 @@ func (r raisedMeanwhile) Stream(ctx context.Context, name string) (jetstream.Str
 	return s, err
 }
 
-// TestStreamRaisedMeanwhileStaysRaised checks that a stream is not lowered to what this replica asks for if another has
-// raised it further since this one looked: the server would delete the oldest jobs.
+// TestStreamRaisedMeanwhileStaysRaised checks that a replica does not lower a stream that another replica has raised
+// since it looked: the server would delete the oldest jobs.
 func TestStreamRaisedMeanwhileStaysRaised(t *testing.T) {
 	js := natstest.JetStream(t)
 	cfg := jetstream.StreamConfig{
@@ -125,8 +125,8 @@ func TestStreamRaisedMeanwhileStaysRaised(t *testing.T) {
 	}
 }
 
-// TestNewerSchemaIsRefused checks that a stream or bucket that a later version has written is left as it is, and that
-// the error says what to start.
+// TestNewerSchemaIsRefused checks that a stream or bucket that a later version has written stays as it is, and that the
+// error says which version to start.
 func TestNewerSchemaIsRefused(t *testing.T) {
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
 	cfg := jetstream.StreamConfig{Name: "KV_b", Subjects: []string{"$KV.b.>"}, Storage: jetstream.FileStorage, MaxMsgsPerSubject: 1}
@@ -147,8 +147,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// TestMetadataFollowsTheStream checks that the metadata for NATS' checks is there and may be changed by hand, except
-// for what the stream itself says.
+// TestMetadataFollowsTheStream checks that streams have the metadata for NATS' checks. Changes by hand stay, except for
+// the number of replicas.
 func TestMetadataFollowsTheStream(t *testing.T) {
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
 	o := stream.Options{Kind: "letters", Config: jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage, Replicas: 1}}
@@ -177,7 +177,7 @@ func TestMetadataFollowsTheStream(t *testing.T) {
 	}
 }
 
-// TestBucketIsOnlyAddedTo checks the same for a key-value bucket.
+// TestBucketIsOnlyAddedTo checks the same as TestStreamIsOnlyAddedTo for a key-value bucket.
 func TestBucketIsOnlyAddedTo(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	js := p.queue.js
@@ -203,8 +203,8 @@ func TestBucketIsOnlyAddedTo(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreOneNumber lets two replicas with different settings create new apis at the same moment: they must
-// agree.
+// TestPartitionsAreOneNumber checks that two replicas with different settings that create a new api at the same moment
+// agree on the number of partitions.
 func TestPartitionsAreOneNumber(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	for api := range 40 {

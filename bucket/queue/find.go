@@ -14,15 +14,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// No stream has an index by the ids of its jobs, and a queue may hold a million. So the reader keeps 32 bits of a
-// seeded hash of each id beside the job's sequence, and a search loads only the messages with the same bits.
+// No stream has an index by the ids of its jobs, and a queue may hold a million. So the reader keeps a name of each id
+// beside the job's sequence: 32 bits of a seeded hash. A search loads only the messages with the name of its id.
 
 // Bounds of a search.
 const (
 	mostFound = 1000 // jobs that a search returns: one id may occur once for each key
 
 	// mostNamed is how many messages with the name of an id a search loads one by one. If there are more, because one
-	// id is used under many keys, it reads the queue's headers.
+	// id is used under many keys, the search reads the headers of the queue.
 	mostNamed = 100
 
 	// readStep and readSteps bound how long a search waits for the reader.
@@ -30,7 +30,7 @@ const (
 	readSteps = 100
 )
 
-// nameSeed is drawn anew by every process, so that no producer can choose ids with the same name.
+// nameSeed is drawn anew by every process, so that no producer can choose ids that have the same name.
 var nameSeed = maphash.MakeSeed()
 
 // nameOf returns the name of a job's id; 0 for a marker, which has none.
@@ -45,10 +45,10 @@ func nameOfID(id string) uint32 {
 	return max(1, uint32(maphash.String(nameSeed, id)&math.MaxUint32)) //nolint:gosec // masked
 }
 
-// Find returns the partition's unfinished jobs with this id, of one key or of all: at most 1,000. It loads no other
-// job, however many wait, unless the reader has not come to the stream's end, or more than 100 jobs have the id. Then
-// it reads the headers of what is left to read, or of the whole queue. It blocks for some round trips, or until ctx
-// ends.
+// Find returns the partition's unfinished jobs with the id job, of one key, or of all keys if key is "": at most 1,000.
+// However many jobs wait, it loads only jobs with that id. There are two exceptions: if the reader has not come to the
+// stream's end, Find reads the headers of the rest, and if more than 100 jobs have the id, the headers of the whole
+// queue. It blocks for some round trips, or until ctx ends.
 func (p *Partition) Find(ctx context.Context, job, key string) (found []Entry, err error) {
 	found, err = p.find(ctx, job, key)
 	if err != nil {
@@ -105,8 +105,8 @@ func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, e
 	return found, nil
 }
 
-// named returns the sequences of the messages that may be jobs with an id, at most one more than mostNamed, and up to
-// which sequence the reader has come.
+// named returns the sequences of the messages with the name of an id, at most one more than mostNamed. read is the
+// sequence up to which the reader has come.
 func (p *Partition) named(job string) (seqs []uint64, read uint64) {
 	name := nameOfID(job)
 	p.mu.Lock()
@@ -126,7 +126,7 @@ func (p *Partition) named(job string) (seqs []uint64, read uint64) {
 	return seqs, s.read
 }
 
-// standing returns a job that the reader has delivered, without its body; nil if it is gone.
+// standing returns a job that the reader has delivered, without its body; nil if the job is no longer in the stream.
 func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
 	m, err := stream.MessageAt(ctx, p.nc, p.name, seq, func(*stream.LeaderMessage) bool { return true })
 	if err != nil || m == nil {
@@ -144,9 +144,9 @@ func (p *Partition) standing(ctx context.Context, seq uint64) (*Entry, error) {
 	return &Entry{Key: key, Seq: seq, Header: header, Time: m.Time}, nil
 }
 
-// awaitEnd waits a little until the reader has delivered what the stream has. It returns the stream's last sequence,
-// and to which one the reader must have come. It asks the stream's leader: by a replica that lags, a search would miss
-// a job that was just accepted.
+// awaitEnd waits up to 100 ms until the reader has delivered all messages of the stream. It returns the stream's last
+// sequence, and the sequence to which the reader must have come. It asks the stream's leader: with the answer of a
+// replica that lags, a search would miss a job that was just accepted.
 func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err error) {
 	source, err := p.queue.js.Stream(ctx, p.name)
 	if err != nil {
@@ -164,7 +164,8 @@ func (p *Partition) awaitEnd(ctx context.Context) (last, needed uint64, err erro
 	return last, last, err
 }
 
-// awaitRead waits a little until the reader has come to a sequence, and reports whether it has.
+// awaitRead waits up to 100 ms until the reader has come to a sequence, and reports whether it has. It does not wait
+// while the reader is still catching up.
 func (p *Partition) awaitRead(ctx context.Context, seq uint64) bool {
 	for range readSteps {
 		switch {

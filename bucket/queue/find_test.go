@@ -23,7 +23,7 @@ func (p *Partition) putNamed(t *testing.T, key, job string) uint64 {
 	return ack.Sequence
 }
 
-// search returns the keys and sequences of the jobs found, and how many messages came over the partition's connection
+// search returns the keys and sequences of the found jobs, and how many messages came over the partition's connection
 // meanwhile.
 func (p *Partition) search(t *testing.T, job, key string) (found []string, came uint64) {
 	t.Helper()
@@ -42,8 +42,8 @@ func (p *Partition) search(t *testing.T, job, key string) (found []string, came 
 	return found, came
 }
 
-// TestFindReadsNoOtherJob checks that a search for an id reads a few messages, however many jobs wait, and finds the
-// jobs of all keys with the id, but not one that has ended.
+// TestFindReadsNoOtherJob checks that a search for an id reads only a few messages, however many jobs wait. It finds
+// the jobs of all keys with the id, but not a job that has ended.
 func TestFindReadsNoOtherJob(t *testing.T) {
 	t.Parallel()
 	const many, most = 2000, 100 // the partition's reader and its watchdog get some messages meanwhile
@@ -99,8 +99,8 @@ func TestFindBeforeTheReader(t *testing.T) {
 	}
 }
 
-// TestFindOfMany checks that a search finds a key's job although more keys have jobs with its id than are loaded one by
-// one.
+// TestFindOfMany checks that a search finds a key's job even if more keys have jobs with the id than a search loads one
+// by one.
 func TestFindOfMany(t *testing.T) {
 	t.Parallel()
 	const many = mostNamed + 20
@@ -117,7 +117,7 @@ func TestFindOfMany(t *testing.T) {
 	}
 }
 
-// lag makes the partition's direct reads answer as a replica does that has nothing yet.
+// lag makes the partition's direct reads answer like a replica that has no messages yet.
 func (p *Partition) lag(t *testing.T) {
 	t.Helper()
 	cfg := p.stream.CachedInfo().Config
@@ -152,8 +152,8 @@ func TestFindBesideAReplicaThatLags(t *testing.T) {
 	}
 }
 
-// TestFindBehindDeleted checks that a search knows that the reader has all although the stream's last messages were
-// deleted before the reader could get them.
+// TestFindBehindDeleted checks a stream whose last messages were deleted before the reader could get them. The search
+// must know that the reader has read all messages.
 func TestFindBehindDeleted(t *testing.T) {
 	t.Parallel()
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))

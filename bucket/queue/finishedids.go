@@ -13,15 +13,16 @@ import (
 )
 
 // Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts. The owner
-// that ended the job and the ledger remember them, because a producer that received no receipt submits its job again.
+// that ended the job and the ledger remember them, because a producer that received no receipt may submit its job
+// again.
 type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
-	Accepted      time.Time // by its stream: from then on its id is known, for as long as Dedupe says
-	waits         bool      // it has not ended: only its id is forgotten
+	Accepted      time.Time // by its stream; from then on its id is known for as long as Dedupe says
+	waits         bool      // the job has not ended, but its restored stream has forgotten its id
 }
 
-// AddFinished adds finished jobs to those that the queue knows by id. It is safe for concurrent use.
+// AddFinished makes the queue know the ids of finished jobs. It is safe for concurrent use.
 func (q *Queue) AddFinished(jobs []Finished) {
 	now := time.Now()
 	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
@@ -39,18 +40,18 @@ func (q *Queue) AddFinished(jobs []Finished) {
 	}
 }
 
-// Ended adds a job that its owner has ended to those that the queue knows by id, if the server may restart without this
-// process. It must be called before Finish.
+// Ended makes the queue know the id of a job that its owner has ended. It does nothing unless other processes use the
+// queue: only then may the server restart without this process. It must be called before Finish.
 func (q *Queue) Ended(f Finished) {
 	if q.others {
 		q.AddFinished([]Finished{f})
 	}
 }
 
-// Duplicate says how a message that was just read relates to an ended job with its id. It is Same in two cases: the
-// stream took it for a new job because its server had forgotten the id, or it is the ended job, which came back when
-// its server lost the deletion. Calling it would call the job twice. A message that is Another is unrelated to any
-// ended job.
+// Duplicate says how a message that was just read relates to an ended job with its id. It returns Same in two cases:
+// the stream took the message for a new job because its server had forgotten the id, or the message is the ended job
+// itself, because its server lost the deletion. Calling a Same would call the job twice. It returns Another if the
+// message is unrelated to any ended job.
 func (p *Partition) Duplicate(e Entry) Likeness {
 	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
@@ -65,18 +66,19 @@ func (p *Partition) Duplicate(e Entry) Likeness {
 	return p.queue.dedupe.Judge(first.accepted, at)
 }
 
-// SureIDs is how many ids of finished jobs a partition knows at least, at 50 to 90 bytes each: enough for 3,500 jobs a
-// second at a dedupe of ten minutes. At twice as many it forgets the older half, and the log says so.
+// SureIDs is how many ids of finished jobs a partition knows at least, at 50 to 90 bytes each. That is enough for 3,500
+// jobs a second at a dedupe of ten minutes. If there are twice as many, the partition forgets the older half, and the
+// log says so.
 const SureIDs = 1 << 21
 
-// finishedIDs are finished jobs by their message ids, in two generations. The old generation is dropped when none of it
-// can matter any more. The partition locks it.
+// finishedIDs are finished jobs by their message ids, in two generations. The old generation is dropped when none of
+// its jobs matters any more. The partition's lock guards it.
 type finishedIDs struct {
 	seeds              keyhash.Seeds
 	young, old         map[keyhash.ID]finishedID
-	youngLast, oldLast bucket.Micros // when the newest of each was accepted
+	youngLast, oldLast bucket.Micros // when the newest job of each generation was accepted
 	sure               int           // 0 for SureIDs
-	forgot             bool          // some were dropped while they still mattered
+	forgot             bool          // some jobs were dropped while they still mattered
 }
 
 type finishedID struct {
@@ -102,7 +104,7 @@ func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
 	x.youngLast = max(x.youngLast, e.accepted)
 }
 
-// find looks for the newest job that had an id.
+// find returns the newest job that had an id.
 func (x *finishedIDs) find(id string) (finishedID, bool) {
 	if len(x.young)+len(x.old) == 0 {
 		return finishedID{}, false
@@ -127,8 +129,8 @@ func (x *finishedIDs) turn(since bucket.Micros) {
 	x.young, x.youngLast = nil, 0
 }
 
-// Remember adds the ids of the jobs that wait in the queue, because restored streams have forgotten them. It must be
-// called before the intake starts.
+// Remember makes the queue know the ids of the jobs that wait in it, because restored streams have forgotten them. It
+// must be called before the intake starts.
 func (q *Queue) Remember(ctx context.Context) error {
 	now := time.Now()
 	for _, p := range q.partitions {

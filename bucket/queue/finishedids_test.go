@@ -11,8 +11,8 @@ import (
 	"weir/ingest"
 )
 
-// TestFinishedIDs compares what a partition knows of finished jobs with a plain map: the newest under each id is known
-// for as long as it may matter.
+// TestFinishedIDs compares the finished jobs that a partition knows with a plain map. The newest job of each id must be
+// known for as long as it may matter.
 func TestFinishedIDs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x finishedIDs
@@ -37,8 +37,8 @@ func TestFinishedIDs(t *testing.T) {
 	})
 }
 
-// TestFinishedIDsForgottenEarly checks that it is reported if there is no room for an id that is still known, and that
-// nothing is reported if its time has passed.
+// TestFinishedIDsForgottenEarly checks that it is reported if there is no room for an id that still matters, and not if
+// the id no longer matters.
 func TestFinishedIDsForgottenEarly(t *testing.T) {
 	for _, tt := range []struct {
 		jobs   int
@@ -59,8 +59,8 @@ func TestFinishedIDsForgottenEarly(t *testing.T) {
 	}
 }
 
-// TestFinishedIDIsKnownForDedupe checks that the id of an ended job is known for as long as dedupe says, and no longer:
-// a job that comes under it then is another one.
+// TestFinishedIDIsKnownForDedupe checks that the id of an ended job is known for as long as dedupe says, and no longer.
+// A later job with the id is then another job.
 func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 	for ago, known := range map[time.Duration]bool{30 * time.Second: true, 2 * time.Minute: false} {
 		p := newDesk().p
@@ -76,11 +76,11 @@ func TestFinishedIDIsKnownForDedupe(t *testing.T) {
 	}
 }
 
-// TestJobThatCameBack checks that an ended job that is in its stream again is the same, whenever it ended: its server
-// has lost the deletion. A job that waits, and whose id alone the server has forgotten, is none of the ended ones.
+// TestJobThatCameBack checks that an ended job that is in its stream again is the same job, whenever it ended: its
+// server has lost the deletion. A waiting job whose id the server has forgotten is not taken for an ended job.
 func TestJobThatCameBack(t *testing.T) {
 	p := newDesk().p
-	p.queue.dedupe = NewDedupe(0) // no id is known for any time
+	p.queue.dedupe = NewDedupe(0) // ids are known for no time at all
 	accepted := time.UnixMicro(1_700_000_000_000_000)
 	p.finishedIDs.add(ingest.StoredID("k", "ended"), finishedID{seq: 7, accepted: bucket.MicrosOf(accepted)}, 0)
 	p.finishedIDs.add(ingest.StoredID("k", "waits"), finishedID{seq: 8, accepted: bucket.MicrosOf(accepted), waits: true}, 0)
@@ -103,7 +103,7 @@ func TestJobThatCameBack(t *testing.T) {
 	}
 }
 
-// TestWaitingPutsAreBounded checks that a partition whose stream does not answer takes no more jobs than it has room
+// TestWaitingPutsAreBounded checks that a partition whose stream does not answer accepts no more jobs than it has room
 // for.
 func TestWaitingPutsAreBounded(t *testing.T) {
 	p := newDesk().p

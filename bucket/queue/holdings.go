@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// Holdings bound the memory that one process uses for the jobs of all apis and partitions. They count the bytes that it
-// really holds. Each stage on the way of a job has a room of its own, so that no stage can starve another:
+// Holdings bound the memory that one process uses for the jobs of all apis and partitions. They count the bytes that
+// the process really holds. Each stage on the way of a job has a room of its own, so that no stage can starve another:
 //
-//	intake  jobs on their way into their streams; one more is refused with 503
-//	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
-//	near    jobs near their call, with their answers; one more waits
+//	intake  jobs on their way into their streams; without room, a job is refused with 503
+//	kept    messages read ahead of their calls; without room, a message stays in its stream until it is needed
+//	near    jobs near their call, with their answers; without room, a job waits
 //
-// Two more rooms bound the large messages on their way from servers to this process: those that are read ahead, and
-// those that are loaded.
+// Two more rooms bound the large messages on their way from servers to this process: one for messages read ahead, one
+// for messages that are loaded.
 //
 // Every waiting key takes memory too, so Holdings also count keys. When no more keys fit, a job of a new key is refused
 // with 503. Holdings are safe for concurrent use.
@@ -40,20 +40,19 @@ const (
 	// A kept message saves its job a round trip to the stream. Messages for a thousand keys are plenty.
 	mostKept = 32 << 20
 
-	// keyBytes is what a waiting key costs, with its first job: its line, its count, its place in the server's index of
+	// keyBytes is what a waiting key costs with its first job: its line, its count, its place in the server's index of
 	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the embedded
-	// server. jobBytes is what each job costs until it ends, with 4 bytes for
-	// a hash of its id.
+	// server. jobBytes is what each job costs until it ends, 4 bytes for a hash of its id included.
 	keyBytes = 1100
 	jobBytes = 36
 )
 
-// mostArriving bounds the bytes of large messages on their way, once for those read ahead and once for those loaded,
-// when there is more than one: a server disconnects a client that is behind by 64 MiB, unless it was configured
-// otherwise.
+// mostArriving bounds the bytes of large messages on their way, once for messages read ahead and once for messages
+// loaded. A single message may be larger. A server disconnects a client that is behind by 64 MiB, unless it is
+// configured otherwise.
 const mostArriving = 16 << 20
 
-// defaultMemory is the memory that holdings are made for if the options name none.
+// defaultMemory is the memory in bytes that a queue's holdings are made for if its options have none.
 const defaultMemory = 1 << 30
 
 // NewHoldings returns holdings for a process whose heap may have so many bytes.
@@ -66,8 +65,8 @@ func NewHoldings(memory int64) *Holdings {
 	return h
 }
 
-// Opens returns why queues with that many jobs of that many keys cannot be worked within the memory, nil if they can.
-// It allows more than the intake does, so that a queue that the intake filled under a limit opens under the same limit.
+// Opens returns an error if queues with that many keys and jobs need more than the memory. It allows more than the
+// intake does, so that a queue that was filled under a memory limit also opens under that limit.
 func (h *Holdings) Opens(keys, jobs int64) error {
 	if need := keys*keyBytes + jobs*jobBytes; need > h.memory {
 		return fmt.Errorf("%d keys wait with %d jobs, which takes about %d MiB; there are %d MiB for it", keys, jobs, need>>20, h.memory>>20)
@@ -78,10 +77,10 @@ func (h *Holdings) Opens(keys, jobs int64) error {
 // IntakeBytes returns how many bytes may wait to be stored.
 func (h *Holdings) IntakeBytes() int64 { return h.intake.most }
 
-// SetTight says whether the heap is near its limit, whatever fills it. While it is, the intake takes nothing new.
+// SetTight says whether the heap is near its limit, whatever fills it. While it is, the intake refuses new jobs.
 func (h *Holdings) SetTight(tight bool) { h.tight.Store(tight) }
 
-// Tight reports whether the intake must take nothing new.
+// Tight reports whether the intake must refuse new jobs.
 func (h *Holdings) Tight() bool { return h.tight.Load() }
 
 // Held returns how many bytes each room holds, and how many keys wait.
@@ -89,7 +88,7 @@ func (h *Holdings) Held() (intake, kept, near, keys int64) {
 	return h.intake.held(), h.kept.held(), h.near.held(), h.keys.Load()
 }
 
-// enter takes room for a job on its way into its stream. It returns an error if there is none.
+// enter takes room for a job on its way into its stream. It returns an error if there is no room.
 func (h *Holdings) enter(size int64, newKey bool) error {
 	switch {
 	case h.tight.Load():
@@ -102,16 +101,16 @@ func (h *Holdings) enter(size int64, newKey bool) error {
 	return nil
 }
 
-// Keep takes room for a message that is read ahead. Several partitions hold such messages: holds is how much the caller
-// has. Keep leaves that much free for other callers, so that the queue of one api cannot take all of the room. Drop
-// gives the room back.
+// Keep takes room for a message that is read ahead, and reports whether there was room. holds is how many bytes the
+// calling partition has already. Keep leaves that much free for other callers, so that the queue of one api cannot take
+// the whole room. Drop gives the room back.
 func (h *Holdings) Keep(size, holds int64) bool { return h.kept.takeFairly(size, holds) }
 
 // Drop gives back what Keep took.
 func (h *Holdings) Drop(size int64) { h.kept.give(size) }
 
-// Near waits for room for a job near its call, first come, first served, until ctx ends. A job that is larger than the
-// whole room gets it when no other job holds any: one job can always be called.
+// Near waits for room for a job near its call until ctx ends. Callers are served in the order in which they came. A job
+// that is larger than the whole room gets room when no other job holds any, so one job can always be called.
 //
 // Near waits for other jobs to end, so a job that holds a Space must not ask for another.
 func (h *Holdings) Near(ctx context.Context, size int64) (*Space, error) {
@@ -121,14 +120,14 @@ func (h *Holdings) Near(ctx context.Context, size int64) (*Space, error) {
 // TryNear is Near without the wait: it returns nil if there is no room now.
 func (h *Holdings) TryNear(size int64) *Space { return h.near.try(size) }
 
-// Space is room that was taken. A nil Space holds none.
+// Space is room that a job has taken. A nil Space holds nothing.
 type Space struct {
 	of   *room
 	size int64 // guarded by the room's lock
 }
 
-// Resize sets a space to the size that its job turned out to need. Growing does not wait: the message is in memory
-// already.
+// Resize sets a space to the size that its job turned out to need. Growing does not wait, because the message is in
+// memory already.
 func (s *Space) Resize(size int64) {
 	if s == nil {
 		return
@@ -143,13 +142,13 @@ func (s *Space) Resize(size int64) {
 // Release gives a space up. It may be called more than once.
 func (s *Space) Release() { s.Resize(0) }
 
-// room is a number of bytes, and the waiters for some of them.
+// room is a number of bytes, some of them used, and the waiters for more.
 type room struct {
 	most int64 // constant
 
 	mu      sync.Mutex // guards what follows, and the spaces taken from it
 	used    int64
-	waiting []*waiter // first come, first served; as many as there are jobs made ready or ended at once
+	waiting []*waiter // in the order they came; as many as jobs that are made ready or ended at once
 }
 
 type waiter struct {

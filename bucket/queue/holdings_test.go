@@ -26,7 +26,7 @@ func TestHoldingsNear(t *testing.T) {
 	}
 	came := make(chan let, 4)
 	ask := func(ctx context.Context, who string, size int64) {
-		ready := len(h.near.waiting) // no other goroutine is at work here
+		ready := len(h.near.waiting) // no other goroutine uses h now
 		go func() {
 			space, err := h.Near(ctx, size)
 			came <- let{who, space, err}
@@ -75,7 +75,7 @@ func TestHoldingsNear(t *testing.T) {
 	}
 }
 
-// TestHoldingsKeep checks that no queue gets all the room for kept messages.
+// TestHoldingsKeep checks that no queue gets the whole room for kept messages.
 func TestHoldingsKeep(t *testing.T) {
 	h := NewHoldings(keptShare * 1000)
 	keepAll := func() (holds int64) {
@@ -96,8 +96,8 @@ func TestHoldingsKeep(t *testing.T) {
 	}
 }
 
-// TestHoldingsEnter checks that Holdings refuse what does not fit, new keys when as many wait as fit, and everything
-// while the heap is full.
+// TestHoldingsEnter checks that Holdings refuse a job that does not fit, a job of a new key if as many keys wait as
+// fit, and every job while the heap is full.
 func TestHoldingsEnter(t *testing.T) {
 	h := NewHoldings(intakeShare * 1000)
 	if err := h.enter(5000, true); err != nil {
@@ -124,8 +124,8 @@ func TestHoldingsEnter(t *testing.T) {
 	}
 }
 
-// TestHoldingsOpens checks that what was let in opens under the same limit, and that the error says what too much would
-// need.
+// TestHoldingsOpens checks that a queue that was filled under a limit opens under the same limit, and that otherwise
+// the error says how much memory the queue needs.
 func TestHoldingsOpens(t *testing.T) {
 	h := NewHoldings(400 << 20)
 	if err := h.Opens(h.mostKeys, 2*h.mostKeys); err != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// ErrFenced says that a write expects an epoch that is not the stream's: another owner has stored its own, or this
-// owner's was deleted by hand.
+// ErrFenced says that a write names an epoch that is not the stream's: another owner has stored its own epoch, or this
+// owner's epoch was deleted by hand.
 var ErrFenced = errors.New("the partition has another owner's epoch, or none")
 
-// errNoRoom says that the stream has no room for another owner's epoch: its server still counts one that it cannot
-// read, and does not delete that either.
+// errNoRoom says that the stream has no room for another epoch. Its server still counts an epoch that it cannot read,
+// and cannot delete that epoch either.
 var errNoRoom = errors.New("its server cannot read the epoch of an earlier owner, and lets in no more messages of one subject than a key may have jobs")
 
 // Bounds of the markers of one partition that wait to be stored.
@@ -33,14 +33,15 @@ const (
 	maxMarkerBytes = 16 << 20
 )
 
-// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash, a call with an
-// intent and no outcome may or may not have been made.
+// Intent says that call number Call of the job with sequence Seq may start. After a crash, a call with an intent and no
+// outcome may or may not have been made.
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
-	// Idempotency says what the call's idempotency key looks like, where it goes, and since when the api may know it; ""
-	// if the call carries none. A call with another idempotency key is another call to the api. It is stored because the
-	// api's configuration may have changed when the intent is read. The same holds for the fields down to Target.
+	// Idempotency describes the call's idempotency key: what it looks like, where it goes, and since when the api may
+	// know it. It is "" if the call carries none. To the api, a call with another idempotency key is another call. This
+	// field and those down to Target are stored because the api's configuration may have changed when the intent is
+	// read.
 	Idempotency string        `json:"idempotency,omitempty"`
 	Timeout     time.Duration `json:"timeout"`         // how long the call may run
 	Price       int64         `json:"price,omitempty"` // of the call, in millionths
@@ -48,16 +49,17 @@ type Intent struct {
 	Target string `json:"target"`
 	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
-	// Accepted is when the stream stored the job. A stream that lost its last writes may have given Seq to another job.
+	// Accepted is when the stream stored the job. It tells the job from another job that got the same Seq after the
+	// stream lost its last writes.
 	Accepted bucket.Micros `json:"accepted"`
 	// Epoch is the epoch of the owner that wrote the intent. Intend sets it.
 	Epoch uint64 `json:"epoch"`
-	// KeySum is the KeySum of the job's key. The next owner calls nothing of the key before it has read the job.
+	// KeySum is the KeySum of the job's key. The next owner makes no call of the key before it has read the job.
 	KeySum uint64 `json:"key_sum"`
 	// Entry is the call's entry in the flight recorder of the owner's process; 0: none.
 	Entry uint64 `json:"entry,omitempty"`
-	// Pack says which pack the call is for; nil if it is for this job alone. The intents of a pack's jobs are in one
-	// message.
+	// Pack says which pack the call is for; nil if the call is for this job alone. The intents of a pack's jobs are in
+	// one message.
 	Pack *Pack `json:"pack,omitempty"`
 }
 
@@ -68,61 +70,63 @@ type Pack struct {
 	Of    int    `json:"of"`    // jobs of the call
 }
 
-// Follows reports whether the call of a pack is counted with another job than the one at this place: that of the first.
+// Follows reports whether the call of a pack is counted with another job than the one at this place. It is counted with
+// the job at place 0.
 func (p *Pack) Follows() bool { return p != nil && p.Place > 0 }
 
-// Operation is what an api goes on doing after it has accepted a call. weir polls it until it has ended, and never
+// Operation is work that an api continues after it has accepted a call. weir polls it until it has ended, and never
 // submits its job again. The job's mark, the ledger and the job's letter store it.
 type Operation struct {
-	Address string        `json:"address"`          // where it is polled: a whole url
-	Cancel  string        `json:"cancel,omitempty"` // where the api is told to cancel it; "": it cannot be told
-	Started time.Time     `json:"started"`          // the call that began it
+	Address string        `json:"address"`          // the url at which it is polled
+	Cancel  string        `json:"cancel,omitempty"` // the url at which it is cancelled; "": it cannot be cancelled
+	Started time.Time     `json:"started"`          // when the call that began it started
 	Until   bucket.Micros `json:"until"`            // when weir stops polling, by the wall clock
 	Price   int64         `json:"price,omitempty"`  // of the call, in millionths
 	Target  string        `json:"target"`           // as in Intent
-	Holds   bool          `json:"holds,omitempty"`  // it counts as a call in flight until it has ended
-	// Costs are the units that the call was charged of the limits that all keys share, and Limits identifies these.
+	Holds   bool          `json:"holds,omitempty"`  // the operation counts as a call in flight until it has ended
+	// Costs are the units that the call was charged from each shared limit. Limits identifies the set of these limits.
 	Costs  []int64 `json:"costs,omitempty"`
 	Limits uint64  `json:"limits,omitempty"`
 }
 
-// RetryMark is what a restart must know of a job that was called and is to be called again.
+// RetryMark is what a restart must know of a job that was called and will be called again.
 type RetryMark struct {
 	Seq       uint64        `json:"seq"`
 	Calls     int           `json:"calls"`             // made so far
-	Attempts  int           `json:"attempts"`          // of them, those that count against the retry budget
-	Crashes   int           `json:"crashes,omitempty"` // of them, those over which weir crashed
+	Attempts  int           `json:"attempts"`          // calls that count against the retry budget
+	Crashes   int           `json:"crashes,omitempty"` // calls during which weir crashed
 	NotBefore bucket.Micros `json:"not_before"`        // by the wall clock
 	Reason    string        `json:"reason"`
 	Billed    string        `json:"billed,omitempty"`   // what is known of the charges so far
 	Status    int           `json:"status,omitempty"`   // the api's last answer
-	Answered  uint64        `json:"answered,omitempty"` // sequence in the ledger of that answer's record
-	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
+	Answered  uint64        `json:"answered,omitempty"` // sequence of that answer's record in the ledger
+	Unseen    bool          `json:"unseen,omitempty"`   // no call is known to have reached the api: no job of its key overtakes it
 	Pushback  bool          `json:"pushback,omitempty"` // the api named NotBefore: it holds the key or the api, not only the job
-	// Idempotency is that of the calls that the api may have processed, see Intent; "" if none is known.
+	// Idempotency is the Idempotency of the calls that the api may have processed (see Intent); "" if none is known.
 	Idempotency string `json:"idempotency,omitempty"`
 	// Deaths is how many owners have died, one after the other, with a call of this job under way.
 	Deaths int `json:"deaths,omitempty"`
-	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail.
-	// EndsReused says that it was about to end with another job's answer.
+	// Ends says that the job is not called again: it becomes a letter with this reason, and Reason is the detail. The
+	// value EndsReused says that the job was about to end with another job's answer.
 	Ends string `json:"ends,omitempty"`
-	// Operation says that the api accepted the last call: the job is polled, and not called again.
+	// Operation says that the api accepted the last call: the job is polled and not called again.
 	Operation *Operation `json:"operation,omitempty"`
 
 	// Pack is the pack in whose calls the api may have processed the job; nil for none. The job is called again in that
 	// pack only.
 	Pack *Pack `json:"pack,omitempty"`
 
-	// Accepted and KeySum are the job's, see Intent.
+	// Accepted and KeySum are those of the job (see Intent).
 	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is the epoch of the owner that wrote the mark. Retry sets it. No stream refuses a mark of an earlier owner.
+	// Epoch is the epoch of the owner that wrote the mark. Retry sets it. No stream refuses the mark of an earlier
+	// owner.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	KeySum uint64 `json:"key_sum,omitempty"`
 
-	// Key is the key that is held until NotBefore, or "" for the whole api. It is used if Seq is 0: the job whose call
-	// got the pushback has ended.
+	// Key is the key that is held until NotBefore, or "" for the whole api. It is used only if Seq is 0: the job whose
+	// call got the pushback has ended.
 	Key string `json:"key,omitempty"`
-	// Denied says that the mark holds the api because the api denies weir itself. After NotBefore one call must try
+	// Denied says that the mark holds the api because the api denies weir itself. After NotBefore only one call may try
 	// first.
 	Denied bool `json:"denied,omitempty"`
 }
@@ -132,28 +136,29 @@ type Markers struct {
 	p          *Partition
 	w          *stream.Writer
 	mu         sync.Mutex // guards epoch
-	epoch      uint64     // its sequence
+	epoch      uint64     // the sequence of this owner's epoch
 	died       bool
-	held       time.Duration // how long the former owner, which died, had the partition; 0: unknown
+	held       time.Duration // how long the former owner had the partition, if it died; 0: unknown
 	unreadable bool          // the former owner's epoch cannot be read
 }
 
-// AfterDeath reports whether the former owner did not give the partition up. The outcomes of its calls are then
+// AfterDeath reports whether the former owner did not give the partition up. If so, the outcomes of its calls are
 // unknown.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Held returns the time from the former owner's takeover to this one's, by the servers' clock. It returns 0 if the
-// former owner gave the partition up, or if the time is unknown.
+// Held returns for how long the former owner had the partition: from its takeover to this owner's, by the servers'
+// clock. It returns 0 if the former owner gave the partition up, or if the time is unknown.
 func (m *Markers) Held() time.Duration { return m.held }
 
-// Epoch returns the sequence of this owner's epoch. All messages that were in the stream before have lower ones.
+// Epoch returns the sequence of this owner's epoch. All messages that were in the stream before have lower sequences.
 func (m *Markers) Epoch() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// GiveUp deletes this owner's epoch. No call of the owner may be under way. The stream then refuses its intents.
+// GiveUp deletes this owner's epoch. The stream then refuses the owner's intents. No call of the owner may be under
+// way.
 func (m *Markers) GiveUp(ctx context.Context) error {
 	m.p.mu.Lock()
 	fence := m.p.fence
@@ -165,20 +170,21 @@ func (m *Markers) GiveUp(ctx context.Context) error {
 	return nil
 }
 
-// Unreadable reports whether the stream counts an epoch that its server cannot read. Its owner is taken to have died.
+// Unreadable reports whether the stream counts an epoch that its server cannot read. weir assumes that the owner of
+// that epoch has died.
 func (m *Markers) Unreadable() bool { return m.unreadable }
 
-// Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
-// refuses the intents of every earlier owner, also of one whose epoch cannot be read. Own fails with ErrFenced if
-// another owner comes at the same time. The Markers work while Run runs.
+// Own makes this process the partition's owner: it publishes an epoch to the owner's subject. From then on the stream
+// refuses the intents of every earlier owner, even of one whose epoch cannot be read. Own fails with ErrFenced if
+// another owner publishes an epoch at the same time. The Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
 	subject := ownerSubject(p.queue.api, p.number)
 	if _, _, err := p.lookAgain(ctx); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
 	// Own deletes the earlier epochs first: the stream may hold only one message of a subject, if that is the keys'
-	// capacity. From then on it refuses an earlier owner's intents. Own deletes only the epochs known now: one that is
-	// published meanwhile is a later owner's.
+	// capacity. From then on the stream refuses an earlier owner's intents. Own deletes only the epochs known now,
+	// because an epoch that is published meanwhile is a later owner's.
 	earlier, err := stream.AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
@@ -187,7 +193,8 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
-	// A server reports an epoch that it cannot read as absent, but counts it. Its owner did not give it up.
+	// A server reports an epoch that it cannot read as absent, but counts it. The owner of such an epoch did not give
+	// it up.
 	counted := info.State.Subjects[subject]
 	unreadable := earlier == nil && counted > 0
 	if most := info.Config.MaxMsgsPerSubject; unreadable && most > 0 && counted >= uint64(most) {
@@ -238,13 +245,14 @@ func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 // markerHeaders is room for the headers of a message of markers.
 const markerHeaders = 1 << 10
 
-// MostMarkers returns how many bytes of markers one message may have. The stream may take more, but not less.
+// MostMarkers returns how many bytes of markers one message may have. The stream accepts at least that many.
 func (p *Partition) MostMarkers() int64 {
 	return p.queue.settings.Load().longest() - markerHeaders
 }
 
-// Intend stores intents, all in one message, which must have at most MostMarkers bytes. It calls done once, with the message's sequence, or with ErrFenced if this
-// owner's epoch is no longer the stream's: Fence then returns whose is. It does not block.
+// Intend stores intents, all in one message, which must have at most MostMarkers bytes. It does not block. It calls
+// done once, with the message's sequence or an error. The error is ErrFenced if this owner's epoch is no longer the
+// stream's: Fence then returns whose epoch the stream has.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	epoch := m.Epoch()
 	for i := range intents {
@@ -275,8 +283,8 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	})
 }
 
-// IntendEnd stores that the end of a job's operation may be stored from now on, and returns the intent's sequence. It
-// blocks until the intent is stored or refused, as Intend refuses one.
+// IntendEnd stores an intent which says that the end of a job's operation may be stored from now on. It returns the
+// intent's sequence. It blocks until the intent is stored or refused, as by Intend.
 func (m *Markers) IntendEnd(i Intent) (seq uint64, err error) {
 	done := make(chan struct{})
 	m.Intend([]Intent{i}, func(at uint64, storeErr error) {
@@ -292,7 +300,7 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
 	switch {
-	case mark.Ends == EndsReused: // a later owner may store such a mark too, or one of another end
+	case mark.Ends == EndsReused: // a later owner may store such a mark too, or a mark of another end
 		name += fmt.Sprintf("-reused-%d", mark.Epoch)
 	case mark.Ends != "":
 		name += "-end" // beside the mark of the last call
@@ -303,15 +311,15 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	return a.Seq, a.Err
 }
 
-// Again stores a mark of an operation again that was deleted by hand, and returns its sequence. It blocks until the mark
-// is stored or refused.
+// Again stores a mark of an operation that was deleted by hand once more, and returns its new sequence. It blocks until
+// the mark is stored or refused.
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
-	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // the stream knows the former id
+	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // a new id: the stream knows the former one
 	return a.Seq, a.Err
 }
 
-// message builds the message of a mark, under a name of its own.
+// message builds the message of a mark. No other message may have the same name.
 func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
 	data, err := json.Marshal(mark)
 	if err != nil {
@@ -322,14 +330,14 @@ func (m *Markers) message(mark RetryMark, name string) *nats.Msg {
 	}
 }
 
-// Hold stores that a key, or with "" the api, must not be called before until. It calls done once with the mark's
-// sequence.
+// Hold stores that a key, or the whole api if key is "", must not be called before until. It calls done once with the
+// mark's sequence. It does not block.
 func (m *Markers) Hold(key string, until bucket.Micros, why string, done func(seq uint64, err error)) {
 	m.hold(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true}, done)
 }
 
 // Deny stores that the api denies weir and must not be called before until. It calls done once with the mark's
-// sequence.
+// sequence. It does not block.
 func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, err error)) {
 	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
 }
@@ -337,11 +345,11 @@ func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, er
 // EndsReused is the value of Ends for a job that ends with another job's answer. Such a job was never called.
 const EndsReused = "reused"
 
-// ToldLost is the value of Ends in a note of NoteLost.
+// ToldLost is the value of Ends in a note that NoteLost stores.
 const ToldLost = "told lost"
 
-// NoteLost stores that n losses of a key were reported, or if key is "", of messages without a known key. It returns
-// the note's sequence, and blocks until the note is stored or refused.
+// NoteLost stores that n losses of a key were reported, or, if key is "", n losses of messages without a known key. It
+// returns the note's sequence, and blocks until the note is stored or refused.
 func (m *Markers) NoteLost(key string, n int) (seq uint64, err error) {
 	a := m.w.Write(m.message(RetryMark{Key: key, Calls: n, Ends: ToldLost}, "hold-"+nuid.Next()))
 	return a.Seq, a.Err
@@ -351,7 +359,7 @@ func (m *Markers) hold(mark RetryMark, done func(seq uint64, err error)) {
 	m.w.Begin(m.message(mark, "hold-"+nuid.Next()), func(a stream.Answer) { done(a.Seq, a.Err) })
 }
 
-// Intents reads an intent's message.
+// Intents decodes the message of intents.
 func (e Entry) Intents() ([]Intent, error) {
 	var intents []Intent
 	if err := json.Unmarshal(e.Data, &intents); err != nil {
@@ -360,7 +368,7 @@ func (e Entry) Intents() ([]Intent, error) {
 	return intents, nil
 }
 
-// RetryMark reads a retry's message.
+// RetryMark decodes the message of a retry mark.
 func (e Entry) RetryMark() (RetryMark, error) {
 	var mark RetryMark
 	if err := json.Unmarshal(e.Data, &mark); err != nil {
@@ -370,9 +378,9 @@ func (e Entry) RetryMark() (RetryMark, error) {
 }
 
 // Markers come after their jobs in the stream, and no call of a job may start before its markers are known. So the
-// reader reads them first, by themselves: calls then need not wait until a long queue has been read.
+// reader reads the markers first, without the jobs. Calls then need not wait until a long queue has been read.
 
-// readMarkers passes every marker before this owner's epoch to Mark, from where an earlier reading stopped.
+// readMarkers passes every marker before this owner's epoch to Mark. It begins where an earlier reading stopped.
 func (r *reading) readMarkers(ctx context.Context) error {
 	p := r.p
 	o := stream.Until{
@@ -397,7 +405,7 @@ func (r *reading) readMarkers(ctx context.Context) error {
 	return nil
 }
 
-// mark gives one marker to Mark.
+// mark passes one marker to Mark, unless Mark has received it before.
 func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	seq := meta.Sequence.Stream
 	kind, _, ok := parseQueueSubject(msg.Subject())
@@ -409,7 +417,7 @@ func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r.Mark(Entry{Kind: kindOf(kind), Seq: seq, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp})
 }
 
-// kindOf returns the kind of entry that a queue subject's kind stands for.
+// kindOf returns the kind of entry for the kind in a queue subject.
 func kindOf(kind string) EntryKind {
 	switch kind {
 	case kindIntent:

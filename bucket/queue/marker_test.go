@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestUnreadableEpoch checks that a server that cannot read an owner's epoch refuses its intents, and that the owner
-// does not take this for another owner's coming: it may store its epoch again, and the next owner takes over.
+// TestUnreadableEpoch checks a server that cannot read an owner's epoch. It refuses the owner's intents. The owner does
+// not assume another owner: it may store its epoch again, and the next owner takes over.
 func TestUnreadableEpoch(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()
@@ -82,8 +82,8 @@ func runMarkers(t *testing.T, m *Markers) (intend func() error) {
 	}
 }
 
-// TestMessageOfMostMarkers checks that the stream takes a message of as many bytes of intents as one may have, and no
-// longer one than it allows.
+// TestMessageOfMostMarkers checks that the stream accepts a message with MostMarkers bytes of intents, and refuses a
+// message that is longer than the stream allows.
 func TestMessageOfMostMarkers(t *testing.T) {
 	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	m, err := p.Own(t.Context(), "the instance")
@@ -106,9 +106,9 @@ func TestMessageOfMostMarkers(t *testing.T) {
 	}
 }
 
-// TestUnreadableEpochIsOfTheDead checks a new owner of a partition whose last epoch its server cannot read. It does not
-// take that epoch for one that was given up, and nevertheless fences its owner. If the stream has no room for another
-// epoch, the error says what to do.
+// TestUnreadableEpochIsOfTheDead checks a new owner of a partition whose last epoch the server cannot read. The new
+// owner assumes that the former owner died, and fences it. If the stream has no room for another epoch, the error says
+// what to do.
 func TestUnreadableEpochIsOfTheDead(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 )
 
 // maxIntake bounds the jobs of one partition that wait to be stored. Holdings bound those of all partitions. Beyond
-// either bound producers get 503.
+// either bound the intake answers 503.
 const maxIntake = 16384
 
 // Partition is one stream of an api's queue: the jobs of the keys that hash to it.
@@ -35,21 +35,21 @@ type Partition struct {
 	watch      time.Duration // how often the reader is checked for a stall
 	// removalWatch is how often the owner looks for messages that were deleted by hand.
 	removalWatch time.Duration
-	heartbeat    time.Duration // of the server to the reader
+	heartbeat    time.Duration // how often the server sends the reader a heartbeat
 
 	wake   chan struct{} // has a value when a job may be waiting
-	larger chan struct{} // a message may be larger than its reader allows
+	larger chan struct{} // has a value when a message may be larger than the reader allows
 	// lookNow has a value when messages may have been deleted from the stream by hand.
 	lookNow chan struct{}
 
-	expected expectation // of the reader
+	expected expectation // which messages the reader should receive
 
-	jobs, keys atomic.Int64 // unfinished ones in the book
+	jobs, keys atomic.Int64 // in the book, of unfinished jobs
 
 	mu             sync.Mutex // guards what follows, and the sweeper's state
 	book           *book
-	born           time.Time          // when the stream that is read was made; zero: unknown
-	fenceGone      uint64             // the epoch that was reported as gone
+	born           time.Time          // when the stream that is read was created; zero: unknown
+	fenceGone      uint64             // the epoch of this owner that was reported as gone
 	fence          uint64             // the sequence of this owner's epoch, 0 before it took over
 	waiting        []*pendingPut      // not yet sent to the stream
 	pending        map[string]*idPuts // waiting or sent, by message id
@@ -64,22 +64,22 @@ type pendingPut struct {
 	job        *ingest.Job
 	limits     bucket.KeyLimits
 	msg        *nats.Msg
-	size       int   // of it, in bytes
-	held       int64 // of the holdings
+	size       int   // of msg, in bytes
+	held       int64 // bytes of the holdings
 	ticket     uint32
-	generation int  // of the book that the ticket is of
+	generation int  // of the book that gave the ticket
 	duplicate  bool // another put with this id is pending: the stream will call one of them a duplicate
-	// earlyRefusal was decided before the stream was asked: the stream then only decides whether the job's id is known.
+	// earlyRefusal was decided before the stream is asked. The stream then only decides whether the job's id is known.
 	earlyRefusal *ingest.Refusal
 	answer       stream.Answer
-	depth        int64 // for a full bucket
+	depth        int64 // jobs of the key, if its bucket is full
 	done         func(ingest.Receipt, *ingest.Refusal)
 }
 
-// idPuts are the puts with one message id that have a ticket.
+// idPuts are the puts with the same message id that have a ticket.
 type idPuts struct {
 	puts int
-	read bool // the reader met a message with this id: the next answered ticket counts it
+	read bool // the reader received a message with this id: the next ticket that is answered counts it
 }
 
 func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {
@@ -103,7 +103,8 @@ func (p *Partition) Name() string { return p.name }
 // Number returns the partition's place in its queue.
 func (p *Partition) Number() int { return p.number }
 
-// put stores a job in the bucket or refuses it. It judges the forecast now, the capacity when the stream answers.
+// put stores a job in the bucket or refuses it, and calls done once with the answer. It judges the forecast now, and
+// the capacity when the stream answers.
 func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
 	p.mu.Lock()
 	if len(p.waiting) >= maxIntake {
@@ -158,8 +159,8 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	}
 }
 
-// heldBy returns the memory that a job takes until its stream has answered: its body, its headers, and the message of
-// both.
+// heldBy returns the memory in bytes that a job takes until its stream has answered: body, headers, and the message
+// made of both.
 func heldBy(j *ingest.Job) int64 {
 	const rest = 2 << 10 // the job, its message, two maps
 	held := len(j.Body) + rest
@@ -172,8 +173,8 @@ func heldBy(j *ingest.Job) int64 {
 	return int64(held)
 }
 
-// late refuses a job whose call would start later than the key allows, or cannot start before the job's deadline
-// whatever the calls before it turn out to have taken.
+// late refuses a job whose call would start later than the key allows. It also refuses a job whose call cannot start
+// before the job's deadline, whatever the calls before it turn out to take.
 func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *ingest.Refusal {
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
@@ -181,7 +182,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	place := p.queue.placeOf(j, position)
 	at := p.queue.eta(limits, place, position-1)
 	if at == 0 {
-		return nil // an operator has paused the key without an end
+		return nil // an operator has paused the key for an unknown time
 	}
 	eta := at.Time()
 	wait := time.Until(eta)
@@ -199,7 +200,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !soonest.Before(j.Deadline):
-		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline)) // from then on as much time is enough
+		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline)) // from then on a deadline as far ahead suffices
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			soonest.UTC().Format(time.RFC3339Nano))
 	default:
@@ -279,10 +280,10 @@ func (p *Partition) commit(ctx context.Context, some []*pendingPut, how func(con
 	}
 }
 
-// sort divides a group by how to put its jobs. Jobs that the stream will accept go together. Jobs that it will probably
-// refuse go alone, since one refusal would refuse the whole group; the stream still decides. A key whose capacity is
-// below the stream's ceiling is counted exactly: once it is half full, or always if the book does not know what other
-// processes have stored.
+// sort divides a group by how its jobs are put. Jobs that the stream will accept go together. Jobs that it will
+// probably refuse go alone, since one refusal would refuse the whole group; the stream still decides. The jobs of a key
+// whose capacity is below the stream's ceiling are counted exactly: once the key is half full, or always if the book
+// does not know what other processes have stored.
 func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,10 +305,10 @@ func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendi
 }
 
 // impossibleRollup makes a stream report whether it knows a message's id, without storing the message: the server looks
-// for the id before it refuses a rollup that does not exist. An expected sequence does not work, since a stream without
-// replicas checks that first. Nor does an expected last id: a stream with replicas compares it only when every replica
-// has the message, and all of them then take the mismatch for a failed write and store nothing more until they are
-// restarted (nats-server 2.15.2).
+// for the id before it refuses a rollup of an unknown kind. An expected sequence does not work, since a stream without
+// replicas checks it before the id. An expected last id does not work either: a stream with replicas compares it only
+// when every replica has the message, and all replicas then take the mismatch for a failed write and store nothing more
+// until they are restarted (nats-server 2.15.2).
 const impossibleRollup = "-"
 
 // answer sends one producer its receipt or refusal, by the stream's answer.
@@ -331,7 +332,7 @@ func (p *Partition) answer(e *pendingPut) {
 		place = p.queue.place(e.job.Key, receipt.Seq, e.job.Priority)
 		p.mu.Lock()
 		if place.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
-			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // its owner has not read it yet
+			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // the owner has not read it yet
 		}
 		p.mu.Unlock()
 	} else {
@@ -340,7 +341,7 @@ func (p *Partition) answer(e *pendingPut) {
 	e.done(p.placed(receipt, place, e.limits), nil)
 }
 
-// placed adds to a receipt its job's position, and the time of its call if that is still to come.
+// placed adds to a receipt the job's position, and the expected time of its call if the call is still to come.
 func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimits) ingest.Receipt {
 	if r.Position = place.Position; r.Position > 0 {
 		if at := p.queue.eta(limits, place, p.depth(r.Key)); at != 0 {
@@ -353,7 +354,7 @@ func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimit
 // settleLocked updates the book with a put's answer, so that it counts each stored job once.
 func (p *Partition) settleLocked(e *pendingPut) {
 	if e.earlyRefusal != nil || e.generation != p.bookGeneration {
-		return // it has no ticket, or one of a closed book: the reader counts it
+		return // it has no ticket, or a ticket of a closed book: then the reader counts the job
 	}
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	same := p.pending[id]

@@ -21,47 +21,47 @@ import (
 // Forecaster answers questions that only the owner of a key's bucket can answer. Without a forecaster, max_wait and
 // deadlines are judged by the key's rate alone, and receipts of known ids have no position.
 type Forecaster interface {
-	// ETA returns when the call of the job at a place should start; 0 if that is unknown, because an operator paused
-	// it.
+	// ETA returns when the call of the job at a place should start. It returns 0 if that is unknown, because an
+	// operator has paused the call.
 	ETA(Place) bucket.Micros
-	// Soonest returns when that call starts at best: if no call that is not settled yet turns out to have taken
-	// anything.
+	// Soonest returns the earliest time at which the call of the job at a place may start, if all calls that are not
+	// settled yet turn out to have taken nothing.
 	Soonest(Place) bucket.Micros
 	// NextFree returns when a job of the key should end, so that its full bucket has room again; 0 if that is unknown.
-	// The owner may not have read some of the key's jobs yet; unread are those that must not be called before a time.
+	// unread are jobs of the key that must not be called before a time, and that the owner may not have read yet.
 	NextFree(key string, unread []Appointment) bucket.Micros
-	// Position returns the rank of the unfinished job with this sequence among the key's, or 0 if it is finished.
-	// notBefore is the time before which it must not be called, 0 for none.
+	// Position returns the rank of the unfinished job with this sequence among the key's jobs, from 1; 0 if the job is
+	// finished. notBefore is the time before which it must not be called, 0 for none.
 	Position(key string, seq uint64) (position int, notBefore bucket.Micros)
-	// Behind returns how many of upTo unfinished jobs of the key are called after a job of a priority that comes now and
-	// must not be called before at; 0 for at once.
+	// Behind returns how many of upTo unfinished jobs of the key will be called after a new job. The new job has the
+	// priority p and must not be called before at; 0 for at once.
 	Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int
 }
 
-// Place is a job's position among those of its key; the first is 1.
+// Place is a job's position among the jobs of its key; the first is 1.
 type Place struct {
 	Key      string
 	Priority ingest.Priority
 	Position int
-	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows;
-	// those on their way to the streams count too. Both may be too low.
+	// Others is the number of jobs of other keys, and Keys the number of keys with jobs, as far as the intake knows.
+	// Jobs on their way to the streams count too. Both may be too low.
 	Others, Keys int
-	NotBefore    bucket.Micros // the job must not be called before; 0: at once
+	NotBefore    bucket.Micros // the time before which the job must not be called; 0: at once
 }
 
-// Options are what a Queue needs. All but Dedupe, Others and Holdings are required.
+// Options configure a Queue. All but Dedupe, Others and Holdings are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe holds how long ids are known; the process shares one. Nil: always the value of Settings.
+	// Dedupe holds how long ids are known. All queues of a process share one. Nil: always the value of Settings.
 	Dedupe *Dedupe
-	// Others says that other processes put jobs into the queue too. A key with a smaller capacity than its stream has
-	// is then counted for every job, since the book learns of their jobs late.
+	// Others says that other processes also put jobs into the queue. The queue then counts every job of a key with a
+	// smaller capacity than its stream has, since the book learns late of the other processes' jobs.
 	Others bool
-	// Holdings bound what the queue holds in memory, together with all other queues that have the same Holdings. Nil:
-	// holdings of its own, for a small process.
+	// Holdings bound the memory of this queue and of all other queues with the same Holdings. Nil: holdings of its own,
+	// for a small process.
 	Holdings *Holdings
 }
 
@@ -83,7 +83,7 @@ type Queue struct {
 	comebacks  comebacks
 }
 
-// intakeRules are the rules and the state of their admission limits. They are never changed, only replaced.
+// intakeRules are the rules, and the state of their admission limits. An intakeRules is never changed, only replaced.
 type intakeRules struct {
 	rules     bucket.Rules
 	admitters []*bucket.Admitter
@@ -139,9 +139,9 @@ func (q *Queue) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// SetRules changes which jobs the queue accepts; it does not affect jobs that are in it. An admission limit that does
-// not change keeps its counts. On an error nothing changes. If a capacity rises above every former one, the caller must
-// call Raise first.
+// SetRules changes which jobs the queue accepts. It does not affect jobs in the queue. An admission limit that does not
+// change keeps its counts. On an error nothing changes. If a capacity rises above every former capacity, the caller
+// must call Raise first.
 func (q *Queue) SetRules(r bucket.Rules) error {
 	next := &intakeRules{rules: r}
 	var kept []*bucket.Admitter
@@ -164,8 +164,8 @@ func (q *Queue) SetRules(r bucket.Rules) error {
 	return nil
 }
 
-// Raise brings the api's streams to new settings. It never lowers a capacity or the bound of a body: a stream would
-// delete jobs then, so the intake enforces the lower bound by counting.
+// Raise gives the api's streams new settings. It never lowers a stream's capacity or bound of a body, because the
+// stream would delete jobs then. The intake enforces lower bounds instead.
 func (q *Queue) Raise(ctx context.Context, s Settings) error {
 	// Keys below this ceiling are counted until every stream accepts that many jobs, and always if one of the streams
 	// fails.
@@ -181,7 +181,8 @@ func (q *Queue) Raise(ctx context.Context, s Settings) error {
 	return nil
 }
 
-// enlarge notes how large a message may be. A reader that allows only smaller ones would never receive it.
+// enlarge notes how large a message may be, in bytes. A reader that allows only smaller messages would never receive a
+// larger one, so enlarge makes all readers begin anew.
 func (q *Queue) enlarge(size int64) {
 	for {
 		known := q.largest.Load()
@@ -195,7 +196,7 @@ func (q *Queue) enlarge(size int64) {
 	for _, p := range q.partitions {
 		select {
 		case p.larger <- struct{}{}:
-		default: // it knows already
+		default: // the reader has not taken the last notice yet
 		}
 	}
 }
@@ -203,10 +204,11 @@ func (q *Queue) enlarge(size int64) {
 // SetForecaster sets the forecaster that the queue asks about times and positions.
 func (q *Queue) SetForecaster(o Forecaster) { q.forecaster.Store(&o) }
 
-// Holdings returns the bounds of what is held of the queue's jobs in memory.
+// Holdings returns the bounds of the queue's memory.
 func (q *Queue) Holdings() *Holdings { return q.holdings }
 
-// Found returns how many jobs the queue held when it was opened, and of how many keys; markers count as both.
+// Found returns how many jobs the queue held when it was opened, and of how many keys. A marker counts as a job and as
+// a key.
 func (q *Queue) Found() (keys, jobs int64) {
 	for _, p := range q.partitions {
 		state := p.stream.CachedInfo().State
@@ -250,12 +252,12 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 	return nil, r.WithRetry()
 }
 
-// eta returns when the call of a job at a place of its key should start. own is how many jobs the key has.
+// eta returns when the call of a job at a place of its key should start. own is the number of jobs of the key.
 func (q *Queue) eta(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
 	return q.expect(limits, place, own, Forecaster.ETA)
 }
 
-// soonest returns when the call of a job at a place of its key starts at best.
+// soonest returns the earliest time at which the call of a job at a place of its key may start: see Forecaster.Soonest.
 func (q *Queue) soonest(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
 	return q.expect(limits, place, own, Forecaster.Soonest)
 }
@@ -270,8 +272,8 @@ func (q *Queue) expect(limits bucket.KeyLimits, place Place, own int, ask func(F
 	return max(at, place.NotBefore)
 }
 
-// placeOf returns the place of a job if its key has upTo unfinished jobs up to and including it. Jobs that must be
-// called later than this one do not count.
+// placeOf returns the place of a job whose key has upTo unfinished jobs, this one included. It does not count jobs that
+// will be called later than this one.
 func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 	p := Place{Key: j.Key, Priority: j.Priority, Position: upTo, NotBefore: notBefore(j)}
 	if o := q.forecaster.Load(); o != nil && upTo > 1 {
@@ -280,8 +282,9 @@ func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 	return p
 }
 
-// stored returns the place of a job that was just stored. If the job must not be called yet, or is not normal, and its
-// owner has read it by now, the owner's place is used: only the owner knows which jobs of the key are called later.
+// stored returns the place of a job that was just stored. If the job must not be called yet, or has not the normal
+// priority, only the owner knows which jobs of the key are called later. So if the owner has read the job by now,
+// stored returns the owner's answer.
 func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
 	if notBefore(j) != 0 || j.Priority != ingest.Normal {
 		if p := q.place(j.Key, seq, j.Priority); p.Position > 0 {
@@ -299,7 +302,8 @@ func notBefore(j *ingest.Job) bucket.Micros {
 	return bucket.MicrosOf(j.NotBefore)
 }
 
-// load returns how many jobs this process knows to be in the queue or on their way into it, and of how many keys.
+// load returns how many jobs are in the queue or on their way into it, and of how many keys, as far as this process
+// knows.
 func (q *Queue) load() (jobs, keys int) {
 	for _, p := range q.partitions {
 		jobs, keys = jobs+int(p.jobs.Load()), keys+int(p.keys.Load())
@@ -327,7 +331,7 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 // leastRetry is the shortest time after which a producer is told to submit again.
 const leastRetry = time.Millisecond
 
-// place returns the place of a job that is in the queue already.
+// place returns the place of a job that is in the queue already. Its Position is 0 if the owner does not know the job.
 func (q *Queue) place(key string, seq uint64, of ingest.Priority) Place {
 	p := Place{Key: key, Priority: of}
 	if o := q.forecaster.Load(); o != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// EntryKind is what a message of a queue stream is.
+// EntryKind is the kind of a message of a queue stream.
 type EntryKind int
 
 // The kinds. A replay needs intents and retries besides the jobs.
@@ -35,45 +35,47 @@ type Entry struct {
 	Bare bool
 }
 
-// Bounds of reading: how many bytes NATS may push ahead of the reader (at least as many as one message may have), and
-// how soon a reader that gets nothing, not even a heartbeat, is restarted.
+// Bounds of reading. readBytes is how many bytes NATS may push ahead of the reader; if one message may be larger, the
+// reader allows more. A consumer without heartbeats restarts itself.
 const (
 	readBytes     = 512 << 10
 	leastMessage  = 128 // bytes, with its subjects and an id
 	readHeartbeat = time.Second
-	readRetry     = 500 * time.Millisecond // until a reader that broke is restarted
-	readWatch     = 10 * time.Second       // how often the watchdog looks for a stall; two looks must find the same one
-	// In a cluster the first request of a new consumer is sometimes lost. A takeover waits for it, so the reader gives
-	// up a first consumer soon, and waits twice as long for each consumer after it.
+	readRetry     = 500 * time.Millisecond // how long Read waits before it restarts a reader that broke
+	readWatch     = 10 * time.Second       // how often the watchdog looks for a stall; two looks must agree
+	// In a cluster the first request of a new consumer is sometimes lost. A takeover waits for the first message, so
+	// the reader gives a first consumer up soon, and waits twice as long for each next one.
 	readFirst = 500 * time.Millisecond
 )
 
 // ReadOptions are the functions that a reader calls. All are required.
 type ReadOptions struct {
-	// Mark gets every marker that was in the stream when this process took it over, in order, before any job.
+	// Mark gets every marker that was in the stream when this process took the partition over, in order, before any
+	// job.
 	Mark func(Entry)
-	// MarkersLoaded is called once, when Mark has received all.
+	// MarkersLoaded is called once, when Mark has received all markers.
 	MarkersLoaded func()
 	Take          func(Entry) // every job, in order
-	// Bodies reports whether the bodies of jobs are needed while the reader catches up. While it returns false, they
-	// are left out.
+	// Bodies reports whether the reader needs the bodies of jobs while it catches up. While it returns false, jobs come
+	// without bodies.
 	Bodies func() bool
-	// Damaged is called before CaughtUp if the stream counts more messages than it delivered, or its server threw
+	// Damaged is called before CaughtUp if the stream counts more messages than it delivered, or if its server threw
 	// messages away: see Partition.Damage. It may be called although nothing is lost.
 	Damaged func()
 	// CaughtUp is called once, when Take and Mark have received everything that was in the stream when this process
-	// took it over.
+	// took the partition over.
 	CaughtUp func()
-	// Removed is called, one call at a time, with the messages that were deleted from the stream by hand since the
-	// reader had caught up. It must not block.
+	// Removed is called with messages that were deleted from the stream by hand after the reader had caught up. There
+	// is one call at a time, and it must not block.
 	Removed func(Removal)
-	// Stalled is called when the reader is restarted because it did not receive messages that are in the stream.
+	// Stalled is called when the reader is restarted because it broke, or did not receive messages that are in the
+	// stream.
 	Stalled func(err error)
 }
 
-// Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
-// ends, or the stream is deleted or reset. A reader that breaks or gets nothing is restarted at its place. Read may be
-// called again when it has returned; it then starts a new book.
+// Read reads the partition's stream in order: the messages in it, the oldest first, and then those that come. It blocks
+// until ctx ends, or the stream is deleted or reset. If the reader breaks or receives nothing, Read restarts it from
+// its last message. Read may be called again after it has returned; it then starts a new book.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
@@ -106,18 +108,18 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 type reading struct {
 	ReadOptions
 	p            *Partition
-	fence        uint64 // the epoch to read before it has caught up, 0 when it has
+	fence        uint64 // the epoch up to which it must read to have caught up; 0 when it has
 	marks        uint64 // the last marker that Mark has received
 	markersKnown bool   // Mark has received all markers
-	last         uint64 // the message that the watchdog found missing: twice the same means a stall
+	last         uint64 // the message that the watchdog found missing; twice the same message means a stall
 	counted      bool   // held is known
 	held         held   // what the stream counted when the reading began
-	given        uint64 // how many of held were delivered so far
+	given        uint64 // how many messages of held were delivered so far
 	// patience is how long the next consumer may take to deliver the first message that was there when the reading
 	// began.
 	patience time.Duration
 	silence  time.Duration // how long the present consumer may deliver no expected message
-	// connection is how often the connection had been lost when the watchdog last saw that the stream was not reset.
+	// connection is how often the connection had been lost when the watchdog last found that the stream was not reset.
 	connection uint64
 }
 
@@ -128,8 +130,8 @@ var errStalled = errors.New("the stream holds messages that were not delivered")
 // or because this consumer delivers nothing.
 var errReadOtherwise = errors.New("the reader must open another consumer")
 
-// listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
-// that the reader has stalled.
+// listen reads on from the partition's last read message. It blocks until ctx ends, the consumer breaks, or the
+// watchdog finds that the reader has stalled.
 func (r *reading) listen(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -160,8 +162,8 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
-	// The number of messages must never be the limit: the client has room for that many messages, but not for the
-	// notice that a request has ended.
+	// The bytes must be the limit, and never the number of messages: the client has room for that many messages, but
+	// not for the notice that a request has ended.
 	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(r.p.heartbeat))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
@@ -188,8 +190,8 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", r.p.name, err)
 		}
-		// This owner's epoch is in the stream, behind everything that was there when it took over. So a replica that
-		// lags cannot make the reader conclude that it has seen everything.
+		// In the stream, this owner's epoch comes after everything that was there when the owner took over. So a
+		// replica that lags cannot make the reader believe that it has caught up.
 		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
 			if r.given < r.held.msgs || r.held.dropped > 0 {
 				r.Damaged()
@@ -204,7 +206,8 @@ func (r *reading) listen(ctx context.Context) (err error) {
 	}
 }
 
-// firstWait returns how long to wait for a new consumer's first message: with an end if there certainly is one.
+// firstWait returns how long to wait for the first message of a new consumer. The wait has an end only if there
+// certainly is a message: the owner's epoch.
 func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
 	if r.fence > 0 {
 		return jetstream.NextMaxWait(r.patience)
@@ -212,7 +215,7 @@ func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
 	return jetstream.NextContext(ctx)
 }
 
-// take passes a job on and counts it.
+// take passes a job to Take, and counts it if it was there before this owner.
 func (r *reading) take(e Entry) {
 	if e.Seq < r.fence {
 		r.given++
@@ -221,8 +224,8 @@ func (r *reading) take(e Entry) {
 }
 
 // watch checks every readWatch whether the stream's leader holds a message that should have been delivered long ago,
-// and whether the stream was reset. It also checks for a reset as soon as the connection is back, since nothing is
-// deleted until then.
+// and whether the stream was reset. It also checks for a reset as soon as the connection is back, because the sweeper
+// deletes nothing until then.
 func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	back := r.p.nc.StatusChanged(nats.CONNECTED)
 	defer r.p.nc.RemoveStatusListener(back)
@@ -285,7 +288,7 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		}
 		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
 		if err == nil {
-			r.last = next // 0: the reader has read all there is
+			r.last = next // 0: the reader has read all messages
 		}
 	}
 }
@@ -313,7 +316,7 @@ func (p *Partition) endReading() {
 }
 
 // forgetReadLocked drops everything that was read from the stream, and closes the book. It also drops finished messages
-// that are not deleted: the next owner finds their ends in the ledger.
+// that are not deleted yet: the next owner finds their ends in the ledger.
 func (p *Partition) forgetReadLocked() {
 	p.sweeper.forgetLocked()
 	p.book = newBook()
@@ -335,7 +338,7 @@ func (p *Partition) hasCaughtUp() {
 	p.caughtUp = true
 }
 
-// deliver passes one message on and returns how far the stream has been read.
+// deliver counts one message, passes it to take if it is a job, and returns how far the stream has been read.
 func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (read uint64) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -399,8 +402,8 @@ func (p *Partition) noteRead(e Entry) bool {
 	return true
 }
 
-// Get loads one job's message again. If messages may be large, it waits until few enough other messages are being
-// loaded.
+// Get loads the message of one job again. If messages may be large, it waits until the messages that are being loaded
+// leave enough room.
 func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	if most := p.queue.largest.Load(); most > readBytes {
 		space, err := p.queue.holdings.loading.await(ctx, most)
@@ -421,7 +424,7 @@ func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
 }
 
-// fromLeader asks the stream's leader for a message and returns its sequence, 0 when there is none.
+// fromLeader asks the stream's leader for a message and returns its sequence, 0 if there is none.
 func (p *Partition) fromLeader(ctx context.Context, request string) (seq uint64, err error) {
 	m, err := stream.AskLeader(ctx, p.nc, p.name, request)
 	if err != nil || m == nil {

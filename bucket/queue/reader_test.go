@@ -15,14 +15,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newTestPartition returns a partition on a nats-server of the test's own.
+// newTestPartition returns a partition on a new nats-server.
 func newTestPartition(t *testing.T) *Partition {
 	t.Helper()
 	return openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 }
 
-// storeFailed is the server's code of an error that it may answer with while it still removes the files of a stream that
-// had the same name.
+// storeFailed is the error code that the server may answer with while it still removes the files of an earlier stream
+// with the same name.
 const storeFailed = jetstream.ErrorCode(10049)
 
 func openTestPartition(t *testing.T, ns *server.Server) *Partition {
@@ -52,8 +52,8 @@ func (p *Partition) publishJobs(t *testing.T, from, to int) {
 	}
 }
 
-// TestDeafReaderIsSetUpAnew checks that a reader that makes no progress while messages are there is restarted at its
-// place, and that one that has read all there is is left alone.
+// TestDeafReaderIsSetUpAnew checks that a reader that makes no progress while there are messages is restarted from its
+// last message, and that a reader that has read all messages is not.
 func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	p := newTestPartition(t)
 	p.watch = 20 * time.Millisecond
@@ -106,7 +106,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	}
 }
 
-// stuckStream gives the first consumers nothing, like a cluster that loses a new consumer's first request.
+// stuckStream has first consumers that deliver nothing, like a cluster that loses a new consumer's first request.
 type stuckStream struct {
 	jetstream.Stream
 	empty jetstream.Stream
@@ -153,9 +153,8 @@ func TestConsumerThatGivesNothing(t *testing.T) {
 	}
 }
 
-// TestBacklogIsReadWithoutBodies checks that bodies for which there is no room are not sent while the reader catches
-// up, that markers are read before their jobs, though they come later in the stream, and that later jobs have their
-// bodies.
+// TestBacklogIsReadWithoutBodies checks three things. Bodies for which there is no room are not sent while the reader
+// catches up. Markers are read before their jobs, though they come later in the stream. Later jobs have their bodies.
 func TestBacklogIsReadWithoutBodies(t *testing.T) {
 	p := newTestPartition(t)
 	const jobs, size = 200, 1000

@@ -17,21 +17,21 @@ import (
 // removalWatch is how often the owner looks for messages that were deleted by hand.
 const removalWatch = 3 * time.Second
 
-// remadeAhead is the distance between the last sequence that the owner knows and the first of a stream that is made
-// again. It is more than other intakes can have stored unnoticed. So no sequence is used twice: no new job gets the
-// records, results and letters of an earlier one, and a late delete finds nothing.
+// remadeAhead is the distance between the last sequence that the owner knows and the first sequence of a stream that is
+// made again. It is more than other intakes can have stored unnoticed, so no sequence is used twice. Otherwise a new
+// job would get the records, results and letters of an earlier job, or a late delete would find it.
 const remadeAhead = 1 << 20
 
 // Removal describes messages that were deleted from a partition's stream although its owner had not finished them.
 type Removal struct {
 	// Remade says that the stream itself was gone. It was made again, empty.
 	Remade bool
-	// Behind says that another process made the stream again, and that it reuses sequences that were read: the owner
-	// must take it over again.
+	// Behind says that another process made the stream again, and that the new stream reuses sequences that were read.
+	// The owner must take the partition over again.
 	Behind bool
 	// Epoch says that this owner's epoch is gone: see Markers.Renew.
 	Epoch bool
-	// Seqs are the deleted messages that had been read, jobs and markers, in rising order.
+	// Seqs are the deleted messages that the reader had read, jobs and markers, in rising order.
 	Seqs []uint64
 	// Unread are the deleted jobs that this process had stored and its reader had not received, with their keys.
 	Unread map[uint64]string
@@ -57,7 +57,7 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	if !p.reckon().misses(before, &state) {
 		return Removal{}, nil
 	}
-	info, err := p.details(ctx) // everything that its owner has deleted by now is marked as finished afterwards
+	info, err := p.details(ctx) // before takenOut, which then finds the owner's own deletions marked as finished
 	if err != nil {
 		return Removal{}, err
 	}
@@ -78,10 +78,10 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	return r, nil
 }
 
-// BehindAll returns the first sequence of a stream that is made again, given the last known sequence.
+// BehindAll returns the first sequence of a stream that is made again, if last is the last known sequence.
 func BehindAll(last uint64) uint64 { return last + remadeAhead }
 
-// ReadFrom returns when the stream was made, and up to which sequence it was read.
+// ReadFrom returns when the stream was created, and up to which sequence it was read.
 func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,18 +91,19 @@ func (p *Partition) ReadFrom() (born time.Time, seq uint64) {
 	return born, p.sweeper.read
 }
 
-// Waiting returns how many jobs are known to wait in the partition, or to be called.
+// Waiting returns how many jobs of the partition are not finished, as far as this process knows.
 func (p *Partition) Waiting() int { return int(p.jobs.Load()) }
 
 // Gone describes which messages are missing in a stream that was read to its end.
 type Gone struct {
-	Seqs    []uint64 // the messages asked about that the stream lists as deleted
+	Seqs    []uint64 // of the messages asked about, those that were deleted
 	First   uint64   // the stream's first sequence
-	Another bool     // the stream is not the one that was made at the given time
+	Another bool     // the stream is not the one that was created at the given time
 }
 
-// Gone finds out which of the given messages, which the reader did not receive, were deleted. A message that the stream
-// counts is not: Damage finds it.
+// Gone finds out which of the given messages, which the reader did not receive, were deleted. If the stream has too
+// many deleted messages to list, Gone takes all of them for deleted. A message that the stream still counts was not
+// deleted: Damage finds it. born is when the stream was created that held the messages.
 func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g Gone, err error) {
 	info, err := p.details(ctx)
 	if err != nil {
@@ -122,7 +123,7 @@ func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g 
 	return g, nil
 }
 
-// lookAgain looks at the stream, and makes it again if it is gone.
+// lookAgain returns the stream, and makes it again if it is gone.
 func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, remade bool, err error) {
 	source, err = p.queue.js.Stream(ctx, p.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -138,7 +139,8 @@ func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, rem
 	return source, remade, nil
 }
 
-// isAnother reports whether a stream that was made at born is a different one from the stream read until now.
+// isAnother notes when the present stream was created, and reports whether it is not the stream that was read until
+// now.
 func (p *Partition) isAnother(born time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,8 +152,8 @@ func (p *Partition) isAnother(born time.Time) bool {
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
 var errEpochTaken = errors.New("the owner's epoch was deleted by hand while weir read the stream; weir must take the partition over again")
 
-// lookForRemovals reports messages that were deleted by hand. It fails if the reader cannot continue as it is. If it
-// cannot look at the stream, the next tick looks again.
+// lookForRemovals passes messages that were deleted by hand to Removed. It returns an error if the reader must not
+// continue as it is. If it cannot look at the stream, it returns nil: the next tick looks again.
 func (r *reading) lookForRemovals(ctx context.Context) error {
 	if !r.p.isCaughtUp() {
 		if r.p.lacksEpoch(ctx) {
@@ -173,7 +175,7 @@ func (r *reading) lookForRemovals(ctx context.Context) error {
 	return nil
 }
 
-// lacksEpoch reports whether the stream begins behind this owner's epoch, or is gone.
+// lacksEpoch reports whether the stream begins after this owner's epoch, or is gone.
 func (p *Partition) lacksEpoch(ctx context.Context) bool {
 	p.mu.Lock()
 	fence := p.fence
@@ -182,7 +184,8 @@ func (p *Partition) lacksEpoch(ctx context.Context) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && fence > 0 && fence < source.CachedInfo().State.FirstSeq
 }
 
-// remake makes the partition's stream again. It begins behind all known sequences of the stream that is gone.
+// remake makes the partition's stream again. The new stream begins after all known sequences of the stream that is
+// gone.
 func (p *Partition) remake(ctx context.Context) error {
 	p.mu.Lock()
 	last := max(p.sweeper.read, p.expected.upTo.Load(), p.fence)
@@ -198,10 +201,10 @@ func (p *Partition) remake(ctx context.Context) error {
 	return nil
 }
 
-// reckoning is what a stream must hold.
+// reckoning is what the stream must hold, as far as the owner knows.
 type reckoning struct {
 	fence  uint64
-	oldest uint64 // sequence that is not finished, 0 for none
+	oldest uint64 // the oldest sequence that is not finished, 0 for none
 	least  int    // a lower bound of the messages that were read and are not finished
 	passed uint64 // messages that were ever read
 }
@@ -220,8 +223,8 @@ func (p *Partition) reckon() reckoning {
 	return r
 }
 
-// misses reports whether a stream lacks a message. state was read between before and r, so messages read since do not
-// count.
+// misses reports whether a stream lacks a message. state was read after before and before r, so messages that the
+// reader read in between do not count.
 func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	least := r.least - int(r.passed-before.passed)
 	if before.fence > 0 && before.fence == r.fence {
@@ -241,7 +244,7 @@ func (s *sweeper) stands(seq uint64) bool {
 	return !finished && !deleted && !removed
 }
 
-// takenOut notes which messages that must be in the stream are gone, and returns them, each only once.
+// takenOut finds the messages that must be in the stream and are gone. It notes and returns each of them only once.
 func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,7 +299,7 @@ func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 }
 
 // Renew stores this owner's epoch again after it was deleted by hand. The caller must have the right to the partition.
-// It fails with ErrFenced if the stream holds another owner's epoch: the stream accepts only one of the two.
+// If the stream holds another owner's epoch, Renew fails with ErrFenced.
 func (m *Markers) Renew(ctx context.Context, instance string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// ownedPartition returns a partition that is owned and read, with so many jobs, and what its reader reads and misses. The
-// reader looks for what is missing every removalWatch.
+// ownedPartition returns a partition with so many jobs, which is owned and read, and what its reader reads and misses.
+// The reader looks for deleted messages every removalWatch.
 func ownedPartition(
 	t *testing.T, jobs int, removalWatch time.Duration,
 ) (p *Partition, m *Markers, read chan Entry, removed chan Removal) {
@@ -48,8 +48,9 @@ func ownedPartition(
 	return p, m, read, removed
 }
 
-// TestPurgeIsNoticed checks that what a purge takes out unfinished is reported once, with the epoch. The owner's epoch
-// can be stored again, and the stream then takes intents by it and refuses those by the former one.
+// TestPurgeIsNoticed checks that unfinished messages that a purge deletes are reported once, with the epoch. The
+// owner's epoch can be stored again. The stream then accepts intents with the new epoch and refuses those with the
+// former.
 func TestPurgeIsNoticed(t *testing.T) {
 	p, m, read, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	intend := runMarkers(t, m)
@@ -103,7 +104,8 @@ func TestPurgeIsNoticed(t *testing.T) {
 	}
 }
 
-// TestSingleDeletesAreNoticed checks the same for messages deleted between others that stay.
+// TestSingleDeletesAreNoticed checks the same as TestPurgeIsNoticed for single deleted messages between others that
+// stay.
 func TestSingleDeletesAreNoticed(t *testing.T) {
 	p, _, _, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	for _, seq := range []uint64{5, 9} {
@@ -124,8 +126,8 @@ func TestSingleDeletesAreNoticed(t *testing.T) {
 	}
 }
 
-// TestDeletedStreamIsMadeAgain checks that a stream that is gone is made again behind all that was in it, that its jobs
-// are reported, and that what comes is read.
+// TestDeletedStreamIsMadeAgain checks that a stream that is gone is made again with later sequences, that its jobs are
+// reported, and that new jobs are read.
 func TestDeletedStreamIsMadeAgain(t *testing.T) {
 	p, m, read, removed := ownedPartition(t, 20, 20*time.Millisecond)
 	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
@@ -154,8 +156,8 @@ func TestDeletedStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-// TestUnreadJobIsNoticed checks that a job that was stored and taken out before it was read is reported with its key,
-// and that its bucket has its place again.
+// TestUnreadJobIsNoticed checks that a job that was deleted by hand before it was read is reported with its key, and
+// that its bucket has room for another job again.
 func TestUnreadJobIsNoticed(t *testing.T) {
 	p := newTestPartition(t)
 	p.publishJobs(t, 0, 3)
@@ -175,8 +177,8 @@ func TestUnreadJobIsNoticed(t *testing.T) {
 	}
 }
 
-// TestOwnersDeletesAreNoRemovals checks that what the owner finishes under load, by purges and single deletes, is never
-// taken for removed by hand.
+// TestOwnersDeletesAreNoRemovals checks that messages that the owner deletes under load, by purges and single deletes,
+// are never reported as deleted by hand.
 func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 	p, _, read, removed := ownedPartition(t, 0, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -216,8 +218,8 @@ func TestOwnersDeletesAreNoRemovals(t *testing.T) {
 	}
 }
 
-// TestSweepSparesWhatWaits checks that deleting finished jobs, by one purge or singly, spares the jobs behind and
-// between them.
+// TestSweepSparesWhatWaits checks that deleting finished jobs, by one purge or singly, spares the unfinished jobs after
+// them and between them.
 func TestSweepSparesWhatWaits(t *testing.T) {
 	p, _, _, removed := ownedPartition(t, 8, 20*time.Millisecond) // 2 to 9: the epoch is 1
 	for _, seq := range []uint64{2, 3, 4, 7} {
@@ -243,7 +245,8 @@ func TestSweepSparesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestPurgeDuringATakeover checks that a new owner does not wait for a stream that loses its epoch while it is read.
+// TestPurgeDuringATakeover checks that a new owner does not wait for a stream that loses the owner's epoch while the
+// owner reads it.
 func TestPurgeDuringATakeover(t *testing.T) {
 	p := newTestPartition(t)
 	p.removalWatch = 20 * time.Millisecond

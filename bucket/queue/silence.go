@@ -8,22 +8,22 @@ import (
 )
 
 // A reader may receive nothing although there are more messages. It asks for a limited number of bytes at once. If
-// messages take exactly that many, nats-server 2.15 ends the request without a notice, and nats.go 1.55, which counts
-// messages only, waits for the rest. nats.go notices after two missed heartbeats, which takes 2 s. With jobs of 600
-// bytes that happens once in 300 MB of a queue. So the reader expects the messages that are known to be in the stream:
-// those that this process has stored itself, and those that the server reports behind a message. Jobs that other
-// replicas store are not known, so the first of them behind such an end may wait for the heartbeats.
+// messages take exactly that many bytes, nats-server 2.15 ends the request without a notice. nats.go 1.55 counts only
+// messages, and waits for the rest. It notices after two missed heartbeats, which takes 2 s. With jobs of 600 bytes
+// that happens once in 300 MB of a queue. So the reader expects the messages that it knows to be in the stream: those
+// that this process has stored itself, and those that the server reports with a message (its pending count). It does
+// not know the jobs that other replicas store. After such an end, the first of these may wait for the heartbeats.
 
 // Bounds of how long a reader waits for an expected message before it replaces its consumer. A busy machine may need
-// longer, so each next consumer gets twice as long, until a message comes. The time also doubles if the stream's leader
-// does not answer. After mostSilence nats.go notices by itself.
+// longer, so the reader waits twice as long for each next consumer, until a message comes. The time also doubles if the
+// stream's leader does not answer. After mostSilence nats.go notices by itself.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat
 )
 
-// expectation is how far a partition's stream reaches, as far as this process knows without asking. It is safe for
-// concurrent use.
+// expectation is up to which sequence a partition's stream has messages, as far as this process knows without asking.
+// It is safe for concurrent use.
 type expectation struct {
 	upTo atomic.Uint64 // a sequence
 	news chan struct{} // has a value when upTo was raised
@@ -43,7 +43,7 @@ func (e *expectation) raise(upTo uint64) {
 	}
 }
 
-// silence watches one consumer of a reading. It is used by one goroutine.
+// silence watches whether one consumer of a reading delivers the expected messages. It is used by one goroutine.
 type silence struct {
 	r      *reading
 	timer  *time.Timer
@@ -51,20 +51,20 @@ type silence struct {
 	news   <-chan struct{} // nil while the timer runs
 }
 
-// newSilence begins to watch a consumer. It expects the same messages as from the consumer's predecessor.
+// newSilence begins to watch a consumer. The expected messages are the same as for the consumer before.
 func newSilence(r *reading) *silence {
 	r.silence = max(r.silence, leastSilence)
 	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.readTo()}
 }
 
-// begin must be called for a value of news.
+// begin sets the timer. It must be called after a value of news was received.
 func (s *silence) begin() {
 	s.news, s.before = nil, s.r.p.readTo()
 	s.timer.Reset(s.r.silence)
 }
 
-// lasts must be called for a value of the timer. It reports whether the stream's leader has messages and none was
-// delivered since the timer was set.
+// lasts must be called when the timer fires. It reports whether the stream's leader has messages and the consumer has
+// delivered none since the timer was set.
 func (s *silence) lasts(ctx context.Context) bool {
 	p, read := s.r.p, s.r.p.readTo()
 	if read != s.before {

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// usedUp returns a partition whose jobs together are as large as a reader's request, to the byte: the first jobs that
-// were published, or all jobs and the owner's epoch. It measures with another partition how much a message takes, since
-// that depends on how the server names it.
+// usedUp returns a partition whose jobs are exactly as large as a reader's request, to the byte. These are the first
+// jobs, or with whole all jobs and the owner's epoch. It measures on another partition how much a message takes,
+// because that depends on how the server names it.
 func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 	t.Helper()
 	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
@@ -71,7 +71,7 @@ func usedUp(t *testing.T, jobs int, whole bool) *Partition {
 	return q.partitions[1]
 }
 
-// sizes returns what each message of the partition takes of a request, as the server counts.
+// sizes returns how many bytes of a request each message of the partition takes, as the server counts.
 func (p *Partition) sizes(t *testing.T) (all []int) {
 	t.Helper()
 	consumer, err := p.stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 1})
@@ -107,8 +107,8 @@ func (p *Partition) sizes(t *testing.T) (all []int) {
 	}
 }
 
-// TestRequestUsedUpToTheByte checks a server that has given exactly as many bytes as were asked for, and does not say
-// that it gives no more. The reader must not wait until its client misses heartbeats.
+// TestRequestUsedUpToTheByte checks a server that has sent exactly as many bytes as were requested, and does not say
+// that it sends no more. The reader must not wait until its client misses heartbeats.
 func TestRequestUsedUpToTheByte(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -170,8 +170,8 @@ func (p *Partition) putOne(t *testing.T) {
 	}
 }
 
-// TestExpectationComesTrue checks that the reader does not look again and again for what is expected but was deleted,
-// purged or lost with its stream, and that what comes after is missed as before.
+// TestExpectationComesTrue checks that the reader does not look again and again for expected messages that were
+// deleted, purged or lost with their stream. Later messages are still missed.
 func TestExpectationComesTrue(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)

@@ -12,18 +12,21 @@ import (
 // errStreamReset says that a stream no longer holds messages that were read from it, because its server lost them.
 var errStreamReset = errors.New("the stream was reset: its server lost its last writes and gives their sequences to new jobs; the stream must be read again")
 
-// readPosition is how far a stream has been read: the last sequence, and when the newest message up to there was
-// stored.
+// readPosition is how far a stream has been read: the last sequence, and the latest time at which a message up to there
+// was stored.
 type readPosition struct {
 	seq    uint64
 	newest time.Time
 }
 
-// streamReset reports whether the stream was reset behind what had been read. A power cut does that to a server that
-// had not synced. New jobs then get sequences that the reader has passed, and would never be called. There are two
-// signs. The first is looked for once after each lost connection: the stream's last sequence is lower than what had
-// been read until then. This sign is missing if new jobs came quickly. The second is a message at a sequence already
-// read that is newer than every message that was read. It depends on the server's clock.
+// streamReset reports whether the stream was reset to a point before what had been read. A power cut does that to a
+// server that had not synced. New jobs then get sequences that the reader has passed, and would never be called. There
+// are two signs:
+//
+//   - The stream's last sequence is lower than what had been read before a lost connection. It is looked for once after
+//     each lost connection. This sign is missing if new jobs came quickly.
+//   - A message at a sequence that was already read is newer than every message that was read. This sign depends on the
+//     server's clock.
 func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
 	read := r.p.readUntil()
@@ -53,8 +56,8 @@ func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// readUntil returns how far the stream had been read when the connection was lost, if streamReset has not looked at
-// that loss yet, and otherwise how far it has been read now.
+// readUntil returns how far the stream had been read when the connection was last lost, if streamReset has not checked
+// that loss yet. Otherwise it returns how far the stream has been read now.
 func (p *Partition) readUntil() readPosition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +67,8 @@ func (p *Partition) readUntil() readPosition {
 	return readPosition{p.sweeper.read, p.sweeper.newest}
 }
 
-// noteIntact notes that the stream was not reset up to a connection: finished messages may be deleted.
+// noteIntact notes that the stream was not reset by a loss of connection up to number connection. Finished messages may
+// then be deleted.
 func (p *Partition) noteIntact(connection uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // TestSetBackStreamIsNotReadOn checks a server that comes back without its last writes and gives their sequences to new
-// jobs. A reader that has read the old ones must notice, whether few or many new ones have come.
+// jobs. A reader that has read the lost jobs must notice, whether few or many new jobs have come.
 func TestSetBackStreamIsNotReadOn(t *testing.T) {
 	for what, more := range map[string]int{"nothing new": 0, "less than was lost": 10, "more than was lost": 80} {
 		t.Run(what, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 	}
 }
 
-// TestNothingIsDeletedOfAnotherJob checks that finished jobs are deleted only when the stream certainly still has the
-// same jobs.
+// TestNothingIsDeletedOfAnotherJob checks that finished jobs are deleted only when it is certain that the stream still
+// has the same jobs at their sequences.
 func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 	for _, fate := range []storeFate{keepStore, backToCopy} {
 		p, restart := setBackRig(t)
@@ -69,7 +69,7 @@ func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 		p.mu.Unlock()
 		restart(fate)
 		if fate == backToCopy {
-			p.publishJobs(t, 11, 12) // gets the sequence of the one before
+			p.publishJobs(t, 11, 12) // gets the sequence of the job before
 		}
 		if p.sweeper.mayDelete() {
 			t.Error("a job would be deleted of which nobody knows whether it is still the same")
@@ -85,8 +85,8 @@ func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 	}
 }
 
-// TestFinishedIsDeletedAfterReconnect checks that when a connection comes back, what was finished meanwhile is deleted
-// long before the watchdog's next look.
+// TestFinishedIsDeletedAfterReconnect checks that jobs that were finished while the connection was lost are deleted as
+// soon as it is back, long before the watchdog's next look.
 func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
 	p, restart := setBackRig(t)
 	p.watch = time.Hour
@@ -121,7 +121,7 @@ const (
 	backToCopy
 )
 
-// setBackRig returns a partition whose server can be restarted, if wanted with the store of an earlier moment.
+// setBackRig returns a partition whose server can be restarted, with its store or with an earlier copy of the store.
 func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
 	dir, kept := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "kept")
 	ns := natstest.Start(t, dir, 0)

@@ -18,7 +18,7 @@ import (
 // StreamName returns the name of the stream that keeps one partition of an api's queue.
 func StreamName(api string, partition int) string { return fmt.Sprintf("WEIR_%s_%d", api, partition) }
 
-// APIOf returns the api whose queue the stream is a partition of. ok is false for any other stream.
+// APIOf returns the api whose queue has the stream as a partition. ok is false for any other stream.
 func APIOf(stream string) (api string, ok bool) {
 	name, ok := strings.CutPrefix(stream, "WEIR_")
 	at := strings.LastIndexByte(name, '_')
@@ -32,16 +32,16 @@ func APIOf(stream string) (api string, ok bool) {
 // PartitionOf maps a key to its partition by FNV-1a over the key's bytes. The mapping must never change.
 func PartitionOf(key string, partitions int) int { return int(KeySum(key) % uint64(partitions)) }
 
-// KeySum returns FNV-1a over the key's bytes: short enough to go into every marker. Two keys may have the same sum.
+// KeySum returns FNV-1a over the key's bytes, which is short enough for every marker. Two keys may have the same sum.
 func KeySum(key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash never fails
 	return h.Sum64()
 }
 
-// Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Markers have
-// one subject each: the stream's per-subject limit must never refuse one. The owner's epoch has a subject of its own,
-// which no purge of finished jobs touches.
+// Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Each marker
+// has a subject of its own, because the stream's per-subject limit must never refuse a marker. The owner's epoch has a
+// subject that no purge of finished jobs touches.
 const (
 	queueSubjectsOf ingest.Subjects = "weir.q." // weir.q.<api>.<partition>.<kind>.<token>
 	ownerSubjectsOf ingest.Subjects = "weir.o." // weir.o.<api>.<partition>
@@ -55,7 +55,7 @@ func queueSubjects(api string, partition int) string {
 	return queueSubjectsOf.Below(api, strconv.Itoa(partition))
 }
 
-// queueSubject returns a subject of the queue. token is a token that weir made, or a wildcard.
+// queueSubject returns a subject of the queue. token must be a token that weir made, or a wildcard.
 func queueSubject(api string, partition int, kind, token string) string {
 	return queueSubjectsOf.Of(api, strconv.Itoa(partition), kind) + "." + token
 }
@@ -74,7 +74,7 @@ const (
 type StreamSettings struct {
 	Replicas int
 	Dedupe   time.Duration // how long a job's id is known
-	Log      *slog.Logger  // nil: does not log settings of the streams that exceed these
+	Log      *slog.Logger  // nil: settings of the streams that exceed these are not logged
 }
 
 // Settings describe the streams of one api's queue.
@@ -84,19 +84,19 @@ type Settings struct {
 	Partitions int   // for an api that is new; an existing one keeps its own number
 	Capacity   int64 // the largest capacity any key may have
 	MaxBody    int64 // bytes
-	// FirstSeq holds the first sequences of streams that are made, by name; 1 for a name that is missing.
+	// FirstSeq has, by name, the first sequence of a stream that is created; 1 for a name that is missing.
 	FirstSeq map[string]uint64
 }
 
-// maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
+// maxHeaderBytes is how much room a stream's messages have for a job's headers. JetStream allows 64 KiB too.
 const maxHeaderBytes = 64 << 10
 
 // longest returns how many bytes a message of a queue's stream may have, with its headers.
 func (s *Settings) longest() int64 { return min(s.MaxBody+maxHeaderBytes, 1<<30) }
 
-// ensureQueue creates the api's streams if they do not exist. It returns their number and the highest per-key ceiling
-// that the server enforces. It raises an existing stream's ceiling and never lowers it: JetStream would delete the
-// oldest messages of every key that is deeper.
+// ensureQueue creates the api's streams if they do not exist. It returns how many there are, and the highest per-key
+// ceiling that the server enforces. It may raise an existing stream's ceiling, but never lowers it: JetStream would
+// delete the oldest messages of every key that has more.
 func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (partitions int, highest int64, err error) {
 	partitions = s.Partitions
 	if first, err := stream.Look(ctx, js, StreamName(s.API, 0)); err == nil {
@@ -160,7 +160,7 @@ type Depth struct {
 }
 
 // Depths asks the servers for every key of an api that has unfinished jobs. It pages through the subjects, which costs
-// the servers time in proportion to the number of keys: it is for operators, not for the way of a job.
+// the servers time in proportion to the number of keys. It is for operators, and must not be called for each job.
 func Depths(ctx context.Context, js jetstream.JetStream, api string) ([]Depth, error) {
 	var depths []Depth
 	for p := 0; ; p++ {

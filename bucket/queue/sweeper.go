@@ -15,33 +15,33 @@ import (
 )
 
 // MaxUnswept bounds the finished messages of one partition that are not deleted yet. Above it the owner starts no call,
-// so that a restart has at most this many finished jobs to look up.
+// so that the next owner has at most this many finished jobs to look up.
 const MaxUnswept = 4096
 
 // sweeper deletes finished messages. If everything up to a sequence is finished, one purge replaces many deletes: with
 // fsync on every write each single delete costs an fsync.
 //
-// A job's message is deleted before its markers: a job whose markers alone are gone looks as if it had never been
-// called. A server may carry out the deletes of one exchange in any order, so markers are deleted when the deletes of
-// jobs are answered.
+// A job's message is deleted before its markers, because a job without its markers looks as if it had never been
+// called. A server may carry out the deletes of one exchange in any order, so the sweeper deletes markers only after
+// the deletes of jobs were answered.
 //
 // The partition's lock guards its state.
 type sweeper struct {
 	p *Partition
 	x *stream.Exchange
 
-	own        map[uint64]string   // stored by this process, not yet read back; with their keys
+	own        map[uint64]string   // keys of the jobs that this process stored and its reader has not received
 	read       uint64              // the last sequence read
-	newest     time.Time           // when the newest message up to there was stored
-	before     readPosition        // how far that was when the connection was last lost; see streamReset
+	newest     time.Time           // the latest time at which a message up to read was stored
+	before     readPosition        // read and newest when the connection was last lost; see streamReset
 	connection uint64              // how often the connection had been lost
-	intact     uint64              // how often it had been lost when the stream was last seen not to be reset
+	intact     uint64              // the value of connection when the stream was last found not to be reset
 	order      []uint64            // read and not deleted, rising
-	names      []uint32            // of the ids of the jobs in order, by place; see Partition.Find
-	finished   map[uint64]string   // to be deleted, with the key to subtract from the book ("" for a marker)
+	names      []uint32            // names of the ids of the messages in order; see Partition.Find
+	finished   map[uint64]string   // messages to delete, with the job's key; "" for a marker
 	deleted    map[uint64]struct{} // deleted, still in order
 	removed    map[uint64]struct{} // deleted by hand and not finished, still in order: see Removal
-	passed     uint64              // how many messages ever came into order
+	passed     uint64              // how many messages were ever added to order
 	wake       chan struct{}
 
 	appointments appointments
@@ -58,8 +58,8 @@ func newSweeper(p *Partition) (*sweeper, error) {
 	}, nil
 }
 
-// Finish marks the job of a key and sequence as finished: its outcome is durable elsewhere, so its message may be
-// deleted.
+// Finish marks the job with this key and sequence as finished. Its outcome must be stored elsewhere: its message may be
+// deleted from now on.
 func (p *Partition) Finish(key string, seq uint64) { p.sweeper.finish(key, seq) }
 
 // Discard marks a marker as no longer needed.
@@ -119,20 +119,20 @@ func (s *sweeper) run(ctx context.Context) error {
 	}
 }
 
-// mayDelete reports whether finished messages may be deleted. After a lost connection they may not be, until it is
-// known that the stream was not reset meanwhile, since another job may have the sequence by then. A delete that is on
-// its way when the connection breaks may still arrive: a delete has no condition.
+// mayDelete reports whether finished messages may be deleted. After a lost connection they may not, until streamReset
+// has found that the stream was not reset: another job may have the sequence by then. A delete that is on its way when
+// the connection breaks may still arrive, because a delete has no condition.
 func (s *sweeper) mayDelete() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	return s.p.reconnects() == s.intact && s.p.nc.IsConnected()
 }
 
-// singles are finished messages that are deleted one by one, rising.
+// singles are finished messages that are deleted one by one, in rising order.
 type singles struct{ jobs, markers []uint64 }
 
-// singlesLocked divides messages into at most MaxExchange jobs, and as many markers. If there are more jobs, no marker
-// may be deleted yet.
+// singlesLocked divides messages into jobs and markers, at most MaxExchange of each. If there are more jobs than that,
+// it returns no markers, because no marker may be deleted before its job.
 func (s *sweeper) singlesLocked(seqs []uint64) (some singles) {
 	for _, seq := range seqs {
 		if s.finished[seq] != "" {
@@ -148,8 +148,8 @@ func (s *sweeper) singlesLocked(seqs []uint64) (some singles) {
 	return some
 }
 
-// next chooses what to delete: one purge for the messages that are finished without a gap from the oldest on, single
-// deletes for the rest.
+// next chooses what to delete: one purge for the messages that are finished without a gap from the oldest on, and
+// single deletes for the rest.
 func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
@@ -182,8 +182,8 @@ func (s *sweeper) next() (upTo uint64, covered []uint64, single singles) {
 	return upTo, covered, s.singlesLocked(rest)
 }
 
-// sweep deletes messages, and reports whether it deleted all. A message whose deletion fails stays finished, and sweep
-// tries again.
+// sweep deletes messages, and reports whether it deleted all. A message whose deletion fails stays finished, and the
+// next sweep tries again.
 func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, single singles) bool {
 	ok := true
 	fault.Pass(fault.DeleteNext)
@@ -208,7 +208,7 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered []uint64, sing
 	return ok
 }
 
-// deleteAll deletes messages one by one, and returns those that the stream says are gone.
+// deleteAll deletes messages one by one, and returns those that the stream reports as gone.
 func (s *sweeper) deleteAll(ctx context.Context, seqs []uint64) (done []uint64) {
 	for i, reply := range s.x.Do(ctx, s.deletes(seqs), stream.Every) {
 		if isDeleted(reply.Msg) {
@@ -243,7 +243,8 @@ func (s *sweeper) deletes(seqs []uint64) []*nats.Msg {
 	return msgs
 }
 
-// isDeleted counts "there is no such message" as deleted: the answer to an earlier try may have been lost.
+// isDeleted reports whether a reply says that the message is gone. "There is no such message" counts too: the answer to
+// an earlier try may have been lost.
 func isDeleted(reply *nats.Msg) bool {
 	if reply == nil {
 		return false

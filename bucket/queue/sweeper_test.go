@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSweeper reads and finishes messages in random order, and the stream often does not answer. A purge must take
-// nothing unfinished, everything finished must go, and nothing of it may be remembered. A marker must not go before its
-// job, if both are finished.
+// TestSweeper reads and finishes messages in random order, with a stream that often does not answer. It checks that a
+// purge deletes no unfinished message, that every finished message is deleted, and that the sweeper keeps nothing of
+// it. If a job and its marker are finished, the marker must not be deleted first.
 func TestSweeper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newDesk().p
@@ -125,8 +125,8 @@ func TestSweeper(t *testing.T) {
 	})
 }
 
-// TestMarkersGoAfterTheirJobs checks that a stream that does not delete jobs is not asked to delete markers. If a
-// process dies then, it leaves no finished job that looks as if it had never been called.
+// TestMarkersGoAfterTheirJobs checks that the sweeper does not ask a stream that does not delete jobs to delete
+// markers. So if the process dies then, no finished job looks as if it had never been called.
 func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	js := natstest.JetStream(t)
 	p := newDesk().p
@@ -145,7 +145,7 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flush := func() { // what the server has taken of requests is in their subscription then
+	flush := func() { // then the subscription has all requests that the server has received
 		if err := p.nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestMarkersGoAfterTheirJobs(t *testing.T) {
 }
 
 // TestNoMarkerGoesWhileJobsAreLeft checks that no marker is deleted before the last job, even if there are more jobs
-// than one deletion takes.
+// than one exchange deletes.
 func TestNoMarkerGoesWhileJobsAreLeft(t *testing.T) {
 	const jobs = stream.MaxExchange + 10
 	p := newDesk().p

@@ -14,23 +14,23 @@ import (
 	"weir/ingest"
 )
 
-// Frontier holds, by partition, how far the streams of an api's queue were read.
+// Frontier holds, by partition, up to which sequence the streams of an api's queue were read.
 type Frontier []uint64
 
 // Asked selects some of an api's unfinished jobs.
 type Asked struct {
 	API   string
 	Keys  []string // nil: all
-	After Frontier // only jobs behind it; nil: all
+	After Frontier // only jobs after it; nil: all
 }
 
 // readAtOnce is how many partitions are read in parallel.
 const readAtOnce = 8
 
-// Arrivals passes the header of every selected job to take, and returns how far it has read: later jobs are behind
-// that. Several goroutines call take. Arrivals reads no bodies, and its memory does not grow with the queue. An api
-// without a queue has no jobs. A stream that no longer reaches as far as it was read has lost its end, and is read
-// whole.
+// Arrivals passes the header of every selected job to take. It returns how far it has read: later jobs come after that.
+// take must be safe for concurrent use. Arrivals reads no bodies, and its memory does not grow with the queue. An api
+// without a queue has no jobs. If a stream ends before the point up to which it was read, it has lost its end, and
+// Arrivals reads it from the beginning.
 func Arrivals(ctx context.Context, js jetstream.JetStream, of Asked, take func(key string, h nats.Header)) (Frontier, error) {
 	first, err := js.Stream(ctx, StreamName(of.API, 0))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -101,10 +101,10 @@ func arrivalsIn(ctx context.Context, js jetstream.JetStream, name string, subjec
 	return last, nil
 }
 
-// CountJobs counts the unfinished jobs that are in a stream now, without opening its queue. api is empty if the stream
-// is no queue. It reads no job and keeps nothing; it blocks for some round trips. It asks the stream's leader, since a
-// consumer's pending count may come from a replica that lags. It subtracts the messages that are no jobs, since jobs
-// may be of a million keys.
+// CountJobs returns how many unfinished jobs a stream has now, without opening its queue. api is "" if the stream is no
+// queue. It reads no job and blocks for some round trips. It asks the stream's leader, since a consumer's pending count
+// may come from a replica that lags. It counts the messages that are not jobs and subtracts them, because jobs may have
+// a million subjects.
 func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api string, jobs int, err error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -126,7 +126,7 @@ func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api st
 	return api, int(min(left, 1<<31-1)), nil
 }
 
-// NewestJobs chooses unfinished jobs of a partition.
+// NewestJobs selects unfinished jobs of a partition.
 type NewestJobs struct {
 	Key   string    // "": of all keys
 	Since time.Time // accepted then or later; zero: all
@@ -134,9 +134,9 @@ type NewestJobs struct {
 	Most  int       // how many headers are read at most
 }
 
-// Newest passes jobs that are in the partition's stream to take, the newest first and without their bodies, until take
-// fails; stream.ErrEnough ends it without an error. known is false for a job that the reader has not delivered yet. It
-// blocks until all are read, or ctx ends.
+// Newest passes the selected jobs of the partition's stream to take, the newest first and without their bodies, until
+// take fails; stream.ErrEnough ends it without an error. known is false for a job that the reader has not delivered
+// yet. Newest blocks until all are read, or ctx ends.
 func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry, known bool) error) (stream.Reach, error) {
 	token := "*"
 	if n.Key != "" {

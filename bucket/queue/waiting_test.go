@@ -12,8 +12,8 @@ import (
 	"weir/bucket/natstest"
 )
 
-// TestWaitingOnAReplicaThatLags checks that all waiting jobs are found that the streams' leaders have, although the
-// replica that delivers them does not have them yet; only those of a key if one is named; and none of an api without a
+// TestWaitingOnAReplicaThatLags checks that Arrivals finds all waiting jobs that the streams' leaders have, although
+// the replica that delivers them lags. It finds only the jobs of a key if one is named, and no jobs of an api without a
 // queue.
 func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	p := newTestPartition(t)
@@ -51,7 +51,7 @@ func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	}
 }
 
-// TestCountJobsOnAReplicaThatLags checks that the jobs of a stream are counted as its leader has them, without markers.
+// TestCountJobsOnAReplicaThatLags checks that CountJobs counts the jobs that the stream's leader has, without markers.
 func TestCountJobsOnAReplicaThatLags(t *testing.T) {
 	p := newTestPartition(t)
 	if _, err := p.Own(t.Context(), "test"); err != nil {
@@ -75,7 +75,7 @@ func TestCountJobsOnAReplicaThatLags(t *testing.T) {
 	count(40)
 }
 
-// laggingConsumers makes consumers of streams whose newest messages are missing.
+// laggingConsumers creates consumers whose streams lack their newest messages.
 type laggingConsumers struct{ jetstream.JetStream }
 
 // CreateConsumer implements jetstream.JetStream.

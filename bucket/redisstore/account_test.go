@@ -9,7 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// memberRules returns the rules of one of two apis of an account: a rate and a quota of both, and a rate of its own.
+// memberRules returns the rules of one of two apis of an account: a rate and a quota that both apis share, and a rate
+// of the api alone.
 func memberRules(account, api string) bucket.Rules {
 	rules := bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Minute, Burst: 5}}, Lease: 30 * time.Second,
@@ -38,7 +39,7 @@ func newMember(t testing.TB, s *server, account, api string, clock *bucket.Micro
 
 func asNew(*Options) {}
 
-// come lets apis come to their account, as a process does when it opens their limits.
+// come makes apis join their account, as a process does when it opens their limits.
 func come(all ...replica) {
 	for _, r := range all {
 		if _, err := r.Touch(context.Background()); err != nil {
@@ -47,7 +48,7 @@ func come(all ...replica) {
 	}
 }
 
-// take asks for one slot of each of some keys, and returns how many may leave now.
+// take asks for one slot of each of the keys, and returns how many may leave now.
 func (r replica) take(keys ...string) (n int) {
 	for _, key := range keys {
 		n += len(r.left(key, 1))
@@ -57,8 +58,8 @@ func (r replica) take(keys ...string) (n int) {
 
 var manyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
 
-// TestAccountAfterLoss empties Redis. It checks that two apis are then granted no call that the limits would have
-// refused without the loss: the api that sees the loss first, and the api that comes later and finds a new state.
+// TestAccountAfterLoss empties Redis. It checks that two apis are then granted no call that would have been refused
+// without the loss: the api that notices the loss, and the api that comes later and finds a new state.
 func TestAccountAfterLoss(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one, two := newMember(t, s, account, "one", &now, asNew), newMember(t, s, account, "two", &now, asNew)
@@ -90,8 +91,8 @@ func TestAccountAfterLoss(t *testing.T) {
 	}
 }
 
-// TestAccountOfAStranger brings an api to the account that was called before. The account has not counted these calls,
-// so it counts as used up until the ledger is added up. The other api's own limits and keys go on as they were.
+// TestAccountOfAStranger brings an api that was called before to an account. The account has not counted these calls,
+// so its limits count as used up until the ledger is added up. The other api's own limits and keys stay as they were.
 func TestAccountOfAStranger(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })
@@ -112,8 +113,8 @@ func TestAccountOfAStranger(t *testing.T) {
 	}
 }
 
-// TestStrangerLeavesOthersKeysAlone brings an api to an account whose other api has a slow key. The key goes on as it
-// was: the newcomer's unknown calls concern no keys and no own limits of the other api.
+// TestStrangerLeavesOthersKeysAlone brings an api to an account whose other api has a slow key. The key continues as
+// before: the unknown calls of the new api concern no keys and no own limits of the other api.
 func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })
@@ -143,8 +144,8 @@ func TestStrangerLeavesOthersKeysAlone(t *testing.T) {
 	}
 }
 
-// TestAccountPermitsAfterLoss checks how long permits stay taken after a loss: those of an account for the longest call
-// of any of its apis, and those of an api's own limits for the longest call of that api.
+// TestAccountPermitsAfterLoss checks how long permits stay taken after a loss. The account's permits stay taken for the
+// longest call of any of its apis, and those of an api's own limits for the longest call of that api.
 func TestAccountPermitsAfterLoss(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	permits := func(o *Options) {
@@ -177,7 +178,7 @@ func TestAccountPermitsAfterLoss(t *testing.T) {
 }
 
 // TestOlderCopyLosesEachAPI checks that if one api of an account finds an older copy of the state, the own limits and
-// keys of the other api count as lost, too.
+// keys of the other api count as lost too.
 func TestOlderCopyLosesEachAPI(t *testing.T) {
 	ctx := context.Background()
 	s, now, account := startServer(t), start, names()
@@ -216,7 +217,7 @@ func TestOlderCopyLosesEachAPI(t *testing.T) {
 	}
 }
 
-// TestAccountIsOneSlotOfACluster checks that all keys which one reservation touches have one hash tag.
+// TestAccountIsOneSlotOfACluster checks that all Redis keys that one reservation touches have one hash tag.
 func TestAccountIsOneSlotOfACluster(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules.In.APIs = []string{"one"} })

@@ -69,8 +69,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// TestClusterTakesAReservationInOneSlot checks that every key of an api lies on one primary, whatever its limits and
-// keys are called, and that apis spread over the primaries.
+// TestClusterTakesAReservationInOneSlot checks that all Redis keys of an api lie on one primary, whatever the names of
+// its limits and keys, and that apis spread over the primaries.
 func TestClusterTakesAReservationInOneSlot(t *testing.T) {
 	c := startCluster(t)
 	rules := lossRules()

@@ -19,10 +19,10 @@ const (
 	dialTimeout = time.Second
 	ioTimeout   = time.Second
 	poolSize    = 16
-	reachRetry  = 100 * time.Millisecond // between two tries of Await
+	reachRetry  = 100 * time.Millisecond // pause between two tries of Await
 )
 
-// ErrUnreachable says that a Redis does not answer. It may answer later, unlike one that refuses.
+// ErrUnreachable says that a Redis does not answer. Unlike a Redis that refuses, it may answer later.
 var ErrUnreachable = errors.New("redis does not answer")
 
 // LeastVersion is the oldest Redis that a Store works with.
@@ -33,7 +33,7 @@ const LeastVersion = "6.2"
 // seconds if no server answers. No error holds the url. The caller must close the client.
 func Dial(ctx context.Context, url string) (Client, error) { return dial(ctx, url, ask) }
 
-// Await is Dial that repeats until Redis answers, or ctx ends.
+// Await is Dial, repeated until Redis answers, refuses, or ctx ends.
 func Await(ctx context.Context, url string) (Client, error) { return dial(ctx, url, askUntil) }
 
 func dial(ctx context.Context, url string, reach func(context.Context, *redis.Client) (map[string]string, error)) (Client, error) {
@@ -44,7 +44,7 @@ func dial(ctx context.Context, url string, reach func(context.Context, *redis.Cl
 	redis.SetLogger(quiet{}) // the client returns every error too
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
 	o.PoolSize, o.ContextTimeoutEnabled = poolSize, true
-	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is lost: only the caller may ask again
+	o.MaxRetries, o.DialerRetries = -1, 1 // no retries by the client: a slot that is asked for twice is lost
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	single := redis.NewClient(o)
 	info, err := reach(ctx, single)
@@ -67,7 +67,7 @@ func dial(ctx context.Context, url string, reach func(context.Context, *redis.Cl
 	}), nil
 }
 
-// ask reads which server this is.
+// ask returns the server's INFO.
 func ask(ctx context.Context, c *redis.Client) (map[string]string, error) {
 	text, err := c.Info(ctx, "server").Result()
 	switch {

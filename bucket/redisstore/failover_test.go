@@ -10,8 +10,8 @@ import (
 	"weir/bucket"
 )
 
-// TestFailoverToACopyThatLags lets a replica of Redis take over that lacks the last asks. What is granted before and
-// after, merged, must be within every limit.
+// TestFailoverToACopyThatLags lets a replica of Redis take over that lacks the last asks. The grants before and after,
+// merged, must be within every limit.
 func TestFailoverToACopyThatLags(t *testing.T) {
 	ctx := context.Background()
 	primary := startServer(t)

@@ -27,8 +27,8 @@ func (r replica) answer(g bucket.Grant, units int64) {
 	}
 }
 
-// TestReplicasShareWhatIsLeft checks that an answer to one replica holds the calls of all, that the newest call's
-// answer decides whichever replica has it, and that a replica that starts later is held too.
+// TestReplicasShareWhatIsLeft checks that an answer to one replica holds the calls of all replicas, that the answer to
+// the newest call decides, whichever replica made it, and that a replica that starts later is held too.
 func TestReplicasShareWhatIsLeft(t *testing.T) {
 	s, now, api := startServer(t), start, names()
 	one, two := newReplica(t, s, api, Fresh, leftRules(), &now), newReplica(t, s, api, Fresh, leftRules(), &now)
@@ -56,7 +56,8 @@ func TestReplicasShareWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestLeftWhileTimeIsSetBack checks that what the vendor said lasts as long as it said, although TIME is set back.
+// TestLeftWhileTimeIsSetBack checks that the vendor's figure lasts as long as the vendor said, although TIME is set
+// back.
 func TestLeftWhileTimeIsSetBack(t *testing.T) {
 	s, now := startServer(t), start
 	r := newReplica(t, s, names(), Fresh, leftRules(), &now)

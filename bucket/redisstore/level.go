@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// levelFields is how many fields of the state Levels reads of a limit.
+// levelFields is how many fields of the state Levels reads for each limit.
 const levelFields = 8
 
 // Levels returns how much of the shared limits is used, over all replicas, as bucket.Memory does.
@@ -35,7 +35,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	}
 	number := func(limit, field int) int64 {
 		text, _ := values[levelFields*limit+field].(string)
-		n, _ := strconv.ParseInt(text, 10, 64) // nil if nothing was counted
+		n, _ := strconv.ParseInt(text, 10, 64) // 0 if nothing was counted
 		return n
 	}
 	var levels []bucket.Level
@@ -70,8 +70,9 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// Ahead returns how far the clock of Redis is ahead of ours, counting ours by elapsed time since the Store was made,
-// and by how much that may be wrong: half the round trip. Setting our clock does not change it.
+// Ahead returns how far the clock of Redis is ahead of this machine's clock, and by how much that may be wrong: half
+// the round trip. It takes this machine's time from elapsed time since the Store was made, so setting the clock does
+// not change the result.
 func (s *Store) Ahead(ctx context.Context) (ahead, wrong time.Duration, err error) {
 	sent := time.Since(s.made)
 	theirs, err := s.client.Time(ctx).Result()

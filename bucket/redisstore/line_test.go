@@ -9,7 +9,7 @@ import (
 	"weir/bucket"
 )
 
-// lined makes a replica ask for one slot, with as many keys waiting of each of some tenants.
+// lined makes a replica ask for one slot. Its Line names so many tenants with so many waiting keys each.
 func (r replica) lined(t testing.TB, key string, tenants, keys int) bucket.Answer {
 	t.Helper()
 	line := &bucket.Line{Replica: key}
@@ -30,7 +30,8 @@ func turnRules() bucket.Rules {
 	}
 }
 
-// TestTurnsAfterLoss empties Redis while two replicas take turns. Once the limit gives slots again, they alternate again.
+// TestTurnsAfterLoss empties Redis while two replicas take turns. When the limit grants slots again, the replicas must
+// alternate again.
 func TestTurnsAfterLoss(t *testing.T) {
 	s, now := startServer(t), start
 	one := newReplica(t, s, names(), Fresh, turnRules(), &now)
@@ -62,7 +63,7 @@ func TestTurnsAfterLoss(t *testing.T) {
 	}
 }
 
-// TestNoTurnsWhileNothingWaits checks that a limit that is not used up leaves nothing of turns in Redis.
+// TestNoTurnsWhileNothingWaits checks that Redis holds no Lines while the limit is not used up.
 func TestNoTurnsWhileNothingWaits(t *testing.T) {
 	s, now := startServer(t), start
 	r := newReplica(t, s, names(), Fresh, turnRules(), &now)
@@ -85,7 +86,7 @@ func TestNoTurnsWhileNothingWaits(t *testing.T) {
 	}
 }
 
-// BenchmarkTurns measures a round of one ask: alone, and while replicas wait that name as many tenants.
+// BenchmarkTurns measures a round of one ask: alone, and while replicas wait that each name many tenants.
 func BenchmarkTurns(b *testing.B) {
 	s := startServer(b)
 	for _, c := range []struct{ replicas, tenants int }{{0, 0}, {2, 1}, {20, 1}, {20, bucket.MostTenants}} {

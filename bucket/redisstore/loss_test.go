@@ -32,7 +32,7 @@ func newReplica(t testing.TB, s *server, api, epoch string, rules bucket.Rules, 
 	return replica{st, t}
 }
 
-// left asks for that many slots of a key that may leave now.
+// left asks for want slots of a key that may leave now, and returns the grants.
 func (r replica) left(key string, want int) []bucket.Grant {
 	r.t.Helper()
 	got, err := r.Reserve(context.Background(), []bucket.Ask{{Key: key, Limits: r.rules.Key, Want: want}})
@@ -55,7 +55,7 @@ func lossRules() bucket.Rules {
 	}
 }
 
-// TestLossIsNeverAFullBucket loses the state in every possible way. After each loss nothing may leave that could not
+// TestLossIsNeverAFullBucket loses the state in every possible way. After each loss no call may leave that could not
 // have left without the loss.
 func TestLossIsNeverAFullBucket(t *testing.T) {
 	ctx := context.Background()
@@ -120,8 +120,8 @@ func TestLossIsNeverAFullBucket(t *testing.T) {
 	}
 }
 
-// TestLossOfOwnRatesWaitsOneBurst checks that without shared limits calls resume after what the lost buckets can have
-// owed.
+// TestLossOfOwnRatesWaitsOneBurst checks that without shared limits calls resume when the lost buckets must have
+// drained.
 func TestLossOfOwnRatesWaitsOneBurst(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -148,7 +148,7 @@ func TestLossOfOwnRatesWaitsOneBurst(t *testing.T) {
 }
 
 // TestAnotherReplicaKnowsTheLoss checks that a replica that starts with a recorded epoch does not accept an empty
-// server, and that a replica that ran when another noticed the loss continues with the new state.
+// server. A running replica continues with the new state after another replica has noticed the loss.
 func TestAnotherReplicaKnowsTheLoss(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -178,7 +178,8 @@ func TestAnotherReplicaKnowsTheLoss(t *testing.T) {
 	}
 }
 
-// TestAnOlderCopyIsKnownAfterARestart checks that its mark reveals an older copy, although no process saw the change.
+// TestAnOlderCopyIsKnownAfterARestart checks that a Store's Mark reveals an older copy, even if no process saw the
+// change.
 func TestAnOlderCopyIsKnownAfterARestart(t *testing.T) {
 	ctx := context.Background()
 	s := startServer(t)
@@ -205,8 +206,8 @@ func TestAnOlderCopyIsKnownAfterARestart(t *testing.T) {
 	}
 }
 
-// TestSeedWaitsForItsPeriod checks that a loss just before a period ends marks the next one as full: what was used in
-// this period says nothing of that.
+// TestSeedWaitsForItsPeriod checks that a loss just before the end of a period marks the next period as full: the use
+// of the present period says nothing about it.
 func TestSeedWaitsForItsPeriod(t *testing.T) {
 	ctx := context.Background()
 	s := startServer(t)
@@ -273,8 +274,8 @@ func TestEvictionIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateExpiresOnlyWhenItIsEmpty checks that state lives as long as its debt: too short a life has let other
-// limiters' slow rates start over, full.
+// TestStateExpiresOnlyWhenItIsEmpty checks that state lives as long as its debt. In other limiters state expired too
+// early, and slow rates began again with a full burst.
 func TestStateExpiresOnlyWhenItIsEmpty(t *testing.T) {
 	s := startServer(t)
 	clock := start
@@ -291,8 +292,8 @@ func TestStateExpiresOnlyWhenItIsEmpty(t *testing.T) {
 	}
 }
 
-// TestReplicasTogetherKeepEveryLimit lets several replicas reserve at once by Redis TIME, and checks all their grants,
-// merged, against every limit. Nothing waits: slots are taken far ahead.
+// TestReplicasTogetherKeepEveryLimit lets several replicas reserve at the same time by Redis TIME, and checks all their
+// grants, merged, against every limit. The test does not wait: slots are taken far ahead.
 func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 	s := startServer(t)
 	rules := bucket.Rules{
@@ -351,7 +352,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 	}
 }
 
-// TestSeedEndsNotKnowing checks that the ledger's count reopens a lost quota, as far as it is not used.
+// TestSeedEndsNotKnowing checks that the ledger's count opens a lost quota again, as far as the quota is not used.
 func TestSeedEndsNotKnowing(t *testing.T) {
 	s := startServer(t)
 	ctx := context.Background()

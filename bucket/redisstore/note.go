@@ -14,7 +14,7 @@ const noteAge = 400 * 24 * time.Hour
 
 func noteKey(name string) string { return "{weir}:note:" + name }
 
-// ReadNote returns what WriteNote stored under a name, nil if nothing.
+// ReadNote returns the bytes that WriteNote stored under a name, nil if there are none.
 func ReadNote(ctx context.Context, c Client, name string) ([]byte, error) {
 	data, err := c.Get(ctx, noteKey(name)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -25,7 +25,7 @@ func ReadNote(ctx context.Context, c Client, name string) ([]byte, error) {
 	return data, nil
 }
 
-// WriteNote stores some bytes under a name for 400 days, in place of any former ones.
+// WriteNote stores bytes under a name for 400 days. It replaces the bytes that were stored under the name before.
 func WriteNote(ctx context.Context, c Client, name string, data []byte) error {
 	if err := c.Set(ctx, noteKey(name), data, noteAge).Err(); err != nil {
 		return fmt.Errorf("redis: %w", err)

@@ -12,23 +12,22 @@ import (
 	"weir/bucket"
 )
 
-// The state in which an api is counted, and the configuration by which it is.
+// The state in which an api is counted, and the configuration by which it is counted.
 //
-// An api that comes to an account, leaves it, or changes it, is counted in another state from then on. Replicas follow
-// such a change at different times. So the state that the api has left refuses it (Move). The state of an account also
-// refuses rules of an earlier configuration, if these differ in the account's limits or apis. A replica whose request
-// is refused makes no calls of the api until it follows the change. Calls that it has made still end.
+// An api that joins, leaves or changes an account is counted in another state from then on. Replicas follow such a
+// change at different times. So the state that the api has left refuses it (Move). The state of an account also refuses
+// rules of an earlier configuration, if these differ in the account's limits or apis. A replica whose request is
+// refused makes no calls of the api until it follows the change. Calls that it has made still end.
 //
-// The state of an account keeps the greatest bucket.Rules.Version of a request and the bucket.Rules.AccountSign of that
-// request (gen, sign), and for an api that has left the Version of the rules by which it left (NAME|moved). An api's
-// own state that the api has left has an epoch that says so. The script needs no further step for it: Store.learn
-// notices.
+// The state of an account has the greatest bucket.Rules.Version of a request (gen) and the bucket.Rules.AccountSign of
+// that request (sign). For each api that has left, it has the Version of the rules by which the api left (NAME|moved).
+// If an api has left its own state, that state's epoch says so. The script does not check this epoch: Store.learn does.
 //
 // An account also grants nothing before each of its apis has come, because an api that is still outside may be called
-// without the account's limits. Move comes before the first request of the api in the new state. So an api that has
+// without the account's limits. Move is called before the first request of the api in the new state. So an api that has
 // come is called nowhere else.
 
-// ErrBehind says that the limits are counted by a later configuration than the rules of this Store.
+// ErrBehind says that Redis counts the limits by a later configuration than the rules of this Store.
 var ErrBehind error = &bucket.Refusal{
 	Err: errors.New("redis counts the limits by a later configuration: calls wait until this replica follows it"),
 	Fix: "if it does not, look why it refused the configuration (weir status), or apply a changed configuration",
@@ -53,9 +52,9 @@ func accountPrefix(account string) string { return "{weir:account/" + account + 
 
 func ownPrefix(api string) string { return "{weir:" + api + "}:" }
 
-// Move makes the state that an api has left refuse the api, unless its rules are of a later Version than version. from
-// is the account that the api has left, "" if the api was counted by itself. epoch is the last known epoch of the api's
-// own state. Move fails with ErrBehind if the account is counted by a later configuration already.
+// Move makes the state that an api has left refuse the api, except under rules of a later Version than version. from is
+// the account that the api has left, or "" if the api had a state of its own. epoch is the last known epoch of the
+// api's own state. Move fails with ErrBehind if the account is counted by a later configuration already.
 func Move(ctx context.Context, c Client, api, from, epoch string, version int64) error {
 	key, of := ownPrefix(api)+"state", ""
 	if from != "" {
@@ -93,15 +92,16 @@ end
 return 0
 `)
 
-// born returns when an epoch began, 0 if the epoch does not say.
+// born returns when an epoch began, in microseconds since 1970; 0 if the epoch does not say.
 func born(epoch string) int64 {
 	at, _, _ := strings.Cut(epoch, ".")
-	n, _ := strconv.ParseInt(at, 10, 64) // no number is earlier than every number
+	n, _ := strconv.ParseInt(at, 10, 64) // 0 if it is no number
 	return n
 }
 
-// comeBackLocked is called when the api's own state has an epoch in which the api has left it. A Store of later rules
-// begins a new state: it repeats its request as if the state were lost.
+// comeBackLocked handles an epoch which says that the api has left its own state. If the Store has later rules than
+// those by which the api left, it begins a new state: the request is repeated as if the state were lost. Otherwise the
+// error is ErrBehind.
 func (s *Store) comeBackLocked(epoch string) error {
 	_, version, _ := strings.Cut(epoch, leftEpoch)
 	if at, err := strconv.ParseInt(version, 10, 64); err != nil || s.version.Load() <= at {
@@ -111,10 +111,10 @@ func (s *Store) comeBackLocked(epoch string) error {
 	return errAgain
 }
 
-// leftEpoch is within the epoch of a state that its api has left. The version follows it.
+// leftEpoch is a part of the epoch of a state that its api has left. The version by which the api left follows it.
 const leftEpoch = ".moved."
 
-// Confirm says that the rules are also those of a later configuration.
+// Confirm notes that a later configuration has the same rules.
 func (s *Store) Confirm(version int64) { s.version.Store(max(s.version.Load(), version)) }
 
 // takeRulesLocked puts validated rules in force.

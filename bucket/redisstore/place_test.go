@@ -24,7 +24,7 @@ func together(account, api string, version int64, apis ...string) bucket.Rules {
 	return rules
 }
 
-// refused checks that no slot is given, and why.
+// refused checks that no slot is granted, and that the error is want.
 func (r replica) refused(want error) {
 	r.t.Helper()
 	ctx := context.Background()
@@ -37,8 +37,8 @@ func (r replica) refused(want error) {
 	}
 }
 
-// TestMovedAPIIsCalledNowhereElse moves an api to an account. A replica that has not followed the change is then
-// granted nothing by the api's former state. The api comes back by a later change, and begins a new state there.
+// TestMovedAPIIsCalledNowhereElse moves an api to an account. The api's former state then grants nothing to a replica
+// that has not followed the change. By a later change the api comes back, and begins a new state there.
 func TestMovedAPIIsCalledNowhereElse(t *testing.T) {
 	ctx := context.Background()
 	s, now, account, api := startServer(t), start, names(), names()
@@ -93,8 +93,8 @@ func TestMoveOfAnUncalledAPI(t *testing.T) {
 	}
 }
 
-// TestOldMoveIsRefused checks that a replica which has not followed the last change cannot take an api out of an
-// account that is counted by the last change.
+// TestOldMoveIsRefused checks that a replica that has not followed the last change cannot take an api out of an account
+// that follows the last change.
 func TestOldMoveIsRefused(t *testing.T) {
 	s, now, account := startServer(t), start, names()
 	one := newMember(t, s, account, "one", &now, func(o *Options) { o.Rules = together(account, "one", 5, "one") })
@@ -108,8 +108,8 @@ func TestOldMoveIsRefused(t *testing.T) {
 }
 
 // TestOlderRulesAreRefused changes an account's limits. A replica that has not followed the change is granted nothing,
-// and takes nothing from the replicas that have. Its calls still end. Rules that do not differ in the account are
-// accepted whatever their version.
+// and takes nothing from the replicas that have followed it. Its calls can still end. Rules that do not differ in the
+// account are accepted whatever their version.
 func TestOlderRulesAreRefused(t *testing.T) {
 	ctx := context.Background()
 	s, now, account := startServer(t), start, names()
@@ -148,8 +148,8 @@ func TestOlderRulesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAccountAwaitsItsAPIs checks that an account grants nothing before each of its apis has come, also to an api that
-// was there before.
+// TestAccountAwaitsItsAPIs checks that an account grants nothing, not even to an api that was there before, until each
+// of its apis has come.
 func TestAccountAwaitsItsAPIs(t *testing.T) {
 	ctx := context.Background()
 	s, now, account := startServer(t), start, names()
@@ -178,8 +178,8 @@ func TestAccountAwaitsItsAPIs(t *testing.T) {
 	one.refused(ErrAwaits)
 }
 
-// TestFirstPermitsCountRunningCalls checks that the first limit of running calls counts the calls that run already:
-// one of an api alone, and one of its account.
+// TestFirstPermitsCountRunningCalls checks that a first limit of calls in flight counts the calls that run already,
+// both for an api alone and for an account.
 func TestFirstPermitsCountRunningCalls(t *testing.T) {
 	for _, of := range []string{"", "account"} {
 		s, now, account := startServer(t), start, names()

@@ -20,13 +20,13 @@ import (
 	"weir/ingest/await"
 )
 
-// asCaller makes this test binary one of several processes that call under the same limits. It holds the address of
-// Redis.
+// asCaller is the variable that makes this test binary one of several processes that call under the same limits. Its
+// value is the address of Redis.
 const asCaller = "WEIR_TEST_CALL_WITH_REDIS"
 
 const callerKeys = 6
 
-// callerRules returns rules whose account rate binds; the others are near it.
+// callerRules returns rules under which the account's rate binds. The other limits nearly bind.
 func callerRules() bucket.Rules {
 	return bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 40, Per: time.Second, Burst: 2}},
@@ -40,9 +40,9 @@ func callerRules() bucket.Rules {
 	}
 }
 
-// TestThreeProcessesKeepEveryLimit lets three processes call at once; one is killed and another replaces it. It checks
-// the times of all their calls, merged, against every limit, and that hardly anything is left unused. A machine that
-// misses every twentieth slot is too busy to judge the latter.
+// TestThreeProcessesKeepEveryLimit lets three processes call at once. One is killed, and another replaces it. The test
+// checks the times of all calls, merged, against every limit, and that nearly all of the rate is used. It does not
+// check the latter on a machine that misses every twentieth slot.
 func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 	s := startServer(t)
 	if _, err := newReplicaOfCallers(t, s).Touch(context.Background()); err != nil {
@@ -108,13 +108,13 @@ func newReplicaOfCallers(t *testing.T, s *server) *Store {
 	return st
 }
 
-// bestSecond returns the part of a rate that was used in the best second: in the others the machine was busy.
+// bestSecond returns the part of a rate that was used in the best second. In the other seconds the machine was busy.
 func bestSecond(arrivals []bucket.Arrival, t bucket.Interval, burst int64) float64 {
 	v := bucket.Check(arrivals, bucket.Expectation{Limit: bucket.Limit{Quota: &bucket.Quota{Count: 1 << 40, Window: bucket.Sliding, Per: time.Second}}})
 	return float64(v.Worst-burst) / t.PerSecond()
 }
 
-// caller is a process that calls, as its output describes it.
+// caller is a process that calls, and what its output has reported.
 type caller struct {
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when all it wrote is read
@@ -211,7 +211,8 @@ func (c *caller) kill(t *testing.T) {
 	await.Receive(t, "the end of what a killed process wrote", c.done)
 }
 
-// callForEver is the process. One goroutine for every key asks for slots, calls in them, and gives back what it missed.
+// callForEver is the main function of such a process. One goroutine for every key asks for slots, calls in them, and
+// returns the slots that it missed.
 func callForEver(addr string) {
 	rules := callerRules()
 	st, err := New(context.Background(), Options{Client: redis.NewClient(&redis.Options{Addr: addr}), API: "shared", Rules: rules, Epoch: Fresh})

@@ -10,7 +10,7 @@ import (
 	"weir/bucket"
 )
 
-// request is one call of the script: KEYS and the flat ARGV.
+// request is one call of the script: KEYS, and ARGV as a flat list.
 type request struct {
 	keys []string
 	argv []any
@@ -28,7 +28,7 @@ func (r *request) flag(on bool) {
 	r.num(0)
 }
 
-// beginLocked writes what every call carries: the mode, the state's identity, and the rules.
+// beginLocked writes the part that all calls have: the mode, the state's identity, and the rules.
 func (s *Store) beginLocked(mode string, keys int) *request {
 	r := &request{keys: make([]string, 0, 3+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
 	r.keys = append(r.keys, s.prefix+"state", s.own+"open", s.prefix+"open")
@@ -57,8 +57,8 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	return r
 }
 
-// membershipLocked writes the api's name, what the state does not know of the api, the account's lease and jitter, and
-// what place.go needs. For an api without an account it writes an empty name and zeros.
+// membershipLocked writes the api's name, what the state does not know about the api, the account's lease and jitter,
+// and what place.go needs. For an api without an account it writes an empty name and zeros.
 func (s *Store) membershipLocked(r *request) {
 	in := s.rules.In
 	if in == nil {
@@ -82,7 +82,7 @@ func (s *Store) membershipLocked(r *request) {
 	}
 }
 
-// fieldOf returns the beginning of the names of a limit's fields.
+// fieldOf returns the prefix of the names of a limit's fields in the state.
 func (s *Store) fieldOf(l *bucket.Limit) string {
 	if l.Account == "" && s.rules.In != nil {
 		return s.rules.In.API + "|" + l.Name
@@ -93,8 +93,8 @@ func (s *Store) fieldOf(l *bucket.Limit) string {
 // jitterOf returns the jitter in microseconds, rounded up.
 func jitterOf(r *bucket.Rules) int64 { return int64(bucket.Micros(0).Add(r.Jitter + 999)) }
 
-// limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time
-// zones.
+// limitLocked writes one shared limit. For a calendar quota it includes the bounds of the periods around the present,
+// because Redis knows no time zones.
 func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	rules := s.rules.By(l)
 	r.keys = append(r.keys, s.prefix+"log:"+s.fieldOf(l))
@@ -148,7 +148,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	}
 }
 
-// leftPeriod returns a limit's period in microseconds, 0 if no answer says what is left of it.
+// leftPeriod returns a limit's period in microseconds. It is 0 if no answer says what is left of the limit.
 func leftPeriod(l *bucket.Limit) int64 {
 	if !l.ReadsLeft() {
 		return 0
@@ -156,7 +156,7 @@ func leftPeriod(l *bucket.Limit) int64 {
 	return int64(bucket.Micros(0).Add(l.Period() + 999))
 }
 
-// bounds returns the beginnings of four periods, from the one before the present one on, and the end of the last.
+// bounds returns the beginnings of four periods, from the one before the present one on, and the end of the last one.
 func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	start, end := q.Period(s.present())
 	before, _ := q.Period(start - 1)
@@ -165,7 +165,7 @@ func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	return []bucket.Micros{before, start, end, next, last}
 }
 
-// line writes what waits at the replica of a round, "" if its asks have no line.
+// line writes the Line of a round, or "" if its asks have none.
 func (r *request) line(l *bucket.Line) {
 	if l == nil {
 		r.str("")
@@ -187,10 +187,10 @@ func (r *request) line(l *bucket.Line) {
 	}
 }
 
-// marks begin the word of a tenant that has keys with jobs of a priority.
+// marks are the prefixes that tell the priority of a tenant's entry in the script.
 var marks = map[bucket.Priority]string{bucket.High: "h:", bucket.Normal: "", bucket.Low: "l:"}
 
-// short returns a short word for a name: two names have the same once in billions of pairs.
+// short returns a hash of a name as a short word. Two different names have the same word once in billions of pairs.
 func short(name string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails
@@ -220,7 +220,7 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	}
 }
 
-// tenantOf returns the place of an ask's tenant in its line, from 1 on; 0 if it has none.
+// tenantOf returns the index of the ask's tenant and priority in its Line, counted from 1; 0 if they are not there.
 func tenantOf(a *bucket.Ask) int64 {
 	if a.Line == nil {
 		return 0
@@ -228,8 +228,8 @@ func tenantOf(a *bucket.Ask) int64 {
 	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant && t.Priority == a.Priority }))
 }
 
-// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for what its
-// answer does not say.
+// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for a figure
+// that the answer does not give.
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.own+"key:"+u.Key)
 	r.num(u.Grant.Serial)
@@ -302,11 +302,11 @@ func (r *reader) num() int64 {
 	return n
 }
 
-// uncertain is a wait for a limit that counts as full because its use is unknown. The caller asks again soon, and
-// buries nothing.
+// Values of never in the script's answer, beside 0 and 1 for Wait.Never. uncertain is a wait for a limit that counts as
+// full because its use is unknown. The caller asks again after uncertainPoll, and buries no job.
 const (
 	uncertain     = 2
-	edge          = 3 // of a period, in which no slot is given, or another replica's turn: no budget is spent by that
+	edge          = 3 // the edge of a period, or another replica's turn: the budget is not spent
 	uncertainPoll = time.Second
 )
 

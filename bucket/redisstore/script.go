@@ -2,18 +2,18 @@ package redisstore
 
 import "github.com/redis/go-redis/v9"
 
-// script does everything in one step of the server: a reservation reads and writes all its limits at once. It repeats
-// the arithmetic of package bucket, and nothing else does. It follows bucket's engine.go, gcra.go, meter.go, quota.go,
-// sliding.go, permits.go and line.go line by line, with their names. A differential test checks that both give the
-// same grants.
+// script does everything in one step of the server: a reservation reads and writes all its limits at once. It is the
+// only repetition of the arithmetic of package bucket. It follows bucket's engine.go, gcra.go, meter.go, quota.go,
+// sliding.go, permits.go and line.go line by line, with their names. A differential test checks that both give the same
+// grants.
 //
 // KEYS are the api's state, its open grants, the log of each shared limit (sliding ones use it), and then the bucket of
-// each key asked for. ARGV is flat: see request.go. All answers are decimal strings: a Lua number that becomes a reply
-// loses its fraction, and one that becomes a string may gain an exponent.
+// each key asked for. ARGV is flat: see request.go. All answers are decimal strings, because Redis drops the fraction
+// of a Lua number in a reply, and Lua may write a number with an exponent.
 //
-// A shared limit comes as a kind of one letter. cap is the largest cost that can pass. Every limit also has shadow,
-// held, left and of (script_left.go). The fields l.… hold its state. They are kept in the hash of KEYS[1] as the
-// limit's name, ":" and the letters in brackets:
+// The kind of a shared limit is one letter. cap is the largest cost that can pass. Every limit also has shadow, held,
+// left and of (script_left.go). The fields l.… hold its state. In the hash of KEYS[1], a field's name is the limit's
+// name, ":" and the letters in brackets:
 //
 //	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), the
 //	                      last serial (l), the pace counted in (p, q, b, w, j), until when calls may have arrived
@@ -27,16 +27,17 @@ import "github.com/redis/go-redis/v9"
 //	q  a calendar quota   bounds are where periods begin, since Redis knows no time zones, and per the least length;
 //	                      the rest as in f
 //
-// The state keeps periods by TIME, and all other times by clock, which continues when TIME is set back. behind is by
+// The state stores periods in TIME, and all other times in clock, which continues when TIME is set back. behind is by
 // how much TIME is behind clock.
 //
 // A budget is a quota of its window. guard is how far calls keep away from both ends of a period. sign names how
 // periods lie (d): if it changes, the count continues in the period that now holds. k says whether a quota was counted
-// in a log or in periods. h is what a shadow limit would have held. x says that what a quota counted was lost (1), or
-// that the quota missed asks because it was not in the rules (2). n is the asks of the state that it knows of.
+// in a log or in periods. h is what a shadow limit would have held. x is 1 if the count of a quota was lost, and 2 if
+// the quota missed asks because it was not in the rules. n is how many asks of the state the quota knows of.
 //
-// For all keys lines is what replicas that wait said (script_line.go), and paces names the rates, and memory, least, known and latest are those of turning in carry.go. arrived is
-// the latest time at which the call with the latest slot arrives.
+// These fields are not of one limit. lines holds the Lines of replicas that wait (script_line.go). paces is the hash of
+// the keys' rates. memory, least, known and latest are those of turning in carry.go. arrived is the latest time at
+// which the call with the latest slot arrives.
 //
 // Numbers are doubles. Every product stays below 2^53, which bucket.Rules.Validate guarantees, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaLeft + luaLine + luaReserve + luaSettle + luaMain)

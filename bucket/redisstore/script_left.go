@@ -1,9 +1,10 @@
 package redisstore
 
 // luaLeft is bucket's left.go. Every limit has taken and freed, which count units of grants, and its excess x: units,
-// till when, room and serial. They are kept as xn, xf, xu, xt, xr and xs, and of as xk. of is bucket.Limit.LeftSign: if
-// it is not the one of the last time, the excess has ended. left is the limit's period, and 0 if no answer says what is
-// left of it: then of is empty, and nothing is kept. slack is how much less than counted may be left without an excess.
+// till when, room and serial. The state has them as xn, xf, xu, xt, xr and xs, and of as xk. of is
+// bucket.Limit.LeftSign: if it has changed since the last request, the excess has ended. left is the limit's period. It
+// is 0 if no answer says what is left of the limit; of is then empty, and nothing is stored. slack is how much less
+// than weir's count an answer may say without an excess.
 const luaLeft = `
 local function x_load(l)
   local f = l.name .. ':'

@@ -1,10 +1,10 @@
 package redisstore
 
-// luaLine is bucket's line.go. What the replicas said is one field of the state, lines, packed by cmsgpack, which reads
-// it ten times as fast as Lua would: their clock, and then for each replica its name, virtual time, seen, due, kept,
-// horizon, more, each tenant with its number of keys, the limit whose units are kept, later, waits, api, part, served,
-// within and parts. The field is empty while no replica waits. The word of a tenant begins with h: or l: if the jobs of
-// these keys have that priority.
+// luaLine is bucket's line.go. The replicas' standings are one field of the state, lines, packed by cmsgpack, which
+// reads it ten times as fast as Lua would. It has their clock, and then for each replica its name, virtual time, seen,
+// due, kept, horizon, more, each tenant with its number of keys, the limit whose units are kept, later, waits, api,
+// part, served, within and parts. The field is empty while no replica waits. A tenant's word begins with h: if its jobs
+// have high priority, and with l: if they have low priority.
 const luaLine = `
 local LINE = {REPLICAS = 64, GONE = 1000000, LATE = 5000, POLL = 100, DEAR = 200000}
 local lines = {clock = 0, all = {}, apis = {}, order = {}, due = 0}

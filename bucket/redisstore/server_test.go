@@ -22,7 +22,7 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer skips the test if redis-server is not installed.
+// startServer starts a redis-server. It skips the test if redis-server is not installed.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {

@@ -8,8 +8,9 @@ import (
 	"weir/bucket"
 )
 
-// TestPeriodsOfAnotherTime checks a replica whose clock is days off, so that Redis is in none of the periods it offers.
-// Redis says so; the replica then offers periods by Redis's time, and counts in the same month as all others.
+// TestPeriodsOfAnotherTime checks a replica whose clock is wrong by days, so that TIME is in none of the periods that
+// it offers. Redis says so. The replica then offers periods around TIME, and counts in the same month as other
+// replicas.
 func TestPeriodsOfAnotherTime(t *testing.T) {
 	s := startServer(t)
 	rules := bucket.Rules{

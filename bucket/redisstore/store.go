@@ -1,39 +1,42 @@
-// Package redisstore is the bucket.Store that several processes share: the reservation of package bucket in one Lua
-// script.
+// Package redisstore is the bucket.Store that several processes share. One Lua script repeats the reservation of
+// package bucket.
 //
 // # Where things lie
 //
-// All keys of one api carry the hash tag {weir:<api>}, so that they share a slot of a Redis Cluster and one reservation
-// is one step of one server. The keys of an api with an account carry {weir:account/<account>}, followed by the api's
-// name. The apis of an account share one state, in which the fields of one api alone begin with its name and "|". The
-// account has a sorted set of its own for the grants of all its apis. <tag>:state is a hash with the counters of all
-// shared limits, <tag>:open a sorted set of the grants not yet settled (the in-flight permits, by end of lease),
-// <tag>:log:<limit> a sliding quota's log and <tag>:key:<key> the bucket of one key, which expires when it has been
-// empty for the longest window of any key's rate.
-// What replicas said of what waits there (bucket/line.go) is one field of the state, empty while nothing waits, and of at
-// most 64 replicas with 32 tenants each. If it is lost, the next asks say it again.
+// All Redis keys of one api carry the hash tag {weir:<api>}. So they share a slot of a Redis Cluster, and one
+// reservation is one step of one server. The Redis keys of an api with an account carry {weir:account/<account>},
+// followed by the api's name. The apis of an account share one state. In it, the fields of one api alone begin with the
+// api's name and "|". The account has a sorted set of its own for the grants of all its apis.
+//
+//	<tag>:state        a hash: the counters of all shared limits
+//	<tag>:open         a sorted set: the grants not yet settled (the in-flight permits), by end of lease
+//	<tag>:log:<limit>  the log of a sliding quota
+//	<tag>:key:<key>    the bucket of one key; expires when it was empty for the longest window of any key's rate
+//
+// One field of the state holds the Lines of the replicas (bucket/line.go). It is empty while nothing waits, and has at
+// most 64 replicas with 32 tenants each. If it is lost, the next asks write it again.
 //
 // # Time
 //
-// Redis TIME inside the script is the only clock. Slots follow a clock of the state that never goes back. If TIME was
-// set back, or a failover came to a machine whose clock is behind, that clock continues from where it was, and what was
-// counted counts as of then. Calendars follow TIME in both directions, and no period is granted twice, as in
-// bucket/turnback.go. A replica's clock decides only which calendar periods are offered: if Redis finds that its time
-// is in none of them, the replica offers periods by the time of Redis.
+// Redis TIME inside the script is the only clock. Slots follow a clock in the state that never goes back. If TIME was
+// set back, or a failover came to a machine whose clock is behind, the state's clock continues from its last time.
+// Calendars follow TIME in both directions, and no period is granted twice, as in bucket/turnback.go. A replica's clock
+// decides only which calendar periods the replica offers to the script. If Redis finds that its TIME is in none of
+// them, the replica offers the periods around TIME.
 //
 // # Loss
 //
-// The state carries an epoch: when it began, and a random id. A caller that knows an epoch declares the state lost if
-// the state is missing, is of an earlier epoch, or has counted fewer asks than the caller has seen. The last happens
-// after a failover to a copy that lagged, or when an older copy was restored.
+// The state carries an epoch: the time when it began, and a random id. A caller that knows an epoch declares the state
+// lost if the state is missing, is of an earlier epoch, or has counted fewer asks than the caller has seen. The last
+// case occurs after a failover to a copy that lagged, or when an older copy was restored.
 //
-// Then everything unknown counts as used. Every rate starts with all of its burst owed from the farthest slot that may
-// have been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose
-// state is gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that count as full until
-// Store.Seed sets what was used of them, from the ledger. Only a caller whose Epoch is Fresh accepts an empty Redis.
+// Then everything unknown counts as used. Every rate owes all of its burst from the farthest slot that may have been
+// granted, every quota is full for its present period, and all permits are taken for one lease. Keys whose state is
+// gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that count as full until Store.Seed
+// sets their use, from the ledger. Only a caller whose Epoch is Fresh accepts an empty Redis.
 //
-// No script can detect one case: a copy that lacks fewer asks than have come since, if no caller that knew the higher
-// count has used it in between. That copy has lost the last part of the counts.
+// The script cannot detect one case: a copy that lacks fewer asks than have come since, if no caller that knew the
+// higher count has used it in between. Such a copy has lost the last part of the counts.
 package redisstore
 
 import (
@@ -58,21 +61,21 @@ type Options struct {
 	Client redis.UniversalClient // required; the Store does not close it
 	API    string                // required: the api's name, a part of every key
 	// Uncalled says that an api with an account has never been called. Stranger says that the api was called before,
-	// and that the account's state does not have these calls: then the account's limits, and the api's own limits and
-	// keys, count as lost.
+	// and that the account's state lacks these calls. The account's limits, the api's own limits and the api's keys
+	// then count as lost.
 	Uncalled, Stranger bool
 	Rules              bucket.Rules // required
-	// Epoch is the last known epoch of the api's state, from a checkpoint: see Store.Epoch. It is empty if nothing is
+	// Epoch is the last known epoch of the api's state, from a checkpoint: see Store.Epoch. It is empty if no epoch is
 	// known, and Fresh if the api has never been called.
 	Epoch string
-	// Asked is how many asks that epoch's state had counted when last known, from the same checkpoint. With it the
-	// Store recognizes an older copy of the state even if no process was there to see the change.
+	// Asked is how many asks that epoch's state had counted, from the same checkpoint. With it the Store recognizes an
+	// older copy of the state, even if no process was there to see the change.
 	Asked int64
 	// Horizon is the farthest ahead that any replica asks; default 1 s. After a loss the wait is that much longer.
 	Horizon time.Duration
-	// Sums says that the caller also uses Unknown and Seed for quotas and budgets that were not in the rules of every
-	// ask. They then count as full until they are seeded, as lost ones do. Without Sums a limit that comes into the
-	// rules again has used what it had counted when it was in them before.
+	// Sums says that the caller also uses Unknown and Seed for quotas and budgets that some ask's rules did not have.
+	// Such limits then count as full until they are seeded, as lost ones do. Without Sums, a limit that comes back into
+	// the rules has the count that it had when it left them.
 	Sums bool
 }
 
@@ -80,14 +83,14 @@ type Options struct {
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
-	own     string       // begins the keys of the api alone; equals prefix without an account
+	own     string       // begins the Redis keys of the api alone; equals prefix without an account
 	account string       // the account whose limits this store counts too; "" for none
 	news    atomic.Int32 // Options.Uncalled or Stranger, until the state has answered once
 	sums    bool         // Options.Sums
 	made    time.Time
 	now     func() bucket.Micros // only in tests: replaces Redis TIME
 	horizon atomic.Int64         // the farthest ahead that any replica asks, in microseconds
-	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
+	offset  atomic.Int64         // how far Redis was ahead when the offered periods were off, in microseconds
 
 	version atomic.Int64 // bucket.Rules.Version, or a later one with the same rules
 
@@ -98,12 +101,12 @@ type Store struct {
 
 	mu    sync.Mutex // guards what follows; taken while rulesMu is held, never the other way round
 	epoch string
-	seen  int64 // asks that the state had counted when it last answered
+	seen  int64 // most asks of this epoch that an answer has counted
 }
 
 var _ bucket.Store = (*Store)(nil)
 
-// ErrEviction says that a Redis may evict state to make room: an evicted bucket is full again.
+// ErrEviction says that a Redis may evict limits to make room. An evicted bucket would be full again.
 var ErrEviction = errors.New("redis may evict limits; set maxmemory-policy noeviction")
 
 // New checks the rules and the server's settings. It does not touch the state; the first call does.
@@ -136,7 +139,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// What the state does not know of an api with an account.
+// What the state of an account does not know about an api.
 const (
 	nothing  = iota
 	uncalled // the api was never called
@@ -163,8 +166,8 @@ func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 	return nil
 }
 
-// Apply puts new rules in force from this replica's next round trip on. Replicas that follow a change at different
-// times each reserve by their own rules; debts are carried from one to the other as in package bucket.
+// Apply puts new rules in force from this replica's next round trip on. Replicas may follow a change at different
+// times. Each reserves by its own rules, and debts are carried from one pace to another as in package bucket.
 func (s *Store) Apply(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return fmt.Errorf("redis limits: %w", err)
@@ -217,7 +220,7 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 }
 
 // Settle implements bucket.Store. A settlement that is repeated after an error gives nothing back twice, but may charge
-// an overage twice. Settling nothing still brings new rules into force, and fails if Reserve would.
+// an overage twice. A call without uses still brings new rules into force, and fails if Reserve would.
 func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	if len(uses) == 0 {
 		_, _, err := s.touch(ctx)
@@ -233,7 +236,7 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 		}
 		return r
 	})
-	if err != nil && !errors.Is(err, ErrBehind) { // the api has left its own state, which counts nothing any more
+	if err != nil && !errors.Is(err, ErrBehind) { // the api has left this state, which counts nothing of it any more
 		return fmt.Errorf("settle in redis: %w", err)
 	}
 	return nil
@@ -279,8 +282,8 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 	return nil, errors.New("the server's clock runs through calendar periods faster than they can be offered")
 }
 
-// learn keeps the state's epoch and count of asks. Answers may come out of order: within an epoch the count only rises,
-// and the next answer corrects a late one of an earlier epoch.
+// learn notes the state's epoch and count of asks. Answers may come out of order. Within an epoch the count only rises.
+// If the answer of an earlier epoch comes late, the next answer corrects it.
 func (s *Store) learn(epoch string, asked int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,14 +297,14 @@ func (s *Store) learn(epoch string, asked int64) error {
 	return nil
 }
 
-// Epoch returns the state's identity. Keep it with a checkpoint and give it to New after a restart.
+// Epoch returns the state's identity. Store it in a checkpoint and pass it to New after a restart.
 func (s *Store) Epoch() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
 }
 
-// Mark returns the state's identity and how many asks it had counted. Keep both as a checkpoint and give them to New
+// Mark returns the state's identity and how many asks it had counted. Store both in a checkpoint and pass them to New
 // after a restart.
 func (s *Store) Mark() (epoch string, asked int64) {
 	s.mu.Lock()
@@ -309,8 +312,8 @@ func (s *Store) Mark() (epoch string, asked int64) {
 	return s.epoch, s.seen
 }
 
-// Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time. The
-// account's state knows from then on that the api has come.
+// Touch creates the state, or finds out that it was lost, without reserving anything. It returns the server's time.
+// Touch also tells the account's state that the api has come.
 func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	now, _, err := s.touch(ctx)
 	if errors.Is(err, ErrAwaits) {
@@ -319,15 +322,15 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	return now, err
 }
 
-// SlotTime returns what the clock of the slots reads, as Answer.Now does, without reserving anything. It fails if Reserve
+// SlotTime returns the time of the slots' clock, as Answer.Now does, without reserving anything. It fails if Reserve
 // would.
 func (s *Store) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	now, behind, err := s.touch(ctx)
 	return now + behind, err
 }
 
-// touch does what Touch does, and fails if Reserve would. behind is by how much the server's time is behind the clock
-// of the slots.
+// touch is Touch, except that it fails if Reserve would. behind is by how much the server's time is behind the slots'
+// clock.
 func (s *Store) touch(ctx context.Context) (now, behind bucket.Micros, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
@@ -361,7 +364,7 @@ func (s *Store) ShadowHolds() map[string]int64 {
 	return holds
 }
 
-// present returns roughly the server's time. It only chooses which periods to offer.
+// present returns roughly the server's time. It decides only which periods the replica offers.
 func (s *Store) present() bucket.Micros {
 	if s.now != nil {
 		return s.now()

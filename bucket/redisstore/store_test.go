@@ -12,9 +12,9 @@ import (
 	"weir/bucket/storetest"
 )
 
-// opener opens stores of one server that read a test's clock: the script takes the time as an argument instead of
-// asking TIME. Only so can hours be played in milliseconds. Everything else, also the state's own clock, is as in
-// production.
+// opener returns a function that opens stores of one server with a test's clock: the script takes the time as an
+// argument and does not ask TIME. So hours can be played in milliseconds. Everything else is as in production, also the
+// state's own clock.
 func opener(s *server) storetest.Open {
 	client := s.client()
 	return func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
@@ -23,7 +23,7 @@ func opener(s *server) storetest.Open {
 			t.Fatal(err)
 		}
 		st.now = clock.Now
-		st.horizon.Store(0) // as in memory, whose callers are all here
+		st.horizon.Store(0) // as in memory: no other replica asks further ahead
 		return st
 	}
 }
@@ -42,8 +42,7 @@ func TestAgreesWithMemory(t *testing.T) {
 	}, opener(startServer(t)), 12)
 }
 
-// TestRefundAfterTheLogExpired checks that a call that outlives the log of its quota takes nothing off later calls'
-// units.
+// TestRefundAfterTheLogExpired checks that a call that outlives its quota's log gives back no units of later calls.
 func TestRefundAfterTheLogExpired(t *testing.T) {
 	s, now, ctx := startServer(t), start, context.Background()
 	r := newReplica(t, s, names(), Fresh, bucket.Rules{
@@ -64,8 +63,8 @@ func TestRefundAfterTheLogExpired(t *testing.T) {
 	}
 }
 
-// TestRefusedRoundReadsTheLogOnce checks that a round of dear asks that a sliding quota refuses reads its log once, not
-// once for each: Redis serves nothing else meanwhile.
+// TestRefusedRoundReadsTheLogOnce checks a round of dear asks that a sliding quota refuses. The script must read the
+// quota's log once, and not once for each ask, because Redis serves no other client meanwhile.
 func TestRefusedRoundReadsTheLogOnce(t *testing.T) {
 	const entries = 500
 	s, now, ctx := startServer(t), start, context.Background()
@@ -110,7 +109,8 @@ func TestAccountsAgreeWithMemory(t *testing.T) {
 	storetest.AgreeOnAccounts(t, storetest.InMemory, accountOpener(startServer(t)), 12)
 }
 
-// accountOpener opens stores of apis that share an account with no other test.
+// accountOpener returns a function that opens stores of the apis of one account. Each account has a name of its own, so
+// tests do not share accounts.
 func accountOpener(s *server) storetest.OpenAccount {
 	client := s.client()
 	return func(t testing.TB, rules []bucket.Rules, clock *storetest.Clock) (stores []storetest.Store) {
@@ -133,7 +133,7 @@ func accountOpener(s *server) storetest.OpenAccount {
 	}
 }
 
-// inTest gives an account the name of a test.
+// inTest gives the account of rules another name.
 func inTest(rules bucket.Rules, account string) bucket.Rules {
 	in := *rules.In
 	in.Account, rules.In, rules.Shared = account, &in, slices.Clone(rules.Shared)
@@ -145,13 +145,13 @@ func inTest(rules bucket.Rules, account string) bucket.Rules {
 	return rules
 }
 
-// accountStore counts for an account of a test.
+// accountStore is a Store of an account that was renamed by inTest.
 type accountStore struct {
 	*Store
 	account string
 }
 
-// Apply puts rules of the test's account in force.
+// Apply puts rules in force, with the account renamed by inTest.
 func (s *accountStore) Apply(rules bucket.Rules) error {
 	if rules.In == nil {
 		return s.Store.Apply(rules)

@@ -9,7 +9,7 @@ import (
 	"weir/bucket/storetest"
 )
 
-// turned is a store whose server's clock is set.
+// turned is a store of a server whose clock the test sets.
 type turned struct {
 	t     *testing.T
 	rules bucket.Rules
@@ -29,7 +29,7 @@ func layTurned(t *testing.T, s *server, rules bucket.Rules, wall time.Time) *tur
 	return c
 }
 
-// call asks for one call now, and says how long to wait for it.
+// call asks for one call now, and returns how long to wait if none is granted.
 func (c *turned) call() (ok bool, wait time.Duration) {
 	got, err := c.store.Reserve(c.t.Context(), []bucket.Ask{{Key: "k", Limits: c.rules.Key, Want: 1}})
 	if err != nil {
@@ -43,8 +43,8 @@ func (c *turned) call() (ok bool, wait time.Duration) {
 	return len(got[0].Grants) == 1, got[0].Now.Until(got[0].Wait.Until)
 }
 
-// TestClockOfRedisSetBack checks that what was counted counts as of the moment at which TIME was set back. It holds no
-// call for longer than a period, or until the end of the period that was used up.
+// TestClockOfRedisSetBack checks that after TIME was set back, what was counted before counts as of that moment. No
+// call waits for longer than a period, or longer than until the end of the period that was used up.
 func TestClockOfRedisSetBack(t *testing.T) {
 	s := startServer(t)
 	noon := time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC)
@@ -93,8 +93,8 @@ func TestClockOfRedisSetBack(t *testing.T) {
 	}
 }
 
-// TestNoDayTwiceInRedis checks that no day is given twice while TIME is set back and forth by hours, and that no call
-// waits for longer than the day that was used up and the one before it.
+// TestNoDayTwiceInRedis checks that no day is granted twice while TIME is set back and forth by hours. No call waits
+// for longer than the day that was used up and the day before.
 func TestNoDayTwiceInRedis(t *testing.T) {
 	s := startServer(t)
 	for seed := range uint64(40) {
@@ -129,7 +129,7 @@ func TestNoDayTwiceInRedis(t *testing.T) {
 	}
 }
 
-// TestTimeCatchesUp checks that once TIME is right again, slots follow it, and no slot lies in its future any more.
+// TestTimeCatchesUp checks that slots follow TIME again once TIME is right, and that no slot lies in the future then.
 func TestTimeCatchesUp(t *testing.T) {
 	m := layTurned(t, startServer(t), bucket.Rules{}, storetest.Start.Time())
 	m.call()
@@ -146,8 +146,8 @@ func TestTimeCatchesUp(t *testing.T) {
 	}
 }
 
-// TestTimeSetRightAgain checks that what was granted while TIME was behind counts in the day that was counted before,
-// too.
+// TestTimeSetRightAgain checks that what was granted while TIME was behind also counts in the day that was counted
+// before.
 func TestTimeSetRightAgain(t *testing.T) {
 	noon := time.Date(2027, 3, 31, 12, 0, 0, 0, time.UTC)
 	m := layTurned(t, startServer(t), bucket.Rules{Shared: []bucket.Limit{

@@ -10,10 +10,11 @@ import (
 	"weir/bucket"
 )
 
-// OpenAccount returns an empty store that reads clock for each of the rules. The apis of the rules have one account.
+// OpenAccount returns an empty store for each of the rules. All stores read clock. The apis of the rules have one
+// account.
 type OpenAccount func(t testing.TB, rules []bucket.Rules, clock *Clock) []Store
 
-// Accounts runs the tests of stores whose apis have one account. scenes is the number of random ones.
+// Accounts runs the tests of stores whose apis have one account. scenes is the number of random schedules.
 func Accounts(t *testing.T, open OpenAccount, scenes int) {
 	for _, c := range []struct {
 		name string
@@ -64,7 +65,7 @@ func AgreeOnAccounts(t *testing.T, one, other OpenAccount, scenes int) {
 	}
 }
 
-// members are the stores of a test.
+// members are the stores of the apis of one account in a test.
 type members struct {
 	*testing.T
 	open   OpenAccount
@@ -74,7 +75,7 @@ type members struct {
 	apis   []*asker
 }
 
-// inAccount returns rules of apis that share limits. own are the limits of each api alone.
+// inAccount returns the rules of apis that share limits. own has the limits of each api alone.
 func inAccount(shared []bucket.Limit, own ...[]bucket.Limit) []bucket.Rules {
 	var names []string
 	for i := range own {
@@ -103,7 +104,7 @@ func (b *members) lay(rules []bucket.Rules) {
 	}
 }
 
-// ask makes an api ask for one slot, with a line of its replica if it has one.
+// ask makes an api ask for one slot. The ask has the line of replica r, unless r is nil.
 func (b *members) ask(api int, cost int64, r *asker) bucket.Answer {
 	b.Helper()
 	a := bucket.Ask{
@@ -121,8 +122,8 @@ func (b *members) ask(api int, cost int64, r *asker) bucket.Answer {
 	return got[0]
 }
 
-// play lets the replica of each api ask, at the times that the store tells it, until a time is over. It returns the
-// apis in the order of their slots.
+// play runs the replicas for a time d. Each replica asks when the store told it to. play returns the apis in the order
+// of their slots.
 func (b *members) play(d time.Duration) (order []int) {
 	for end := b.clock.now.Add(d); ; {
 		first := -1
@@ -146,7 +147,7 @@ func (b *members) play(d time.Duration) (order []int) {
 	}
 }
 
-// left returns how many slots an api is granted now.
+// left returns the grants that an api gets now, at most most of them.
 func (b *members) left(api, most int) (grants []bucket.Grant) {
 	for range most {
 		a := b.ask(api, 1, nil)
@@ -224,8 +225,8 @@ func ownLimitHoldsNone(b *members) {
 	}
 }
 
-// ownTurnsBesideBusy has two replicas of an api with a slow limit of its own, with three keys and one. The other api takes
-// nearly all turns of the account.
+// ownTurnsBesideBusy has two replicas of an api with a slow limit of its own. One has three keys, the other one key.
+// Another api takes nearly all turns of the account.
 func ownTurnsBesideBusy(b *members) {
 	b.lay(inAccount([]bucket.Limit{tenth()}, []bucket.Limit{sharedRate("slow", 1, time.Second, 1)}, nil))
 	b.apis[0].line.Tenants = []bucket.Waiting{waiting("a", 3)}

@@ -117,7 +117,7 @@ func playMembers(t *testing.T, open OpenAccount, seed uint64) (answers []string)
 	return answers
 }
 
-// InMemory opens the members of one pool.
+// InMemory opens the stores of one account's apis in memory, with their pool.
 func InMemory(t testing.TB, rules []bucket.Rules, clock *Clock) (stores []Store) {
 	pools := &bucket.Pools{}
 	pool, err := bucket.NewMemory(rules[0].Pool(), clock.Now)

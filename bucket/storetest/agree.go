@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Agree plays the same random schedules to two stores, with changes of rules, and compares every answer to the last
-// microsecond.
+// Agree plays the same random schedules, with changes of rules, to two stores. It checks that all answers are equal to
+// the microsecond.
 func Agree(t *testing.T, one, other Open, scenes int) {
 	for _, c := range []struct {
 		name string
@@ -50,8 +50,8 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 	})
 }
 
-// renaming gives every quota a name of its own: without the ledger's sums, what a quota counts that was taken out and put
-// back depends on the store.
+// renaming gives every quota a new name with every change of rules. If a quota is taken out and put back, its count
+// depends on the store, unless the ledger's sums are used.
 type renaming struct {
 	*pair
 	changes int
@@ -69,7 +69,8 @@ func (r *renaming) Apply(rules bucket.Rules) error {
 	return r.pair.Apply(rules)
 }
 
-// changed returns the same limits in another order of magnitude. Calendar quotas may also have another unit.
+// changed returns the same limits with counts of another order of magnitude. Calendar quotas may also have another
+// unit.
 func changed(t *rapid.T, p plan) bucket.Rules {
 	r := p.rules
 	r.Key.Rate.Count = max(1, r.Key.Rate.Count*rapid.Int64Range(1, 8).Draw(t, "key rate")/4)
@@ -98,7 +99,7 @@ type pair struct {
 	fail       func(string, ...any)
 	one, other Store
 	differ     error
-	numbers    map[int64]int64 // the other store's number for what one granted
+	numbers    map[int64]int64 // serials of the other store, by the serials of one
 }
 
 func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {

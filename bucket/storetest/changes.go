@@ -35,19 +35,19 @@ func Changes(t *testing.T, open Open, scenes int) {
 type phase struct {
 	Asks                    int
 	Jitter, Headroom, Ahead int64
-	Key, B                  tempo // of all keys, and of key b if it has its own
+	Key, B                  tempo // the rates of all keys, and of key b if it has its own
 	Name                    string
 	Kind                    string // of the shared limit: "", "rate", "shadow" or "quota"
 	Shared                  tempo
 }
 
-// tempo is a rate: a count in so many seconds, and its burst. Tokens is that of a token bucket.
+// tempo is a rate: a count in so many seconds, and its burst. Tokens says that it is counted by tokens.
 type tempo struct {
 	Count, Seconds, Burst int64
 	Tokens                bool
 }
 
-// play is one test of Changes: phases one after the other, and the seed of everything that happens in them.
+// play is one test of Changes: phases one after the other, and the seed of all random numbers.
 type play struct {
 	Seed   uint64
 	Phases []phase
@@ -135,7 +135,7 @@ func (p *phase) rules() bucket.Rules {
 	return r
 }
 
-// run plays it with a store, and checks the calls.
+// run plays p with a store, and checks the calls.
 func (p play) run(t testing.TB, fail func(string, ...any), open Open) {
 	c := &changing{play: p, fail: fail, rng: rand.New(rand.NewPCG(p.Seed, 1)), clock: Clock{Start}}
 	for i := range p.Phases {
@@ -163,14 +163,14 @@ type changing struct {
 	arrived bucket.Micros // when the last of the granted calls may arrive
 }
 
-// changingCall is a call: its slot, when it arrived, and under which rules it was granted.
+// changingCall is a call: its slot, the time when it arrived, and the rules under which it was granted.
 type changingCall struct {
 	key      string
 	slot, at bucket.Micros
 	era      int
 }
 
-// calls asks for slots so many times, and uses most of those that are granted.
+// calls asks for slots asks times, and uses most of the granted slots.
 func (c *changing) calls(asks int) {
 	for range asks {
 		key := []string{"a", "b"}[c.rng.IntN(2)]
@@ -182,7 +182,7 @@ func (c *changing) calls(asks int) {
 	}
 }
 
-// call asks for a key, and returns when to ask again.
+// call asks for a slot of a key, and returns when to ask again.
 func (c *changing) call(key string) bucket.Micros {
 	e := len(c.eras) - 1
 	rules, ahead := c.eras[e].rules, time.Duration(c.play.Phases[e].Ahead)*time.Millisecond
@@ -205,17 +205,17 @@ func (c *changing) call(key string) bucket.Micros {
 	return got[0].Wait.Until
 }
 
-// claimed is what a checkpoint may claim ahead.
+// claimed is how many microseconds ahead a checkpoint may claim.
 const claimed = 100_000
 
-// change puts rules in force, and checks that no call waits for a rate longer than its window, counted from when the last
-// call of before may arrive.
+// change puts rules in force. It checks that no call waits for a rate longer than the rate's window, counted from the
+// latest arrival of a call that was granted before.
 func (c *changing) change(rules bucket.Rules) {
 	c.arrived = max(c.arrived, c.clock.now.Add(c.eras[len(c.eras)-2].rules.Jitter)+claimed)
 	if err := c.store.Apply(rules); err != nil {
 		c.fail("%v", err)
 	}
-	if err := c.store.Settle(context.Background(), nil); err != nil { // a store may find out only at its next call: now
+	if err := c.store.Settle(context.Background(), nil); err != nil { // some stores take up rules only at their next call
 		c.fail("%v", err)
 	}
 	longest := bucket.Micros(0)

@@ -10,12 +10,12 @@ import (
 
 // What rates mean across a change.
 //
-// Every call counts one in every limit, when it arrives. Calls are judged by the rates under which they were granted,
-// as if these had always been in force: a rate that is new, renamed, of another kind or of other numbers counts what
-// was called before it. Later grants are not its own. So the calls of all eras up to one must fit the rates of that era
-// as soon as a call of that era is among them.
+// Every call counts one in every limit, when it arrives. A call is judged by the rates under which it was granted, as
+// if these had always been in force: a rate that is new, renamed, of another kind or of other numbers counts the calls
+// made before it. It is not judged for later grants. So if a window holds a call of an era, the calls of all eras up to
+// that one must fit the rates of that era.
 
-// hold checks the calls of each key, and those of all keys.
+// hold checks the calls of each key, and the calls of all keys together.
 func (c *changing) hold() {
 	for e := range c.eras {
 		rules := c.eras[e].rules
@@ -46,7 +46,7 @@ func (c *changing) holdRate(e int, name string, rate bucket.Rate, counts func(*c
 	}
 }
 
-// holdWindows checks every window that holds a call of the era.
+// holdWindows checks every window that holds a call of the era e.
 func (c *changing) holdWindows(e int, name string, rate bucket.Rate, calls []changingCall) {
 	for i := range calls {
 		n, last := int64(0), 0
@@ -62,8 +62,8 @@ func (c *changing) holdWindows(e int, name string, rate bucket.Rate, calls []cha
 	}
 }
 
-// holdTokens simulates the api's bucket. Before the era the bucket was never below empty: the api took no call that it
-// had no token for. Slots are whole microseconds, which blurs a burst by what comes in meanwhile.
+// holdTokens simulates the api's bucket. Before the era the bucket never went below empty, because the api took no call
+// without a token. Slots are whole microseconds, so a burst may exceed the bucket by the tokens of that time.
 func (c *changing) holdTokens(e int, name string, rate bucket.Rate, calls []changingCall) {
 	gain := float64(rate.Count) / float64(rate.Per/time.Microsecond)
 	level, last := float64(rate.Burst), bucket.Micros(0)

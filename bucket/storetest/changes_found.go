@@ -1,6 +1,6 @@
 package storetest
 
-// changesFound are plays that have broken a limit.
+// changesFound are plays that have broken a limit in earlier runs.
 var changesFound = []play{
 	{25, []phase{
 		{5, 50, 0, 300, tempo{5, 1, 5, false}, tempo{}, "", "", tempo{}},
@@ -121,7 +121,7 @@ var changesFound = []play{
 		{14, 400, 0, 0, tempo{2, 1, 2, false}, tempo{9, 1, 4, true}, "one", "rate", tempo{27, 10, 19, false}},
 		{100, 400, 0, 0, tempo{9, 10, 3, false}, tempo{7, 20, 3, true}, "", "", tempo{}},
 	}},
-	// In these memory and Redis had not forgotten the same keys.
+	// In these plays memory and Redis had not forgotten the same keys.
 	{1, []phase{
 		{0, 0, 0, 0, tempo{1, 1, 1, true}, tempo{1, 1, 1, true}, "one", "rate", tempo{1, 1, 2, true}},
 		{22, 0, 30, 0, tempo{6, 2, 6, false}, tempo{}, "two", "rate", tempo{19, 60, 14, false}},

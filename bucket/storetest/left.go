@@ -31,19 +31,19 @@ var leftTests = []test{
 	{"a call that costs more than is left waits", leftCosts},
 }
 
-// reading returns a limit of which answers say what is left.
+// reading returns the limit with a header in which answers say what is left of it.
 func reading(l bucket.Limit) bucket.Limit {
 	l.Left, l.LeftUntil = ingest.Source{Header: "X-Left"}, ingest.Source{Header: "X-Left-Until"}
 	return l
 }
 
-// perSecond returns rules with a shared rate of one call a second, counted in a minute, of which answers say what is
-// left.
+// perSecond returns rules with a shared rate of one call a second, counted in a minute. Answers say what is left of it.
 func perSecond() bucket.Rules { return only(reading(sharedRate("account", 60, time.Minute, 1))) }
 
 const second = bucket.Micros(1_000_000)
 
-// answered returns the end of a call whose answer says what is left until so long after Start; 0 if it does not say.
+// answered returns the end of a call whose answer says that units are left until the time until after Start. If until
+// is 0, the answer does not say until when.
 func answered(g bucket.Grant, units int64, until bucket.Micros) bucket.Use {
 	l := bucket.Left{Valid: true, Units: units}
 	if until != 0 {
@@ -128,7 +128,7 @@ func leftReplaced(b *table) {
 	b.lay(perSecond())
 	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 2, 30*second))
 	b.clock.now += second
-	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 58, 30*second)) // the other program's calls count no more
+	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 58, 30*second)) // the other program's calls no longer count
 	b.seconds(b.ask(bucket.Ask{Want: 4, Horizon: far}), 2, 3, 4, 5)
 }
 
@@ -149,7 +149,7 @@ func leftSliding(b *table) {
 	b.clock.now += 10 * second
 	b.settle(answered(b.ask(bucket.Ask{}).Grants[0], 2, 0)) // four of the ten are another program's
 	b.seconds(b.ask(bucket.Ask{Want: 6, Horizon: far}), 10, 10, 60, 60, 60, 70)
-	// What became too old while the call ran is no other program's.
+	// Units that became too old while the call ran are not another program's.
 	b.lay(only(reading(quota("q", bucket.Quota{Count: 10, Window: bucket.Sliding, Per: time.Minute}))))
 	b.ask(bucket.Ask{Want: 8})
 	b.clock.now += 59 * second
@@ -218,7 +218,7 @@ func leftOverage(b *table) {
 	b.seconds(b.ask(bucket.Ask{Want: 10}), 0, 0, 0, 0)
 }
 
-// granted returns how many of some slots are granted within 20 s.
+// granted returns how many of want slots are granted within 20 s.
 func (b *table) granted(want int) int {
 	b.Helper()
 	return len(b.ask(bucket.Ask{Want: want, Horizon: 20 * time.Second}).Grants)
@@ -275,7 +275,7 @@ func leftLate(b *table) {
 	}
 }
 
-// settling are limits of 600 units of which answers say what is left and what calls took.
+// settling returns limits of 600 units. Answers say what is left of them and what calls took.
 func settling() []bucket.Limit {
 	limits := []bucket.Limit{
 		sharedRate("account", 600, time.Minute, 100),
@@ -297,7 +297,7 @@ func leftRefunded(b *table) {
 		c := answered(b.ask(bucket.Ask{Costs: []int64{1}}).Grants[0], 549, 60*second)
 		c.Costs = []int64{1}
 		b.settle(used(before, 50, 5))
-		b.settle(c) // the vendor counted it while it still counted all 50
+		b.settle(c) // the vendor counted this call while it still counted all 50
 		b.seconds(b.ask(bucket.Ask{Costs: []int64{94}}), 0)
 		if w := b.ask(bucket.Ask{Costs: []int64{100}, Want: 6}).Wait; w.Excess != 0 {
 			b.Errorf("%+v: %+v", l, w)

@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// lineTests are about replicas that take turns. Each test plays some replicas that ask again when they were told to.
+// lineTests are about replicas that take turns. In each test some replicas ask again when they were told to.
 var lineTests = []test{
 	{"two replicas alternate", alternate},
 	{"a replica gets as much as it has keys", byKeys},
@@ -48,7 +48,7 @@ func waitingAs(p bucket.Priority, tenant string, keys int) bucket.Waiting {
 	return bucket.Waiting{Tenant: tenant, Priority: p, Keys: keys}
 }
 
-// take makes a replica ask for one slot now.
+// take makes a replica ask for one slot now, for the next of its keys.
 func (b *table) take(r *asker) bucket.Answer {
 	r.next++
 	ask := bucket.Ask{
@@ -71,7 +71,7 @@ func (b *table) take(r *asker) bucket.Answer {
 	return a
 }
 
-// play lets replicas ask, each when it was told to, for a time.
+// play runs replicas for a time d. Each replica asks when it was told to.
 func (b *table) play(d time.Duration, replicas ...*asker) {
 	for end := b.clock.now.Add(d); ; {
 		var first *asker
@@ -140,7 +140,7 @@ func byTenants(b *table) {
 }
 
 // byPriorities has high jobs at one replica only, and low ones at both. With the default weights 16 of 17 calls are of
-// high jobs, and the rest is divided by the keys with low ones.
+// high jobs. The rest is divided by the number of keys with low jobs.
 func byPriorities(b *table) {
 	b.lay(only(tenth()))
 	urgent := replicaOf("urgent", waitingAs(bucket.High, "", 1), waitingAs(bucket.Low, "", 1))
@@ -157,7 +157,7 @@ func byPriorities(b *table) {
 	}
 }
 
-// byPrioritiesOfTenants has normal jobs of one tenant at a replica, and low ones of three tenants at another.
+// byPrioritiesOfTenants has normal jobs of one tenant at one replica, and low jobs of three tenants at another.
 func byPrioritiesOfTenants(b *table) {
 	b.lay(only(tenth()))
 	one := replicaOf("one", waitingAs(bucket.Normal, "a", 1))
@@ -213,8 +213,8 @@ func dearFirst(b *table) {
 	}
 }
 
-// dearIsNamed makes a replica wait for the units that another's dear call needs: not for a permit, and not if its call
-// takes none of them.
+// dearIsNamed has a replica wait for units that another replica's dear call needs. The wait must name the limit of
+// these units. The replica must not wait for a permit, nor if its call takes none of these units.
 func dearIsNamed(b *table) {
 	b.lay(only(bucket.Limit{Name: "calls", InFlight: 100}, sharedRate("tokens", 100, time.Second, 50)))
 	dear, cheap := replicaOf("dear", waiting("", 1)), replicaOf("cheap", waiting("", 1))
@@ -234,7 +234,8 @@ func dearIsNamed(b *table) {
 	}
 }
 
-// dearIsGone has a replica ask for a dear call that has to wait for ten minutes, while no other takes turns, and die.
+// dearIsGone has a replica ask for a dear call that must wait ten minutes, while no other replica takes turns. The
+// replica then dies.
 func dearIsGone(b *table) {
 	b.lay(only(sharedRate("tokens", 6599, time.Minute, 6000)))
 	dear, cheap := replicaOf("dear", waiting("", 1)), replicaOf("cheap", waiting("", 1))
@@ -248,7 +249,7 @@ func dearIsGone(b *table) {
 }
 
 // waitForTheDay has a replica whose calls cost more than is left today. Until the next day its keys do not count among
-// those of their tenant that wait; then they do.
+// the waiting keys of their tenant; then they do.
 func waitForTheDay(b *table) {
 	b.lay(only(quota("daily", bucket.Quota{Count: 20, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC})))
 	dear, cheap := replicaOf("dear", waiting("x", 1)), replicaOf("cheap", waiting("x", 1))

@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// mistakeTests are mistakes of other limiters, by project and issue. Each test would have failed there.
+// mistakeTests are mistakes of other limiters, by project and issue. Each of these limiters would have failed its test.
 var mistakeTests = []test{
 	{"redis_rate since 2025-07-04: a burst is whole in every year", burstInEveryYear},
 	{"redis_rate, Losant 3: no second call after half an interval", wholeInterval},
@@ -102,7 +102,7 @@ func wholeInterval(b *table) {
 	}
 }
 
-// greedy takes all slots there are for that long, in steps, and returns their times.
+// greedy takes all slots that it can get for the time length, in steps, and returns their times.
 func (b *table) greedy(a bucket.Ask, length, step time.Duration) (arrivals []bucket.Arrival) {
 	b.Helper()
 	for end := b.clock.now.Add(length); b.clock.now < end; b.clock.now = b.clock.now.Add(step) {
@@ -114,7 +114,7 @@ func (b *table) greedy(a bucket.Ask, length, step time.Duration) (arrivals []buc
 	return arrivals
 }
 
-// expectWorst compares the most calls in any window of that length.
+// expectWorst checks that want is the most calls in any window of that length.
 func (b *table) expectWorst(arrivals []bucket.Arrival, window time.Duration, want int64) {
 	b.Helper()
 	v := bucket.Check(arrivals, bucket.Expectation{Limit: quota("", bucket.Quota{Count: want, Window: bucket.Sliding, Per: window})})
@@ -209,8 +209,8 @@ func fifthOfACall(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3, Horizon: far}), 0, 5_000_000, 10_000_000)
 }
 
-// waitedInVain checks that a caller that comes at the named time, after another caller took the slot, gets another
-// time.
+// waitedInVain checks a caller that comes at the time it was told, after another caller took the slot: it must be told
+// another time.
 func waitedInVain(b *table) {
 	b.lay(only(sharedRate("account", 1, time.Second, 1)))
 	b.ask(bucket.Ask{Key: "a"})
@@ -225,7 +225,8 @@ func waitedInVain(b *table) {
 	b.expectWait(again, bucket.Wait{Limit: "account", Until: Start + 2_000_000})
 }
 
-// waitsAreReal checks that no caller is told to ask again at once, and that one that asks at the named time passes.
+// waitsAreReal checks that no caller is told to ask again at once, and that a caller that asks at the time it was told
+// gets a slot.
 func waitsAreReal(b *table) {
 	for _, r := range []bucket.Rate{{Count: 3, Per: time.Second}, {Count: 900_000, Per: time.Second}, {Count: 7, Per: time.Minute}} {
 		r.Burst = 1
@@ -282,8 +283,8 @@ func refill(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 3, Horizon: far}), 0, 12_000_000, 24_000_000)
 }
 
-// fromTheFirst asks for ten from 1:30 to 2:00 and ten from 2:00 to 2:30, twenty in a minute. A window aligned to the
-// clock lets all of them pass, a sliding one only ten.
+// fromTheFirst asks for ten calls from 1:30 to 2:00 and ten from 2:00 to 2:30, which is twenty in a minute. A window
+// aligned to the clock lets all of them pass, a sliding window only ten.
 func fromTheFirst(b *table) {
 	for _, c := range []struct {
 		window bucket.Window

@@ -82,8 +82,8 @@ func slidingLog(b *table) {
 	}
 }
 
-// edgeBurst asks for 100 in the last 30 s of a minute and 100 in the first 20 s of the next. A fixed quota lets all 200
-// pass in 50 s, a sliding one only 100.
+// edgeBurst asks for 100 calls in the last 30 s of a minute and 100 in the first 20 s of the next. A fixed quota lets
+// all 200 pass in 50 s, a sliding quota only 100.
 func edgeBurst(b *table) {
 	for _, c := range []struct {
 		window bucket.Window
@@ -144,11 +144,11 @@ func budget(b *table) {
 	b.expectSlots(got, 0, 0)
 	b.expectWait(got, bucket.Wait{Limit: "spend", Until: midnight, Exhausted: bucket.DeadLetter})
 	b.expectWait(b.ask(bucket.Ask{Costs: []int64{1_000_001}}), bucket.Wait{Limit: "spend", Never: true, Exhausted: bucket.DeadLetter})
-	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{0}}), 0) // what costs nothing spends nothing
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{0}}), 0) // a call that costs nothing spends nothing
 }
 
-// budgetAtTheEdge checks that no slot lies within the jitter of midnight, not even of an unspent budget. That spends
-// nothing.
+// budgetAtTheEdge checks that no slot lies within the jitter of midnight, not even a slot of an unspent budget. Waiting
+// for the edge to pass does not count as spent.
 func budgetAtTheEdge(b *table) {
 	const jitter = 20_000
 	day := bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
@@ -175,7 +175,8 @@ func budgetAtTheEdge(b *table) {
 	}
 }
 
-// rateAtTheEdge checks a job that another limit delays into the edge of a day: the budget only moves it out of there.
+// rateAtTheEdge checks a job that another limit delays into the edge of a day: the budget only moves the job out of the
+// edge.
 func rateAtTheEdge(b *table) {
 	r := only(sharedRate("account", 1, time.Hour, 1), bucket.Limit{Name: "spend", Budget: &bucket.Budget{
 		Quota:       bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},

@@ -47,7 +47,8 @@ func rateVectors(b *table) {
 }
 
 // tokenBucket checks a burst that comes in addition to the rate. The part of the bucket that jitter needs stays unused,
-// except by a single call that costs more: that call waits from when the bucket was empty, however often it asks.
+// except by a single call that costs more than the rest. Such a call waits from the time when the bucket was empty,
+// however often it asks.
 func tokenBucket(b *table) {
 	tokens := func(count, burst int64) bucket.Rate {
 		return bucket.Rate{Count: count, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}
@@ -94,8 +95,8 @@ func weighted(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}, Horizon: far}), 200_000)
 }
 
-// commonSlot checks that a limit is charged from the slot. Charged from now, it would drain until a later slot, and a
-// second burst would leave.
+// commonSlot checks that a limit is charged from the slot. If it were charged from now, it would drain until a later
+// slot, and a second burst would leave.
 func commonSlot(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1), Shared: []bucket.Limit{sharedRate("account", 2, time.Second, 2)}})
 	b.ask(bucket.Ask{Key: "a"})
@@ -156,7 +157,8 @@ func idling(b *table) {
 	}
 }
 
-// slowRate checks that state does not expire before its debt: otherwise a slow rate would start over, full.
+// slowRate checks that the state of a bucket does not expire before its debt. Otherwise a slow rate would begin again
+// with a full burst.
 func slowRate(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, 48*time.Hour, 1)})
 	b.ask(bucket.Ask{})
@@ -220,8 +222,8 @@ func batch(b *table) {
 	}
 }
 
-// together takes slots far ahead from several goroutines, with returns between them. Merged, the slots keep every
-// limit.
+// together takes slots far ahead from several goroutines, with returns between them. It checks that all slots together
+// keep every limit.
 func together(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(50, time.Second, 2), Shared: []bucket.Limit{
 		sharedRate("account", 200, time.Second, 10),

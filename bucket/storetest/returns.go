@@ -26,7 +26,7 @@ func returns(t *testing.T, open Open, scenes int) {
 				rate.Count, rate.Counts = rate.Count+rate.Burst, bucket.ByWindow
 			}
 			p.lay(bucket.Rules{Key: bucket.KeyLimits{Rate: rate}})
-			p.each = bucket.Micros(p.rules.Interval(rate).P) // of such rates it is whole
+			p.each = bucket.Micros(p.rules.Interval(rate).P) // a whole number for these rates
 			rt.Repeat(map[string]func(*rapid.T){
 				"ask": p.request, "wait": p.wait, "call": p.call, "return": p.giveBack, "": p.windows,
 			})
@@ -34,11 +34,11 @@ func returns(t *testing.T, open Open, scenes int) {
 	}
 }
 
-// returning is one such play.
+// returning is one play of returns.
 type returning struct {
 	*table
 	each     bucket.Micros  // the interval
-	standing []bucket.Grant // what was granted and did not come back, in that order
+	standing []bucket.Grant // the grants that did not come back, in the order of granting
 	unused   []*unused
 	calls    []bucket.Arrival
 }
@@ -49,7 +49,7 @@ type unused struct {
 	returned bool
 }
 
-// slot returns the slot of the next call if nothing but the standing grants and these was ever granted.
+// slot returns the slot of the next call if only the standing grants, and those in also, had ever been granted.
 func (p *returning) slot(also []bucket.Grant) bucket.Micros {
 	tat := bucket.Micros(0)
 	for _, g := range slices.Concat(p.standing, also) {
@@ -79,7 +79,7 @@ func (p *returning) wait(rt *rapid.T) {
 	p.clock.now += bucket.Micros(rapid.Int64Range(1, 2*int64(p.each)).Draw(rt, "wait"))
 }
 
-// pick returns the place of a grant without a call.
+// pick returns the index of a random grant without a call.
 func (p *returning) pick(rt *rapid.T) int {
 	if len(p.unused) == 0 {
 		rt.Skip("no grant")
@@ -95,7 +95,8 @@ func (p *returning) call(rt *rapid.T) {
 	}
 }
 
-// giveBack returns a grant, or it and all behind it, newest first. Only what is the newest by then comes back.
+// giveBack returns a grant, alone or with all later ones, newest first. A grant comes back only if it is the newest at
+// that time.
 func (p *returning) giveBack(rt *rapid.T) {
 	back := p.unused[p.pick(rt):]
 	if rapid.Bool().Draw(rt, "alone") {

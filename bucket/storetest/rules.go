@@ -99,8 +99,8 @@ func shadow(b *table) {
 	}
 }
 
-// raisedBehindASlot checks that a shorter interval does not shrink the time until a slot that lies ahead: that is no
-// debt.
+// raisedBehindASlot checks that a shorter interval does not shorten the time until a slot that lies ahead, because that
+// time is no debt.
 func raisedBehindASlot(b *table) {
 	b.lay(only(sharedRate("account", 2, time.Second, 1)))
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
@@ -110,8 +110,8 @@ func raisedBehindASlot(b *table) {
 	}
 }
 
-// shadowGivesNothingBack checks a call that a shadow limit let pass uncounted, and that ends when the limit is in
-// force.
+// shadowGivesNothingBack checks a call that a shadow limit let pass without counting it. The call ends when the limit
+// is in force, and gives nothing back.
 func shadowGivesNothingBack(b *table) {
 	watched := func(s string) bucket.Rules {
 		l := quota("q", bucket.Quota{Count: 3, Window: bucket.Fixed, Per: time.Hour})
@@ -128,8 +128,8 @@ func shadowGivesNothingBack(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
-// raisedKeyBehindASlot checks the same for a key's own rate. For that only the horizon says how far ahead slots may
-// lie.
+// raisedKeyBehindASlot checks the same as raisedBehindASlot for a key's own rate. For such a rate only the horizon says
+// how far ahead slots may lie.
 func raisedKeyBehindASlot(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(2, time.Second, 1)})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
@@ -139,8 +139,8 @@ func raisedKeyBehindASlot(b *table) {
 	}
 }
 
-// olderRateGivenBack checks that a bucket that has drained since a call gives nothing of it back, although only the old
-// rate shows that.
+// olderRateGivenBack checks that a call gives nothing back if the bucket has drained since the call, even if only the
+// old rate shows that.
 func olderRateGivenBack(b *table) {
 	account := func(n int64) bucket.Rules {
 		l := sharedRate("account", n, time.Second, 2)
@@ -161,7 +161,7 @@ func calendarQuota(n int64, unit bucket.Unit) bucket.Rules {
 	return only(quota("calendar", bucket.Quota{Count: n, Window: bucket.Calendar, Unit: unit, Zone: time.UTC}))
 }
 
-// dayBecomesAnHour checks that a day and its first hour, which begin together, are not taken for each other.
+// dayBecomesAnHour checks that the store does not confuse a day with its first hour, which begins at the same time.
 func dayBecomesAnHour(b *table) {
 	b.lay(calendarQuota(2, bucket.Day))
 	b.ask(bucket.Ask{Want: 2})
@@ -212,7 +212,7 @@ func windowOfAnotherKind(b *table) {
 	}
 }
 
-// slidingAfterAPeriod checks calls at the very end of an hour: they lie within a sliding hour for nearly an hour more.
+// slidingAfterAPeriod checks calls at the very end of an hour. They count in a sliding hour for nearly one more hour.
 func slidingAfterAPeriod(b *table) {
 	hourly := bucket.Quota{Count: 5, Window: bucket.Fixed, Per: time.Hour}
 	b.lay(only(quota("q", hourly)))
@@ -226,7 +226,7 @@ func slidingAfterAPeriod(b *table) {
 	}
 }
 
-// lateReturn returns the oldest of many calls, and then takes all slots there are for more than a window.
+// lateReturn returns the oldest of many calls, and then takes all slots that it can get for more than a window.
 func lateReturn(b *table) {
 	const most = 100
 	hourly := bucket.Quota{Count: most, Window: bucket.Sliding, Per: time.Hour}
@@ -256,8 +256,9 @@ func lateReturn(b *table) {
 	}
 }
 
-// limitChanges are pairs of a limit and another one that replaces it and is not looser. The calls of a while before
-// count in both. busy is how long calls are made before the change, per the window that holds most.
+// limitChanges are changes from rules to other rules that are not looser. The calls of some time before the change
+// count under both. Calls are made for the time busy before the change. No window of length per may hold more than most
+// calls.
 var limitChanges = []struct {
 	name         string
 	before, then bucket.Rules
@@ -292,7 +293,7 @@ func overriding(of, by bucket.KeyLimits) bucket.Rules {
 	return bucket.Rules{Key: of, Overrides: []bucket.Override{{Pattern: "k", Rate: &by.Rate}}}
 }
 
-// changedAcrossAWindow plays each pair as fast as the store lets it, with the change after a second.
+// changedAcrossAWindow makes calls as fast as the store lets it, and changes the rules one second after busy.
 func changedAcrossAWindow(b *table) {
 	for _, c := range limitChanges {
 		b.lay(c.before)
@@ -319,7 +320,7 @@ func changedAcrossAWindow(b *table) {
 	}
 }
 
-// putBack takes a limit out and puts it back when as much as it allows has been called.
+// putBack makes as many calls as a limit allows, takes the limit out of the rules, and puts it back.
 func putBack(b *table) {
 	limited := only(windowedLimit("a", 10, 10, 10))
 	b.lay(limited)
@@ -334,7 +335,7 @@ func putBack(b *table) {
 	}
 }
 
-// unchangedKeepsItsState changes everything but one limit and one key.
+// unchangedKeepsItsState changes everything except one limit and one key, and checks that these keep their state.
 func unchangedKeepsItsState(b *table) {
 	other := windowedLimit("other", 100, 10, 10)
 	rules := func(n int64) bucket.Rules {

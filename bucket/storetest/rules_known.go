@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// changedTwice checks two changes: the first to a window that no longer holds the last call, the second to one that
-// does.
+// changedTwice checks two changes: the first to a window that no longer holds the last call, the second to a window
+// that does.
 func changedTwice(b *table) {
 	b.lay(only(windowedLimit("a", 1, 1, 1)))
 	b.ask(bucket.Ask{})
@@ -42,7 +42,8 @@ func begunAfterItsCalls(b *table) {
 	}
 }
 
-// begunBehindALateCall lowers the jitter together with a rate that begins: the last call may still arrive by the former.
+// begunBehindALateCall begins a rate and lowers the jitter at once. The last call may still arrive as late as the
+// former jitter allows.
 func begunBehindALateCall(b *table) {
 	late := bucket.Rules{Key: fast, Jitter: 400 * time.Millisecond}
 	b.lay(late)
@@ -53,7 +54,7 @@ func begunBehindALateCall(b *table) {
 	}
 }
 
-// mayBeForgotten applies rules by which an idle bucket is soon forgotten, and then the former rules again.
+// mayBeForgotten applies rules under which an idle bucket is soon forgotten, and then the former rules again.
 func mayBeForgotten(b *table) {
 	of := func(burst int64) bucket.Rules {
 		return bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}}}
@@ -70,8 +71,8 @@ func mayBeForgotten(b *table) {
 	}
 }
 
-// forgottenTwoChangesAgo applies rules by which keys are remembered for longer, and then others. A key that was not called
-// in between may have been called until the first change, for all that a store knows that has forgotten it.
+// forgottenTwoChangesAgo applies rules under which keys are remembered for longer, and then other rules. A key that was
+// not called in between is forgotten, so the store must assume that it was called until the first change.
 func forgottenTwoChangesAgo(b *table) {
 	b.lay(bucket.Rules{Key: windowed(5, 1, 5)})
 	b.ask(bucket.Ask{})
@@ -87,8 +88,8 @@ func forgottenTwoChangesAgo(b *table) {
 	}
 }
 
-// newAmongForgotten changes the rules twice as well, but asks for a key that was never called. The key need not wait:
-// the calls that the store may have forgotten at the first change are more than a window old.
+// newAmongForgotten also changes the rules twice, but asks for a key that was never called. The key need not wait,
+// because the calls that the store may have forgotten at the first change are more than a window old.
 func newAmongForgotten(b *table) {
 	b.lay(bucket.Rules{Key: windowed(5, 1, 5)})
 	b.ask(bucket.Ask{})

@@ -13,8 +13,8 @@ import (
 	"weir/bucket"
 )
 
-// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only
-// ever falls. Arrivals are stamped in true time.
+// scene plays a plan in virtual time. The store and its callers read a wall clock, which is true time plus a step. The
+// step only falls. Arrivals are stamped in true time.
 type scene struct {
 	plan
 	t      testing.TB
@@ -40,12 +40,12 @@ type call struct {
 	grant
 }
 
-// charge is what a call took of a limit beyond its estimate.
+// charge is what a call took from a limit beyond its estimate.
 type charge struct {
 	at     bucket.Micros // when the store heard of it
 	limit  int
 	units  int64
-	number int // in the order of granting: after the grants that the store had given
+	number int // its place in the order of granting: after all grants until then
 }
 
 // grant is a slot that a caller holds.
@@ -54,7 +54,7 @@ type grant struct {
 	key    int
 	costs  []int64 // as asked
 	number int     // in the order of granting, over all keys
-	era    int     // in which it was given
+	era    int     // the era in which it was given
 }
 
 func (g *grant) use() bucket.Use {
@@ -87,7 +87,7 @@ func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
 	return s
 }
 
-// most bounds the calls of a scene: a fast rate shows nothing more in a longer one.
+// most bounds the calls of a scene. A fast rate shows nothing more in a longer scene.
 const most = 1500
 
 func (s *scene) play() {
@@ -109,10 +109,10 @@ func (s *scene) play() {
 
 func (s *scene) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
 
-// chance returns true in that many percent of the cases.
+// chance returns true with a probability of percent.
 func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
 
-// wall returns the true time at which the wall clock will show m, if it is not set again.
+// wall returns the true time at which the wall clock will show m, unless it is set again.
 func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
 
 func (s *scene) ask(k int) {
@@ -154,14 +154,15 @@ func (s *scene) ask(k int) {
 		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
 	}
 	s.later(k, next)
-	// Only here: a store keeps the latest time that it was shown, and not every store looks at the clock as often.
+	// The clock is set back only here: a store remembers the latest time that it has read, and stores do not read the
+	// clock equally often.
 	if s.chance(s.adverse.clockBack) {
 		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
 		s.clock.now = s.true + s.step
 	}
 }
 
-// line returns what waits at the replica that has a key: all its keys.
+// line returns the Line of the replica that has a key. All keys of the replica wait.
 func (s *scene) line(key int) *bucket.Line {
 	keys, all := map[bucket.Waiting]int{}, 0
 	for k := key % s.replicas; k < s.keys; k += s.replicas {
@@ -199,7 +200,7 @@ func (s *scene) askAll() {
 	}
 }
 
-// later makes a key ask at a time. If the rules change before, it asks at once.
+// later makes a key ask at the time when. If the rules change before, the key asks at once.
 func (s *scene) later(k int, when bucket.Micros) {
 	era := len(s.eras)
 	s.at(when, func() {
@@ -209,7 +210,8 @@ func (s *scene) later(k int, when bucket.Micros) {
 	})
 }
 
-// start uses a grant, unless its slot was missed: then the grant is returned, sometimes with all behind it, newest first.
+// start uses a grant, unless its slot was missed. Then it returns the grant, sometimes with all later ones, newest
+// first.
 func (s *scene) start(g grant) {
 	i := slices.IndexFunc(s.held[g.key], func(h grant) bool { return h.number == g.number })
 	if i < 0 {
@@ -217,7 +219,7 @@ func (s *scene) start(g grant) {
 	}
 	use := g.use()
 	now := s.true + s.step
-	if now < g.At { // the clock was set back: sleep on
+	if now < g.At { // the clock was set back: wait longer
 		s.at(s.wall(g.At), func() { s.start(g) })
 		return
 	}
@@ -242,7 +244,7 @@ func (s *scene) start(g grant) {
 	c := call{at: int64(s.true)*1000 + late, costs: g.costs, grant: g}
 	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
 	if s.chance(s.adverse.misestimates) {
-		// Mostly fewer units than estimated: more exceed the limits whatever a store does.
+		// Mostly fewer units than estimated: overages exceed the limits whatever a store does.
 		c.costs, use.Actual = make([]int64, len(g.costs)), make([]int64, len(g.costs))
 		for i, cost := range g.costs {
 			c.costs[i] = cost
@@ -265,7 +267,7 @@ func (s *scene) start(g grant) {
 	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
 }
 
-// anyLeft returns what an answer says is left of each limit: anything, for any time.
+// anyLeft returns random answers about what is left of each limit, for random times.
 func (s *scene) anyLeft() []bucket.Left {
 	left := make([]bucket.Left, len(s.rules.Shared))
 	for i := range left {
@@ -278,7 +280,8 @@ func (s *scene) anyLeft() []bucket.Left {
 	return left
 }
 
-// settles reports whether limit i gives back what calls did not use: a rate only if it settles, a quota always.
+// settles reports whether limit i gives back what calls did not use. A quota always does, a rate only if its cost
+// settles.
 func (s *scene) settles(i int) bool {
 	l := s.rules.Shared[i]
 	return l.Rate == nil || l.Cost.Settles()

@@ -26,8 +26,8 @@ func (s *scene) neverOver(fail func(string, ...any)) {
 	}
 }
 
-// arrivals returns the calls of one key (all for -1) with their cost for one shared limit (1 for -1). It leaves out
-// calls that cost nothing in the end.
+// arrivals returns the calls of one key, with the cost that each has for one shared limit. key -1 stands for all keys,
+// and limit -1 for a cost of 1. It leaves out calls that cost nothing in the end.
 func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 	for _, c := range s.calls {
 		x := bucket.Arrival{At: c.at, End: c.end, Cost: 1}
@@ -42,7 +42,7 @@ func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 }
 
 // claim returns the expectation that weir promises for a limit under the rules' headroom and jitter. Slots are whole
-// microseconds, which blurs a burst like 1 µs more of jitter.
+// microseconds, which blurs a burst as 1 µs more of jitter would.
 func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	left := 100 - s.rules.Headroom
 	if l.Rate != nil {
@@ -63,8 +63,8 @@ func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	return bucket.Expectation{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
 }
 
-// afterOverages checks every slot of every rate against all that was granted or became known before. An overage counts
-// when the store hears of it: it may exceed the limit, and later slots wait for it.
+// afterOverages checks every slot of every rate against all that was granted, or became known, before the slot. An
+// overage counts when the store hears of it: it may exceed the limit, and later slots wait for it.
 func (s *scene) afterOverages(fail func(string, ...any)) {
 	for i, l := range s.rules.Shared {
 		if l.Rate == nil {
@@ -96,8 +96,8 @@ func (s *scene) afterOverages(fail func(string, ...any)) {
 	}
 }
 
-// neverIdle checks that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate
-// over the whole time, or of a quota in every whole period.
+// neverIdle checks that with jobs always waiting at least 95 % of what the limits allow was used. For rates that is the
+// tightest rate over the whole time, for quotas the count of every whole period.
 func (s *scene) neverIdle(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short: the last key to ask may not have had its turn
@@ -118,7 +118,8 @@ func (s *scene) neverIdle(fail func(string, ...any)) {
 	}
 }
 
-// quotaCalls returns how many calls at pace per nanosecond a quota lets pass at least, by whole periods.
+// quotaCalls returns how many calls a quota lets pass at least, counted in whole periods, if pace calls per nanosecond
+// come.
 func (s *scene) quotaCalls(q bucket.Quota, cost int64, pace float64) float64 {
 	count := float64(max(1, q.Count*(100-s.rules.Headroom)/100) / cost)
 	per := q.Per + s.rules.Jitter
@@ -148,7 +149,8 @@ func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	}
 }
 
-// tokensPerMicro returns the same against a token bucket: no more than comes in, nor than leaves room for late calls.
+// tokensPerMicro returns the same for a token bucket. It is at most the rate at which tokens come in, and leaves room
+// for late calls.
 func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	left, each, late := float64(100-r.Headroom)/100, float64(rate.Per.Microseconds())/float64(rate.Count), lateTokens(r, rate)
 	if spare := float64(rate.Burst) - usedTokens(r, rate); spare < late {
@@ -157,7 +159,7 @@ func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	return left / each
 }
 
-// lateTokens returns how many units come in while a call may be late.
+// lateTokens returns how many tokens come in while a call may be late.
 func lateTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	each, jitter := float64(rate.Per.Microseconds())/float64(rate.Count), float64(r.Jitter.Microseconds())
 	if each < 1000 {
@@ -166,7 +168,7 @@ func lateTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	return jitter / each
 }
 
-// usedTokens returns how much of a token bucket is used.
+// usedTokens returns how many tokens of a bucket weir uses.
 func usedTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	used, late := math.Floor(float64(rate.Burst*(100-r.Headroom))/100), lateTokens(r, rate)
 	if late > 0.05 {
@@ -175,8 +177,8 @@ func usedTokens(r bucket.Rules, rate bucket.Rate) float64 {
 	return max(1, used)
 }
 
-// unitsOf returns what calls of one cost take of a rate one after the other. A call that costs more than the used part
-// of a token bucket also waits for the rest.
+// unitsOf returns how many units each of several calls in a row takes from a rate. A call that costs more than the used
+// part of a token bucket also waits for the difference.
 func unitsOf(r bucket.Rules, rate bucket.Rate, cost int64) float64 {
 	if rate.Counted() == bucket.ByWindow {
 		return float64(cost)

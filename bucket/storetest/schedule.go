@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// schedules drives the store with random limits and random callers and checks every arrival against every limit. A
-// planted mistake anywhere in the arithmetic shows here, and so does a store that is safe because it does too little.
+// schedules drives the store with random limits and random callers, and checks every arrival against every limit. It
+// finds mistakes of the arithmetic, and also a store that is safe only because it grants too little.
 func schedules(t *testing.T, open Open, scenes int) {
 	for _, c := range []struct {
 		name string
@@ -59,7 +59,8 @@ type plan struct {
 	length  time.Duration
 	adverse adversity
 	turns   []turn // changes of rules, in order
-	// replicas is among how many processes the keys are divided, which take turns; 0 if one process has them all.
+	// replicas is the number of processes that take turns, among which the keys are divided; 0 if one process has all
+	// keys.
 	replicas int
 	// prioritized says that the jobs of different keys have different priorities.
 	prioritized bool
@@ -115,15 +116,15 @@ func anyPlan(t *rapid.T) plan {
 			misestimates: rapid.IntRange(0, 50).Draw(t, "misestimates"),
 			reports:      rapid.IntRange(0, 50).Draw(t, "reports"),
 		}
-		if !hasPeriods(p.rules.Shared) { // periods by a wrong clock are wrong
+		if !hasPeriods(p.rules.Shared) { // by a wrong clock the store's periods would be wrong too
 			p.adverse.clockBack = rapid.IntRange(0, 3).Draw(t, "clock back")
 		}
 	}
 	return p
 }
 
-// busyPlan has no adversity, and jobs are always waiting. Under shared limits slots are taken when due: a slot taken
-// ahead keeps the shared limits idle for the other keys until then, which is safe but not full use.
+// busyPlan has no adversity, and jobs are always waiting. Under shared limits slots are taken when they are due. A slot
+// taken ahead would keep the shared limits idle for other keys until then, which is safe but not full use.
 func busyPlan(t *rapid.T) plan {
 	p := anyPlan(t)
 	p.adverse = adversity{}
@@ -134,7 +135,7 @@ func busyPlan(t *rapid.T) plan {
 	return p
 }
 
-// returnsPlan takes several slots ahead, of one ask or of several, and returns many of them.
+// returnsPlan takes several slots ahead, with one ask or several, and returns many of them.
 func returnsPlan(t *rapid.T) plan {
 	r := bucket.Rate{Count: rapid.Int64Range(20, 200).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(1, 5).Draw(t, "burst")}
 	p := plan{
@@ -152,7 +153,7 @@ func returnsPlan(t *rapid.T) plan {
 	return p
 }
 
-// refundsPlan has limits that settle and calls that end late and cost less than estimated.
+// refundsPlan has limits that settle, and calls that end late and cost less than estimated.
 func refundsPlan(t *rapid.T) plan {
 	p := plan{
 		rules: bucket.Rules{Key: fast}, keys: rapid.IntRange(1, 3).Draw(t, "keys"), want: rapid.IntRange(1, 3).Draw(t, "want"),
@@ -162,7 +163,7 @@ func refundsPlan(t *rapid.T) plan {
 	}
 	for i := range rapid.IntRange(1, 2).Draw(t, "limits") {
 		name := fmt.Sprint("limit", i)
-		if rapid.IntRange(0, 2).Draw(t, name) == 0 { // of which calls may outlive a window
+		if rapid.IntRange(0, 2).Draw(t, name) == 0 { // calls may outlive its window
 			count := rapid.Int64Range(10, 60).Draw(t, "count")
 			p.rules.Shared = append(p.rules.Shared, quota(name, bucket.Quota{Count: count, Window: bucket.Sliding, Per: time.Second}))
 			p.costs = append(p.costs, count/2)
@@ -175,7 +176,7 @@ func refundsPlan(t *rapid.T) plan {
 	return p
 }
 
-// overagesPlan also has calls that cost up to three times what was estimated.
+// overagesPlan is refundsPlan with calls that also cost up to three times their estimate.
 func overagesPlan(t *rapid.T) plan {
 	p := refundsPlan(t)
 	p.adverse.overages = rapid.IntRange(5, 50).Draw(t, "overages")
@@ -227,8 +228,9 @@ func hasPeriods(limits []bucket.Limit) bool {
 	return false
 }
 
-// withOneQuotaAtMost replaces further quotas by a limit that never binds. Two quotas that stall at different times
-// allow together less than either, and no formula says how much less. A permit's wait depends on the service time.
+// withOneQuotaAtMost replaces all quotas but one by a limit that never binds. Two quotas that stall at different times
+// together allow less than either, and no formula says how much less. It replaces limits of calls in flight too,
+// because the wait for a permit depends on the service time.
 func withOneQuotaAtMost(limits []bucket.Limit) []bucket.Limit {
 	quotas := 0
 	for i, l := range limits {

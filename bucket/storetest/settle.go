@@ -29,7 +29,7 @@ var settleTests = []test{
 func returned(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1)})
 	all := b.ask(bucket.Ask{Want: 4, Horizon: far}).Grants
-	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later grants stand behind it: forfeited
+	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later grants rely on it: forfeited
 	b.settle(bucket.Use{Key: "k", Grant: all[3], Returned: true}, bucket.Use{Key: "k", Grant: all[2], Returned: true})
 	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 2_000_000, 3_000_000)
 }
@@ -105,8 +105,8 @@ func permits(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
-// heldPermit checks that a held permit counts until its holder ends it or its time is over, also if the store learns of
-// it when no permit is free, as after a restart, and that holding it twice holds one.
+// heldPermit checks that a held permit counts until its holder ends it or its time is over. That must also hold if the
+// store learns of it when no permit is free, as after a restart. Holding a permit twice must hold only one.
 func heldPermit(b *table) {
 	r := only(bucket.Limit{Name: "concurrent", InFlight: 2})
 	r.Lease = time.Minute
@@ -146,8 +146,8 @@ func overage(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 3_000_001)
 }
 
-// overageStays checks that an overage is not paid with units that had drained before it became known. An overage settled
-// while the units of both calls still count leaves them all to be given back.
+// overageStays checks that units that had drained before an overage became known do not pay for the overage. If the
+// overage is settled while the units of both calls still count, all of these can be given back.
 func overageStays(b *table) {
 	for _, c := range []struct{ settled, next int64 }{{5_000_000, 6_000_001}, {500_000, 1_500_001}} {
 		for _, returned := range []bool{false, true} {
@@ -181,8 +181,8 @@ func refund(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 10_000)
 }
 
-// lateRefund checks that a late refund gives nothing back: time has already given back what the estimate took. Giving
-// it back once more would let a burst leave twice.
+// lateRefund checks that a late refund gives nothing back, because the estimate's units have drained meanwhile. Giving
+// them back once more would let a burst leave twice.
 func lateRefund(b *table) {
 	b.lay(tokens())
 	g := b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0]
@@ -200,7 +200,7 @@ func lateRefund(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 410_000)
 }
 
-// refundsInTurn checks that estimates ten times too high cost throughput only while their calls run.
+// refundsInTurn checks that estimates ten times too high lower the throughput only while their calls run.
 func refundsInTurn(b *table) {
 	b.lay(tokens())
 	left, start := int64(0), b.clock.now
@@ -247,7 +247,7 @@ func refundsOfMany(b *table) {
 	}
 }
 
-// refundAfterWindow checks that the refund of a call whose units no longer count takes nothing off a later call's units.
+// refundAfterWindow checks a refund of a call whose units no longer count: it must not take units off a later call.
 func refundAfterWindow(b *table) {
 	window := func(per time.Duration) bucket.Rules {
 		r := only(quota("tokens", bucket.Quota{Count: 10, Window: bucket.Sliding, Per: per}))

@@ -21,7 +21,7 @@ type Clock struct {
 // Now returns the present time.
 func (c *Clock) Now() bucket.Micros { return c.now }
 
-// Store is the kind of store that the suite tests: a bucket.Store whose rules can be changed while it runs.
+// Store is a bucket.Store whose rules can be changed while it runs. The suite tests such stores.
 type Store interface {
 	bucket.Store
 	Apply(bucket.Rules) error
@@ -29,7 +29,7 @@ type Store interface {
 	ShadowHolds() map[string]int64
 }
 
-// Open returns an empty store for one api that reads clock, and in which every key is idle.
+// Open returns an empty store for one api, in which every key is idle. The store reads clock.
 type Open func(t testing.TB, rules bucket.Rules, clock *Clock) Store
 
 // Start is when the suite's clocks begin: 2027-01-15 08:00 UTC, midnight in Los Angeles.

@@ -23,13 +23,13 @@ type era struct {
 	from  bucket.Micros
 }
 
-// turn puts new rules in force. Then every key asks again: the time that the former rules named for it may no longer be
-// right.
+// turn puts new rules in force. Then every key asks again, because the time that the former rules named for it may be
+// wrong now.
 func (s *scene) turn(rules bucket.Rules) {
 	if err := s.store.Apply(rules); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.store.Settle(context.Background(), nil); err != nil { // a store may carry debts over only at its next call: now
+	if err := s.store.Settle(context.Background(), nil); err != nil { // some stores carry debts over only at their next call
 		s.t.Fatal(err)
 	}
 	s.rules, s.seen = rules, max(s.seen, s.clock.now)
@@ -54,8 +54,9 @@ func turningPlan(t *rapid.T) plan {
 	return p
 }
 
-// busyTurningPlan has jobs always waiting, and only rates: no formula says what several changing quotas allow together.
-// Slots are taken when due: the way to a slot that lies ahead counts as debt when a rate is lowered.
+// busyTurningPlan has jobs always waiting, and only rates, because no formula says what several changing quotas allow
+// together. Slots are taken when they are due, because the time until a slot ahead counts as debt when a rate is
+// lowered.
 func busyTurningPlan(t *rapid.T) plan {
 	p := busyPlan(t)
 	p.horizon = 0

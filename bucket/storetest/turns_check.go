@@ -10,18 +10,20 @@ import (
 
 // What rules in force mean while they change.
 //
-// A slot is judged by the rules under which it was granted, and everything granted before counts, under whatever rules.
-// Let m be the slot granted last among those in a window [a, b], and its rules in force until b. Then a shared rate
-// lets at most its burst and what drains between a and b into the window, drained at each time by the rate in force
-// then. A quota lets at most its count into a period or window of its length. And no more calls than an in-flight limit
-// run at once. So a lowered limit binds at once, what was granted before pays it off, and no slot is taken back. A
-// shadow limit counts what it would have let pass; slots granted then are not its own.
+// A slot is judged by the rules under which it was granted, and everything granted before it counts, under whatever
+// rules. Let m be the slot in a window [a, b] that was granted last, and let its rules be in force until b. Then a
+// shared rate lets at most its burst and what drains between a and b into the window, drained at each time by the rate
+// in force then. A quota lets at most its count into a period or window of its length. No more calls run at once than
+// an in-flight limit allows. So a lowered limit binds at once. It waits until earlier grants have drained, and takes no
+// slot back. A shadow limit counts what it would have let pass; it is not judged for slots that were granted while it
+// was a shadow limit.
 //
-// A change stops nothing for longer than a window of the limit. So for a rate this is checked for stretches of one era,
-// and across a change for stretches within a window. changes.go checks how many a window may hold then, and the keys.
+// A change stops no call for longer than a window of the limit. So a rate is checked over any stretch within one era,
+// and across a change only over stretches within a window. changes.go checks how many calls a window across a change
+// may hold, and the rates of keys.
 //
-// All of this is about slots, by the store's clock. Calls come later by up to the jitter, for which the intervals have
-// room.
+// These checks are about slots, by the store's clock. Calls come later by up to the jitter, for which the intervals
+// have room.
 
 // neverOverInForce checks every slot that was used against the rules in force.
 func (s *scene) neverOverInForce(fail func(string, ...any)) {
@@ -164,8 +166,8 @@ func (s *scene) holdInFlight(limit int, fail func(string, ...any)) {
 	}
 }
 
-// neverIdleInForce checks that with jobs always waiting at least 95 % of the tightest rate in force was used in every
-// era, less what the era before had granted ahead of it.
+// neverIdleInForce checks that with jobs always waiting, at least 95 % of the tightest rate in force was used in every
+// era. What the era before had granted ahead counts as used.
 func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short
@@ -189,7 +191,7 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 			owed += s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Shared[i].Rate.Burst / s.costs[i] })
 		}
 		owed += float64(s.keys) * s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Key.Rate.Burst })
-		if e > 0 { // what the window before had is not known
+		if e > 0 { // the use of the window before the era is not known
 			owed += allowed / length * window
 		}
 		got := 0
@@ -204,8 +206,8 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	}
 }
 
-// owedBefore returns how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far,
-// including its own.
+// owedBefore returns how many calls a limit may owe when an era begins, and must pay off in it: the largest burst of
+// all eras up to this one.
 func (s *scene) owedBefore(e int, burst func(*bucket.Rules) int64) float64 {
 	most := int64(0)
 	for i := range s.eras[:e+1] {

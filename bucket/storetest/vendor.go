@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// vendors drives the store with calls to a vendor that says what is left, and whose account other programs may use too.
+// vendors drives the store with calls to a vendor that says what is left. Other programs may use the same account.
 // Answers come late and in any order.
 func vendors(t *testing.T, open Open, scenes int) {
 	played := 0
@@ -47,11 +47,11 @@ var unread bucket.Limit
 // account is a vendor's account and the programs that use it.
 type account struct {
 	limit  bucket.Limit
-	count  int64         // that the vendor allows
-	per    bucket.Micros // in that time
+	count  int64         // the units that the vendor allows
+	per    bucket.Micros // the vendor's period
 	others int64         // units that other programs take at the beginning of each period, in percent
 	timed  bool          // answers say until when
-	blur   bucket.Micros // and up to how much later than it is
+	blur   bucket.Micros // by how much later than the truth that may be
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
 	eager  bool          // a key's next call does not wait for the answer to its last
@@ -74,7 +74,7 @@ func anyAccount(t *rapid.T) account {
 	case "rate":
 		p.limit = sharedRate("account", p.count, per, rapid.Int64Range(1, p.count/2).Draw(t, "burst"))
 		p.cost = min(p.cost, p.limit.Rate.Burst)
-		p.timed = true // else nothing follows from an answer but what may start at once
+		p.timed = true // without a time, an answer says only what may start at once
 	case "tokens":
 		r := bucket.Rate{Count: p.count, Per: per, Burst: p.count, Counts: bucket.ByTokens}
 		p.limit = bucket.Limit{Name: "account", Rate: &r}
@@ -98,20 +98,20 @@ type session struct {
 	clock   Clock
 	rng     *rand.Rand
 	events  events
-	period  bucket.Micros   // of a vendor with periods: when the present one began
-	used    int64           // in it, or of a token bucket the tokens that are missing
+	period  bucket.Micros   // when the present period began, if the vendor has periods
+	used    int64           // in the period, or the missing tokens of a token bucket
 	filled  bucket.Micros   // when used was last computed, of a token bucket
-	counted []bucket.Micros // of a sliding vendor
+	counted []bucket.Micros // when a vendor with a sliding window counted calls
 	open    int
 	inOne   int // calls refused in the present period
-	most    int // calls under way at once in it
+	most    int // most calls under way at once in the present period
 
 	slots    []bucket.Micros
-	refused  int // of the period in which the vendor refused the most beyond what was under way
+	refused  int // in the period in which the vendor refused the most beyond the calls under way
 	underWay int
 }
 
-// playAccount lets weir call for three periods. A call is granted, counted by the vendor some time later, and answered
+// playAccount lets weir call for three periods. The vendor counts a call some time after it was granted, and answers it
 // some time after that.
 func playAccount(t testing.TB, open Open, p account) *session {
 	s := &session{account: p, t: t, rng: rand.New(rand.NewPCG(p.seed, 3)), period: -1}
@@ -168,7 +168,7 @@ func (s *session) ask(k int) {
 		}
 	}
 	if w := got[0].Wait; w.Until != 0 {
-		// An answer may end an excess: so the wait is not slept through.
+		// An answer may end an excess, so the key asks again before the wait is over.
 		s.at(max(s.clock.now+1, min(w.Until, s.clock.now+s.per/10)), func() { s.ask(k) })
 	}
 }
@@ -224,7 +224,7 @@ func (p *account) slides() bool {
 
 func (p *account) tokens() bool { return p.limit.Rate != nil && p.limit.Rate.Counts == bucket.ByTokens }
 
-// unit is what one call adds to used: one, or the time in which a token comes back.
+// unit returns what one call adds to used: 1, or for a token bucket the microseconds in which a token comes back.
 func (s *session) unit() int64 {
 	if s.tokens() {
 		return int64(s.per) / s.count
@@ -243,8 +243,8 @@ func (s *session) left() int64 {
 	return s.count - s.used
 }
 
-// roll brings the vendor's count to the present: it begins its next period, in which other programs take their part at
-// once, or gets units back.
+// roll brings the vendor's count to the present time. A vendor with periods begins its next period, and other programs
+// take their part of it at once. Any other vendor gets units back.
 func (s *session) roll() {
 	now := s.clock.now
 	switch {
@@ -260,7 +260,8 @@ func (s *session) roll() {
 	}
 }
 
-// closePeriod keeps the period in which the vendor refused the most.
+// closePeriod keeps the present period if the vendor refused more in it, beyond the calls under way, than in any
+// before.
 func (s *session) closePeriod() {
 	if s.inOne-s.most > s.refused-s.underWay || s.refused == 0 {
 		s.refused, s.underWay = s.inOne, s.most

@@ -12,15 +12,16 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Bounds of one group commit. JetStream allows 1,000 messages; larger groups gain nothing more from sharing an fsync.
+// Bounds of one group commit. JetStream allows 1,000 messages, but groups larger than these gain nothing more from
+// sharing an fsync.
 const (
 	maxGroup      = MaxExchange
 	maxGroupBytes = 4 << 20
 )
 
-// TakeGroup takes the messages of one group commit from the head of waiting: at most 256, and no more once they have 4
-// MiB. size returns a message's size in bytes; it is called once for each message taken. The caller holds the lock that
-// guards waiting.
+// TakeGroup takes the messages of one group commit from the head of waiting. It takes at most 256, and no more once
+// they have 4 MiB. size returns a message's size in bytes, and is called once for each message taken. The caller must
+// hold the lock that guards waiting.
 func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 	all := *waiting
 	n, bytes := 0, 0
@@ -37,18 +38,18 @@ func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
 // twice.
 const commitTries = 3
 
-// Commit stores msgs in one stream, with one fsync for all if the stream accepts them all. A reason to refuse one
-// message (a full key, a known id) must not affect the other messages, so then each message is sent by itself. Every
-// message must carry a Nats-Msg-Id. The answer says for each message whether it is stored, refused, or in doubt.
+// Commit stores msgs in one stream, with one fsync for all if the stream accepts them all. If the stream refuses the
+// group because of one message (a full key, a known id), Commit sends each message by itself. Every message must carry
+// a Nats-Msg-Id. The answer says for each message whether it is stored, refused, or in doubt.
 func (x *Exchange) Commit(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.commitWhile(ctx, msgs, Every)
 }
 
-// commitWhile is Commit, except that it sends message number i again only while may(i) reports true. Otherwise the
-// answer is ErrNotNow.
+// commitWhile is Commit, except that it sends message i again only if may(i) reports true. Otherwise the answer is
+// ErrNotNow.
 func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i int) bool) []Answer {
 	if x.disk != nil {
-		return x.again(ctx, msgs, resending{may: may}) // one flush serves all of them, so a batch would gain nothing
+		return x.again(ctx, msgs, resending{may: may}) // one flush serves all messages, so a batch would gain nothing
 	}
 	start := time.Now()
 	if x.groups.choose(len(msgs)) {
@@ -64,15 +65,15 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 	return answers
 }
 
-// grouping measures what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
-// single messages that are all under way at once. If the store syncs every write, batches are ten times as fast;
+// grouping measures which way to store is cheaper on this stream. One atomic batch shares one fsync but is written
+// twice. Single messages are all under way at once. If the store syncs every write, batches are ten times as fast;
 // otherwise they are slower.
 type grouping struct {
 	together, apart time.Duration // cost per message, a moving average; 0 while untried
 	turn            int
 }
 
-// The other way is tried sometimes, with a group small enough not to matter.
+// After tryEvery groups the dearer way is tried again, with the next group of at most tryAtMost messages.
 const (
 	tryEvery   = 256
 	tryAtMost  = 32
@@ -104,8 +105,8 @@ func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
 	*cost += (each - *cost) / 8
 }
 
-// atomic publishes one atomic batch. After an error none of it is stored, except after ErrUnanswered, when that is
-// unknown.
+// atomic publishes one atomic batch. After an error nothing of it is stored, except that this is unknown after
+// ErrUnanswered.
 func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, error) {
 	id := nuid.Next()
 	for i, m := range msgs {
@@ -130,13 +131,13 @@ func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, erro
 	}
 	answers := make([]Answer, len(msgs))
 	for i := range answers {
-		answers[i].Seq = ack.Seq - uint64(last-i) // the messages of a batch stand one after another
+		answers[i].Seq = ack.Seq - uint64(last-i) // the messages of a batch have consecutive sequences
 	}
 	return answers, nil
 }
 
-// resending says how an earlier try ended, nil if there was none, and which messages may be sent again: see
-// commitWhile.
+// resending says how an earlier try of the messages ended, and which of them may be sent again (see commitWhile).
+// earlier is nil if there was no earlier try.
 type resending struct {
 	earlier error
 	may     func(i int) bool
@@ -147,7 +148,7 @@ func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
 	return x.again(ctx, msgs, resending{may: Every})
 }
 
-// again is Singly for messages some of which an earlier try may have stored.
+// again is Singly for messages of which an earlier try may have stored some.
 func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	if x.disk == nil {
 		return x.tries(ctx, msgs, r)
@@ -162,7 +163,7 @@ func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// flush waits until the disk has the messages that were stored by their answers. Duplicates are included: the original
+// flush waits until the disk has the messages whose answers have no error. It includes duplicates, because the original
 // may not be on disk yet. If the disk fails, the answers become ErrUnanswered.
 func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	flushed := ""
@@ -181,7 +182,7 @@ func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 	}
 }
 
-// tries sends the messages, and sends those without an answer again.
+// tries sends the messages, and sends messages without an answer again, commitTries times in all.
 func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	answers := make([]Answer, len(msgs))
 	unknown := make([]bool, len(msgs))
@@ -228,13 +229,14 @@ func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []A
 	return answers
 }
 
-// settles reports whether an answer decides about the message, whatever was sent before. It does if the stream checked
-// the message's id first. The stream checks an expected sequence before the id.
+// settles reports whether an answer decides whether the message is stored, whatever earlier tries did. It does if the
+// stream checked the message's id before it answered. A stream checks an expected sequence before the id, so ErrStale
+// decides nothing.
 func settles(err error) bool {
 	return err == nil || errors.Is(err, ErrFull) || errors.Is(err, ErrNotKnown)
 }
 
-// InDoubt marks err as the end of tries that may or may not have stored the message.
+// InDoubt returns err as an ErrUnanswered: the tries that ended with err may or may not have stored the message.
 func InDoubt(err error) error {
 	if !errors.Is(err, ErrUnanswered) {
 		return fmt.Errorf("%w; at last: %w", ErrUnanswered, err)

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Count returns about how many messages of a stream are chosen by the place and the filter of a consumer. The replica
-// that counts may lag. It blocks for a round trip, or until ctx ends.
+// Count returns about how many messages of a stream a consumer with the given start and filter would get. The replica
+// that counts may lag. Count blocks for a round trip, or until ctx ends.
 func Count(ctx context.Context, source jetstream.Stream, chosen jetstream.ConsumerConfig) (uint64, error) {
 	chosen.AckPolicy, chosen.HeadersOnly, chosen.MemoryStorage = jetstream.AckNonePolicy, true, true
 	chosen.Replicas, chosen.InactiveThreshold = 1, ReadIdle

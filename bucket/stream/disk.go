@@ -13,15 +13,15 @@ type Disk interface {
 	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is
 	// unknown what is on disk.
 	Flush(ctx context.Context, stream string) error
-	// Writing says that messages for the stream are on their way, so that a flush that is about to begin may wait for
-	// them for a moment. The caller must call written once, when they have arrived or will not arrive.
+	// Writing says that messages for the stream are on their way, so that a flush that is about to begin may wait a
+	// moment for them. The caller must call written once, when the messages have arrived or will not arrive.
 	Writing(stream string) (written func())
 }
 
-// OnDisk returns a JetStream whose writes of messages, of entries of key-value buckets and of streams return when the
-// disk has them. It does not wait for deletes and purges: a process may also be killed before a delete, so it must cope
-// with messages that it had deleted and finds again. Asynchronous publishes are refused. If disk is nil, OnDisk returns
-// js itself.
+// OnDisk returns a JetStream that waits for the disk. Its writes of messages, of key-value entries and of streams
+// return when the disk has them. Deletes and purges of messages do not wait: a process may also be killed before a
+// delete, so it must cope with deleted messages that come back. Asynchronous publishes are refused. If disk is nil,
+// OnDisk returns js itself.
 func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
 	if disk == nil {
 		return js
@@ -29,7 +29,7 @@ func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
 	return flushed{js, disk}
 }
 
-// DiskOf returns the disk with which OnDisk made a JetStream; nil for any other JetStream.
+// DiskOf returns the disk of a JetStream that OnDisk returned, or nil for any other JetStream.
 func DiskOf(js jetstream.JetStream) Disk {
 	if f, ok := js.(flushed); ok {
 		return f.disk
@@ -69,7 +69,7 @@ func (f flushed) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstr
 	return nil, fmt.Errorf("publish to %s: a Writer stores many messages at once", m.Subject)
 }
 
-// made waits until the disk has the stream.
+// made returns the stream when the disk has it.
 func (f flushed) made(ctx context.Context, s jetstream.Stream, err error) (jetstream.Stream, error) {
 	if err == nil {
 		err = f.disk.Flush(ctx, s.CachedInfo().Config.Name)
@@ -164,21 +164,21 @@ func (f flushedEntries) Update(ctx context.Context, key string, value []byte, la
 	return f.written(ctx, revision, err)
 }
 
-// Delete implements jetstream.KeyValue. A delete of an entry is a message like any other.
+// Delete implements jetstream.KeyValue. It waits for the disk, because deleting an entry stores a message.
 func (f flushedEntries) Delete(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
 	_, err := f.written(ctx, 0, f.KeyValue.Delete(ctx, key, opts...))
 	return err
 }
 
-// Purge implements jetstream.KeyValue. A purge of an entry leaves a message like any other.
+// Purge implements jetstream.KeyValue. It waits for the disk, because purging an entry stores a message.
 func (f flushedEntries) Purge(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
 	_, err := f.written(ctx, 0, f.KeyValue.Purge(ctx, key, opts...))
 	return err
 }
 
-// Watch implements jetstream.KeyValue: it delivers an entry when the disk has it. Another writer, for example an
-// operator's command, gets its acknowledgement before that. If it waits until the entry is in force, it waits for the
-// disk too.
+// Watch implements jetstream.KeyValue. It delivers an entry only when the disk has it. Another writer, for example an
+// operator's command, may get its acknowledgement before. If that writer waits until the entry is in force, it waits
+// for the disk too.
 func (f flushedEntries) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
 	watcher, err := f.KeyValue.Watch(ctx, keys, opts...)
 	return f.watching(ctx, watcher, err)
@@ -190,7 +190,7 @@ func (f flushedEntries) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt
 	return f.watching(ctx, watcher, err)
 }
 
-// mostWatched bounds the entries that one flush serves.
+// mostWatched bounds the entries that are delivered after one flush.
 const mostWatched = 256
 
 // flushedWatcher delivers the entries of another watcher when the disk has them.
@@ -210,7 +210,7 @@ func (f flushedEntries) watching(ctx context.Context, of jetstream.KeyWatcher, e
 	return w, nil
 }
 
-// run ends, and closes the updates, when the other watcher ends, ctx ends, or the disk fails.
+// run delivers entries until the other watcher ends, ctx ends, or the disk fails. Then it closes the updates.
 func (w *flushedWatcher) run(ctx context.Context, f flushedEntries) {
 	defer close(w.updates)
 	for {
@@ -238,7 +238,7 @@ func (w *flushedWatcher) run(ctx context.Context, f flushedEntries) {
 	}
 }
 
-// more returns the entries that wait already.
+// more returns the entries that are waiting now, without blocking.
 func (w *flushedWatcher) more() (some []jetstream.KeyValueEntry) {
 	for len(some) < mostWatched {
 		select {

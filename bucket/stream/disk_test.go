@@ -103,7 +103,7 @@ func TestOnDisk(t *testing.T) {
 	}
 }
 
-// TestWatchWaitsForTheDisk checks that a reader of a bucket sees no entry that a power cut could take away.
+// TestWatchWaitsForTheDisk checks that a reader of a bucket sees no entry that a power cut could still lose.
 func TestWatchWaitsForTheDisk(t *testing.T) {
 	plain := natstest.JetStream(t)
 	others, err := plain.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})

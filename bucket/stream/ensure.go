@@ -20,13 +20,13 @@ import (
 )
 
 // Replicas of different versions of weir work on the same streams while one replaces the other. So weir only adds to an
-// existing stream: another version may need settings that this one does not know. It lowers only bounds that the
-// running configuration sets, which all replicas share. It does not touch a stream in a format that this version cannot
-// read: see Schema.
+// existing stream, because another version may need settings that this version does not know. weir lowers only bounds
+// that the running configuration sets, because all replicas share that configuration. It does not touch a stream in a
+// format that this version cannot read: see Schema.
 
 // Metadata of every stream of weir. An operator may change the thresholds of `nats server check stream` by hand (`nats
-// stream edit --metadata`), and weir keeps the change. The exception is the number of replicas, which is always the
-// stream's own: without it the check reports every stream of a cluster as broken.
+// stream edit --metadata`), and weir keeps the change. The exception is the number of replicas, which weir always sets
+// to the stream's own: without it the check reports every stream of a cluster as broken.
 const (
 	MetaKind   = "weir.kind"   // what is in the stream
 	MetaSchema = "weir.schema" // the format of what is in it: Schema
@@ -38,8 +38,8 @@ const (
 )
 
 // Schema is the number of the format in which this version stores everything. It must be raised if the version before
-// cannot read the new format: that version refuses a store with a higher number. Since 2 there are marks of operations:
-// a version that does not know them would call their jobs again.
+// cannot read the new format, because a version refuses a store with a number higher than its own. Format 2 added marks
+// of operations: a version that does not know them would call their jobs again.
 const Schema = 2
 
 // errNewer refuses a stream that a later version of weir has written.
@@ -47,7 +47,7 @@ func errNewer(schema string) error {
 	return fmt.Errorf("a later version of weir has written it (%s %s, this one reads %d): start that version", MetaSchema, schema, Schema)
 }
 
-// Bounds are the bounds of a stream that the configuration sets. They follow the configuration down as well as up.
+// Bounds are the bounds of a stream that the configuration sets. weir lowers them if the configuration does.
 type Bounds int
 
 // The bounds.
@@ -57,7 +57,7 @@ const (
 	DedupeBound                    // Duplicates
 )
 
-// Options are the least that a stream must have. Config is required.
+// Options describe the settings that a stream must have at least. Config is required.
 type Options struct {
 	Config     jetstream.StreamConfig
 	Kind       string // what is in it, for readers of its metadata
@@ -65,9 +65,9 @@ type Options struct {
 	Log        *slog.Logger // nil: nothing is logged
 }
 
-// EnsureStream creates a stream, or adds to an existing one what the options ask for, and returns the stream's
-// configuration. Settings that exceed the options stay, and are logged. It blocks until this is done, for at most a
-// minute, or until ctx ends.
+// EnsureStream creates a stream, or adds to an existing stream the settings that it lacks, and returns the stream's
+// configuration. Settings that exceed the options stay, and are logged. EnsureStream blocks until this is done, for
+// about a minute at most, or until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
 	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
 	if err != nil {
@@ -111,8 +111,8 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	return &next, nil
 }
 
-// raise changes the configuration of a stream to the one that it must get, and returns the fields that differ. It fails
-// for a stream in a format that this version cannot read.
+// raise changes a stream's configuration to the one that the stream must get, and returns the fields that differ. It
+// fails for a stream in a format that this version cannot read.
 func (o *Options) raise(c *jetstream.StreamConfig) (changes []string, err error) {
 	if n, err := strconv.Atoi(c.Metadata[MetaSchema]); err == nil && n > Schema {
 		return nil, errNewer(c.Metadata[MetaSchema])
@@ -148,9 +148,9 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	return kv, nil
 }
 
-// Look returns a stream. It asks again if no server answers, as in a cluster that elects a leader: a start must not fail
-// by one lost request. It blocks for at most a minute, or until ctx ends. If there is no such stream, the error is
-// jetstream.ErrStreamNotFound.
+// Look returns a stream. If no server answers, it asks again: while a cluster elects a leader, a start must not fail
+// because of one lost request. Look blocks for about a minute at most, or until ctx ends. If there is no such stream,
+// the error is jetstream.ErrStreamNotFound.
 func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	found, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) {
 		s, err := js.Stream(ctx, name)
@@ -168,8 +168,8 @@ func Look(ctx context.Context, js jetstream.JetStream, name string) (jetstream.S
 	return found, nil
 }
 
-// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server may
-// be behind the one that created it. Open blocks for about a minute at most, or until ctx ends.
+// Open returns a stream that exists. It asks again if a server does not know of the stream: in a cluster that server
+// may lag behind the server that created it. Open blocks for about a minute at most, or until ctx ends.
 func Open(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	s, err := establish(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
 	if err != nil {
@@ -188,7 +188,7 @@ const (
 	codeNoCluster = 10008                  // JetStream system temporarily unavailable
 )
 
-// establish repeats try until it succeeds, a server refuses with a reason, or no attempt is left.
+// establish repeats try until try succeeds, a server refuses with a reason, mostAttempts are used up, or ctx ends.
 func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
 	for n := range mostAttempts {
 		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
@@ -204,8 +204,8 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 	return got, fmt.Errorf("%w (asked %d times; check with `nats server report jetstream` that the cluster has a leader)", err, mostAttempts)
 }
 
-// unanswered reports whether no server has accepted or refused the request. "Stream not found" counts as unanswered:
-// after another replica has created the stream, the server that was asked may not know of it yet.
+// unanswered reports whether no server has accepted or refused the request. "Stream not found" counts as unanswered: if
+// another replica has just created the stream, the server that was asked may not know of it yet.
 func unanswered(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
@@ -251,7 +251,7 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	return next
 }
 
-// metadata returns the metadata that a stream must get: its own, and what is missing.
+// metadata returns the metadata that a stream must get: its present entries, and those that are missing.
 func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
 	m := map[string]string{metaMonitor: "1"}
 	if o.Kind != "" {
@@ -312,7 +312,7 @@ func differences(a, b jetstream.StreamConfig) []string {
 	return found
 }
 
-// readable writes the server's nanoseconds as a duration.
+// readable returns a JSON value as text. It writes the server's nanoseconds as a duration.
 func readable(name string, value json.RawMessage) string {
 	var d time.Duration
 	if strings.HasSuffix(name, "_age") || strings.HasSuffix(name, "_window") || strings.HasSuffix(name, "_ttl") {
@@ -335,9 +335,9 @@ func fieldsOf(c jetstream.StreamConfig) map[string]json.RawMessage {
 	return fields
 }
 
-// patch raises a stream, sets next to the configuration that it gets, and returns the fields that it changes. It keeps
-// the fields that this version of the client does not know. It reads the stream's configuration again just before:
-// another replica may have raised it since, and the server deletes messages of a stream whose bounds are lowered.
+// patch updates the stream on the server, sets next to the stream's new configuration, and returns the fields that
+// changed. It keeps fields that this version of the client does not know. It first reads the stream's configuration
+// again, because another replica may have raised it: the server deletes messages if a bound is lowered.
 func (o *Options) patch(ctx context.Context, js jetstream.JetStream, next *jetstream.StreamConfig) (changes []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()

@@ -14,15 +14,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxExchange bounds the requests of one exchange that are under way at once: with more API requests the server could
-// drop its whole queue, which all clients share.
+// MaxExchange bounds the requests of one exchange that are under way at once. With more API requests the server could
+// drop its whole queue of requests, which all clients share.
 const MaxExchange = 256
 
 // AnswerWait is how long a stream may take to answer. An election in a clustered stream takes up to nine seconds.
 const AnswerWait = 10 * time.Second
 
-// reconnectGrace is how long an Exchange waits, once the connection is back, for answers to requests that it sent
-// before the loss. A restarted server sends none, but a cluster may.
+// reconnectGrace is how long an Exchange waits, after a lost connection is back, for answers to requests that it sent
+// before the loss. A restarted server sends no such answers, but a cluster may.
 const reconnectGrace = 500 * time.Millisecond
 
 // Exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
@@ -32,15 +32,15 @@ type Exchange struct {
 	inbox   string
 	sub     *nats.Subscription
 	replies chan *nats.Msg
-	back    chan nats.Status // has a value when the connection is back
+	back    chan nats.Status // gets a value when a lost connection is back
 	disk    Disk             // nil: acknowledged messages are already as durable as possible
-	stream  string           // the one stream that it asks, as the last answer names it; "" before the first
+	stream  string           // the stream that it asks, by the last answer; "" before the first
 	round   int
 	groups  grouping
 }
 
-// NewExchange subscribes to the replies of an Exchange. Close unsubscribes. With a disk nothing counts as stored before
-// the disk has it.
+// NewExchange returns an Exchange, which listens to replies until Close. With a disk, a message counts as stored only
+// when the disk has it.
 func NewExchange(nc *nats.Conn, disk Disk) (*Exchange, error) {
 	x := &Exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*MaxExchange), disk: disk}
 	var err error
@@ -66,8 +66,8 @@ type Reply struct {
 	Err error // ErrUnsent or ErrUnanswered
 }
 
-// Do publishes msgs, at most MaxExchange, and waits for a reply to each that wants reports true for. If one message
-// cannot be sent, the rest are sent nevertheless.
+// Do publishes msgs, at most MaxExchange, and waits for a reply to each message for which wants reports true. If one
+// message cannot be sent, the others are sent nevertheless. Do blocks for about AnswerWait at most, or until ctx ends.
 func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []Reply {
 	if len(msgs) > MaxExchange {
 		panic("bucket: more requests in one exchange than its bound")
@@ -114,7 +114,8 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 	return replies
 }
 
-// Every reports true for each message: a reply is wanted to it, or it may be sent again.
+// Every reports true for each message. As wants it asks for all replies; as may it allows every message to be sent
+// again.
 func Every(int) bool { return true }
 
 // ErrTooLarge says that a message or its headers exceed the maximum of its stream or of the server.
@@ -188,8 +189,8 @@ func readAck(r Reply) Answer {
 	return Answer{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}
 }
 
-// plainAck reads the most frequent form of answer, as a server writes it: {"stream":"NAME","seq":N}. Any other form is
-// left to the JSON decoder, which takes six times as long and allocates.
+// plainAck reads the most frequent form of an answer, {"stream":"NAME","seq":N} as the server writes it. For any other
+// form ok is false, and readAck uses the JSON decoder, which takes six times as long and allocates.
 func plainAck(data []byte) (name string, seq uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// TestReadAck checks what a stream may answer, and what that means for the message.
+// TestReadAck checks what each possible answer of a stream means for the message.
 func TestReadAck(t *testing.T) {
 	other := errors.New("any other")
 	for _, c := range []struct {
@@ -53,8 +53,7 @@ func TestReadAck(t *testing.T) {
 	}
 }
 
-// TestPlainAck checks that what is read without the decoder is what the decoder would have read, and that any other
-// form is left to the decoder.
+// TestPlainAck checks that plainAck reads the same as the decoder, and leaves any other form to the decoder.
 func TestPlainAck(t *testing.T) {
 	if name, seq, ok := plainAck([]byte(`{"stream":"WEIR_a_0","seq":18446744073709551615}`)); !ok || name != "WEIR_a_0" || seq != 18446744073709551615 {
 		t.Errorf("%q %d %v", name, seq, ok)
@@ -70,7 +69,8 @@ func TestPlainAck(t *testing.T) {
 	}
 }
 
-// TestUnsure checks that once a message may have been stored, only a stream that looked for its id can say it was not.
+// TestUnsure checks that once a message may have been stored, only an answer of a stream that has checked the message's
+// id can say that it was not.
 func TestUnsure(t *testing.T) {
 	for _, err := range []error{ErrStale, ErrRetry, ErrUnsent, errors.New("no room")} {
 		if settles(err) || !errors.Is(InDoubt(err), ErrUnanswered) || !errors.Is(InDoubt(err), err) {
@@ -84,8 +84,8 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestGroupingLearns checks that the cheaper way is used, the dearer one is tried now and then, and never with a large
-// group.
+// TestGroupingLearns checks that the cheaper way is used, and that the dearer way is tried sometimes, never with a
+// large group.
 func TestGroupingLearns(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -122,8 +122,7 @@ func TestGroupingLearns(t *testing.T) {
 	}
 }
 
-// TestLateReply checks that a reply that comes after the wait for it has ended is not taken for the reply to a later
-// message.
+// TestLateReply checks that a reply that comes too late is not taken for the reply to a later message.
 func TestLateReply(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {
@@ -159,8 +158,8 @@ func TestLateReply(t *testing.T) {
 	}
 }
 
-// TestReplyToNoMessage checks that a reply to a message that was not sent is ignored: any client that may publish to
-// the inbox can send one.
+// TestReplyToNoMessage checks that a reply to a message that was never sent is ignored. Any client that may publish to
+// the inbox can send such a reply.
 func TestReplyToNoMessage(t *testing.T) {
 	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL(), nats.Timeout(await.Patience))
 	if err != nil {

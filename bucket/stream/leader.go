@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LeaderMessage is a message as its stream's leader has it, or as the replica has it that was asked instead.
+// LeaderMessage is a message as its stream's leader has it, or as a replica has it if AskReplica read it.
 type LeaderMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
@@ -34,9 +34,9 @@ func (m *LeaderMessage) Header() (nats.Header, error) {
 	return nats.DecodeHeadersMsg(m.Headers)
 }
 
-// AskLeader asks a stream's leader for a message, and returns nil if there is none. A replica that lags may answer
-// JetStream's direct reads, so do not use them if a message must not be missed. The request is that of
-// $JS.API.STREAM.MSG.GET. It blocks for ten seconds at most.
+// AskLeader asks a stream's leader for a message, and returns nil if there is none. JetStream's direct reads may come
+// from a replica that lags, so use AskLeader if a message must not be missed. request is a request of
+// $JS.API.STREAM.MSG.GET. AskLeader blocks for ten seconds at most.
 func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()
@@ -62,10 +62,10 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 // replicaWait is how long AskReplica waits for a replica before it asks the leader.
 const replicaWait = 2 * time.Second
 
-// AskReplica is AskLeader for reading what need not be the newest. Any replica answers, and it may lag: it may not have
-// a message yet, or still have one that was deleted. Its answer does not wait for the deletions of finished jobs, as
-// the leader's does, because JetStream's API is one queue for all requests. AskReplica asks the leader if the stream
-// allows no direct reads, or if the replica does not answer within two seconds.
+// AskReplica is AskLeader for reads that need not be the newest. Any replica may answer, and it may lag: it may lack a
+// new message, or still have a deleted one. The leader answers through JetStream's API, which is one queue for all
+// requests, so its answer waits for the deletions of finished jobs. A replica's answer does not. AskReplica asks the
+// leader if the stream allows no direct reads, or if no replica answers within two seconds.
 func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*LeaderMessage, error) {
 	asked, cancel := context.WithTimeout(ctx, replicaWait)
 	defer cancel()
@@ -76,7 +76,7 @@ func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*Le
 	case err != nil:
 		return nil, fmt.Errorf("ask a replica of %s: %w", stream, err)
 	}
-	if msg.Header.Get(jetstream.SequenceHeader) == "" { // it is no message: a message may have a Status of its own
+	if msg.Header.Get(jetstream.SequenceHeader) == "" { // no message, so Status is the server's
 		if status := msg.Header.Get("Status"); status != "404" {
 			return nil, fmt.Errorf("ask a replica of %s: %s %s", stream, status, msg.Header.Get("Description"))
 		}
@@ -95,9 +95,9 @@ func AskReplica(ctx context.Context, nc *nats.Conn, stream, request string) (*Le
 	return m, nil
 }
 
-// MessageAt returns the message at a sequence; nil if there is none. It asks a replica. It asks the stream's leader if
-// the replica has no such message, or one that does not suit. So MessageAt never misses a message, but it may return
-// one that was just deleted.
+// MessageAt returns the message at a sequence; nil if there is none. It asks a replica first. If the replica has no
+// such message, or suits rejects it, MessageAt asks the stream's leader. So it never misses a message, but it may
+// return one that was just deleted.
 func MessageAt(ctx context.Context, nc *nats.Conn, stream string, seq uint64, suits func(*LeaderMessage) bool) (*LeaderMessage, error) {
 	request := fmt.Sprintf(`{"seq":%d}`, seq)
 	m, err := AskReplica(ctx, nc, stream, request)
@@ -114,9 +114,8 @@ type Place struct {
 }
 
 // End returns the place of the newest message of a subject, as the stream's leader has it; the zero value if there is
-// none. If the leader counts that message but cannot read it, it answers that there is no such message. Then readable
-// is false, and End returns the end of the whole stream: no message of the subject is behind it. It blocks for twenty
-// seconds at most.
+// none. If the leader counts such a message but cannot read it, readable is false, and End returns the end of the whole
+// stream: no message of the subject is behind it. End blocks for twenty seconds at most.
 func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place, readable bool, err error) {
 	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
@@ -146,18 +145,18 @@ func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place,
 	return Place{answer.State.LastSeq, answer.State.LastTime}, false, nil
 }
 
-// Near is a part of a stream that is looked through message by message. All fields are required.
+// Near is a part of a stream that Read reads message by message. All fields are required.
 type Near struct {
 	Conn     *nats.Conn
 	Stream   string
 	Subject  string
 	From, To time.Time // when the messages were stored
-	Most     int       // how many messages are looked at
+	Most     int       // how many messages are read at most
 }
 
 // Read passes the messages of the part to take, the oldest first, as the stream's leader has them, until take fails;
-// ErrEnough ends it without an error. A consumer with a filter costs the server a look at all of a stream; this costs it
-// a look at what lies between two messages of the subject. It blocks for a round trip for each message.
+// ErrEnough ends it without an error. A consumer with a filter makes the server search the whole stream. Read only
+// makes it search what lies between two messages of the subject. Read blocks for a round trip for each message.
 func (n Near) Read(ctx context.Context, take func(m *LeaderMessage) error) error {
 	m, err := FirstSince(ctx, n.Conn, n.Stream, n.Subject, n.From)
 	for looked := 0; err == nil && m != nil && !m.Time.After(n.To) && looked < n.Most; looked++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAskReplica checks that a replica gives the same message as the leader, also of a stream that allows no direct
-// reads, and that the leader is asked if the replica's message does not suit.
+// TestAskReplica checks that a replica gives the same message as the leader, even if the stream allows no direct reads,
+// and that the leader is asked if the replica's message does not suit.
 func TestAskReplica(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t)

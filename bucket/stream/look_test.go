@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestLookAsksAgain checks that a lookup survives a request that no server answers, and that a missing stream is an
-// answer. The requests go to a real server through a subject of their own, where the first one of each stream is lost.
+// TestLookAsksAgain checks that Look asks again if no server answers, and that a missing stream counts as an answer.
+// The requests reach a real server through another subject, on which the first request for each stream is lost.
 func TestLookAsksAgain(t *testing.T) {
 	js := natstest.JetStream(t)
 	nc := js.Conn()
@@ -46,8 +46,8 @@ func TestLookAsksAgain(t *testing.T) {
 	}
 }
 
-// TestOpenAsksAgain checks that a stream is opened although the first server that is asked does not know of it yet. The
-// first request for each stream is answered by the real server, about a stream that it does not have.
+// TestOpenAsksAgain checks that Open finds a stream although the first server that it asks does not know of the stream
+// yet. The real server answers the first request for each stream as for a stream that it does not have.
 func TestOpenAsksAgain(t *testing.T) {
 	js := natstest.JetStream(t)
 	nc := js.Conn()

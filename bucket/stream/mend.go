@@ -12,21 +12,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A message whose checksum is wrong cannot be replaced: the server would have to delete it first, cannot read it, and
-// then lets nothing more be written to the stream. A key-value bucket with such a message is created again without it.
-// All other messages are copied to another stream before, so that a crash in between loses nothing.
+// A message whose checksum is wrong cannot be replaced. The server would have to delete it first, but cannot read it,
+// and then accepts no more writes to the stream. So MendBucket creates a key-value bucket with such a message again,
+// without the message. It first copies all other messages to another stream, so that a crash in between loses nothing.
 
-// mendingStream holds the copies. Its last message says that they are complete.
+// mendingStream is the stream with the copies. Its last message says that the copies are complete.
 const mendingStream = "WEIR_MENDING"
 
-// mended describes the bucket to create again.
+// mended describes the bucket that is created again.
 type mended struct {
 	Config jetstream.StreamConfig `json:"config"`
 	Lost   []string               `json:"lost"` // the keys whose values cannot be read
 }
 
-// MendBucket creates a key-value bucket with one value a key again if its server counts values that it cannot read, and
-// returns their keys. No other process may use the bucket.
+// MendBucket creates a key-value bucket with one value per key again if its server counts values that it cannot read,
+// and returns their keys. No other process may use the bucket meanwhile.
 func MendBucket(ctx context.Context, js jetstream.JetStream, bucket string) (lost []string, err error) {
 	if lost, err = mendBucket(ctx, js, "KV_"+bucket, "$KV."+bucket+"."); err != nil {
 		return nil, fmt.Errorf("create the damaged bucket %s again: %w", bucket, err)
@@ -100,7 +100,7 @@ func publishJSON(ctx context.Context, js jetstream.JetStream, subject string, va
 	return err
 }
 
-// remakeBucket makes a bucket from its copies. It may be called again when it has failed.
+// remakeBucket creates a bucket from its copies. It may be called again after a failure.
 func remakeBucket(ctx context.Context, js jetstream.JetStream, name string, whole *LeaderMessage) ([]string, error) {
 	var m mended
 	if err := json.Unmarshal(whole.Data, &m); err != nil {

@@ -22,16 +22,16 @@ type Newest struct {
 	Bare      bool      // without bodies
 }
 
-// Reach is how far back a reading got.
+// Reach says how far back a reading got.
 type Reach struct {
 	Read int       // messages
 	From time.Time // time of the oldest message read; zero if none was read
-	All  bool      // no requested message is before that
+	All  bool      // no requested message is older
 }
 
 // Bounds of one block, which memory holds as a whole.
 const (
-	firstSpan = 256  // sequences that are looked at first
+	firstSpan = 256  // sequences in the first block
 	mostBare  = 4096 // messages without bodies
 	mostWhole = 2048 // messages with bodies
 	mostBytes = 8 << 20
@@ -40,9 +40,10 @@ const (
 // ErrEnough ends a reading without an error: take returns it when it needs no more messages.
 var ErrEnough = errors.New("enough was read")
 
-// Read passes the messages to take, the newest first, until take fails or the bound is reached. It walks back in
-// blocks. So its cost grows with the messages that it passes, not with the stream, and its memory with neither. It
-// fails with jetstream.ErrStreamNotFound if there is no such stream. It blocks until all are read, or ctx ends.
+// Read passes the messages to take, the newest first, until take fails or the bound is reached; ErrEnough ends it
+// without an error. It walks back in blocks. Its cost grows with the messages that it reads, and not with the stream.
+// Its memory is that of one block. It fails with jetstream.ErrStreamNotFound if there is no such stream. It blocks
+// until all messages are read, or ctx ends.
 func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (Reach, error) {
 	var reach Reach
 	source, err := n.JetStream.Stream(ctx, n.Stream)
@@ -123,7 +124,8 @@ type kept struct {
 	bytes int
 }
 
-// HeaderBytes returns about how many bytes headers take. A message without its body may have large ones.
+// HeaderBytes returns about how many bytes headers take. Headers may be large even if a message is read without its
+// body.
 func HeaderBytes(h nats.Header) (n int) {
 	for name, values := range h {
 		for _, value := range values {
@@ -133,7 +135,7 @@ func HeaderBytes(h nats.Header) (n int) {
 	return n
 }
 
-// add keeps a message, and drops the oldest ones beyond the bounds.
+// add keeps a message, and drops the oldest messages beyond the bounds.
 func (b *newestBlock) add(k kept, most int) {
 	b.kept, b.bytes = append(b.kept, k), b.bytes+k.bytes
 	for len(b.kept) > most || b.bytes > mostBytes && len(b.kept) > 1 {

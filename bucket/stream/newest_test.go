@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestNewest checks that a reading from the end gives all that is asked for, the newest first, each once, whether
-// messages stand close together or far apart, and no more than was allowed.
+// TestNewest checks that a reading from the end gives all requested messages, each once, the newest first, whether they
+// lie close together or far apart, and no more than allowed.
 func TestNewest(t *testing.T) {
 	js := natstest.JetStream(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {

@@ -15,18 +15,20 @@ import (
 type Until struct {
 	Conn   *nats.Conn
 	Stream jetstream.Stream
-	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are read
-	Last   uint64                          // the sequence of the last one, as the stream's leader has it; see LastOf
-	Clear  bool                            // delete the consumer, for readers of many parts: a server has only so many
+	From   jetstream.OrderedConsumerConfig // where the messages begin, and which of them are read
+	Last   uint64                          // the sequence of the last message, as the stream's leader has it; see LastOf
+	Clear  bool                            // delete the consumer afterwards, for readers of many parts
 	Ahead  int                             // how many messages may be on their way at once; 0: 1000
 }
 
-// Bounds of such a reading: how many messages may be on their way at once; how long to wait for a replica that delivers
-// nothing before asking the leader what is left, and before trying another replica; and how long the server keeps the
-// consumer of a reader that has ended. A node that was cut off from the other nodes may lag for minutes.
+// Bounds of such a reading. upToAhead is how many messages may be on their way at once. If a replica delivers nothing
+// for upToWait, ReadUntil asks the leader what is left. If there is more, it gives a first consumer up after upToFirst,
+// and any consumer after upToStall at the latest. ReadIdle is how long the server keeps the consumer of a reader that
+// has ended. A node that was cut off from the other nodes may lag for minutes.
 //
 // About one of a hundred new consumers in a cluster delivers nothing at all, because its first request is lost. A
-// takeover waits for these readings, so a first consumer is given up soon, and each next one gets twice as long.
+// takeover waits for these readings, so ReadUntil gives a first consumer up soon, and waits twice as long for each next
+// one.
 const (
 	upToAhead = 1000
 	upToWait  = 250 * time.Millisecond
@@ -36,9 +38,9 @@ const (
 )
 
 // ReadUntil passes the messages to take, in order, until take fails. A consumer lives on one replica, which may lag, so
-// its pending count is not trusted. If the consumer has no more before the last message has come, ReadUntil asks the
-// leader whether there is any, since messages may have been deleted. If the leader has some, ReadUntil creates another
-// consumer, perhaps on another replica. It blocks until all are read, or ctx ends.
+// ReadUntil does not trust its pending count. If the consumer has no more messages before the last one has come,
+// ReadUntil asks the leader whether there are any, since messages may have been deleted. If there are, ReadUntil
+// creates another consumer, perhaps on another replica. It blocks until all are read, or ctx ends.
 func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) error {
 	if o.From.InactiveThreshold == 0 {
 		o.From.InactiveThreshold = ReadIdle
@@ -57,8 +59,8 @@ func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *
 	return nil
 }
 
-// readOn reads from one consumer, and reports whether that was all. If not, the consumer delivered nothing although
-// there is more. patience is how long the first message may take.
+// readOn reads from one consumer. It returns false if the consumer delivers nothing although there are more messages.
+// patience is how long the first message may take.
 func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
@@ -90,7 +92,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 			return false, context.Cause(ctx)
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoHeartbeat):
 			silent = true
-			continue // it lags, or is restarting
+			continue // the consumer lags, or is restarting
 		case err != nil:
 			return false, err
 		}
@@ -111,7 +113,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 	}
 }
 
-// More reports whether the stream's leader holds a message behind the last one read and up to Last.
+// More reports whether the stream's leader holds a message after the last one read, up to Last.
 func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 	from := fmt.Sprintf(`"seq":%d`, max(read+1, o.From.OptStartSeq))
 	if read == 0 && o.From.OptStartTime != nil {
@@ -131,7 +133,8 @@ func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 }
 
 // LastOf returns the sequence of the newest message of a subject, as the stream's leader has it; 0 if there is none. If
-// the newest cannot be read, it returns that of the stream's last message: the earlier ones can be read.
+// the newest message cannot be read, LastOf returns the sequence of the stream's last message, so that the earlier
+// messages of the subject can be read up to there.
 func LastOf(ctx context.Context, nc *nats.Conn, stream, subject string) (uint64, error) {
 	end, _, err := End(ctx, nc, stream, subject)
 	return end.Seq, err
@@ -146,13 +149,13 @@ func FirstSince(ctx context.Context, nc *nats.Conn, stream, subject string, at t
 // followAhead is how many messages NATS may push ahead of a Follow.
 const followAhead = 1000
 
-// Follow passes the messages of a stream to take, in order: those that are there and those that come. It blocks until
+// Follow passes the messages of a stream to take, in order: the present ones and then those that come. It blocks until
 // take fails, the stream can no longer be read, or ctx ends; then it returns the cause of ctx.
 func Follow(ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, take func(jetstream.Msg) error) error {
 	return FollowClosely(ctx, source, from, followAhead, take)
 }
 
-// FollowClosely is Follow for a take that may block for long: no more than ahead messages wait for it in memory.
+// FollowClosely is Follow for a take that may block for long. At most ahead messages wait for take in memory.
 func FollowClosely(
 	ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, ahead int, take func(jetstream.Msg) error,
 ) error {

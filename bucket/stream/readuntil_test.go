@@ -27,8 +27,8 @@ func forty(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	return js, source
 }
 
-// TestReplicaThatLags checks that a reading gives all that the stream's leader holds, although the replica that
-// delivers it does not have it yet, and that it does not wait for what has been deleted.
+// TestReplicaThatLags checks that a reading gives all messages that the stream's leader holds, although the replica
+// that delivers them lags. It must not wait for deleted messages.
 func TestReplicaThatLags(t *testing.T) {
 	js, source := forty(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -63,7 +63,7 @@ func TestReplicaThatLags(t *testing.T) {
 	}
 }
 
-// stuckStream stands for a replica that does not catch up: its first consumer gives nothing.
+// stuckStream simulates a replica that does not catch up: its first consumer delivers nothing.
 type stuckStream struct {
 	jetstream.Stream
 	stuck jetstream.Stream
@@ -77,7 +77,8 @@ func (s stuckStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedC
 	return s.Stream.OrderedConsumer(ctx, cfg)
 }
 
-// TestReplicaThatIsStuck checks that another replica is read if one gives nothing of what the leader holds.
+// TestReplicaThatIsStuck checks that ReadUntil tries another replica if one delivers none of the messages that the
+// leader holds.
 func TestReplicaThatIsStuck(t *testing.T) {
 	js, source := forty(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -96,8 +97,8 @@ func TestReplicaThatIsStuck(t *testing.T) {
 	}
 }
 
-// TestReadUntilEnds checks that a reading ends at its last message, at an error of take, and with its context. With
-// nothing to read it ends at once.
+// TestReadUntilEnds checks that a reading ends at its last message, at an error of take, and with its context. If there
+// is nothing to read, it ends at once.
 func TestReadUntilEnds(t *testing.T) {
 	js, source := forty(t)
 	read := func(ctx context.Context, last uint64, from jetstream.OrderedConsumerConfig, stop error) (n int, err error) {

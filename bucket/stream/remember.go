@@ -23,9 +23,9 @@ type Remembered struct {
 	At      time.Time
 }
 
-// Remember reads the ids of the messages that n describes, the oldest first; n.Most is MostIDs if it is 0. A stream
-// that was restored from a snapshot has its messages but does not know their ids: it would accept a second message with
-// the same id as a new one. If there are more messages, Remember leaves out the oldest and logs that, unless log is
+// Remember reads the ids of the messages that n describes, the oldest first. If n.Most is 0, it is MostIDs. A stream
+// that was restored from a snapshot has its messages but does not know their ids, so it would store a second message
+// with the same id. If there are more messages than n.Most, Remember leaves out the oldest and logs that, unless log is
 // nil. It blocks until the ids are read, or ctx ends.
 func Remember(ctx context.Context, n Newest, log *slog.Logger) ([]Remembered, error) {
 	n.Most, n.Bare = cmp.Or(n.Most, MostIDs), true
@@ -46,8 +46,8 @@ func Remember(ctx context.Context, n Newest, log *slog.Logger) ([]Remembered, er
 	return found, nil
 }
 
-// Remember adds the ids of the messages of a restored stream to those that the writer knows, because the stream has
-// forgotten them: see Remember. It must be called before Run.
+// Remember tells the writer the ids of the messages of a restored stream, which the stream has forgotten. It must be
+// called before Run.
 func (w *Writer) Remember(ctx context.Context, n Newest, log *slog.Logger) error {
 	found, err := Remember(ctx, n, log)
 	if err != nil {

@@ -45,8 +45,8 @@ func put(t *testing.T, js jetstream.JetStream, n int) {
 	}
 }
 
-// TestRemember checks that the ids of all messages that a stream still has are known, with their sequences, and of none
-// that was stored before.
+// TestRemember checks that Remember reads the ids and sequences of all messages that a stream still has, and of none
+// that was stored before Since.
 func TestRemember(t *testing.T) {
 	js, source := newSource(t)
 	found, err := Remember(t.Context(), Newest{JetStream: js, Stream: "S", Since: time.Now().Add(-time.Hour)}, nil)
@@ -72,7 +72,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// TestRememberIsBounded checks that the oldest ids are left out beyond the bound, and that this is logged.
+// TestRememberIsBounded checks that Remember leaves out the oldest ids beyond the bound, and logs that.
 func TestRememberIsBounded(t *testing.T) {
 	js, _ := newSource(t)
 	var logged bytes.Buffer
@@ -94,7 +94,7 @@ func TestRememberIsBounded(t *testing.T) {
 	}
 }
 
-// TestFollow checks that Follow gives what is there and what comes, until take has enough or its context ends.
+// TestFollow checks that Follow passes the present messages and later ones, until take fails or its context ends.
 func TestFollow(t *testing.T) {
 	js, source := newSource(t)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context()))

@@ -10,15 +10,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// watchWait bounds how long a server may take to begin a watch. The client itself asks once and waits until its context
-// ends.
+// watchWait bounds how long a server may take to begin a watch. The client alone would ask once and wait until its
+// context ends.
 const watchWait = 30 * time.Second
 
 var errWatchWait = errors.New("the server did not begin the watch")
 
-// Renewing returns a key-value bucket whose watches end when a lost connection is back. A restarted server has
-// forgotten the watches. The client notices that by missing heartbeats, 10 to 20 seconds late. When a watch ends, its
-// reader begins a new one, and so reads the present entries.
+// Renewing returns a key-value bucket whose watches end when a lost connection is back, because a restarted server has
+// forgotten them. The client would notice that only by missing heartbeats, 10 to 20 seconds later. When a watch ends,
+// its reader must begin a new one, and so reads the present entries.
 func Renewing(kv jetstream.KeyValue, nc *nats.Conn) jetstream.KeyValue { return renewing{kv, nc} }
 
 type renewing struct {
@@ -44,7 +44,7 @@ type begun struct {
 
 func (r renewing) begin(ctx context.Context, watch func(context.Context) (jetstream.KeyWatcher, error)) (jetstream.KeyWatcher, error) {
 	ctx, end := context.WithCancelCause(ctx)
-	back := r.nc.StatusChanged(nats.CONNECTED) // before the watch begins, or a loss in between could be missed
+	back := r.nc.StatusChanged(nats.CONNECTED) // before the watch begins: otherwise a loss in between could be missed
 	began := make(chan begun, 1)
 	go func() {
 		watcher, err := watch(ctx)
@@ -88,7 +88,7 @@ type renewingWatcher struct {
 	end     context.CancelCauseFunc
 }
 
-// run ends when the other watcher ends, ctx ends, or the connection is back.
+// run delivers entries until the other watcher ends, ctx ends, or a lost connection is back.
 func (w *renewingWatcher) run(ctx context.Context, back <-chan nats.Status) {
 	defer w.end(nil)
 	for {

@@ -8,8 +8,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestWatchEndsWithItsServer checks that a watch whose server was restarted ends when the connection is back, and does
-// not wait for missing heartbeats. The next watch reports what was done meanwhile.
+// TestWatchEndsWithItsServer checks that a watch whose server was restarted ends when the connection is back, without
+// waiting for missing heartbeats. The next watch reports the changes in between.
 func TestWatchEndsWithItsServer(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)

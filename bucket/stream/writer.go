@@ -11,7 +11,7 @@ import (
 	"weir/ingest"
 )
 
-// ErrWriterFull says that a Writer holds as many messages as it may. Nothing was stored.
+// ErrWriterFull says that a Writer already holds as many messages as it may. The new message was not stored.
 var ErrWriterFull = errors.New("too many messages wait to be stored")
 
 // Writer stores messages in one stream in group commits: messages that arrive while one group is under way form the
@@ -38,8 +38,9 @@ type writing struct {
 // ErrNotNow says that the writer of a message has no right to store it now.
 var ErrNotNow = errors.New("the writer had no right to store the message")
 
-// NewWriter returns a Writer that holds at most maxWaiting messages and maxBytes of them. Run makes it work. With a
-// disk nothing counts as stored before the disk has it.
+// NewWriter returns a Writer that holds at most maxWaiting messages with at most maxBytes bytes in all. It accepts a
+// larger message if no other message waits. It stores them while Run runs. With a disk, a message counts as stored only
+// when the disk has it.
 func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, error) {
 	x, err := NewExchange(nc, disk)
 	if err != nil {
@@ -48,14 +49,14 @@ func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, err
 	return &Writer{x: x, max: maxWaiting, maxBytes: maxBytes, wake: make(chan struct{}, 1)}, nil
 }
 
-// Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence if the stream has stored m, or had it
-// already. It has an error if the stream has not stored m, or if that is unknown. Write blocks until then, at most as
-// long as Run runs.
+// Write stores m, which must carry a Nats-Msg-Id. The answer has the sequence if the stream has stored m, now or
+// earlier. It has an error if the stream has not stored m, or if that is unknown. Write blocks until the answer is
+// known, at most for as long as Run runs.
 func (w *Writer) Write(m *nats.Msg) Answer { return w.write(nil, m) }
 
 // WriteWhile is Write for a message that may be stored only while may reports true. The Writer calls may just before it
-// sends m, and again before it sends m once more. If may reports false, the error is ErrNotNow: then m was not stored,
-// or that is unknown.
+// sends m, and again before it sends m once more. If may reports false, the error is ErrNotNow: m was not stored, or
+// that is unknown.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg) Answer { return w.write(may, m) }
 
 func (w *Writer) write(may func() bool, m *nats.Msg) Answer {
@@ -84,8 +85,7 @@ func (w *Writer) begin(may func() bool, m *nats.Msg, done func(Answer)) {
 	}
 }
 
-// Run stores written messages until ctx ends. It then answers the waiting ones with an error, and returns when none
-// waits.
+// Run stores messages until ctx ends. Then it answers the waiting messages with an error, and returns.
 func (w *Writer) Run(ctx context.Context) error {
 	for {
 		select {

@@ -12,8 +12,8 @@ import (
 	"weir/ingest/await"
 )
 
-// TestRightIsAskedBeforeEveryTry checks that a writer that has lost the right to store a message does not send it
-// again.
+// TestRightIsAskedBeforeEveryTry checks that a Writer does not send a message again if its writer has lost the right to
+// store it.
 func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	nc := natstest.JetStream(t).Conn()
 	w, err := NewWriter(nc, nil, 10, 1<<10)
@@ -44,8 +44,8 @@ func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	}
 }
 
-// TestStoredIsOnDisk checks that what an exchange calls stored is on disk, whether it was sent alone or in a group. If
-// the disk fails it is unknown what is stored.
+// TestStoredIsOnDisk checks that a message that an Exchange reports as stored is on disk, whether it was sent alone or
+// in a group. If the disk fails, it is unknown what is stored.
 func TestStoredIsOnDisk(t *testing.T) {
 	js := natstest.JetStream(t)
 	cfg := jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}}
@@ -92,8 +92,8 @@ func TestStoredIsOnDisk(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterDoubt checks that a refusal for the expected sequence says nothing of an earlier try, which may have
-// stored the message.
+// TestRefusedAfterDoubt checks that a refusal for the expected sequence does not decide about an earlier try, which may
+// have stored the message.
 func TestRefusedAfterDoubt(t *testing.T) {
 	nc := natstest.JetStream(t).Conn()
 	x, err := NewExchange(nc, nil)
