@@ -28,6 +28,9 @@ func Takes(names ...string) cobra.PositionalArgs {
 		what = "nothing, or " + strings.Trim(what, "[]")
 	}
 	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && len(names) == 0 && cmd.Flags().ShorthandLookup("f") != nil {
+			return Usage(fmt.Errorf("%s takes %s: name a file with -f", cmd.CommandPath(), what))
+		}
 		if len(args) < least || len(args) > len(names) {
 			return Usage(fmt.Errorf("%s takes %s: %s", cmd.CommandPath(), what, cmd.UseLine()))
 		}

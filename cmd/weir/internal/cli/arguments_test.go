@@ -26,4 +26,9 @@ func TestWrongNumberOfArguments(t *testing.T) {
 			t.Errorf("%d for %v: %s, want %s", c.given, c.names, got, c.want)
 		}
 	}
+	cmd := &cobra.Command{Use: "apply"}
+	cmd.Flags().StringP("file", "f", "", "")
+	if got := fmt.Sprint(Takes()(cmd, make([]string, 1))); got != "apply takes no arguments: name a file with -f" {
+		t.Errorf("a file as an argument: %s", got)
+	}
 }
