@@ -267,11 +267,7 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 		out.Why = fmt.Sprintf("asked %d times in vain", n)
 		return true, due
 	}
-	wait := q.After
-	for range min(n, 20) {
-		wait = min(2*wait, longestRest)
-	}
-	due = l.Stored.Add(wait)
+	due = l.Stored.Add(ageAt(q.After, n))
 	return l.w.wall().Before(due), due
 }
 
@@ -280,6 +276,17 @@ func (w *Inquirer) wall() time.Time { return (w.Now() + w.Env.Ahead()).Time() }
 
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
+
+// ageAt returns how old a letter is when weir itself asks about it after n inquiries: after, and then a wait each that is
+// twice the one before and at most longestRest.
+func ageAt(after time.Duration, n int) (age time.Duration) {
+	wait := min(after, longestRest)
+	for range n + 1 {
+		age += wait
+		wait = min(2*wait, longestRest)
+	}
+	return age
+}
 
 // end asks the api and ends the letter by its answer. The caller must hold the right to end letters.
 func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, error) {
