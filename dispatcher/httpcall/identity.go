@@ -31,8 +31,9 @@ func (a *API) PackIdentity(pack string, begins time.Time) string {
 	return deadletter.KeyedSince(a.KeyIdentityIn(pack), begins)
 }
 
-// KeyIdentityIn is KeyIdentity for the jobs of a pack, by the pack's idempotency key; "" stands for a job that is called
-// by itself. So a job whose pack may have been processed is called again only in that pack.
+// KeyIdentityIn returns the identity of the key with which a job is called in a pack: KeyIdentity and the pack's
+// idempotency key. If pack is "", the job is called by itself, and the identity is KeyIdentity. A job whose pack may
+// have been processed is called again only under the same identity, and so only in the same pack.
 func (a *API) KeyIdentityIn(pack string) string {
 	identity := a.KeyIdentity()
 	if pack == "" || identity == "" {

@@ -180,9 +180,9 @@ func (l *Lane) WallTime(at bucket.Micros) bucket.Micros { return at + l.Env.Ahea
 // WallNow returns the wall clock's time.
 func (l *Lane) WallNow() time.Time { return l.WallTime(l.Now()).Time() }
 
-// HeldAtMostLocked returns the lane's time of the end of a hold that was read from a stream. It limits the hold to the
-// longest one that this worker would write, counted from now. A mark or record with a later end is damaged, or was not
-// written by weir.
+// HeldAtMostLocked converts the end of a hold, as a stream stores it, to the lane's clock. It returns at most now plus
+// the longest hold that this worker would write. A mark or record with a later end is damaged, or was not written by
+// weir.
 func (l *Lane) HeldAtMostLocked(stored bucket.Micros) bucket.Micros {
 	until := stored - l.Env.Ahead()
 	most := l.Now().Add(max(schedule.MostHold, l.Terms.Policy.Retry.Max))

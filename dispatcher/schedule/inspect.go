@@ -333,8 +333,8 @@ func (v View) near() (n float64, known bool, by string) {
 	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
 }
 
-// running returns how many calls of this process limits of calls in flight count: running calls, and operations that
-// hold their slots.
+// running returns how many calls of this process count against limits of calls in flight: the running calls, and the
+// operations that hold their slots.
 func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within

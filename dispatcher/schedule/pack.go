@@ -200,8 +200,7 @@ func (q *KeyQueue) overtakes(j *Job) bool {
 	})
 }
 
-// firsts yields, in order, the jobs of a pack whose next calls may be the first that the api sees of them. j leads the
-// pack.
+// firsts yields, in order, the jobs of a pack of which the api may not have seen a call yet. j leads the pack.
 func (j *Job) firsts(yield func(*Job) bool) {
 	if (j.Calls == 0 || j.Unseen) && !yield(j) {
 		return

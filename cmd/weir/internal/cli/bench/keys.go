@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// fewKeys is how many keys wait in the round with which the round of many waiting keys is compared.
+// fewKeys is how many keys wait in the first round. The second round, with many waiting keys, is compared with it.
 const fewKeys = 1000
 
 // keys measures the cost of a call while many keys wait and while a thousand keys wait, and the memory of a waiting

@@ -138,9 +138,9 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 	return used, nil
 }
 
-// awaitOthers blocks until calls that other replicas may have been running have ended and are in the ledger. It waits
-// for a permit's lease and recordWait, or until no other replica calls. Other replicas start no new calls, as this one
-// does not.
+// awaitOthers gives other replicas time to end their running calls and to record them in the ledger. It blocks for a
+// permit's lease plus recordWait, or until no other replica calls, or until the store is no longer in use. Meanwhile no
+// replica starts a new call.
 func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store, rules bucket.Rules) error {
 	for start := time.Now(); s.store.Load() == store && s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
