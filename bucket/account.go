@@ -28,7 +28,7 @@ type LimitAccount struct {
 // mostLogged bounds the entries of a sliding quota's account. Beyond it two neighbours become one, with the later time.
 const mostLogged = 2 * maxEntries
 
-// NewAccount returns the account of unused limits.
+// NewAccount returns an account of the rules' quotas and budgets, of which nothing is used yet.
 func NewAccount(rules Rules) *Account {
 	a := &Account{}
 	for i := range rules.Shared {

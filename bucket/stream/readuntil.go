@@ -155,7 +155,8 @@ func Follow(ctx context.Context, source jetstream.Stream, from jetstream.Ordered
 	return FollowClosely(ctx, source, from, followAhead, take)
 }
 
-// FollowClosely is Follow for a take that may block for long. At most ahead messages wait for take in memory.
+// FollowClosely is Follow for a take that may block for long. The parameter ahead bounds how many messages wait in
+// memory for take.
 func FollowClosely(
 	ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, ahead int, take func(jetstream.Msg) error,
 ) error {

@@ -181,7 +181,9 @@ func ResponseOf(a *recorder.Answer) httpcall.Response {
 	return r
 }
 
-// AsFlown copies what another process noted of its call into the call's record.
+// AsFlown completes the record of a call that an ended process made. It takes the key's identity and the price from the
+// call's intent (AsIntended), raises the TAT to the one that the process noted in the flight recorder, and clears the
+// planned time, which is unknown.
 func (j *Job) AsFlown(c *ledger.Record) {
 	costs := c.Costs
 	c.Planned = time.Time{}

@@ -23,8 +23,8 @@ type Partition struct {
 // Has reports whether the schedule has received the partition's jobs up to a sequence.
 func (p *Partition) Has(seq uint64) bool { return seq <= p.newest }
 
-// Expect notes the deadline of a waiting job. The deadline may pass while the job cannot be called, and so is not
-// loaded.
+// Expect notes the deadline of a waiting job, because a job's message is loaded only if the job can be called, and the
+// deadline may pass before that.
 func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	if p.deadlines == nil {
 		p.deadlines = map[uint64]bucket.Micros{}

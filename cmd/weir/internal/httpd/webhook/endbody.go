@@ -25,7 +25,8 @@ type envelope struct {
 	Data      any       `json:"data"`
 }
 
-// ended is the data of an end. Its fields have the same names as in results and letters.
+// ended is the envelope's data if the post reports the end of a job. Its fields have the same names as in results and
+// letters.
 type ended struct {
 	API string `json:"api"`
 	Key string `json:"key"`

@@ -189,7 +189,8 @@ func (c *Check) rights(ctx context.Context) error {
 		strings.Join(missing, ", nor "))
 }
 
-// askRights asks the server for this user's rights. may is nil if this version does not know the format of the answer.
+// askRights asks the server for this user's rights. may is nil if the server answers in a format that this version of
+// weir cannot read.
 func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string, may *permissions, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()

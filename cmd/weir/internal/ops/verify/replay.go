@@ -177,7 +177,8 @@ func (r *replay) counts(l *bucket.Limit, c *ledger.Record) bool {
 	return c.API == r.api.Name || l.Account != "" && slices.Contains(c.Limits, l.Name)
 }
 
-// forgo records a job that got the answer of another one. A later call of that job would be a second one.
+// forgo notes a job that got another job's answer and was not called. If the ledger has a call of the job after that,
+// count reports it like a second call.
 func (r *replay) forgo(c *ledger.Record) {
 	if c.Started.Before(r.since) {
 		return
