@@ -320,7 +320,8 @@ func (l *sharedLimit) snapshotExcess(now, until Micros, units int64) *ExcessSnap
 	return &ExcessSnapshot{Of: l.LeftSign(), Units: x.units, Until: x.until, Room: x.room - units}
 }
 
-// restoreExcess restores the excess of a snapshot. The snapshot's clock was ahead of this one by ahead.
+// restoreExcess restores the excess of a snapshot, unless the limit's settings have changed since. ahead is how far the
+// clock of the snapshot was ahead of this process's clock.
 func (l *sharedLimit) restoreExcess(s *ExcessSnapshot, ahead Micros) {
 	if s != nil && s.Of == l.LeftSign() {
 		l.excess.units, l.excess.until, l.excess.room = s.Units, s.Until-ahead, s.Room

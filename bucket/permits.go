@@ -49,7 +49,8 @@ func (p *permits) all(now Micros) int64 {
 	return p.open()
 }
 
-// haunt notes calls of former processes that may be under way until gone.
+// haunt sets how many calls of former processes may still be under way. They count as open until gone, when the last of
+// them has ended.
 func (p *permits) haunt(calls int64, gone Micros) { p.ghosts, p.gone = calls, gone }
 
 // join opens a permit for each call and operation of an api that may be under way when the api joins the account. has

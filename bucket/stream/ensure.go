@@ -47,7 +47,8 @@ func errNewer(schema string) error {
 	return fmt.Errorf("a later version of weir has written it (%s %s, this one reads %d): start that version", MetaSchema, schema, Schema)
 }
 
-// Bounds are the bounds of a stream that the configuration sets. weir lowers them if the configuration does.
+// Bounds is a set of a stream's bounds: those that the configuration sets. EnsureStream sets these bounds exactly, and
+// so may lower them. It only raises all other bounds.
 type Bounds int
 
 // The bounds.

@@ -87,7 +87,7 @@ func (t *turns) end(by *wire) {
 	}
 }
 
-// read notes that a read waits for what comes next.
+// read notes that the connection is about to be read, because all bytes received before have been taken.
 func (t *turns) read() {
 	t.mu.Lock()
 	t.reading = true

@@ -124,9 +124,10 @@ func (l *Lane) LeadRestedLocked(j *Job) {
 	l.LeaveIdleLocked(j.Queue)
 }
 
-// LeaveIdleLocked ends the waits of other keys' jobs for a retry of a key that is not called soon: the key is held, its
-// own rate is slow, or operations have all its calls in flight. While the key is paused, it also ends the waits for the
-// key's operations, since they are not polled.
+// LeaveIdleLocked ends the waits for the answers of a key's resting jobs if the key will not be called within
+// retryAwaited: it is held, its own rate is slow, or operations have all its calls in flight. It does so only if keys
+// share answers. If the key is paused, it ends these waits in any case, and also the waits for the key's operations,
+// since they are not polled.
 func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return

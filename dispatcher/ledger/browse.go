@@ -170,8 +170,8 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// ParseResult reads a message of the results' stream. ok is false for other messages of that stream: bars against late
-// results.
+// ParseResult reads a message of the results' stream. ok is false if the message is not a result but a bar. A bar takes
+// the place of a late result, so that the result cannot be stored.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)

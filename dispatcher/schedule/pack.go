@@ -280,7 +280,8 @@ func (s *Schedule) Shed(j *Job, n int) {
 	s.loosen()
 }
 
-// part ends a pack, because its call has ended: the outcome of each of its jobs is being stored.
+// part dissolves a job's pack when the pack's call has ended. From then on each job settles by itself: its outcome is
+// being stored.
 func (s *Schedule) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.turn, m.ended = settling, j.turn, true

@@ -110,7 +110,8 @@ func (p *Pipeline) settled(j *Job) {
 // lead returns when a job must be made ready for a slot.
 func (p *Pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
 
-// askAhead sets how much earlier slots are asked for than with a store in this process.
+// askAhead sets how long before its time a slot is asked for: LeastAhead, which is enough for a store in this process,
+// plus by, and at most MostAhead.
 func (p *Pipeline) askAhead(by time.Duration) { p.pace.ReserveAhead = min(LeastAhead+by, MostAhead) }
 
 // LearnCall updates how long calls take.

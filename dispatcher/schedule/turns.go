@@ -219,8 +219,9 @@ func (t *turns) isFirstOnWay() bool {
 	return o != nil && t.shares.onWay[o.priority-bucket.High] == 0
 }
 
-// inRow returns for how many calls a queue may ask before another priority has its turn, or another queue of the same
-// one; 0 if no other priority waits.
+// inRow returns for how many calls in a row a queue may ask in the turn of priority p. The calls until the turn of
+// another priority are divided evenly among the queues that ask in the turn of p. inRow returns at least 1, or 0 if no
+// other priority waits.
 func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
 	if !t.shares.several {
 		return 0

@@ -33,10 +33,14 @@ const overflow = "overflow"
 // End, not an error.
 //
 // If no answer comes, Do sends the job again under the same ID. If weir knows the job already, it sends the end again.
-// After a try without an answer, Do also waits while weir is absent or answers 503, and an error also wraps
-// ErrNoAnswer: the job may have been accepted. After a reconnect Do also reads the streams, as Await does. A producer
-// that may not read them keeps waiting. If ctx ends, the job continues: Do finds its end under the same ID within
-// dedupe, and Await as long as weir keeps the end.
+// A try without an answer may have stored the job. After such a try Do keeps trying while weir is absent or answers
+// 503, and an error about the submission also wraps ErrNoAnswer.
+//
+// After a reconnect the message with the end may have been missed. Do then also reads the streams, as Await does. If
+// the producer has no permission to read them, Do goes on waiting for the message.
+//
+// The job continues if ctx ends. To get its end later, call Do again with the same ID within dedupe, or Await for as
+// long as weir keeps the end.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())

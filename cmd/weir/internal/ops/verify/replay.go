@@ -89,7 +89,8 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	return r
 }
 
-// longestCall returns how long a call may take: one of this api, or of any api of its account.
+// longestCall returns the longest time that a call of the api may take. If the api has an account, it returns the
+// longest time for all apis of the account.
 func longestCall(a *config.API) time.Duration {
 	if in := a.Rules.In; in != nil {
 		return max(a.Timeout, in.Lease)
