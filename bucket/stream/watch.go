@@ -18,7 +18,7 @@ var errWatchWait = errors.New("the server did not begin the watch")
 
 // Renewing returns a key-value bucket whose watches end when a lost connection is back, because a restarted server has
 // forgotten them. The client would notice that only by missing heartbeats, 10 to 20 seconds later. When a watch ends,
-// its reader must begin a new one, and so reads the present entries.
+// its reader must begin a new one, and so reads the present entries: all that the leader has, see WatchWhole.
 func Renewing(kv jetstream.KeyValue, nc *nats.Conn) jetstream.KeyValue { return renewing{kv, nc} }
 
 type renewing struct {
@@ -28,12 +28,14 @@ type renewing struct {
 
 // Watch implements jetstream.KeyValue.
 func (r renewing) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
-	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) { return r.KeyValue.Watch(ctx, keys, opts...) })
+	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) {
+		return WatchWhole(ctx, r.nc, r.KeyValue, keys, opts...)
+	})
 }
 
 // WatchAll implements jetstream.KeyValue.
 func (r renewing) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
-	return r.begin(ctx, func(ctx context.Context) (jetstream.KeyWatcher, error) { return r.KeyValue.WatchAll(ctx, opts...) })
+	return r.Watch(ctx, jetstream.AllKeys, opts...)
 }
 
 // begun is a watch that a server has begun, or the reason why it has not.

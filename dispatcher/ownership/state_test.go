@@ -140,6 +140,14 @@ func TestClaimThatTheRegistryLost(t *testing.T) {
 		o.see(lease.Sighting{Partition: &p, Owner: "other", Revision: revision}, now)
 		wants(t, o.plan(now), actionLose)
 	}
+	// A watch from a replica that lags shows an older claim, and its own before it says that it has shown all.
+	lagging, part := owning(t, now)
+	lagging.watchBegins()
+	lagging.see(lease.Sighting{Partition: &part, Owner: "before", Revision: 150}, now)
+	wants(t, lagging.plan(now))
+	lagging.see(lease.Sighting{Partition: &part, Owner: "me", Revision: 220}, now)
+	lagging.see(lease.Sighting{}, now)
+	wants(t, lagging.plan(now))
 	// What was written before its claim, and is seen after it, means nothing.
 	o, p := owning(t, now)
 	o.see(lease.Sighting{Partition: &p, Owner: "before", Revision: 150}, now)

@@ -87,7 +87,7 @@ func (t *Teller) takeUp(ctx context.Context) error {
 	if t.Notes == nil {
 		return nil
 	}
-	watch, err := t.Notes.Watch(ctx, notes+">", jetstream.IgnoreDeletes())
+	watch, err := t.Notes.Watch(ctx, notes+">")
 	if err != nil {
 		return fmt.Errorf("notes of resubmitted jobs: %w", err)
 	}
@@ -104,7 +104,7 @@ func (t *Teller) takeUp(ctx context.Context) error {
 		}
 		var w *waiting
 		var d Duplicate
-		if json.Unmarshal(entry.Value(), &d) == nil && d.noteKey() == entry.Key() {
+		if entry.Operation() == jetstream.KeyValuePut && json.Unmarshal(entry.Value(), &d) == nil && d.noteKey() == entry.Key() {
 			w = t.register(d, time.Now())
 		}
 		if w == nil {

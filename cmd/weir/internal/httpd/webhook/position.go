@@ -251,7 +251,7 @@ type noted struct {
 func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string) (map[string]noted, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	watcher, err := kv.Watch(ctx, prefix+names+positionSuffix, jetstream.IgnoreDeletes())
+	watcher, err := kv.Watch(ctx, prefix+names+positionSuffix)
 	if err != nil {
 		return nil, fmt.Errorf("the positions of receivers: %w", err)
 	}
@@ -265,6 +265,8 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 				return nil, errors.New("the positions of receivers: the watch has ended")
 			case stored == nil: // these are all
 				return all, nil
+			case stored.Operation() != jetstream.KeyValuePut:
+				continue
 			}
 			name := strings.TrimSuffix(strings.TrimPrefix(stored.Key(), prefix), positionSuffix)
 			all[name] = noted{stored.Value(), stored.Revision()}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 
@@ -130,7 +131,7 @@ func Open(to Address) (*Connection, error) {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	c := &Connection{Conn: nc, JetStream: js, At: to.At, Denied: denied}
+	c := &Connection{Conn: nc, JetStream: stream.FromLeader(js), At: to.At, Denied: denied}
 	denied.Tell(c.hangUp)
 	return c, nil
 }

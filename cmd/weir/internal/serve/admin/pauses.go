@@ -97,9 +97,11 @@ func (p *Pauses) watch(ctx context.Context) error {
 	return nil
 }
 
-// catchUp puts in force all entries that exist when a watch begins. It resumes every pause whose entry is gone.
+// catchUp puts in force all entries that exist when a watch begins. It resumes every pause whose entry is gone. A
+// replica that lags shows older entries first, or none. So a newer pause counts at once, and what ends or replaces a
+// pause counts when the watch has shown all entries.
 func (p *Pauses) catchUp(ctx context.Context) error {
-	there := map[string]struct{}{}
+	there := map[string]jetstream.KeyValueEntry{}
 	for {
 		select {
 		case entry, open := <-p.watcher.Updates():
@@ -107,20 +109,28 @@ func (p *Pauses) catchUp(ctx context.Context) error {
 			case !open:
 				return errors.New("the watch of the pauses has ended")
 			case entry == nil:
-				for gone := range p.inForce {
-					if _, ok := there[gone]; !ok {
-						p.resume(gone)
-					}
-				}
+				p.settle(there)
 				return nil
 			}
-			if entry.Operation() == jetstream.KeyValuePut {
-				there[entry.Key()] = struct{}{}
+			there[entry.Key()] = entry
+			if entry.Operation() == jetstream.KeyValuePut && entry.Revision() > p.inForce[entry.Key()].revision {
+				p.take(entry)
 			}
-			p.take(entry)
 		case <-ctx.Done():
 			return fmt.Errorf("read the pauses: %w", context.Cause(ctx))
 		}
+	}
+}
+
+// settle puts in force the newest entries, and resumes the pauses that are gone.
+func (p *Pauses) settle(there map[string]jetstream.KeyValueEntry) {
+	for held := range p.inForce {
+		if entry, ok := there[held]; !ok || entry.Operation() != jetstream.KeyValuePut {
+			p.resume(held)
+		}
+	}
+	for _, entry := range there {
+		p.take(entry)
 	}
 }
 

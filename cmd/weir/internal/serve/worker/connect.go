@@ -91,6 +91,7 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
+	w.js = stream.FromLeader(w.js)
 	if w.server != nil {
 		if gate := w.server.Gate(); gate != nil {
 			w.keepOpen(gate, "the connection of the producers' gate")

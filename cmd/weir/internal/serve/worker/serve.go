@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/httpd/console"
@@ -210,7 +211,7 @@ func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, j
 	if err != nil {
 		return nil, nil, fmt.Errorf("JetStream: %w", err)
 	}
-	return nc, js, nil
+	return nc, stream.FromLeader(js), nil
 }
 
 // Bounds of the index of ended jobs and of its sums of spending: a fraction of the heap each, and a number of bytes.

@@ -1,0 +1,77 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// leaderPause is how long FromLeader waits before it asks for a stream without a leader again.
+const leaderPause = 250 * time.Millisecond
+
+// FromLeader returns a JetStream whose information about a stream comes from the stream's leader. While a stream has no
+// leader, nats-server lets every member answer, and a member may lack the last messages. Stream, and Info of a stream
+// from it, accept no such answer. They ask again until the leader answers, and fail as they do if no server answers.
+func FromLeader(js jetstream.JetStream) jetstream.JetStream { return led{js} }
+
+type led struct{ jetstream.JetStream }
+
+// Stream implements jetstream.StreamManager.
+func (l led) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	var s jetstream.Stream
+	_, err := l.ask(ctx, name, func(ctx context.Context) (_ *jetstream.StreamInfo, err error) {
+		if s, err = l.JetStream.Stream(ctx, name); err != nil {
+			return nil, err
+		}
+		return s.CachedInfo(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ledStream{s, l}, nil
+}
+
+type ledStream struct {
+	jetstream.Stream
+	js led
+}
+
+// Info implements jetstream.Stream.
+func (s ledStream) Info(ctx context.Context, opts ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	return s.js.ask(ctx, s.CachedInfo().Config.Name, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return s.Stream.Info(ctx, opts...)
+	})
+}
+
+// ask repeats a request for a stream's information until the stream's leader answers it, a server refuses it, or the
+// time of one request is up.
+func (l led) ask(
+	ctx context.Context, name string, request func(context.Context) (*jetstream.StreamInfo, error),
+) (*jetstream.StreamInfo, error) {
+	if _, bound := ctx.Deadline(); !bound { // as in the client
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.Options().DefaultTimeout)
+		defer cancel()
+	}
+	for {
+		info, err := request(ctx)
+		if err != nil || leaderAnswered(info.Cluster) {
+			return info, err
+		}
+		if !Sleep(ctx, leaderPause) {
+			return nil, fmt.Errorf("stream %s has no leader: %w", name, ctx.Err())
+		}
+	}
+}
+
+// leaderAnswered reports whether a stream's information comes from its leader. nats-server names the leader that it
+// knows, and as replicas it lists the members other than itself. A server without a cluster, and the only member of a
+// group of one, name themselves.
+func leaderAnswered(c *jetstream.ClusterInfo) bool {
+	return c == nil || c.Leader != "" && !slices.ContainsFunc(c.Replicas, func(p *jetstream.PeerInfo) bool {
+		return p.Name == c.Leader
+	})
+}
