@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -205,7 +204,7 @@ func (n *Numbers) UnmarshalText(text []byte) error {
 		case err != nil, last < first, len(*n) > 0 && first <= (*n)[len(*n)-1]:
 			return fmt.Errorf("%q is no list of letters' numbers in order", part)
 		case last-first >= MaxRedrive || len(*n) >= MaxRedrive:
-			return errors.New("too many letters' numbers")
+			return fmt.Errorf("a task takes at most %d letters", MaxRedrive)
 		}
 		*n = slices.Grow(*n, int(last-first)+1)
 		for seq := first; seq <= last; seq++ {

@@ -282,7 +282,7 @@ func (w *apiWorker) awaitReady(ctx context.Context) error {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("api %s is not read yet: %w", w.Name, context.Cause(ctx))
+		return fmt.Errorf("api %s: its worker is not ready yet: %w", w.Name, context.Cause(ctx))
 	}
 }
 

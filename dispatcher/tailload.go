@@ -159,7 +159,7 @@ func (d *Dispatcher) Remember(ctx context.Context) error {
 		d.env.Results.Remember(ctx, newest(ledger.ResultsStream), d.opts.Log),
 		d.env.Calls.Remember(ctx, newest(ledger.CallsStream), d.opts.Log))
 	if err != nil {
-		return fmt.Errorf("results and ledger: %w", err)
+		return fmt.Errorf("read the newest results and ledger records after a restore: %w", err)
 	}
 	return nil
 }

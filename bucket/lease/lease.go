@@ -153,12 +153,12 @@ func (l *Lease) renew(ctx context.Context) error {
 	return fmt.Errorf("renew lease %s: %w", l.key, err)
 }
 
-// recheck finds out whether the lease was lost, or a renewal succeeded without an answer.
+// recheck finds out whether the lease was lost, or the answer to a stored renewal was lost.
 func (l *Lease) recheck(ctx context.Context) error {
 	now, err := l.kv.Get(ctx, l.key)
 	if err == nil && string(now.Value()) == string(l.value) {
 		l.revision = now.Revision()
-		return fmt.Errorf("lease %s: renewed without an answer", l.key)
+		return fmt.Errorf("lease %s: an earlier renewal was stored, but its answer was lost; the next renewal starts from it", l.key)
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return fmt.Errorf("lease %s: %w", l.key, err)

@@ -140,8 +140,8 @@ func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 	return fmt.Errorf("renew the lease: %w", err)
 }
 
-// recheckLocked finds out whether the membership was ended, or a renewal succeeded without an answer. Only this process
-// writes the membership, except for the write that ends it.
+// recheckLocked finds out whether the membership was ended, or the answer to a stored renewal was lost. Only this
+// process writes the membership, except for the write that ends it.
 func (l *Membership) recheckLocked(ctx context.Context) error {
 	now, err := l.registry.last(ctx, memberKey(l.session))
 	switch {
@@ -153,7 +153,7 @@ func (l *Membership) recheckLocked(ctx context.Context) error {
 		return ErrLeaseLost
 	}
 	l.revision = now.revision
-	return errors.New("renew the lease: an earlier renewal succeeded without an answer")
+	return errors.New("renew the lease: an earlier renewal was stored, but its answer was lost; the next renewal starts from it")
 }
 
 // End gives the membership up. It must not be called while calls run or their outcomes are being stored.
@@ -162,7 +162,7 @@ func (l *Membership) End(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, err := l.registry.remove(ctx, memberKey(l.session), l.revision)
-	if errors.Is(err, stream.ErrStale) { // a renewal may have succeeded without an answer
+	if errors.Is(err, stream.ErrStale) { // the answer to a stored renewal may be lost
 		var now keyState
 		if now, err = l.registry.last(ctx, memberKey(l.session)); err == nil && now.value != nil {
 			_, err = l.registry.remove(ctx, memberKey(l.session), now.revision)

@@ -21,7 +21,7 @@ import (
 
 // ErrFenced says that a write names an epoch that is not the stream's: another owner has stored its own epoch, or this
 // owner's epoch was deleted by hand.
-var ErrFenced = errors.New("the partition has another owner's epoch, or none")
+var ErrFenced = errors.New("this replica does not own the partition: another owner's epoch is stored there, or this owner's epoch was deleted")
 
 // errNoRoom says that the stream has no room for another epoch. Its server still counts an epoch that it cannot read,
 // and cannot delete that epoch either.

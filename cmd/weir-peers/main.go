@@ -60,7 +60,7 @@ func parse(args []string) (o options, err error) {
 	f.IntVar(&o.Jobs, "jobs", 10_000, "jobs of a round")
 	f.IntVar(&o.Keys, "keys", 64, "keys that the jobs are of, where there are keys: weir's, of which each gets its share of the calls at once")
 	f.IntVar(&o.Body, "body", 256, "bytes of a job's body")
-	f.IntVar(&o.AtOnce, "at-once", 64, "calls at once, of each")
+	f.IntVar(&o.AtOnce, "at-once", 64, "calls that each contender makes at once")
 	f.IntVar(&o.Seconds, "seconds", 10, "of a round that keeps a rate")
 	f.IntVar(&o.BullWorkers, "bullmq-workers", bullWorkers, "processes that BullMQ's calls at once are shared out to")
 	kept := f.String("rates", "10,100,1000", "calls a second on one key")

@@ -267,4 +267,4 @@ func billedBy(f httpcall.Finding) deadletter.Billed {
 var ErrNoOperation = errors.New("the api's configuration does not say how to poll its operations any more: put operation back")
 
 // ErrNoInquiry says that an api's configuration has no inquiry.
-var ErrNoInquiry = errors.New("the api's configuration does not say how to ask the api about a call: see inquiry")
+var ErrNoInquiry = errors.New("the api's configuration does not say how to ask the api about a call: configure inquiry (weir help redrive)")

@@ -107,7 +107,7 @@ func (t *Teller) takeResult(ctx context.Context, msg jetstream.Msg) error {
 	}
 	meta, err := msg.Metadata()
 	if err != nil {
-		return fmt.Errorf("a result: %w", err)
+		return fmt.Errorf("read the metadata of a result: %w", err)
 	}
 	end, err := t.resultAt(ctx, meta.Sequence.Stream)
 	if err != nil || end == nil {

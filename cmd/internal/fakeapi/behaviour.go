@@ -127,7 +127,7 @@ func (b *Behaviour) validate() error {
 	case min(b.Used.Input, b.Used.Output, b.Used.Written, b.Used.Read, b.Used.Max) < 0:
 		return fmt.Errorf("tokens %+v are negative", b.Used)
 	case b.Size < 0 || b.Size > MaxAnswer || b.DripSize < 0:
-		return fmt.Errorf("size %d or drip size %d is not from 0 to %d", b.Size, b.DripSize, MaxAnswer)
+		return fmt.Errorf("size %d must be from 0 to %d, and drip size %d must not be negative", b.Size, MaxAnswer, b.DripSize)
 	}
 	for _, s := range b.Informational {
 		if s < 100 || s > 199 || s == http.StatusSwitchingProtocols {

@@ -58,7 +58,7 @@ func anthropic() Profile {
 		{"limits.requests.counts", "token_bucket", counts, limits, "2026-10-04"},
 		{
 			"limits.requests.left", "header:anthropic-ratelimit-requests-remaining",
-			"the requests that remain; of tokens the headers say thousands, rounded", limits, "2026-10-04",
+			"the requests that remain; for tokens the headers give only rounded thousands", limits, "2026-10-04",
 		},
 		{
 			"limits.requests.left_until", "header:anthropic-ratelimit-requests-reset",

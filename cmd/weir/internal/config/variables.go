@@ -96,7 +96,7 @@ func (s *Settings) groups() []group {
 			{
 				name: "WEIR_NATS_INBOX", in: "inbox_prefix", expand: anything,
 				is: one(&s.NATSInbox, free("tokens of letters, digits, `-` and `_`", inboxPrefix)), or: "_INBOX",
-				means: "prefix of the subjects for answers, if every role has its own (`_INBOX.worker`)",
+				means: "prefix of the subjects on which weir receives replies. Change it if every role has a prefix of its own (`_INBOX.worker`)",
 			},
 			{
 				name: "WEIR_REPLICAS", is: one(&s.Replicas, whole(1, 5)),
@@ -122,8 +122,9 @@ func (s *Settings) groups() []group {
 			},
 			{
 				name: "WEIR_NATS_CONNECTIONS", is: one(&s.NATSConnections, orEmpty(whole(1, 1_000_000))), otherwise: "empty",
-				means: "how many producers may be connected to the server inside at a time. Empty: a fourth of the memory at 52 KiB each, " +
-					"at most 65536; 2076 with `WEIR_MEMORY=512MiB`. Never more than a fourth of the files that the process may open (`ulimit -n`)",
+				means: "how many producers may be connected to the server inside at a time; if empty, as many as fit into a fourth of the memory " +
+					"at 52 KiB each, from 64 to 65536 (2126 with `WEIR_MEMORY=512MiB`). Never more than a fourth of the files that the " +
+					"process may open (`ulimit -n`)",
 			},
 			{
 				name: "WEIR_DATA_DIR", is: one(&s.DataDir, free("a path", anything)), otherwise: "`weir-data`",

@@ -108,7 +108,7 @@ func TestModelLimits(t *testing.T) {
 			r := weirtest.NewRig(t, fakeapi.Options{
 				Vendor: c.vendor, Limits: c.limits,
 				Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
-			}, modelYAML(c.vendor, c.ours, "retry: {headers: ignore}")) // of tokens Anthropic's say thousands, rounded
+			}, modelYAML(c.vendor, c.ours, "retry: {headers: ignore}")) // for tokens Anthropic's give only rounded thousands
 			sendModelJobs(r, 25, c.path, c.estimate, c.body)
 			r.Eventually("the calls that fit, and their records", func() bool { return r.Messages("WEIR_CALLS") >= c.fits })
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))

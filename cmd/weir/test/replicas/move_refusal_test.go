@@ -33,7 +33,7 @@ func TestMoveRefuses(t *testing.T) {
 		}
 	}
 	refuse("a weir runs on the data", cli.ExitRefused, "another weir uses the data directory", "--from", data, "--to", url)
-	refuse("a weir runs at the source", cli.ExitRefused, "a weir runs on", "--from", source, "--to", url)
+	refuse("a weir runs at the source", cli.ExitRefused, "a weir is running on", "--from", source, "--to", url)
 	refuse("nothing at the source", cli.ExitNotFound, "weir has not run on", "--from", url, "--to", source)
 	refuse("a directory of another kind", cli.ExitNotFound, "is not a data directory", "--from", t.TempDir(), "--to", url)
 	refuse("no target", cli.ExitUsage, "--to", "--from", data)

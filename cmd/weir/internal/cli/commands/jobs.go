@@ -44,7 +44,7 @@ room for all jobs, the command says from what time on it lists ended jobs. Exit 
 	flags.StringVar(&choice.Since, "since", "", "only from this RFC 3339 time on, or from this long ago, such as 2h or 1d")
 	flags.StringVar(&choice.Until, "until", "", "only before this time, or until this long ago")
 	flags.StringVar(&choice.ID, "id", "", "only jobs whose ids contain this")
-	flags.StringVar(&choice.After, "after", "", "continue a list that ended before the last job: that list names the place")
+	flags.StringVar(&choice.After, "after", "", "list the jobs after this place, which an earlier list printed at its end")
 	flags.IntVar(&choice.Limit, "limit", choice.Limit, "how many to list, up to "+strconv.Itoa(joblist.MostListed))
 	as.Add(flags, "one JSON object per line")
 	return cmd

@@ -147,7 +147,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("--longest-wait: %w", err)
 	case bound <= 0:
-		return 0, errors.New("--longest-wait 0s: a job that comes second waits longer at every rate; write at least 1ms")
+		return 0, errors.New("--longest-wait must be above 0s: write 1ms or more")
 	case !f.suggest:
 		return 0, errors.New("--longest-wait is what --suggest seeks a rate for: write --suggest too")
 	}

@@ -41,5 +41,7 @@ func (l *deadLetters) purge(ctx context.Context, r *request) (any, error) {
 	if err != nil || said.DryRun {
 		return p, err
 	}
-	return p, p.Run(ctx, r.who.String(), func(int) {}, func(err error) { l.Log.Warn("an event is missing", "err", err) })
+	return p, p.Run(ctx, r.who.String(), func(int) {}, func(err error) {
+		l.Log.Warn("could not store the event about a purge; the purge itself is not affected", "err", err)
+	})
 }

@@ -38,7 +38,7 @@ func Explain(at, start string, err error) error {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return fmt.Errorf("the NATS server at %s refused the credentials: set WEIR_NATS_CREDS (a weir with its own server keeps operator.creds in its data directory: name that by WEIR_DATA_DIR), or one of the other ways to sign in (weir help environment): %w", at, err)
 	case errors.Is(err, nats.ErrNkeysNotSupported):
-		return fmt.Errorf("the NATS server at %s does not sign clients in by key: leave WEIR_NATS_CREDS and WEIR_NATS_NKEY empty, or sign in as it wants (weir help environment): %w", at, err)
+		return fmt.Errorf("the NATS server at %s does not accept nkeys or credentials files: leave WEIR_NATS_CREDS and WEIR_NATS_NKEY empty, and sign in by user or token (weir help environment): %w", at, err)
 	case errors.As(err, &authority):
 		return fmt.Errorf("the certificate of the NATS server at %s is signed by an authority that this machine does not know: set WEIR_NATS_CA to the CA's certificate: %w", at, err)
 	case errors.As(err, &name):
@@ -51,9 +51,9 @@ func Explain(at, start string, err error) error {
 	case errors.Is(err, nats.ErrSecureConnWanted), errors.As(err, &record):
 		return fmt.Errorf("the NATS server at %s does not speak TLS: write nats:// in WEIR_NATS_URL and leave WEIR_NATS_CA empty, or set up tls {} on the server: %w", at, err)
 	case errors.As(err, &alert) && alert.Op == "remote error", errors.Is(err, nats.ErrTLS):
-		return fmt.Errorf("the NATS server at %s broke the TLS handshake off (does it ask for a client's certificate? set WEIR_NATS_CERT and WEIR_NATS_KEY to one that an authority of the server's signed): %w", at, err)
+		return fmt.Errorf("the NATS server at %s aborted the TLS handshake: if it requires client certificates, set WEIR_NATS_CERT and WEIR_NATS_KEY to a certificate signed by a CA that the server trusts: %w", at, err)
 	case errors.Is(err, nats.ErrMaxAccountConnectionsExceeded), errors.Is(err, nats.ErrMaxConnectionsExceeded):
-		return fmt.Errorf("the NATS server at %s takes no more connections: raise max_connections (of the server, or of the account): %w", at, err)
+		return fmt.Errorf("the NATS server at %s accepts no more connections: raise max_connections of the server or of the account: %w", at, err)
 	}
 	return fmt.Errorf("no NATS server answers at %s (%w): start %s, or set WEIR_NATS_URL to the server's address", at, err, start)
 }

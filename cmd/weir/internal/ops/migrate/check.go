@@ -81,7 +81,7 @@ func refuseRunning(ctx context.Context, c *connect.Connection) error {
 		case err != nil:
 			return c.Explain(err)
 		case strings.Contains(string(msg.Data), `"name":"weir`):
-			return cli.Refused(fmt.Errorf("a weir runs on %s: stop it first (meanwhile producers get refusals and try again)", c.At))
+			return cli.Refused(fmt.Errorf("a weir is running on %s: stop it first (until it runs again, producers must retry their submissions)", c.At))
 		}
 	}
 }

@@ -44,7 +44,7 @@ func ParsePlace(text string) (*desk.KeyPlace, error) {
 	depth, key, found := strings.Cut(text, ":")
 	n, err := strconv.Atoi(depth)
 	if !found || err != nil || n < 0 {
-		return nil, fmt.Errorf("%q is not the end of a page", text)
+		return nil, fmt.Errorf("invalid page position %q: use the value that the previous page returned", text)
 	}
 	return &desk.KeyPlace{Depth: n, Key: key}, nil
 }

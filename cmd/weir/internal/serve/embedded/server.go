@@ -133,15 +133,15 @@ func (o *Options) flushed(ctx context.Context) *Disk {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		o.Log.Info("each write is synced by itself, because the system does not report the store's file system", "err", err)
+		o.Log.Info("cannot share one disk sync among several writes, because the system does not report the store's file system; each write is synced separately", "err", err)
 		return nil
 	}
 	if yes, why := renameIsBarrier(o.Dir, string(mounts)); !yes {
-		o.Log.Info("each write is synced by itself, because this file system does not allow one sync for many writes; ext4 does", "dir", o.Dir, "why", why)
+		o.Log.Info("cannot share one disk sync among several writes, because this file system does not allow it, as ext4 does; each write is synced separately", "dir", o.Dir, "why", why)
 		return nil
 	}
 	if err := prove(ctx, o.Dir); err != nil {
-		o.Log.Warn("each write is synced by itself, because this version of the server does not write as weir expects", "err", err)
+		o.Log.Warn("cannot share one disk sync among several writes, because weir could not verify that this nats-server version writes files as weir expects; each write is synced separately", "err", err)
 		return nil
 	}
 	return newDisk(o.Dir)

@@ -149,11 +149,11 @@ func ForgetAccounts(ctx context.Context, o *Options, configured func(account str
 	prefix := "$KV." + o.Control.Bucket() + "."
 	kept, err := o.JetStream.Stream(ctx, "KV_"+o.Control.Bucket())
 	if err != nil {
-		return fmt.Errorf("limits of accounts: %w", err)
+		return fmt.Errorf("read the stored limits shared by several apis: %w", err)
 	}
 	info, err := kept.Info(ctx, jetstream.WithSubjectFilter(prefix+checkpointKey(accountPrefix)+"*"))
 	if err != nil {
-		return fmt.Errorf("limits of accounts: %w", err)
+		return fmt.Errorf("read the stored limits shared by several apis: %w", err)
 	}
 	for subject := range info.State.Subjects {
 		key := strings.TrimPrefix(subject, prefix)
@@ -161,7 +161,7 @@ func ForgetAccounts(ctx context.Context, o *Options, configured func(account str
 			continue
 		}
 		if _, err := o.Control.PutString(ctx, key, forgotten); err != nil {
-			return fmt.Errorf("limits of accounts that are not configured: %w", err)
+			return fmt.Errorf("forget the use of a shared limit that is no longer configured: %w", err)
 		}
 	}
 	return nil

@@ -103,5 +103,5 @@ func (s *seldom) Handle(err error) {
 		return
 	}
 	s.last = time.Now()
-	s.log.Warn("spans are not sent, or not as the environment says; jobs are not affected", "err", err)
+	s.log.Warn("could not send spans as the OTEL_ variables configure; jobs are not affected", "err", err)
 }

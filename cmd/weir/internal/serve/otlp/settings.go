@@ -64,12 +64,12 @@ func readSettings() (*settings, error) {
 	case "gzip":
 		s.gzip = true
 	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION is %q: gzip or none", clip(c))
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_COMPRESSION is %q, and must be gzip or none", clip(c))
 	}
 	if v := variable("TIMEOUT"); v != "" {
 		ms, err := strconv.Atoi(v)
 		if err != nil || ms <= 0 {
-			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT is %q: a number of milliseconds", clip(v))
+			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_TIMEOUT is %q, and must be a whole number of milliseconds above 0", clip(v))
 		}
 		s.timeout = time.Duration(ms) * time.Millisecond
 	}

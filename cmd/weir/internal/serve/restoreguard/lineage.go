@@ -76,8 +76,8 @@ func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, lea
 			return l, nil
 		}
 		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return lineage{}, fmt.Errorf("count the generation of the store: %w", err)
+			return lineage{}, fmt.Errorf("raise the store's generation number: %w", err)
 		}
 	}
-	return lineage{}, errors.New("count the generation of the store: other weirs start at the same moment: start again")
+	return lineage{}, errors.New("raise the store's generation number: too many replicas start at the same moment: start this one again")
 }

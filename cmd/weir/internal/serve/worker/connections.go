@@ -24,7 +24,7 @@ func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) 
 	l.lowerGo(func() error {
 		select {
 		case <-closed:
-			return fmt.Errorf("the NATS server has ended %s for good: weir can do nothing without it and ends, for its supervisor to start it anew: %w", what, nc.LastError())
+			return fmt.Errorf("the NATS server closed %s, and it will not reconnect: weir exits so that its supervisor restarts it: %w", what, nc.LastError())
 		case <-l.base.Done():
 			return nil
 		}
