@@ -34,7 +34,7 @@ type Applied struct {
 	OldVersion uint64          `json:"old_version"`
 	Version    uint64          `json:"version"` // the newest version afterwards
 	Changes    []config.Change `json:"changes"`
-	// Spent are the changed quotas and budgets that are used up under the new configuration.
+	// Spent are the new and changed quotas and budgets that are used up under the new configuration.
 	Spent []limitstate.Spent `json:"spent,omitempty"`
 }
 
