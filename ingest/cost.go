@@ -269,7 +269,7 @@ func (t *Term) whole(text, where string) (int64, error) {
 		least = 0
 	}
 	if err != nil || n < least || n > MostUnits {
-		return 0, fmt.Errorf("the cost in %s is not a whole number from %d", where, least)
+		return 0, fmt.Errorf("the cost in %s is not a whole number from %d to %d", where, least, MostUnits)
 	}
 	return n, nil
 }
