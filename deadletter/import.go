@@ -109,8 +109,9 @@ func (c *Copy) Check() error {
 	if c.Stored.IsZero() {
 		return errors.New("it does not say when it was stored")
 	}
-	for name, values := range c.Header {
-		if name == HeaderImported || len(c.Header[ingest.HeaderMsgID]) > 1 {
+	for _, name := range slices.Sorted(maps.Keys(c.Header)) { // so that the same copy always gets the same error
+		values := c.Header[name]
+		if name == HeaderImported || name == ingest.HeaderMsgID && len(values) > 1 {
 			return fmt.Errorf("header %s cannot be that of an exported letter", name)
 		}
 		if name == "" || strings.ContainsAny(name, ": \t\r\n") {

@@ -77,6 +77,28 @@ func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 	}
 }
 
+// TestReadingOutlivesOneTakeover checks that a takeover still has the ledger read if another one reads for both of them
+// and its partition is lost meanwhile.
+func TestReadingOutlivesOneTakeover(t *testing.T) {
+	w := newLedgerLane(t, ledger.Bounds{}, everyFiveMinutes)
+	w.keepRecordOf(t, "pay", "k", "job", 1, 5*time.Minute)
+	d := &w.d.tailLoads
+	d.reading = true // for a takeover of the other partition
+	number, done := queue.PartitionOf("k", 2), make(chan error, 1)
+	go func() { done <- d.loadTail(t.Context(), w, number) }()
+	await.Until(t, "the takeover waits", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.next != nil
+	})
+	lost, lose := context.WithCancel(t.Context())
+	lose()
+	d.loadForWaiting(lost)
+	if err := await.Receive(t, "the ledger's end", done); err != nil || !w.hasEnded("k", "job") {
+		t.Errorf("%v; the ended job is known: %v", err, w.hasEnded("k", "job"))
+	}
+}
+
 // wait returns how long a key must wait as far as the ledger says.
 func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	t.Helper()

@@ -35,6 +35,7 @@ type tailLoad struct {
 	parts map[lease.PartitionID]struct{}
 	done  chan struct{}
 	err   error
+	left  bool // the takeover that read has ended: the others must read again
 }
 
 // loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. If no other
@@ -44,38 +45,49 @@ func (d *tailLoads) loadTail(ctx context.Context, w *apiWorker, number int) erro
 	if w.tailLoaded {
 		return nil
 	}
-	d.mu.Lock()
-	if d.next == nil {
-		d.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
-	}
-	mine := d.next
-	mine.parts[lease.PartitionID{API: w.Name, Number: number}] = struct{}{}
-	reads := !d.reading
-	d.reading = true
-	d.mu.Unlock()
-	if reads {
-		d.loadForWaiting(ctx)
-	}
-	select {
-	case <-mine.done:
-		return mine.err
-	case <-ctx.Done():
-		return fmt.Errorf("ledger: %w", context.Cause(ctx))
+	for {
+		d.mu.Lock()
+		if d.next == nil {
+			d.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
+		}
+		mine := d.next
+		mine.parts[lease.PartitionID{API: w.Name, Number: number}] = struct{}{}
+		reads := !d.reading
+		d.reading = true
+		d.mu.Unlock()
+		if reads {
+			d.loadForWaiting(ctx)
+		}
+		select {
+		case <-mine.done:
+			if mine.left && ctx.Err() == nil {
+				continue
+			}
+			return mine.err
+		case <-ctx.Done():
+			return fmt.Errorf("ledger: %w", context.Cause(ctx))
+		}
 	}
 }
 
-// loadForWaiting reads the ledger until no takeover waits for it any more.
+// loadForWaiting reads the ledger until no takeover waits for it any more, or ctx ends. ctx belongs to one takeover, so
+// the others read again if it ends.
 func (d *tailLoads) loadForWaiting(ctx context.Context) {
-	for {
+	for lives := true; lives; {
 		d.mu.Lock()
 		now := d.next
-		d.next = nil
-		d.reading = now != nil
+		d.next, lives = nil, ctx.Err() == nil
+		d.reading = now != nil && lives
 		d.mu.Unlock()
-		if now == nil {
+		switch {
+		case now == nil:
 			return
+		case lives:
+			now.err = d.readFor(ctx, now.parts)
+		default:
+			now.err = fmt.Errorf("ledger: %w", context.Cause(ctx))
 		}
-		now.err = d.readFor(ctx, now.parts)
+		now.left = now.err != nil && ctx.Err() != nil
 		close(now.done)
 	}
 }

@@ -42,6 +42,9 @@ func TestCost(t *testing.T) {
 			t.Errorf("%+v: %d, %v, want %d", c.source, got, err, c.want)
 		}
 	}
+	if _, err := ingest.FromPointer("/big").Of(job); err == nil || !strings.Contains(err.Error(), "from 1 to 4503599627370496") {
+		t.Errorf("a cost that is too large: %v", err)
+	}
 }
 
 // TestCostStandsOnce checks that a job is refused if the header with its cost or its key has two values, in one

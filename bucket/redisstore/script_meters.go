@@ -48,7 +48,6 @@ function M.r.correct(l, now, at, cost, actual, serial)
     local newest = l.marks[#l.marks] or {0, 0}
     mark(l, max(newest[1], l.last + 1), max(0, l.t - now))
     local extra = math.ceil(min(MAX, (actual - cost) * (l.p / l.q))) + 1
-    if #l.marks > 0 then mark(l, l.marks[#l.marks][1] + 1, now) end
     l.t, l.last = min(MAX, max(now, l.t) + extra), 0
   elseif actual < cost then
     refund(l, serial, cost - actual)

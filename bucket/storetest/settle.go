@@ -18,6 +18,7 @@ var settleTests = []test{
 	{"a permit that is held", heldPermit},
 	{"an overage is charged", overage},
 	{"a refund after the bucket drained cancels no overage", overageStays},
+	{"many overages keep no refund of a call before them", refundBehindOverages},
 	{"a refund is given back", refund},
 	{"a refund after the bucket drained mints nothing", lateRefund},
 	{"refunds while others wait", refundsInTurn},
@@ -170,6 +171,18 @@ func overageStays(b *table) {
 	b.settle(used(one, 50, 100))
 	b.settle(used(two, 50, 0))
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 5_500_001)
+}
+
+// refundBehindOverages checks that many overages that come at once limit a refund no more than the first of them does.
+func refundBehindOverages(b *table) {
+	b.lay(tokens())
+	small := b.ask(bucket.Ask{Want: 20, Costs: []int64{1}}).Grants
+	big := b.ask(bucket.Ask{Costs: []int64{50}}).Grants[0]
+	for _, g := range small {
+		b.settle(used(g, 1, 2))
+	}
+	b.settle(used(big, 50, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 400_020) // 40 units, and 1 µs for each overage
 }
 
 func refund(b *table) {

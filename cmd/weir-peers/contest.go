@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,7 +72,7 @@ func brought(ctx context.Context, s *stage, c *contender, jobs int, found *Found
 	before, producing := cpuOf(c.counted()...), cpuOf(c.producer.PID())
 	called, err := s.round(ctx, c, jobs, s.o.Keys, roundWithin/2)
 	if err != nil {
-		return err
+		return errors.Join(err, c.all(ctx, "rest")) // its workers must not run beside the next contender
 	}
 	after := settle(ctx, c.counted())
 	if err := c.all(ctx, "rest"); err != nil {

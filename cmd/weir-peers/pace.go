@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +74,7 @@ func (s *stage) paced(ctx context.Context, c *contender, p *Pace) error {
 	}
 	called, err := s.round(ctx, c, jobs, 1, length)
 	if err != nil {
-		return err
+		return errors.Join(err, c.all(ctx, "rest")) // its workers must not run beside the next contender
 	}
 	pause := held.Worst()
 	if err := c.all(ctx, "rest"); err != nil {

@@ -120,7 +120,7 @@ func (c *Connections) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.acquired--; c.acquired < 0 {
-		panic("dispatcher: a connection was released that was not claimed")
+		panic("httpcall: a connection was released that was not acquired")
 	}
 }
 

@@ -26,7 +26,7 @@ type Host interface {
 	// partition is open.
 	Open(ctx, hard context.Context, p lease.PartitionID, t Tenure) error
 	// Close blocks until no call of a partition runs and the outcome of each is stored. If Close fails, the partition
-	// is not given up.
+	// is not given up: the Manager calls Lose, unless ctx ended.
 	Close(ctx context.Context, p lease.PartitionID) error
 	// Lose drops a partition that another replica may own by now.
 	Lose(p lease.PartitionID)
@@ -412,13 +412,16 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 		}
 		m.tell(func(o *state) { o.opened(d, err, time.Now()) })
 	case actionClose:
-		if err := m.opts.Host.Close(ctx, d.part); err != nil {
-			if ctx.Err() == nil {
-				m.opts.Log.Error("could not give up a partition", "err", err)
-			}
+		err := m.opts.Host.Close(ctx, d.part)
+		switch {
+		case err != nil && ctx.Err() != nil:
 			return // out of time, or lost
+		case err != nil:
+			m.opts.Log.Error("could not give up a partition in order; dropping it",
+				"api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
+			m.opts.Host.Lose(d.part)
 		}
-		m.tell(func(o *state) { o.closed(d) })
+		m.tell(func(o *state) { o.closed(d, err, time.Now()) })
 	case actionRelease:
 		revision, err := m.opts.Registry.Release(ctx, d.part, d.revision)
 		m.tell(func(o *state) { o.released(d.part, revision, err, time.Now()) })

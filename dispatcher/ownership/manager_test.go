@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,17 +19,18 @@ import (
 
 // plainHost is a Host of one partition that only notes what it is asked.
 type plainHost struct {
-	lost atomic.Int64  // number of calls of Lose
-	open chan struct{} // gets a value for every Open
-	all  atomic.Bool   // LoseAll was called
+	lost   atomic.Int64  // number of calls of Lose
+	open   chan struct{} // gets a value for every Open
+	all    atomic.Bool   // LoseAll was called
+	closes error         // what Close returns
 }
 
-func (*plainHost) Partitions() map[string]int                     { return map[string]int{"a": 1} }
-func (*plainHost) Rules() map[string]bucket.Rules                 { return nil }
-func (*plainHost) Close(context.Context, lease.PartitionID) error { return nil }
-func (h *plainHost) Lose(lease.PartitionID)                       { h.lost.Add(1) }
-func (h *plainHost) LoseAll(*lease.Membership)                    { h.all.Store(true) }
-func (*plainHost) Contact(func(api string) Others) (none Contact) { return none }
+func (*plainHost) Partitions() map[string]int                       { return map[string]int{"a": 1} }
+func (*plainHost) Rules() map[string]bucket.Rules                   { return nil }
+func (h *plainHost) Close(context.Context, lease.PartitionID) error { return h.closes }
+func (h *plainHost) Lose(lease.PartitionID)                         { h.lost.Add(1) }
+func (h *plainHost) LoseAll(*lease.Membership)                      { h.all.Store(true) }
+func (*plainHost) Contact(func(api string) Others) (none Contact)   { return none }
 
 func (h *plainHost) Open(context.Context, context.Context, lease.PartitionID, Tenure) error {
 	h.open <- struct{}{}
@@ -52,6 +54,24 @@ func TestActionComesWhileOneWaits(t *testing.T) {
 	await.Return(t, "the actions", m.doing.Wait)
 	if n := host.lost.Load(); n != 2 {
 		t.Errorf("%d of 2 actions ran", n)
+	}
+}
+
+// TestFailedCloseLeavesNoClaim checks that a partition that could not be closed in order is dropped and then released.
+// If its claim stayed, no replica would work it.
+func TestFailedCloseLeavesNoClaim(t *testing.T) {
+	now := time.Now()
+	o, p := owning(t, now)
+	o.targets = map[lease.PartitionID]string{p: "other"}
+	actions := o.plan(now)
+	wants(t, actions, actionClose)
+	host := &plainHost{closes: errors.New("for the test")}
+	m := NewManager(ManagerOptions{Host: host, Log: slog.New(slog.DiscardHandler)})
+	m.o = o
+	m.execute(t.Context(), t.Context(), nil, actions[0])
+	wants(t, o.plan(time.Now().Add(time.Minute)), actionRelease)
+	if n := host.lost.Load(); n != 1 {
+		t.Errorf("it was dropped %d times, want once", n)
 	}
 }
 

@@ -312,9 +312,14 @@ func (o *state) dropped(p lease.PartitionID, now time.Time) {
 	}
 }
 
-// closed handles the end of actionClose.
-func (o *state) closed(d action) {
-	if h := o.held[d.part]; h.phase == holdClosing && h.tenure == d.tenure {
+// closed handles the end of actionClose. After an error the partition counts as dropped.
+func (o *state) closed(d action, err error, now time.Time) {
+	h := o.held[d.part]
+	switch {
+	case h.phase != holdClosing || h.tenure != d.tenure: // dropped meanwhile
+	case err != nil:
+		o.dropped(d.part, now)
+	default:
 		h.phase, h.clean = holdClosed, true
 	}
 }

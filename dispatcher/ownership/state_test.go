@@ -164,7 +164,7 @@ func TestWatchThatLagsGivesNothing(t *testing.T) {
 	o.targets = map[lease.PartitionID]string{p: "other"}
 	actions := o.plan(now)
 	wants(t, actions, actionClose)
-	o.closed(actions[0])
+	o.closed(actions[0], nil, now)
 	wants(t, o.plan(now), actionRelease)
 	o.watchBegins()
 	o.released(p, 240, nil, now)

@@ -317,7 +317,7 @@ func (r *replica) do(o *state, d action) {
 		r.ending[d.part] = true
 		r.run(r.w.upTo(2*time.Second), still(func() { // calls end meanwhile; none starts
 			delete(r.ending, d.part)
-			o.closed(d)
+			o.closed(d, nil, r.clock())
 		}))
 	case actionRelease:
 		if r.ending[d.part] {

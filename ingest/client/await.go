@@ -22,6 +22,9 @@ const (
 // weir again.
 const lookAgain = time.Second
 
+// mostPause bounds the pause before Do tries again to read the streams.
+const mostPause = time.Minute
+
 // mostTold bounds the unread messages in an inbox of Do: one end, and notices of refused tries.
 const mostTold = 16
 
@@ -63,11 +66,7 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	for missed := false; ; {
 		if missed && found == nil {
 			found = make(chan End, 1)
-			go func() {
-				if end, err := c.await(ctx, s.API, receipt.Key, receipt.Job, time.Time{}, receipt.endsAs); err == nil {
-					found <- end
-				}
-			}()
+			go c.search(ctx, s.API, receipt, found)
 		}
 		select {
 		case msg := <-told:
@@ -81,6 +80,24 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 			missed = missed || c.nc.Stats().Reconnects != away
 		case <-ctx.Done():
 			return End{}, fmt.Errorf("job %s of %s was taken and has not ended: %w", receipt.Job, s.API, context.Cause(ctx))
+		}
+	}
+}
+
+// search sends the end of an accepted job to found, as soon as a stream has it. After a failure it tries again, until
+// ctx ends: a stream may have no leader for a moment after a server has died. The pause grows, because a producer that
+// may not read the streams never succeeds.
+func (c *Client) search(ctx context.Context, api string, r Receipt, found chan<- End) {
+	for pause := lookAgain; ; pause = min(2*pause, mostPause) {
+		end, err := c.await(ctx, api, r.Key, r.Job, time.Time{}, r.endsAs)
+		if err == nil {
+			found <- end
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
 		}
 	}
 }

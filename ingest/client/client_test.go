@@ -395,6 +395,61 @@ func TestDoTellsLivesApart(t *testing.T) {
 	}
 }
 
+// TestDoSearchesAgain checks that Do, after a reconnect, finds an end even if the streams could not be read at first.
+func TestDoSearchesAgain(t *testing.T) {
+	t.Parallel()
+	ctx := await.Context(t, "the end")
+	s := newSomebody(t)
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried, err := s.nc.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := &cable{}
+	nc, err := nats.Connect(s.nc.ConnectedUrl(), nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	done := make(chan client.End, 1)
+	go func() {
+		end, err := client.New(nc, client.Options{AnswerWithin: time.Second}).Do(ctx, client.Submission{API: "a", Key: "k", ID: "order-9"})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- end
+	}()
+	if err := acceptAt(await.Receive(t, "the job", s.jobs), 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	go s.acceptAll(t, 7) // in case the receipt is lost
+	line.pull(true)
+	line.pull(false)
+	if _, err := tried.NextMsgWithContext(ctx); err != nil { // there are no streams
+		t.Fatal(err)
+	}
+	for name, subject := range map[string]string{"WEIR_RESULTS": "weir.results.>", "WEIR_DEAD": "weir.dead.>"} {
+		if _, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result := &nats.Msg{Subject: "weir.results.a.k", Header: nats.Header{
+		"Nats-Msg-Id": {"result.WEIR_a_0.7.1"}, "Weir-Job-Id": {"order-9"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"},
+	}}
+	if _, err := js.PublishMsg(ctx, result); err != nil {
+		t.Fatal(err)
+	}
+	if end := await.Receive(t, "the end", done); end.Status != 201 {
+		t.Errorf("ended as %+v", end)
+	}
+}
+
 // TestDoAfterAReconnect checks, with a real weir, that Do finds an end in the stream that weir sent while the
 // connection was down. Await finds the end of a job that an earlier process submitted.
 func TestDoAfterAReconnect(t *testing.T) {

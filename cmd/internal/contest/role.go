@@ -97,10 +97,17 @@ type Role struct {
 	name    string
 	orders  *os.File
 	answers chan string
+	owes    bool // the role has not answered the last order yet
 }
 
-// Order gives an order to the role and waits for the answer.
+// Order gives an order to the role and waits for the answer. If ctx ended before the role answered the last order,
+// Order waits for that answer first.
 func (r *Role) Order(ctx context.Context, o Order) (a Answer, err error) {
+	if r.owes {
+		if _, err := r.line(ctx); err != nil {
+			return a, err
+		}
+	}
 	text, err := json.Marshal(o)
 	if err == nil {
 		_, err = r.orders.Write(append(text, '\n'))
@@ -108,11 +115,18 @@ func (r *Role) Order(ctx context.Context, o Order) (a Answer, err error) {
 	if err != nil {
 		return a, fmt.Errorf("%s: %w\n%s", r.name, err, r.Tail())
 	}
+	r.owes = true
 	return r.answer(ctx)
 }
 
-func (r *Role) answer(ctx context.Context) (a Answer, err error) {
+func (r *Role) line(ctx context.Context) (string, error) {
 	text, err := line(ctx, r.name, r.Process, r.answers)
+	r.owes = r.owes && err != nil
+	return text, err
+}
+
+func (r *Role) answer(ctx context.Context) (a Answer, err error) {
+	text, err := r.line(ctx)
 	if err != nil {
 		return a, err
 	}

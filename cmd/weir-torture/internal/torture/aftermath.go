@@ -76,6 +76,9 @@ func (e *Evidence) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, a
 			stall, after = max(stall, at.Sub(last)), max(after, at.Sub(later(last, s.Ended)))
 			last = at
 		}
+		if !last.After(s.Over) { // no further call ended this time
+			stall, after = max(stall, s.Over.Sub(last)), max(after, s.Over.Sub(later(last, s.Ended)))
+		}
 	}
 	return stall, max(0, after)
 }

@@ -80,6 +80,12 @@ func TestFleetJudge(t *testing.T) {
 	if a.Of != 1 || a.Stall.Max != 2050*time.Millisecond || a.After.Max != 1050*time.Millisecond || a.Intake.Max != time.Second || a.Trouble != 1 {
 		t.Errorf("aftermath %+v", a)
 	}
+	gone := rightFleet()
+	gone.Arrivals, gone.Strikes[0].Over = gone.Arrivals[:51], time.Time{}
+	a = Judge(gone).Aftermath[0]
+	if a.Missing != 1 || a.Stall.Max != time.Second+resumesWithin || a.After.Max != resumesWithin {
+		t.Errorf("no call came after the fault: aftermath %+v", a)
+	}
 }
 
 // TestStrikes checks that a seed makes one plan for a fleet, with every replica and node in turn, and that no cut is

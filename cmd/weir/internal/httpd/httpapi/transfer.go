@@ -96,6 +96,9 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 	lines.SetEscapeHTML(false)
 	for {
 		chunk, err := walk.Chunk(ctx)
+		if deadline := connection.SetWriteDeadline(time.Now().Add(transferStall)); deadline != nil {
+			return errors.Join(err, deadline)
+		}
 		if err != nil || len(chunk) == 0 {
 			return errors.Join(err, out.Flush())
 		}

@@ -65,7 +65,7 @@ type Door struct {
 // New returns a door. It panics if a required option is missing.
 func New(o Options) *Door {
 	if o.Find == nil || o.Result == nil || o.Intake != nil && o.Bucket == nil || o.MaxPosts < 1 || o.MaxBodies < 1 || o.MaxLookups < 1 || o.Log == nil {
-		panic("door: New without Find, Result, Bucket, a bound or Log")
+		panic("httpintake: New without Find, Result, Bucket, a bound or Log")
 	}
 	o.Log = o.Log.With("component", "door")
 	d := &Door{

@@ -104,7 +104,7 @@ func (h byDue) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at =
 func (h *byDue) Push(x any) {
 	b, ok := x.(*bucket)
 	if !ok {
-		panic("submission: only buckets wait")
+		panic("bulksubmit: only buckets wait")
 	}
 	b.at = len(*h)
 	*h = append(*h, b)

@@ -42,7 +42,7 @@ type of struct{ api, key string }
 // New returns a Keeper without samples.
 func New(o Options) *Keeper {
 	if o.Source == nil || o.Throttled == nil || o.Every <= 0 || o.Span < o.Every || o.Keys <= 0 || o.Lines < o.Keys {
-		panic("history: New without bounds, or without what is looked at")
+		panic("flowsamples: New without bounds, or without what is looked at")
 	}
 	return &Keeper{opts: o, apis: map[string]*line{}, keys: map[of]*line{}}
 }

@@ -118,8 +118,10 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 	if same {
 		return nil
 	}
-	if now, err = b.Standing(ctx, true); err != nil {
-		return err
+	if now.Listable() {
+		if now, err = b.Standing(ctx, true); err != nil {
+			return err
+		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -45,10 +45,11 @@ func askFor(c *connect.Connection, subject string, question []byte, waits answer
 	if err := c.Conn.PublishRequest(subject, inbox, question); err != nil {
 		return c.Explain(err)
 	}
+	heard := false
 	for wait := waits.first; ; wait = waits.next {
 		msg, err := sub.NextMsg(wait)
 		switch {
-		case errors.Is(err, nats.ErrTimeout) && wait == waits.first:
+		case errors.Is(err, nats.ErrTimeout) && !heard:
 			return cli.Unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.At))
 		case errors.Is(err, nats.ErrNoResponders):
 			return cli.Unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.At))
@@ -57,6 +58,7 @@ func askFor(c *connect.Connection, subject string, question []byte, waits answer
 		case err != nil:
 			return c.Explain(err)
 		}
+		heard = true
 		var wrong *operatorError
 		if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 			wrong = &operatorError{code, msg.Header.Get(micro.ErrorHeader)}

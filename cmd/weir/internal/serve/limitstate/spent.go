@@ -8,6 +8,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -36,8 +37,8 @@ func (s *Spent) Text() string {
 		cli.ClockTime(s.Until))
 }
 
-// SpentAlready returns the quotas and budgets whose number changes from before to after and that are used up by the
-// ledger. It may block for 15 seconds for each api.
+// SpentAlready returns the quotas and budgets that are new in after, or whose number changes, and that are used up by
+// the ledger. It may block for 15 seconds for each api.
 func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *config.Config, now time.Time) ([]Spent, error) {
 	var found []Spent
 	if before == nil {
@@ -64,22 +65,33 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 func spentOf(
 	ctx context.Context, js jetstream.JetStream, former, api *config.API, accounted map[string]bool, now time.Time,
 ) (found []Spent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, spentWithin)
+	defer cancel()
 	var limits []bucket.Limit
 	since := map[string]time.Time{}
 	for _, l := range api.Rules.Shared {
-		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) && !accounted[l.Name] {
-			if l.Account != "" {
-				accounted[l.Name] = true
-			}
-			limits = append(limits, l)
-			since[l.Name] = periodStart(api.Rules, &l, bucket.MicrosOf(now)).Time()
+		if q := quotaOf(&l); q == nil || l.Shadow || !changed(former, api, &l) || accounted[l.Name] {
+			continue
+		}
+		if l.Account != "" {
+			accounted[l.Name] = true
+		}
+		limits = append(limits, l)
+		since[l.Name] = periodStart(api.Rules, &l, bucket.MicrosOf(now)).Time()
+		if counted(former, l.Name) != nil {
+			continue
+		}
+		extent, err := ledger.ExtentOf(ctx, js)
+		if err != nil {
+			return nil, err
+		}
+		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) { // it begins with what the ledger has
+			since[l.Name] = least
 		}
 	}
 	if len(limits) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, spentWithin)
-	defer cancel()
 	used, err := readUsage(ctx, js, api.Rules, api.Name, limits, since)
 	if err != nil {
 		return nil, err
@@ -104,14 +116,19 @@ func spentOf(
 	return found, nil
 }
 
-// changed reports whether a quota or budget has another number than before, or only watched before. It is false for a
-// limit that is new.
+// changed reports whether a quota or budget is new, or has another number than before, or only watched before. A new one
+// counts the earlier calls of its period, too.
 func changed(former, api *config.API, l *bucket.Limit) bool {
-	for i := range former.Rules.Shared {
-		was := &former.Rules.Shared[i]
-		if q := quotaOf(was); was.Name == l.Name && q != nil {
-			return was.Shadow || former.Rules.By(was).Lowered(q.Count) != api.Rules.By(l).Lowered(quotaOf(l).Count)
+	was := counted(former, l.Name)
+	return was == nil || was.Shadow || former.Rules.By(was).Lowered(quotaOf(was).Count) != api.Rules.By(l).Lowered(quotaOf(l).Count)
+}
+
+// counted returns the api's quota or budget with this name, nil if there is none.
+func counted(api *config.API, name string) *bucket.Limit {
+	for i := range api.Rules.Shared {
+		if l := &api.Rules.Shared[i]; l.Name == name && quotaOf(l) != nil {
+			return l
 		}
 	}
-	return false
+	return nil
 }

@@ -34,7 +34,7 @@ type Applied struct {
 	OldVersion uint64          `json:"old_version"`
 	Version    uint64          `json:"version"` // the newest version afterwards
 	Changes    []config.Change `json:"changes"`
-	// Spent are the changed quotas and budgets that are used up under the new configuration.
+	// Spent are the new and changed quotas and budgets that are used up under the new configuration.
 	Spent []limitstate.Spent `json:"spent,omitempty"`
 }
 
@@ -157,7 +157,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	announce(ctx, c, talk, next, *applied)
 	err = admin.AwaitFollowed(ctx, c, talk, version)
 	if errors.Is(err, admin.ErrCannotFollow) {
-		err = p.takeBack(ctx, c, store, talk, applied, err)
+		err = p.takeBack(ctx, c, store, talk, &next, applied, err)
 	}
 	return err
 }
@@ -172,15 +172,18 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 }
 
 // takeBack stores the former configuration again if a replica cannot follow the new one, unless another client has
-// changed the configuration since. Otherwise commands would show and use a version that no replica runs. It always
-// returns an error that includes why.
-func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied, why error) error {
+// changed the configuration since. Otherwise commands would show and use a version that no replica runs. Replicas that
+// have followed the new one, failed, must follow the former one as a later version. takeBack always returns an error
+// that includes why.
+func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer,
+	failed *admin.StoredConfig, applied *Applied, why error,
+) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, because there was none before it: fix it, or apply another", why)
 	}
 	former := p.current.StoredConfig
 	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, applied.Version)
-	former.Who, former.At, former.Changes = p.Who, time.Now().UTC(), len(applied.Changes)
+	former.Who, former.At, former.Changes, former.Order = p.Who, time.Now().UTC(), len(applied.Changes), failed.After()
 	version, err := store.Put(ctx, former, applied.Version)
 	if err != nil {
 		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)

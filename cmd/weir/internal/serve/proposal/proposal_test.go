@@ -1,10 +1,19 @@
 package proposal
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 
+	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestSameWithAnotherProfile checks that a file that changes nothing counts as the same, unless the version in force
@@ -20,5 +29,61 @@ func TestSameWithAnotherProfile(t *testing.T) {
 		if d := p.differs(); d.Same != want || len(d.Changes) != 0 {
 			t.Errorf("with the profile of %s it is the same: %v, changes %v", revision, d.Same, d.Changes)
 		}
+	}
+}
+
+// TestTakenBackComesLater checks that the version that replaces one that cannot be followed has a greater Order. Limits
+// in Redis refuse an earlier one: a replica that follows it makes no calls of an api that has changed its account.
+func TestTakenBackComesLater(t *testing.T) {
+	js := natstest.JetStream(t)
+	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"weir.events.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	const text = "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: %d/s, capacity: 1}}}"
+	first := admin.StoredConfig{YAML: fmt.Sprintf(text, 1), Order: (*admin.StoredConfig)(nil).After()}
+	if _, err := store.Put(t.Context(), first, 0); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(m *nats.Msg) {
+		_, newest, err := store.Newest(context.Background())
+		state := admin.ConfigState{Instance: "one", Seen: newest, Version: newest}
+		if newest == 2 {
+			state.Version, state.Why = 1, "for the test"
+		}
+		data, failed := json.Marshal(state)
+		if err := errors.Join(err, failed, m.Respond(data)); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := js.Conn().Subscribe("weir.operator.config", answer); err != nil {
+		t.Fatal(err)
+	}
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	p := &Proposal{Text: fmt.Sprintf(text, 2)}
+	if p.Config, err = config.Parse([]byte(p.Text), config.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Apply(t.Context(), c, t.Output(), func(Difference) (bool, error) { return true, nil })
+	if !errors.Is(err, admin.ErrCannotFollow) {
+		t.Fatal(err)
+	}
+	entries, err := store.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := map[uint64]int64{}
+	for _, e := range entries {
+		v, err := admin.ReadVersion(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders[v.Number] = v.Order
+	}
+	if len(orders) != 3 || orders[2] <= orders[1] || orders[3] <= orders[2] {
+		t.Errorf("the orders of the versions are %v, want three that rise", orders)
 	}
 }

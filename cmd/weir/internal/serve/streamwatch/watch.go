@@ -128,7 +128,7 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
 	was, known := w.seen[name]
 	w.seen[name] = now
-	if !known || w.absent[name] > 0 {
+	if !known || w.absent[name] > 1 { // after two looks without it, lost has reported that, and back does
 		return
 	}
 	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // operators may purge letters

@@ -193,6 +193,21 @@ func TestPurgesAreTold(t *testing.T) {
 	}
 }
 
+// TestRemadeAfterOneLookIsTold checks that a stream that was missing in only one look is reported if it is another
+// stream.
+func TestRemadeAfterOneLookIsTold(t *testing.T) {
+	s := newScene(t)
+	s.publish("WEIR_CALLS", 5)
+	s.Look(t.Context())
+	s.remove("WEIR_CALLS")
+	s.Look(t.Context())
+	s.create("WEIR_CALLS", 0)
+	for range 2 {
+		s.Look(t.Context())
+		s.requireTold("WEIR_CALLS: the stream was deleted by hand, and made again")
+	}
+}
+
 // TestEventsWaitForTheirStream checks that the event of a change is stored when the stream of events exists again.
 func TestEventsWaitForTheirStream(t *testing.T) {
 	s := newScene(t)
