@@ -255,7 +255,7 @@ func (w *TaskWorker) begin(t *Task) {
 func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed bool) (*Tally, error) {
 	b, err := OpenBrowser(ctx, w.JetStream)
 	if err == nil {
-		err = w.tasks.loadBody(ctx, &t.TaskOrder)
+		err = w.tasks.loadBody(ctx, w.Conn, &t.TaskOrder)
 	}
 	if err != nil {
 		return &t.Progress.Tally, err
