@@ -131,7 +131,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	if first == nil {
 		return nil
 	}
-	right, err := TakeRight(ctx, w.Control, fmt.Sprintf("the redrive %s (begun by %s, worked by %s)", first.Name, first.By, w.Instance))
+	right, err := TakeRight(ctx, w.Conn, w.Control, fmt.Sprintf("the redrive %s (begun by %s, worked by %s)", first.Name, first.By, w.Instance))
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,7 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 			continue
 		}
 		removed := &sender{Senders: s, key: destinationPrefix + name}
-		l, err := lease.AcquireLease(ctx, s.Control, removed.key+leaseSuffix, s.Instance)
+		l, err := lease.AcquireLease(ctx, s.JetStream.Conn(), s.Control, removed.key+leaseSuffix, s.Instance)
 		if held := (*lease.HeldError)(nil); errors.As(err, &held) {
 			continue // another replica sends to it
 		} else if err != nil {
