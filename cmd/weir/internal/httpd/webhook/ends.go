@@ -93,7 +93,7 @@ type endParcel struct {
 	seq    uint64
 	stored time.Time // by the server's clock
 	got    time.Time // when this sending got the end, by this machine's monotonic clock
-	read   *keptEnd // as the last try read it, without its body
+	read   *keptEnd  // as the last try read it, without its body
 }
 
 // deliver implements load.
