@@ -92,14 +92,10 @@ func (t *Tasks) loadBody(ctx context.Context, nc *nats.Conn, o *TaskOrder) error
 		return nil
 	}
 	m, err := stream.AskLeader(ctx, nc, "KV_"+t.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, t.kv.Bucket(), o.EditedBody))
-	var header nats.Header
-	if err == nil && m != nil {
-		header, err = m.Header()
-	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("the edited body: %w", err)
-	case m == nil, header.Get("KV-Operation") != "":
+	case m == nil, m.Deleted():
 		return errBodyGone
 	}
 	o.Edit.Body = m.Data

@@ -59,11 +59,7 @@ func (s *sender) positionKey() string { return s.key + positionSuffix }
 func (s *sender) position(ctx context.Context) (*noted, error) {
 	bucket := s.Control.Bucket()
 	m, err := stream.AskLeader(ctx, s.JetStream.Conn(), "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, s.positionKey()))
-	if err != nil || m == nil {
-		return nil, err
-	}
-	header, err := m.Header()
-	if err != nil || header.Get("KV-Operation") != "" { // deleted
+	if err != nil || m == nil || m.Deleted() {
 		return nil, err
 	}
 	return &noted{m.Data, m.Seq}, nil
