@@ -144,6 +144,33 @@ func TestNewestAgreesWithReadingAll(t *testing.T) {
 	}
 }
 
+// TestDeleteBesideAReplicaThatLags checks that a letter counts as deleted only if the stream's leader lacks it.
+func TestDeleteBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	js := openStream(t)
+	b, err := deadletter.OpenBrowser(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bury(t, js, 1, 1, 1000)
+	letters, err := js.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := letters.CachedInfo().Config
+	cfg.DenyDelete = true
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	natstest.LagReads(t, js, deadletter.Stream)
+	if err := b.Delete(t.Context(), 1); err == nil {
+		t.Error("a letter that cannot be deleted counts as deleted")
+	}
+	if err := b.Delete(t.Context(), 2); err != nil {
+		t.Errorf("a letter that is gone: %v", err)
+	}
+}
+
 func TestGetAndFollow(t *testing.T) {
 	js := openStream(t)
 	b, err := deadletter.OpenBrowser(t.Context(), js)

@@ -359,7 +359,7 @@ func (b *Browser) Delete(ctx context.Context, seq uint64) error {
 			return nil
 		}
 		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-			if _, err := b.stream.GetMsg(ctx, seq); errors.Is(err, jetstream.ErrMsgNotFound) {
+			if _, err := b.Get(ctx, seq); errors.Is(err, ErrNoLetter) {
 				return nil
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
 	"weir/bucket/stream"
@@ -30,12 +31,13 @@ type Right struct {
 }
 
 // TakeRight takes the right. It waits for the end of an inquiry and, for some seconds, until the lease of a dead
-// process expires, or until ctx ends. It fails with a *lease.HeldError while any other live process holds the right.
-func TakeRight(ctx context.Context, control jetstream.KeyValue, holder string) (*Right, error) {
-	lock, err := lease.AcquireLease(ctx, control, rightKey, holder)
+// process expires, or until ctx ends. It fails with a *lease.HeldError while any other live process holds the right. nc is
+// a connection to the server of control.
+func TakeRight(ctx context.Context, nc *nats.Conn, control jetstream.KeyValue, holder string) (*Right, error) {
+	lock, err := lease.AcquireLease(ctx, nc, control, rightKey, holder)
 	var held *lease.HeldError
 	for errors.As(err, &held) && strings.HasPrefix(held.Holder, inquirer) && stream.Sleep(ctx, storePause/10) {
-		lock, err = lease.AcquireLease(ctx, control, rightKey, holder)
+		lock, err = lease.AcquireLease(ctx, nc, control, rightKey, holder)
 	}
 	if err != nil {
 		return nil, err

@@ -69,3 +69,30 @@ func TestNameIsUsedAgain(t *testing.T) {
 		t.Errorf("another replica has stored progress: %v", err)
 	}
 }
+
+// TestEditedBodyBesideAReplicaThatLags checks that an edited body is read from the stream's leader, even an empty one,
+// and is gone only if it was deleted.
+func TestEditedBodyBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	ctx, js := t.Context(), natstest.JetStream(t)
+	kv, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: "weir_control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.LagReads(t, js, "KV_weir_control")
+	o := &TaskOrder{EditedBody: editedBodyPrefix + "1", Edit: &Edit{SetBody: true}}
+	for _, body := range []string{"other", ""} {
+		if _, err := kv.Put(ctx, o.EditedBody, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewTasks(kv).loadBody(ctx, js.Conn(), o); err != nil || string(o.Edit.Body) != body {
+			t.Errorf("the body is %q, %v; want %q", o.Edit.Body, err, body)
+		}
+	}
+	if err := kv.Purge(ctx, o.EditedBody); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewTasks(kv).loadBody(ctx, js.Conn(), o); !errors.Is(err, errBodyGone) {
+		t.Errorf("after the body was deleted: %v", err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 )
@@ -84,18 +85,20 @@ func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, err
 // errBodyGone reports that a task cannot continue because its edited body was deleted.
 var errBodyGone = errors.New("the edited body is gone: edit the letter again")
 
-// loadBody reads the body of a task's edit.
-func (t *Tasks) loadBody(ctx context.Context, o *TaskOrder) error {
+// loadBody reads the body of a task's edit. It asks the stream's leader, because a lagging replica could lack a body
+// that another process has just stored.
+func (t *Tasks) loadBody(ctx context.Context, nc *nats.Conn, o *TaskOrder) error {
 	if o.EditedBody == "" {
 		return nil
 	}
-	entry, err := t.kv.Get(ctx, o.EditedBody)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return errBodyGone
-	} else if err != nil {
+	m, err := stream.AskLeader(ctx, nc, "KV_"+t.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, t.kv.Bucket(), o.EditedBody))
+	switch {
+	case err != nil:
 		return fmt.Errorf("the edited body: %w", err)
+	case m == nil, m.Deleted():
+		return errBodyGone
 	}
-	o.Edit.Body = entry.Value()
+	o.Edit.Body = m.Data
 	return nil
 }
 

@@ -131,7 +131,7 @@ func (w *TaskWorker) withRight(ctx context.Context) error {
 	if first == nil {
 		return nil
 	}
-	right, err := TakeRight(ctx, w.Control, fmt.Sprintf("the redrive %s (begun by %s, worked by %s)", first.Name, first.By, w.Instance))
+	right, err := TakeRight(ctx, w.Conn, w.Control, fmt.Sprintf("the redrive %s (begun by %s, worked by %s)", first.Name, first.By, w.Instance))
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (w *TaskWorker) begin(t *Task) {
 func (w *TaskWorker) redrive(ctx context.Context, right *Right, t *Task, resumed bool) (*Tally, error) {
 	b, err := OpenBrowser(ctx, w.JetStream)
 	if err == nil {
-		err = w.tasks.loadBody(ctx, &t.TaskOrder)
+		err = w.tasks.loadBody(ctx, w.Conn, &t.TaskOrder)
 	}
 	if err != nil {
 		return &t.Progress.Tally, err

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/fault"
 	"weir/bucket/stream"
@@ -32,6 +33,7 @@ func within(d time.Duration, renewed, now time.Time) bool {
 
 // Lease is a right that only one process may have at a time. Its epoch is the revision of its key.
 type Lease struct {
+	nc       *nats.Conn
 	kv       jetstream.KeyValue
 	key      string
 	value    []byte
@@ -60,13 +62,13 @@ type leaseValue struct {
 }
 
 // AcquireLease takes a lease that is free, or that its holder has not renewed for a term and a margin. It blocks for
-// that long at most, and fails with a *HeldError if the holder renews the lease.
-func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
+// that long at most, and fails with a *HeldError if the holder renews the lease. nc is a connection to the server of kv.
+func AcquireLease(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
 	value, err := json.Marshal(leaseValue{holder, time.Now().UTC()})
 	if err != nil {
 		panic("bucket: a lease that JSON cannot carry: " + err.Error())
 	}
-	l := &Lease{kv: kv, key: key, value: value}
+	l := &Lease{nc: nc, kv: kv, key: key, value: value}
 	for {
 		l.renewed.Store(new(time.Now()))
 		l.revision, err = kv.Create(ctx, key, value)
@@ -77,17 +79,21 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 		if !errors.Is(err, jetstream.ErrKeyExists) {
 			return nil, fmt.Errorf("lease %s: %w", key, err)
 		}
-		seen, err := kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		} else if err != nil {
+		seen, err := newestOf(ctx, nc, kv.Bucket(), key)
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("lease %s: %w", key, err)
+		case seen.value == nil: // released, but Create asks a replica, which may lag
+			if !stream.Sleep(ctx, leaseRenew/4) {
+				return nil, context.Cause(ctx)
+			}
+			continue
 		}
 		if err := l.outwait(ctx, seen); err != nil {
 			return nil, err
 		}
 		l.renewed.Store(new(time.Now()))
-		if l.revision, err = kv.Update(ctx, key, value, seen.Revision()); err == nil {
+		if l.revision, err = kv.Update(ctx, key, value, seen.revision); err == nil {
 			fault.Pass(fault.LeaseStored)
 			return l, nil
 		}
@@ -98,22 +104,21 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 func expired(seen, now time.Time) bool { return now.Sub(seen) >= leaseTerm+leaseMargin }
 
 // outwait waits until the seen lease has expired. It fails with a *HeldError if the holder renews the lease meanwhile.
-func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
+func (l *Lease) outwait(ctx context.Context, seen keyState) error {
 	var old leaseValue
-	if json.Unmarshal(seen.Value(), &old) != nil {
+	if json.Unmarshal(seen.value, &old) != nil {
 		old.Holder = "an unknown replica"
 	}
 	for start := time.Now(); !expired(start, time.Now()); {
 		if !stream.Sleep(ctx, leaseRenew/4) {
 			return context.Cause(ctx)
 		}
-		now, err := l.kv.Get(ctx, l.key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil // released; Update reports it, and the next try creates the lease
-		} else if err != nil {
+		switch now, err := newestOf(ctx, l.nc, l.kv.Bucket(), l.key); {
+		case err != nil:
 			return fmt.Errorf("lease %s: %w", l.key, err)
-		}
-		if now.Revision() != seen.Revision() {
+		case now.value == nil:
+			return nil // released; Update reports it, and the next try creates the lease
+		case now.revision != seen.revision:
 			return &HeldError{Holder: old.Holder}
 		}
 	}
@@ -155,13 +160,13 @@ func (l *Lease) renew(ctx context.Context) error {
 
 // recheck finds out whether the lease was lost, or the answer to a stored renewal was lost.
 func (l *Lease) recheck(ctx context.Context) error {
-	now, err := l.kv.Get(ctx, l.key)
-	if err == nil && string(now.Value()) == string(l.value) {
-		l.revision = now.Revision()
-		return fmt.Errorf("lease %s: an earlier renewal was stored, but its answer was lost; the next renewal starts from it", l.key)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	now, err := newestOf(ctx, l.nc, l.kv.Bucket(), l.key)
+	if err != nil {
 		return fmt.Errorf("lease %s: %w", l.key, err)
+	}
+	if string(now.value) == string(l.value) {
+		l.revision = now.revision
+		return fmt.Errorf("lease %s: an earlier renewal was stored, but its answer was lost; the next renewal starts from it", l.key)
 	}
 	return ErrLeaseLost
 }

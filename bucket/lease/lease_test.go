@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -50,12 +51,13 @@ func (h *hearing) Update(ctx context.Context, key string, value []byte, last uin
 // TestRenewalCountsFromItsAsking checks that a renewal counts from when it was requested. Other processes may see the
 // renewal as early as that, and count from then on.
 func TestRenewalCountsFromItsAsking(t *testing.T) {
-	kv, err := natstest.JetStream(t).CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
+	js := natstest.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	heard := &hearing{KeyValue: kv}
-	l, err := AcquireLease(t.Context(), heard, "one", "weir-0")
+	l, err := AcquireLease(t.Context(), js.Conn(), heard, "one", "weir-0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,5 +66,35 @@ func TestRenewalCountsFromItsAsking(t *testing.T) {
 	}
 	if renewed := *l.renewed.Load(); renewed.After(heard.asked) {
 		t.Errorf("it counts from %s after it was asked for", renewed.Sub(heard.asked))
+	}
+}
+
+// TestLeaseBesideAReplicaThatLags checks that a lease counts as lost only by what the stream's leader has. A renewal
+// whose answer was lost is no loss, although a replica that lags has no lease.
+func TestLeaseBesideAReplicaThatLags(t *testing.T) {
+	js := natstest.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "leases"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.LagReads(t, js, "KV_leases")
+	l, err := AcquireLease(t.Context(), js.Conn(), kv, "one", "weir-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), l.key, l.value); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.renew(t.Context()); err == nil || errors.Is(err, ErrLeaseLost) {
+		t.Errorf("after a renewal without an answer: %v", err)
+	}
+	if err := l.renew(t.Context()); err != nil {
+		t.Errorf("the next renewal: %v", err)
+	}
+	if err := kv.Delete(t.Context(), l.key); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.renew(t.Context()); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("after the lease was deleted: %v", err)
 	}
 }

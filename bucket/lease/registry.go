@@ -106,10 +106,15 @@ type keyState struct {
 	revision uint64
 }
 
-// last returns a key's newest state. It asks the bucket's leader, because a replica that lags could report a lease that
-// has ended, or miss one that has begun.
+// last returns a key's newest state.
 func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
-	m, err := stream.AskLeader(ctx, r.js.Conn(), leasesStream, fmt.Sprintf(`{"last_by_subj":%q}`, leasesSubject+key))
+	return newestOf(ctx, r.js.Conn(), LeasesBucket, key)
+}
+
+// newestOf returns a key's newest state. It asks the bucket's leader, because a replica that lags could report a lease
+// that has ended, or miss one that has begun.
+func newestOf(ctx context.Context, nc *nats.Conn, bucket, key string) (keyState, error) {
+	m, err := stream.AskLeader(ctx, nc, "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, key))
 	if err != nil || m == nil {
 		return keyState{}, err
 	}

@@ -117,23 +117,6 @@ func TestFindOfMany(t *testing.T) {
 	}
 }
 
-// lag makes the partition's direct reads answer like a replica that has no messages yet.
-func (p *Partition) lag(t *testing.T) {
-	t.Helper()
-	cfg := p.stream.CachedInfo().Config
-	cfg.AllowDirect = false
-	if _, err := p.queue.js.UpdateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-	none := &nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}}
-	if _, err := p.nc.Subscribe("$JS.API.DIRECT.GET."+p.name, func(m *nats.Msg) { _ = m.RespondMsg(none) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestFindBesideAReplicaThatLags checks that a search finds what the stream's leader has, read or not, although a
 // replica that lags answers.
 func TestFindBesideAReplicaThatLags(t *testing.T) {
@@ -142,7 +125,7 @@ func TestFindBesideAReplicaThatLags(t *testing.T) {
 	unread := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
 	for _, q := range []*Partition{p, unread} {
 		q.putNamed(t, "k", "job-1")
-		q.lag(t)
+		natstest.LagReads(t, q.queue.js, q.name)
 		if q == p {
 			await.Receive(t, "a job", read)
 		}

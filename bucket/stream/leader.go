@@ -34,6 +34,12 @@ func (m *LeaderMessage) Header() (nats.Header, error) {
 	return nats.DecodeHeadersMsg(m.Headers)
 }
 
+// Deleted reports whether the message, from the stream of a key-value bucket, says that its key has no value.
+func (m *LeaderMessage) Deleted() bool {
+	h, err := m.Header()
+	return err == nil && (h.Get("KV-Operation") != "" || h.Get(jetstream.MarkerReasonHeader) != "")
+}
+
 // AskLeader asks a stream's leader for a message, and returns nil if there is none. JetStream's direct reads may come
 // from a replica that lags, so use AskLeader if a message must not be missed. request is a request of
 // $JS.API.STREAM.MSG.GET. AskLeader blocks for ten seconds at most.

@@ -158,7 +158,7 @@ func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconc
 	if err := w.asking.wait(ctx, l.rate()); err != nil {
 		return out.stays(err)
 	}
-	if l.right, err = deadletter.TakeRight(ctx, w.Env.Control, deadletter.Inquirer(w.Env.Instance)); err != nil {
+	if l.right, err = deadletter.TakeRight(ctx, w.Env.Conn, w.Env.Control, deadletter.Inquirer(w.Env.Instance)); err != nil {
 		return out, err
 	}
 	defer l.right.Give()

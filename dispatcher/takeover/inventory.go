@@ -18,6 +18,7 @@ import (
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -58,19 +59,21 @@ func inventoryKey(stream string) string { return "queue." + stream }
 // errInventory says that a partition's note cannot be read.
 var errInventory = errors.New("the note of the jobs that waited cannot be read")
 
-// readInventory reads a partition's note, nil if there is none.
-func readInventory(ctx context.Context, kv jetstream.KeyValue, stream string) (*inventory, error) {
+// readInventory reads a partition's note from the leader of its bucket, nil if there is none. A lagging replica could
+// lack the note.
+func readInventory(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, of string) (*inventory, error) {
 	if kv == nil {
 		return nil, nil
 	}
-	entry, err := kv.Get(ctx, inventoryKey(stream))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	kept, err := stream.AskLeader(ctx, nc, "KV_"+kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv.Bucket(), inventoryKey(of)))
+	if err != nil {
+		return nil, fmt.Errorf("read which jobs waited in %s: %w", of, err)
+	}
+	if kept == nil || kept.Deleted() {
 		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read which jobs waited in %s: %w", stream, err)
 	}
 	inv := &inventory{}
-	if err := json.Unmarshal(entry.Value(), inv); err != nil {
+	if err := json.Unmarshal(kept.Data, inv); err != nil {
 		return nil, fmt.Errorf("%w: %w", errInventory, err)
 	}
 	return inv, nil
@@ -78,11 +81,11 @@ func readInventory(ctx context.Context, kv jetstream.KeyValue, stream string) (*
 
 // FirstSeqs returns, by name, the first sequences of those streams of an api's queue that must be made again if they
 // were deleted while weir was stopped. Each is behind every sequence that was known of its stream.
-func FirstSeqs(ctx context.Context, kv jetstream.KeyValue, api string, partitions int) (map[string]uint64, error) {
+func FirstSeqs(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, api string, partitions int) (map[string]uint64, error) {
 	first := map[string]uint64{}
 	for p := range partitions {
 		name := queue.StreamName(api, p)
-		inv, err := readInventory(ctx, kv, name)
+		inv, err := readInventory(ctx, nc, kv, name)
 		if err != nil && !errors.Is(err, errInventory) {
 			return nil, err
 		}
@@ -112,7 +115,7 @@ type stocktaking struct {
 
 // beginStocktaking reads the former owner's note.
 func (p *stocktaking) beginStocktaking(ctx context.Context) error {
-	inv, err := readInventory(ctx, p.W.Env.Control, p.Bucket.Name())
+	inv, err := readInventory(ctx, p.W.Env.Conn, p.W.Env.Control, p.Bucket.Name())
 	switch {
 	case errors.Is(err, errInventory):
 		p.TellChange(err.Error() + ": jobs that were deleted by hand while weir was stopped go unnoticed")

@@ -3,12 +3,15 @@ package takeover
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/natstest"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ledger"
@@ -52,6 +55,31 @@ func (p *Takeover) note(t *testing.T, inv inventory) {
 }
 
 func (p *Takeover) bucketBorn() time.Time { born, _ := p.Bucket.ReadFrom(); return born }
+
+// TestFirstSeqsBesideAReplicaThatLags checks that a stream's first sequence comes from the newest note, although a
+// replica that lags has none. A deleted note counts as none.
+func TestFirstSeqsBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	natstest.LagReads(t, js, "KV_control")
+	if _, err := kv.Put(t.Context(), inventoryKey("WEIR_pay_0"), []byte(`{"read":19}`)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := FirstSeqs(t.Context(), js.Conn(), kv, "pay", 2)
+	if want := map[string]uint64{"WEIR_pay_0": queue.BehindAll(19)}; err != nil || !maps.Equal(first, want) {
+		t.Errorf("the first sequences are %v, %v; want %v", first, err, want)
+	}
+	if err := kv.Delete(t.Context(), inventoryKey("WEIR_pay_0")); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := FirstSeqs(t.Context(), js.Conn(), kv, "pay", 2); err != nil || len(first) > 0 {
+		t.Errorf("after the note was deleted, the first sequences are %v, %v", first, err)
+	}
+}
 
 // TestStockKnowsWhatHasEnded checks that a job that the former owner noted is not reported as missing if the stream
 // still has it, or if it has ended since.

@@ -61,7 +61,7 @@ type ends struct {
 // collect implements feed.
 func (e *ends) collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) (c collected) {
 	if e.kind.is(e.api, msg) {
-		c = collected{held: true, begins: true, full: &endParcel{ends: e, seq: meta.Sequence.Stream, stored: meta.Timestamp}}
+		c = collected{held: true, begins: true, full: &endParcel{ends: e, seq: meta.Sequence.Stream, stored: meta.Timestamp, got: time.Now()}}
 	}
 	return c
 }
@@ -71,7 +71,7 @@ func (e *ends) complete() load { return nil }
 
 // resume implements feed.
 func (e *ends) resume(open underWay) load {
-	return &endParcel{ends: e, seq: open.Seq, stored: open.At}
+	return &endParcel{ends: e, seq: open.Seq, stored: open.At, got: time.Now()}
 }
 
 // lost implements feed.
@@ -91,8 +91,9 @@ func (e *ends) lost(n uint64) {
 type endParcel struct {
 	*ends
 	seq    uint64
-	stored time.Time
-	read   *keptEnd // as the last try read it, without its body
+	stored time.Time // by the server's clock
+	got    time.Time // when this sending got the end, by this machine's monotonic clock
+	read   *keptEnd  // as the last try read it, without its body
 }
 
 // deliver implements load.
@@ -139,7 +140,7 @@ func (p *endParcel) named() []any {
 // Bounds of a wait for a stream's leader. A replica that is ahead of the leader for a moment may deliver an end that the
 // leader does not have yet.
 const (
-	lagsFor  = time.Minute // after an end was stored
+	lagsFor  = time.Minute // after a sending got an end
 	lagsStep = 50 * time.Millisecond
 )
 
@@ -156,7 +157,7 @@ func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	defer cancel()
 	for {
 		kept, err := p.ask(ctx)
-		if kept != nil || err != nil || time.Since(p.stored) > lagsFor {
+		if kept != nil || err != nil || time.Since(p.got) > lagsFor {
 			return kept, err
 		}
 		source, err := p.JetStream.Stream(ctx, p.kind.stream())

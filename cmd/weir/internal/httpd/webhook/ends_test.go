@@ -389,7 +389,7 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 }
 
 // TestEndBeforeTheLeaderHasIt checks that an end which a replica delivers before the stream's leader has it is waited for,
-// and not given up as removed.
+// and not given up as removed, although the server's clock is behind.
 func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 	r := newEndsRig(t)
 	s := r.newSenders(r.config, 1, slog.DiscardHandler)
@@ -401,7 +401,8 @@ func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 			end *keptEnd
 			err error
 		}
-		p := &endParcel{ends: &ends{sending: &sending{sender: &sender{Senders: s}}, api: "pay", kind: kind}, seq: 1, stored: time.Now()}
+		p := &endParcel{ends: &ends{sending: &sending{sender: &sender{Senders: s}}, api: "pay", kind: kind}, seq: 1, got: time.Now()}
+		p.stored = p.got.Add(-lagsFor - time.Hour) // by the clock of a server that is behind
 		got, before := make(chan fetched, 1), r.js.Conn().Stats().OutMsgs
 		go func() {
 			end, err := p.fetch(t.Context())
@@ -415,7 +416,7 @@ func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 			t.Errorf("%s: %+v, %v", kind, f.end, f.err)
 		}
 		p.seq = 2
-		p.stored = time.Now().Add(-lagsFor - time.Second) // as of a stream that was created anew
+		p.got = time.Now().Add(-lagsFor - time.Second) // as of a stream that was created anew
 		if end, err := p.fetch(t.Context()); end != nil || err != nil {
 			t.Errorf("%s, from long ago: %+v, %v", kind, end, err)
 		}

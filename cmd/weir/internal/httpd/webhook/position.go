@@ -54,6 +54,17 @@ func (e *entry) oldest() time.Time {
 
 func (s *sender) positionKey() string { return s.key + positionSuffix }
 
+// position returns the stored position, nil if there is none. It asks the stream's leader: a lagging replica could lack
+// the position, or have an earlier one, from which ends would be posted again.
+func (s *sender) position(ctx context.Context) (*noted, error) {
+	bucket := s.Control.Bucket()
+	m, err := stream.AskLeader(ctx, s.JetStream.Conn(), "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, s.positionKey()))
+	if err != nil || m == nil || m.Deleted() {
+		return nil, err
+	}
+	return &noted{m.Data, m.Seq}, nil
+}
+
 // begin reads the position, and returns the stream. Without a position the feed begins at the end of the stream: a
 // receiver gets nothing from before it was configured.
 func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
@@ -65,18 +76,17 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	}
 	s.taken = source.CachedInfo().State.LastSeq
 	var e entry
-	stored, err := s.Control.Get(ctx, s.positionKey())
+	stored, err := s.position(ctx)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		// The replica that answered may lag behind. So Create must not overwrite an entry that exists.
+	case err == nil && stored == nil:
 		if s.resumes { // Begin had stored one
 			s.begun = s.Version()
 			s.log.Warn("the position of the callback is missing: weir does not post ends from before now", "seq", s.taken)
 		}
 		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken, Begun: s.begun}))
 	case err == nil:
-		s.revision = stored.Revision()
-		switch readable := json.Unmarshal(stored.Value(), &e) == nil; {
+		s.revision = stored.revision
+		switch readable := json.Unmarshal(stored.value, &e) == nil; {
 		case readable && e.Seq <= s.taken:
 			s.goOn(e)
 		case s.resumes: // every end must arrive, and a receiver recognizes those that it has
@@ -149,18 +159,18 @@ func (s *sending) entry() (e entry) {
 // reread takes over a change that another replica made to the position: a newer configuration has the callback, too.
 // The change may also be the sender's own, if its answer was lost.
 func (s *sending) reread(ctx context.Context) error {
-	stored, err := s.Control.Get(ctx, s.positionKey())
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	stored, err := s.position(ctx)
+	if err == nil && stored == nil {
 		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(s.entry()))
 		return err
 	} else if err != nil {
 		return err
 	}
 	var e entry
-	if json.Unmarshal(stored.Value(), &e) == nil {
+	if json.Unmarshal(stored.value, &e) == nil {
 		s.begun = max(s.begun, e.Begun)
 	}
-	s.revision = stored.Revision()
+	s.revision = stored.revision
 	return nil
 }
 
@@ -171,14 +181,14 @@ func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
 	var e entry
-	stored, err := s.Control.Get(ctx, s.positionKey())
+	stored, err := s.position(ctx)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err == nil && stored == nil:
 		return 0, nil
-	case err == nil && json.Unmarshal(stored.Value(), &e) == nil && e.Begun >= s.Version():
+	case err == nil && json.Unmarshal(stored.value, &e) == nil && e.Begun >= s.Version():
 		return 0, nil
 	case err == nil:
-		err = s.Control.Delete(ctx, s.positionKey(), jetstream.LastRevision(stored.Revision()))
+		err = s.Control.Delete(ctx, s.positionKey(), jetstream.LastRevision(stored.revision))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("the position of %s: %w", s.key, err)
@@ -198,7 +208,7 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 			continue
 		}
 		removed := &sender{Senders: s, key: destinationPrefix + name}
-		l, err := lease.AcquireLease(ctx, s.Control, removed.key+leaseSuffix, s.Instance)
+		l, err := lease.AcquireLease(ctx, s.JetStream.Conn(), s.Control, removed.key+leaseSuffix, s.Instance)
 		if held := (*lease.HeldError)(nil); errors.As(err, &held) {
 			continue // another replica sends to it
 		} else if err != nil {
@@ -321,15 +331,21 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 				return fmt.Errorf("the position of callback %s: %w", name, err)
 			}
 		}
-		if !again || try == mostBegins { // each has a position
+		if !again { // each has a position
 			return nil
+		}
+		if try == mostBegins {
+			return errBusy
 		}
 		stream.Sleep(ctx, beginAgain)
 	}
 }
 
+// errBusy reports that Begin could not store all positions.
+var errBusy = errors.New("the positions of callbacks change all the time: start again, or apply the configuration again")
+
 // Bounds of Begin if positions change meanwhile, or the replica that lists them lags.
 const (
-	mostBegins = 20
+	mostBegins = 60
 	beginAgain = 50 * time.Millisecond // until they are read again
 )

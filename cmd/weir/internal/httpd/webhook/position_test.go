@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -158,6 +159,35 @@ func TestBeginAgain(t *testing.T) {
 	}
 	if stored, err := r.kv.Get(t.Context(), "callback.pay.dead.position"); err != nil || len(stored.Value()) > 0 {
 		t.Errorf("a damaged position is %q: %v", stored.Value(), err)
+	}
+}
+
+// taken is a bucket in which another replica is always first.
+type taken struct{ jetstream.KeyValue }
+
+func (taken) Create(context.Context, string, []byte, ...jetstream.KVCreateOpt) (uint64, error) {
+	return 0, jetstream.ErrKeyExists
+}
+
+// TestBeginThatIsAlwaysSecond checks that Begin does not report success without the position of each callback.
+func TestBeginThatIsAlwaysSecond(t *testing.T) {
+	r := newEndsRig(t)
+	if err := Begin(t.Context(), r.js, taken{r.kv}, r.config, 1); !errors.Is(err, errBusy) {
+		t.Errorf("without a position: %v", err)
+	}
+}
+
+// TestForgetBesideAReplicaThatLags checks that the position of a removed callback is deleted although a replica that
+// lags has none.
+func TestForgetBesideAReplicaThatLags(t *testing.T) {
+	r := newEndsRig(t)
+	r.position("pay.done", entry{Seq: 7, Unread: 2})
+	natstest.LagReads(t, r.js, "KV_control")
+	s := r.newSenders(r.config, 1, slog.DiscardHandler).callback("pay.done")
+	for _, want := range []uint64{2, 0} {
+		if waited, err := s.forget(t.Context()); waited != want || err != nil {
+			t.Errorf("%d ends waited, %v; want %d", waited, err, want)
+		}
 	}
 }
 

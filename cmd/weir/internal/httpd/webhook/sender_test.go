@@ -29,7 +29,7 @@ func TestRemovedDestinationIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l, err := lease.AcquireLease(t.Context(), kv, "notify.elsewhere.lease", "another")
+	l, err := lease.AcquireLease(t.Context(), js.Conn(), kv, "notify.elsewhere.lease", "another")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,7 +230,7 @@ func (s *Senders) underLease(
 
 // lead takes the lease and calls do. It gives up the lease when do returns.
 func (s *Senders) lead(ctx context.Context, key string, do func(context.Context, *lease.Lease) error) error {
-	l, err := lease.AcquireLease(ctx, s.Control, key, s.Instance)
+	l, err := lease.AcquireLease(ctx, s.JetStream.Conn(), s.Control, key, s.Instance)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func takeRight(ctx context.Context, c *connect.Connection, holder string) (*dead
 	}
 	waiting, cancel := context.WithTimeout(ctx, rightWait)
 	defer cancel()
-	right, err := deadletter.TakeRight(waiting, kv, holder)
+	right, err := deadletter.TakeRight(waiting, c.Conn, kv, holder)
 	var held *lease.HeldError
 	if errors.As(err, &held) {
 		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until it has ended", held.Holder))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,16 +29,15 @@ func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 }
 
 func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
-	had := x.lastOf(v.shelf)
-	js, err := x.opts.JetStream.Stream(ctx, v.name)
+	info, had, err := x.infoOf(ctx, v.shelf, v.name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		x.vanished(v.shelf)
 		return 0
 	case err != nil:
+		x.look(v.shelf)
 		return 1 // unknown, so at least one: the answer must not claim to be complete
 	}
-	info := js.CachedInfo()
 	x.mu.Lock()
 	if v.shelf.begun && !v.shelf.isOf(info, had) {
 		x.distrustLocked(v.shelf)
@@ -63,12 +63,32 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	}
 }
 
-// lastOf returns the shelf's last sequence. Call it before you ask for the stream's state, because the shelf grows
-// meanwhile.
-func (x *Index) lastOf(s *shelf) uint64 {
+// Bounds of a wait for the leader of a shelf's stream.
+const (
+	lagsFor  = 3 * time.Second
+	lagsStep = 50 * time.Millisecond
+)
+
+// infoOf returns the state of a shelf's stream, and had: the shelf's last sequence before the question, because the
+// shelf grows meanwhile. A shelf may follow a replica that is ahead of the server that answers. So if the shelf's own
+// stream seems to have lost its end, infoOf asks again, for lagsFor at most.
+func (x *Index) infoOf(ctx context.Context, s *shelf, name string) (info *jetstream.StreamInfo, had uint64, err error) {
 	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return s.last
+	had, created := s.last, s.created
+	x.mu.RUnlock()
+	for began := time.Now(); ; {
+		js, err := x.opts.JetStream.Stream(ctx, name)
+		if err != nil {
+			return nil, had, err
+		}
+		info = js.CachedInfo()
+		if !created.Equal(info.Created) || info.State.LastSeq >= had || time.Since(began) > lagsFor {
+			return info, had, nil
+		}
+		if !stream.Sleep(ctx, lagsStep) {
+			return nil, had, context.Cause(ctx)
+		}
+	}
 }
 
 // distrustLocked empties a shelf and has it built anew. Until that begins, the index adds nothing to it.
@@ -94,8 +114,7 @@ func (x *Index) look(s *shelf) {
 	}
 }
 
-// isOf reports whether the shelf was built from the stream that info describes. had is the shelf's last sequence before
-// info was requested. A stream with a smaller last sequence has lost its end.
+// isOf reports whether the shelf was built from the stream that info describes. info and had are from infoOf. A stream with a smaller last sequence has lost its end.
 func (s *shelf) isOf(info *jetstream.StreamInfo, had uint64) bool {
 	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= had
 }

@@ -225,8 +225,7 @@ func (x *Index) keepOnce(ctx context.Context, s *source) error {
 // begin returns the last sequence of a shelf. It empties a shelf that was not built from this stream, or whose messages
 // the stream has all removed. Such a shelf begins after the stream's end.
 func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
-	had := x.lastOf(s.shelf)
-	js, err := x.opts.JetStream.Stream(ctx, s.name)
+	info, had, err := x.infoOf(ctx, s.shelf, s.name)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	defer x.tellLocked()
@@ -237,7 +236,7 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	case err != nil:
 		return 0, err
 	}
-	if info := js.CachedInfo(); !s.shelf.isOf(info, had) || info.State.FirstSeq > s.shelf.last+1 {
+	if !s.shelf.isOf(info, had) || info.State.FirstSeq > s.shelf.last+1 {
 		x.emptyLocked(s.shelf, shelf{begun: true, created: info.Created, first: info.State.LastSeq + 1, last: info.State.LastSeq}, info.TimeStamp)
 	}
 	return s.shelf.last, nil
@@ -246,12 +245,10 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 // check compares a shelf with its stream, and forgets blocks that the stream has removed. If the shelf was built from
 // another stream, check empties it and fails with errOther.
 func (x *Index) check(ctx context.Context, s *source) error {
-	had := x.lastOf(s.shelf)
-	js, err := x.opts.JetStream.Stream(ctx, s.name)
+	info, had, err := x.infoOf(ctx, s.shelf, s.name)
 	if err != nil {
 		return err
 	}
-	info := js.CachedInfo()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !s.shelf.isOf(info, had) {

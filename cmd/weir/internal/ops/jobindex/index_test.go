@@ -2,6 +2,7 @@ package jobindex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -332,6 +333,56 @@ func TestIndexDoesNotTrustDamage(t *testing.T) {
 	s.create(ledger.CallsStream, ledger.CallSubjects.Below())
 	s.call("another", 1, ledger.Done, true)
 	s.await("the index of the new stream", x, q, func(p *Page) bool { return slices.Equal(ids(p), []string{"another"}) })
+}
+
+// laggingInfo answers questions about streams like a server that lacks their last messages, so long as lags says so.
+type laggingInfo struct {
+	jetstream.JetStream
+	lags func() bool
+}
+
+func (l laggingInfo) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := l.JetStream.Stream(ctx, name)
+	if err == nil && l.lags() {
+		s.CachedInfo().State.LastSeq /= 2
+	}
+	return s, err
+}
+
+// TestIndexBesideAServerThatLags checks that the index keeps what it has if the server that answers lacks the stream's
+// last messages for a moment. An answer that comes meanwhile does not claim to be complete. The index is built anew if
+// the messages stay away.
+func TestIndexBesideAServerThatLags(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for i := range 20 {
+		s.call(fmt.Sprint("job-", i), 1, ledger.Done, true)
+	}
+	x := New(Options{JetStream: s.js, Bytes: 1 << 30, SumBytes: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	calls := x.ledger()
+	if _, err := x.begin(t.Context(), calls); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.fill(t.Context(), calls); err != nil { // from here on only questions and checks look at the stream
+		t.Fatal(err)
+	}
+	asked := 0
+	x.opts.JetStream = laggingInfo{s.js, func() bool { asked++; return asked <= 3 }}
+	if err := x.check(t.Context(), calls); err != nil || asked != 4 {
+		t.Errorf("after %d questions: %v", asked, err)
+	}
+	asked = 0
+	q := Question{Done: true, Limit: 100}
+	if page, err := x.List(t.Context(), q); err != nil || page.Behind > 0 || len(page.Jobs) != 20 {
+		t.Errorf("after the server has caught up: %d jobs, %d behind, %v", len(page.Jobs), page.Behind, err)
+	}
+	x.opts.JetStream = laggingInfo{s.js, func() bool { return true }}
+	if page, err := x.List(t.Context(), q); err != nil || page.Behind == 0 || len(page.Jobs) != 20 {
+		t.Errorf("while the server lags: %d jobs, %d behind, %v", len(page.Jobs), page.Behind, err)
+	}
+	if err := x.check(t.Context(), calls); !errors.Is(err, errOther) || x.calls.last != 0 {
+		t.Errorf("after the end has stayed away: %v, and the shelf ends at %d", err, x.calls.last)
+	}
 }
 
 // TestIndexUnderLoad checks that a question does not mistake the stream for another one because it grows during the

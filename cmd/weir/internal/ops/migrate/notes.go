@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/nats/connect"
 )
@@ -32,22 +34,19 @@ type note struct {
 	Done bool      `json:"done"`
 }
 
-// readNote reads a note. It returns nil if there is none.
-func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, error) {
-	kv, err := js.KeyValue(ctx, noteBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
+// readNote reads a note. It returns nil if there is none. It asks the stream's leader, because a lagging replica could
+// lack a move that was begun, or one that is done, and jobs would then be called in two places.
+func readNote(ctx context.Context, nc *nats.Conn, key string) (*note, error) {
+	msg, err := stream.AskLeader(ctx, nc, "KV_"+noteBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, noteBucket, key))
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound, err == nil && (msg == nil || len(msg.Data) == 0):
 		return nil, nil //nolint:nilnil // no note is no error
-	} else if err != nil {
-		return nil, fmt.Errorf("key-value bucket %s: %w", noteBucket, err)
-	}
-	entry, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil //nolint:nilnil // no note is no error
-	} else if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("the note of a move (%s in %s): %w", key, noteBucket, err)
 	}
 	var n note
-	if err := json.Unmarshal(entry.Value(), &n); err != nil {
+	if err := json.Unmarshal(msg.Data, &n); err != nil {
 		return nil, fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", key, noteBucket, err)
 	}
 	return &n, nil
@@ -87,7 +86,7 @@ func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
 
 // ArrivedAt returns when the last move of jobs to this server began or ended, zero if there was none.
 func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
-	n, err := readNote(ctx, js, arrivingKey)
+	n, err := readNote(ctx, js.Conn(), arrivingKey)
 	if err != nil || n == nil {
 		return time.Time{}, err
 	}
@@ -96,14 +95,14 @@ func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 
 // RefuseElsewhere fails if the jobs of this server are on another one, or are still being moved to this one.
 func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
-	left, err := readNote(ctx, js, leavingKey)
+	left, err := readNote(ctx, js.Conn(), leavingKey)
 	if err != nil {
 		return err
 	}
 	if left != nil {
 		return left.away()
 	}
-	arriving, err := readNote(ctx, js, arrivingKey)
+	arriving, err := readNote(ctx, js.Conn(), arrivingKey)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func (m *mover) run(ctx context.Context) error {
 	if err := writeNote(ctx, m.from.JetStream, m.streams[0].Config.Replicas, leavingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
 	}
-	if own, err := readNote(ctx, m.to.JetStream, leavingKey); err != nil {
+	if own, err := readNote(ctx, m.to.Conn, leavingKey); err != nil {
 		return m.to.Explain(err)
 	} else if own != nil && own.ID == m.note.ID {
 		return errors.Join(cli.Usage(errors.New("--from and --to are the same server")), dropNote(ctx, m.from.JetStream, leavingKey))

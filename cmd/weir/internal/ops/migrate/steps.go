@@ -29,11 +29,11 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	if err := m.checkTarget(ctx); err != nil {
 		return false, err
 	}
-	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
+	leaving, err := readNote(ctx, m.from.Conn, leavingKey)
 	if err != nil {
 		return false, m.from.Explain(err)
 	}
-	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
+	arriving, err := readNote(ctx, m.to.Conn, arrivingKey)
 	if err != nil {
 		return false, m.to.Explain(err)
 	}
@@ -212,11 +212,11 @@ func (m *mover) seal(ctx context.Context) error {
 
 // abandon takes back a move that is not done.
 func (m *mover) abandon(ctx context.Context) error {
-	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
+	leaving, err := readNote(ctx, m.from.Conn, leavingKey)
 	if err != nil {
 		return m.from.Explain(err)
 	}
-	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
+	arriving, err := readNote(ctx, m.to.Conn, arrivingKey)
 	if err != nil {
 		return m.to.Explain(err)
 	}

@@ -136,9 +136,10 @@ const mostPauseRaces = 5
 // Resume ends a pause, and makes each replica whose breaker is open call the api once, at once. It blocks until every
 // replica that may make calls follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
-	entry, err := o.kv.Get(ctx, PauseEntry(o.API, o.Key))
+	name, bucket := PauseEntry(o.API, o.Key), o.kv.Bucket()
+	paused, err := stream.AskLeader(ctx, c.Conn, "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, name))
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err == nil && (paused == nil || paused.Deleted()):
 		err := o.tryNow(c, talk)
 		if err == nil && o.Trying == 0 {
 			err = cli.NotFound(fmt.Errorf("%s is not paused, and no breaker of it is open", o.name()))
@@ -147,7 +148,7 @@ func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, tal
 	case err != nil:
 		return c.Explain(err)
 	}
-	if err := o.kv.Delete(ctx, entry.Key(), jetstream.LastRevision(entry.Revision())); err != nil {
+	if err := o.kv.Delete(ctx, name, jetstream.LastRevision(paused.Seq)); err != nil {
 		return c.Explain(err)
 	}
 	o.Changed = true

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/bucket/stream"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/dispatcher/ledger"
 )
@@ -146,11 +145,11 @@ func bootID() string {
 
 // recall reads the stored account into a.note. why says why the account cannot be used, "" if it can.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
-	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.of.name)))
+	m, err := newestOf(ctx, a.js.Conn(), a.control, accountKey(a.of.name))
 	if err != nil {
 		return "", fmt.Errorf("account of the last run: %w", err)
 	}
-	if m == nil {
+	if m.Seq == 0 {
 		return noAccount, nil
 	}
 	if err := json.Unmarshal(m.Data, &a.note); err != nil || a.note.Account == nil {

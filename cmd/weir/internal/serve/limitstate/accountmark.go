@@ -65,13 +65,13 @@ func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMa
 func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark redisMark, changed bool) error {
 	key := keyOf(s.api, rules)
 	for tries := 0; rules.In == nil || changed; tries++ {
-		entry, err := s.control.Get(ctx, epochKey(s.api))
+		newest, err := newestOf(ctx, s.js.Conn(), s.control, epochKey(s.api))
 		if err != nil {
 			return fmt.Errorf("the limits' mark: %w", err)
 		}
 		var own redisMark
-		if err := json.Unmarshal(entry.Value(), &own); err != nil {
-			return fmt.Errorf("the limits' mark (%s in %s) cannot be read: %w", entry.Key(), s.control.Bucket(), err)
+		if err := json.Unmarshal(newest.Data, &own); err != nil {
+			return fmt.Errorf("the limits' mark (%s in %s) cannot be read: %w", epochKey(s.api), s.control.Bucket(), err)
 		}
 		if own.counted() != accountOf(rules) {
 			return redisstore.ErrBehind
@@ -80,7 +80,7 @@ func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark red
 			break
 		}
 		// another replica may replace the mark at the same time
-		if err := s.put(ctx, key, mark, entry.Revision()); err == nil || tries == 3 {
+		if err := s.put(ctx, key, mark, newest.Seq); err == nil || tries == 3 {
 			return err
 		}
 	}

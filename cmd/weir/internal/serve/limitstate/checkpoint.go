@@ -256,10 +256,16 @@ func (c *checkpointer) stored(revision uint64) {
 	clear(c.tried)
 }
 
-// last returns the stored checkpoint, with sequence 0 if there is none. It asks the stream's leader only. A lagging
-// replica could return an older checkpoint, and the start would then grant again what was used since.
+// last returns the stored checkpoint, with sequence 0 if there is none.
 func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
-	m, err := stream.AskLeader(ctx, c.nc, "KV_"+c.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, c.kv.Bucket(), c.key()))
+	return newestOf(ctx, c.nc, c.kv, c.key())
+}
+
+// newestOf returns the newest message of a key, with sequence 0 if there is none. The message of a deletion has no
+// data. newestOf asks the stream's leader only. A lagging replica could return an older checkpoint or mark, or none,
+// and the start would then grant again what was used since.
+func newestOf(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key string) (stream.LeaderMessage, error) {
+	m, err := stream.AskLeader(ctx, nc, "KV_"+kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv.Bucket(), key))
 	if err != nil || m == nil {
 		return stream.LeaderMessage{}, err
 	}

@@ -3,13 +3,11 @@ package limitstate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 )
 
@@ -26,14 +24,15 @@ const processEpoch = ".process"
 // takeOverFromRedis replaces the process's checkpoint by what the ledger says, if Redis counted the unit's limits last.
 func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 	key := epochKey(u.name)
-	entry, err := o.Control.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
-	} else if err != nil {
+	kept, err := newestOf(ctx, o.Conn, o.Control, key)
+	switch {
+	case err != nil:
 		return fmt.Errorf("limits of the last run: %w", err)
+	case len(kept.Data) == 0:
+		return nil
 	}
 	var mark redisMark
-	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+	if err := json.Unmarshal(kept.Data, &mark); err != nil {
 		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, o.Control.Bucket(), err)
 	}
 	if strings.HasSuffix(mark.Epoch, processEpoch) {

@@ -78,7 +78,7 @@ const (
 func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	w := &LedgerWatch{o: o}
 	var err error
-	if w.note, w.damages, err = readLosses(ctx, o.Control); err != nil {
+	if w.note, w.damages, err = w.readLosses(ctx); err != nil {
 		return nil, err
 	}
 	reached, life := o.Recorder.FormerLedger(w.note.Born, w.note.Life)
@@ -86,17 +86,27 @@ func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	return w, w.look(ctx)
 }
 
-// readLosses reads the note about the ledger and the damaged records. Both are empty if none were stored.
-func readLosses(ctx context.Context, kv jetstream.KeyValue) (note ledgerNote, damages []LedgerLoss, err error) {
+// readLosses is readLosses by what the stream's leader has.
+func (w *LedgerWatch) readLosses(ctx context.Context) (note ledgerNote, damages []LedgerLoss, err error) {
+	return readLosses(w.o.Control.Bucket(), func(key string) ([]byte, error) {
+		m, err := newestOf(ctx, w.o.Conn, w.o.Control, key)
+		return m.Data, err
+	})
+}
+
+// readLosses reads the note about the ledger and the damaged records. Both are empty if none were stored. value returns
+// the value of a key, nil if there is none.
+func readLosses(bucket string, value func(key string) ([]byte, error)) (note ledgerNote, damages []LedgerLoss, err error) {
 	for key, into := range map[string]any{ledgerKey: &note, damageKey: &damages} {
-		entry, err := kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		} else if err != nil {
+		data, err := value(key)
+		if err != nil {
 			return note, nil, fmt.Errorf("what is known of losses of the ledger: %w", err)
 		}
-		if err := json.Unmarshal(entry.Value(), into); err != nil {
-			return note, nil, fmt.Errorf("what is known of losses of the ledger (%s in %s) cannot be read: %w", key, kv.Bucket(), err)
+		if data == nil {
+			continue
+		}
+		if err := json.Unmarshal(data, into); err != nil {
+			return note, nil, fmt.Errorf("what is known of losses of the ledger (%s in %s) cannot be read: %w", key, bucket, err)
 		}
 	}
 	return note, damages, nil
@@ -198,7 +208,7 @@ func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	if w == nil {
 		return nil // only in tests of limits
 	}
-	note, kept, err := readLosses(ctx, w.o.Control)
+	note, kept, err := w.readLosses(ctx)
 	if err != nil {
 		return err
 	}
@@ -282,7 +292,15 @@ func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, s
 	} else if err != nil {
 		return nil, fmt.Errorf("losses of the ledger: %w", err)
 	}
-	note, damages, err := readLosses(ctx, kv)
+	note, damages, err := readLosses(control, func(key string) ([]byte, error) {
+		entry, err := kv.Get(ctx, key) // viewers may ask only replicas for these keys
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		return entry.Value(), nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
@@ -104,6 +105,19 @@ func TestMissingRecordsCountTheMost(t *testing.T) {
 				t.Errorf("%s, noted %v: %d count as used, want the 42 of the checkpoint", name, noted, used.Used)
 			}
 		}
+	}
+}
+
+// TestLossesBesideAReplicaThatLags checks that a start knows the stored extent of the ledger, although a replica that
+// lags has none.
+func TestLossesBesideAReplicaThatLags(t *testing.T) {
+	o := serverForLimits(t)
+	if _, err := o.Control.Put(t.Context(), ledgerKey, []byte(`{"last":7}`)); err != nil {
+		t.Fatal(err)
+	}
+	natstest.LagReads(t, o.JetStream, "KV_"+o.Control.Bucket())
+	if note, damages, err := (&LedgerWatch{o: o}).readLosses(t.Context()); note.Last != 7 || len(damages) > 0 || err != nil {
+		t.Errorf("%+v, %v, %v", note, damages, err)
 	}
 }
 

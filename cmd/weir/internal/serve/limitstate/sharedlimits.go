@@ -180,15 +180,15 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 
 // readMark reads a mark. If there is none and none of the apis was ever called, it returns the epoch redisstore.Fresh.
 func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) (mark redisMark, err error) {
-	entry, err := s.control.Get(ctx, key)
-	if err == nil {
-		if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+	kept, err := newestOf(ctx, s.js.Conn(), s.control, key)
+	if err != nil {
+		return mark, fmt.Errorf("limits of the last run: %w", err)
+	}
+	if len(kept.Data) > 0 {
+		if err := json.Unmarshal(kept.Data, &mark); err != nil {
 			return mark, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, s.control.Bucket(), err)
 		}
 		return mark, nil
-	}
-	if !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return mark, fmt.Errorf("limits of the last run: %w", err)
 	}
 	called, err := (&unit{apis: apis}).hasCalls(ctx, s.js)
 	if err == nil && !called {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/admin"
@@ -197,5 +198,11 @@ func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 				admin.ErrLostRace, a.file.path)
 		}
 		a.last, a.present.File.After = last, last // the newest version cannot be read: replace it
+		if !stream.Sleep(ctx, storeAgain) {       // or the replica that was asked lags
+			return nil, context.Cause(ctx)
+		}
 	}
 }
+
+// storeAgain is how long store waits before it tries again.
+const storeAgain = 50 * time.Millisecond

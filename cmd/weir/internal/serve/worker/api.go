@@ -28,7 +28,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	api := DispatchAPI(a, c)
 	settings := w.queueSettings(a, c)
 	var err error
-	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.control, a.Name, settings.Partitions); err != nil {
+	if settings.FirstSeq, err = takeover.FirstSeqs(ctx, w.nc, w.control, a.Name, settings.Partitions); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	queue, err := queue.OpenQueue(ctx, queue.Options{

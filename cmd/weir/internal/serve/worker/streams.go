@@ -92,11 +92,13 @@ const ledgerMade = "ledger.made"
 // findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the first sequence for the new
 // ledger.
 func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
-	_, err = w.control.Get(ctx, ledgerMade)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, nil
-	} else if err != nil {
+	bucket := w.control.Bucket()
+	made, err := stream.AskLeader(ctx, w.js.Conn(), "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, ledgerMade))
+	if err != nil {
 		return nil, fmt.Errorf("look whether there was a ledger: %w", err)
+	}
+	if made == nil {
+		return nil, nil
 	}
 	_, err = stream.Look(ctx, w.js, ledger.CallsStream)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -24,7 +24,7 @@ var errWaitsLong = errors.New("it waits")
 // followTask shows a task's progress until the task has ended, and reports the outcome.
 func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks *deadview.Tasks, task deadletter.Task) error {
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", task.Total)
-	err := awaitTask(ctx, tasks, &task, func(t *deadletter.Task) { bar.Show(t.Progress.Tally.Done()) })
+	err := awaitTask(ctx, tasks.Watch, &task, func(t *deadletter.Task) { bar.Show(t.Progress.Tally.Done()) })
 	bar.Clear()
 	talk := cmd.ErrOrStderr()
 	switch {
@@ -57,23 +57,27 @@ func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks
 // noWorker says why a task that has met no obstacle may wait.
 const noWorker = "no replica works it so far; one with the role dispatch does, if its NATS user may publish to " + ingest.RedrivePrefix + ">, once no purge runs"
 
+// watchTasks passes all tasks to take, now and after every change.
+type watchTasks func(ctx context.Context, take func(all []deadletter.Task) (more bool)) error
+
 // awaitTask shows a task's progress until the task has ended. It fails with errWaitsLong if the task has made no
-// progress for waitsLong and no other task runs.
-func awaitTask(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task, show func(*deadletter.Task)) error {
+// progress for waitsLong and no other task runs. watch is Tasks.Watch. Its first lists may lack a task that was just
+// stored, because they come from a replica.
+func awaitTask(ctx context.Context, watch watchTasks, task *deadletter.Task, show func(*deadletter.Task)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := time.AfterFunc(waitsLong, cancel)
 	defer late.Stop()
-	at, gone := task.Progress.Next, false
-	err := tasks.Watch(watching, func(all []deadletter.Task) bool {
-		gone = true
-		works := false // whether any task runs
+	at, seen, gone := task.Progress.Next, false, false
+	err := watch(watching, func(all []deadletter.Task) bool {
+		there, works := false, false // works: any task runs
 		for i := range all {
 			works = works || all[i].State() == deadletter.TaskRunning
 			if all[i].Name == task.Name {
-				*task, gone = all[i], false
+				*task, there = all[i], true
 			}
 		}
+		seen, gone = seen || there, seen && !there
 		if gone || task.State().Ended() && task.Resting() {
 			return false
 		}
