@@ -80,7 +80,7 @@ from NATS, from Redis or from the api; nodes are killed, restarted and cut off f
 its file. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
 lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
 
-With --priorities, --callbacks, --operations, --reuse or --pack weir runs with that feature, and what the feature promises is
+With --priorities, --callbacks, --operations, --reuse, --settled or --pack weir runs with that feature, and what the feature promises is
 judged too.
 
 With the same --seed the plan of faults is the same. It tortures the program weir beside it, or that of --weir. An ordinary build
@@ -118,6 +118,7 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 	f.BoolVar(&o.Callbacks, "callbacks", false, "weir posts the ends of jobs to a receiver, which refuses some posts")
 	f.BoolVar(&o.Operations, "operations", false, "the api answers calls with 202 and goes on working, and weir polls it")
 	f.BoolVar(&o.Reuse, "reuse", false, "jobs of a key ask the same, and weir gives answers again")
+	f.BoolVar(&o.Settled, "settled", false, "only answers say what calls take of a limit in tokens and cost; estimates are too high or too low")
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
 	f.IntVar(&o.Account, "account", 0, "calls a second of all keys together; less than come keep jobs waiting (default: more than come)")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
@@ -154,6 +155,9 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	}
 	if o.Restores > 0 {
 		leaveOut(cmd, map[string]*int{"config-changes": &o.ConfigChanges, "idle-kills": &o.IdleKills})
+	}
+	if o.Settled {
+		leaveOut(cmd, map[string]*int{"config-changes": &o.ConfigChanges, "idle-kills": &o.IdleKills, "memory-limits": &o.MemoryLimits})
 	}
 	if err := o.Validate(); err != nil {
 		return usage(err)

@@ -162,6 +162,9 @@ func TestTorture(t *testing.T) {
 			"--at record-stored --at retry-stored --at result-stored",
 		"reuse": "--reuse --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
 			"--at result-stored --at record-stored",
+		"settled": "--settled --server embedded --worker-kills 10 --stops 0 --cuts 0 --at intent-stored --at call-sent --at call-answered " +
+			"--at result-stored --at record-stored",
+		"settled, idempotent": "--settled --idempotent --worker-kills 4 --server-kills 2 --power-losses 1 --stops 0 --cuts 4",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -200,6 +203,10 @@ func TestTorture(t *testing.T) {
 			}
 			if strings.Contains(run.name, "--reuse") && (r.Reused < 50 || !r.JudgesFresh && r.ByThem == 0) {
 				t.Errorf("%d ends with an equal job's answer, calls for fresh ones judged: %v; that proves nothing", r.Reused, r.JudgesFresh)
+			}
+			if strings.Contains(run.name, "--settled") && (r.Settled < 100 || r.Exceeding == 0 || r.TokensHeld < 20) {
+				t.Errorf("%d jobs settled, %d took more than reserved, the limit held %d: that proves nothing",
+					r.Settled, r.Exceeding, r.TokensHeld)
 			}
 			if strings.Contains(run.name, "--callbacks") && (r.Posted < 50 || r.PostsRefused == 0) {
 				t.Errorf("%d ends posted, %d posts refused: that proves nothing", r.Posted, r.PostsRefused)

@@ -77,8 +77,9 @@ type Step struct {
 	Do string `json:"do"`
 }
 
-// Steps returns a script of steps. The first step that takes a request decides. A request that no step takes succeeds.
-// Each step counts every request with its path and key, even if an earlier step takes it.
+// Steps returns a script of steps. The first step that takes a request decides. A request that no step takes succeeds,
+// or is answered as Options.Vendor does. Each step counts every request with its path and key, even if an earlier step
+// takes it.
 func Steps(steps ...Step) (Script, error) {
 	counters := make([]*stepCounter, len(steps))
 	for i, step := range steps {
@@ -93,7 +94,7 @@ func Steps(steps ...Step) (Script, error) {
 		}
 		counters[i] = &stepCounter{step: step, behaviour: behaviour, seen: make(map[string]int64)}
 	}
-	return func(_ context.Context, r *Request) Behaviour {
+	return func(ctx context.Context, r *Request) Behaviour {
 		var taken *stepCounter
 		for _, c := range counters {
 			if c.takes(r) && taken == nil {
@@ -101,7 +102,7 @@ func Steps(steps ...Step) (Script, error) {
 			}
 		}
 		if taken == nil {
-			return Behaviour{}
+			return r.call.api.opts.Vendor.script()(ctx, r)
 		}
 		return taken.behaviour
 	}, nil

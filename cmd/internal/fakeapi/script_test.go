@@ -134,3 +134,23 @@ func TestScriptAsGate(t *testing.T) {
 		t.Error("not ended")
 	}
 }
+
+// TestStepsOfAVendor checks that a request that no step takes is answered and billed as the vendor does.
+func TestStepsOfAVendor(t *testing.T) {
+	script, err := fakeapi.ParseSteps([]byte(`[{"last":1,"do":"status=503"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := start(t, fakeapi.Options{Script: script, Vendor: fakeapi.OpenAI})
+	ask := request{path: "/v1/chat/completions", body: `{"metadata":{"input_tokens":"5","output_tokens":"3"}}`}
+	if res, _ := must(t, client(t), api.URL(), ask); res.StatusCode != 503 {
+		t.Errorf("status %d", res.StatusCode)
+	}
+	res, body := must(t, client(t), api.URL(), ask)
+	if res.StatusCode != 200 || !strings.Contains(body, `"total_tokens":8`) {
+		t.Errorf("status %d: %s", res.StatusCode, body)
+	}
+	if sum := api.Totals(); sum.Billed != 1 || sum.Charged != 5*fakeapi.InputPrice+3*fakeapi.OutputPrice {
+		t.Errorf("%+v", sum)
+	}
+}

@@ -32,6 +32,9 @@ func (a *paidAPI) start(ctx context.Context) (err error) {
 	if o.Idempotent || o.ConfigChanges > 0 {
 		args = append(args, "--repeats=awaited")
 	}
+	if o.Settled {
+		args = append(args, "--vendor=openai")
+	}
 	if o.Operations {
 		args = append(args, fmt.Sprint("--operations=", operationPolls))
 	}

@@ -67,6 +67,11 @@
 // (reuse.go). An end with a reused answer must name a job that was called for the same request and has the same answer.
 // If only kills disturb weir, no job may be called while a fresh answer exists, unless a kill explains it.
 //
+// With --settled the api answers as a language model (settled.go). Only an answer says what its call took of a limit in
+// tokens, and what it costs. Half of the jobs are estimated five times too high, the others five times too low. By the
+// api's ledger, no window may exceed the limit by more than what calls took beyond their reservations. weir must have
+// charged each job that is done what it took, and `weir spend` must equal the bill for these jobs.
+//
 // With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go).
 // Each end must arrive, under an id that no other end has.
 //

@@ -53,11 +53,16 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			e.Results[id]++
 			e.Taken[id] = timeOf(m.Headers().Get(ledger.HeaderAcceptedAt))
 			var answer struct {
-				Call int64 `json:"call"`
-				At   int   `json:"at"`
-				Of   int64 `json:"of,string"` // if the answer is of an operation: the call that began it
+				Call int64  `json:"call"`
+				At   int    `json:"at"`
+				Of   int64  `json:"of,string"` // if the answer is of an operation: the call that began it
+				ID   string `json:"id"`        // if it is of a language model: chatcmpl- and the call
 			}
-			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call+answer.Of > 0 {
+			err := json.Unmarshal(m.Data(), &answer)
+			if number, ok := strings.CutPrefix(answer.ID, "chatcmpl-"); ok {
+				answer.Call, _ = strconv.ParseInt(number, 10, 64)
+			}
+			if err == nil && answer.Call+answer.Of > 0 {
 				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
 			}
 			if of := m.Headers().Get(ledger.HeaderReused); of != "" {

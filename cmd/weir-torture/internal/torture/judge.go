@@ -23,6 +23,8 @@ type Evidence struct {
 	Timeline  timeline
 	Ways      map[way]int
 	Memory    []memoryLife
+	Charges   charges
+	Bill      bill // what `weir spend` says
 	Spent     *int // the spending that weir reports, in hundredths of the currency; nil: it reports none
 	Kills     []Kill
 	Faults    map[kind]int
@@ -76,6 +78,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)
+	e.judgeSettled(r)
 	e.judgeMemory(r)
 	r.Recovery = e.recovery("")
 	r.WorkerRecovery, r.ServerRecovery = e.recovery("worker"), e.recovery("server")

@@ -31,6 +31,10 @@ func (l *load) job(n int) job {
 	if l.o.Reuse {
 		j.ask = fmt.Sprint(askQuery, n%asks)
 	}
+	if l.o.Settled {
+		t := tokensOf(n)
+		j.tokens = &t
+	}
 	return j
 }
 

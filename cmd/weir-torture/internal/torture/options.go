@@ -56,6 +56,7 @@ type Options struct {
 	Callbacks  bool // weir posts the ends of jobs
 	Operations bool // the api accepts calls and goes on working
 	Reuse      bool // jobs of a key ask the same, and weir gives answers again
+	Settled    bool // only the answer of a call says what the call took and costs
 
 	Rate     int           // calls per second of a key
 	Account  int           // calls per second of all keys together; 0: more than the jobs that come
@@ -129,6 +130,11 @@ func (o *Options) Validate() error {
 	if o.Callbacks && o.Restores > 0 {
 		wrong = append(wrong, errors.New("a backup takes ends back that were posted: --restores goes without --callbacks"))
 	}
+	others := o.Pack + o.ConfigChanges + o.IdleKills + o.MemoryLimits + o.Takeovers + o.Restores + o.Flips
+	if o.Settled && (others > 0 || o.Operations || o.Reuse) {
+		wrong = append(wrong, errors.New("--settled judges every call by one price and one limit: it goes without "+
+			"--pack, --operations, --reuse, --config-changes, --idle-kills, --memory-limits, --takeovers, --restores and --flips"))
+	}
 	if o.Account < 0 || o.Account > mostJobs || o.Account > 0 && o.Takeovers > 0 {
 		wrong = append(wrong, fmt.Errorf("--account must be from 0 to %d, and there is none with --takeovers", mostJobs))
 	}
@@ -168,6 +174,8 @@ func (o *Options) validateFleet() error {
 		return errors.New("replicas share external servers: --replicas goes with --server external")
 	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses+o.Redrives > 0:
 		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations, --power-losses and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case o.Settled:
+		return errors.New("--settled is for one weir: a fleet has no limit in tokens")
 	case len(o.Points) > 0:
 		return errors.New("--at is for one weir: a fleet is killed at random")
 	case o.Keys%fleetPartitions != 0:
@@ -214,6 +222,9 @@ func (o *Options) Command() string {
 	}
 	if o.Reuse {
 		words = append(words, "--reuse")
+	}
+	if o.Settled {
+		words = append(words, "--settled")
 	}
 	if o.isFleet() {
 		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))

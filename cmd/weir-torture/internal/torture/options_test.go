@@ -16,6 +16,11 @@ func TestFeatureOptions(t *testing.T) {
 		{func(o *Options) { o.Priorities, o.Callbacks, o.Pack = true, true, 5 }, ""},
 		{func(o *Options) { o.Operations, o.Pack = true, 5 }, "without --pack"},
 		{func(o *Options) { o.Reuse, o.Pack = true, 5 }, "without --pack"},
+		{func(o *Options) { o.Priorities, o.Callbacks, o.Settled = true, true, true }, ""},
+		{func(o *Options) { o.Settled, o.Pack = true, 5 }, "without --pack"},
+		{func(o *Options) { o.Settled, o.Reuse = true, true }, "without --pack"},
+		{func(o *Options) { o.Settled, o.Takeovers = true, 1 }, "without --pack"},
+		{func(o *Options) { o.Settled, o.Replicas, o.Server = true, 2, External }, "for one weir"},
 		{func(o *Options) { o.Callbacks, o.Restores = true, 1 }, "without --callbacks"},
 		{func(o *Options) { o.Callbacks, o.Settings = true, []string{removal} }, "--callbacks or --reuse"},
 		{func(o *Options) { o.Reuse, o.Settings = true, []string{removal, "rate"} }, ""},
@@ -29,8 +34,8 @@ func TestFeatureOptions(t *testing.T) {
 			t.Errorf("%s: %v, and not %q", o.Command(), err, c.says)
 		}
 	}
-	o := Options{Priorities: true, Callbacks: true, Operations: true, Reuse: true}
-	for _, flag := range []string{"--priorities", "--callbacks", "--operations", "--reuse"} {
+	o := Options{Priorities: true, Callbacks: true, Operations: true, Reuse: true, Settled: true}
+	for _, flag := range []string{"--priorities", "--callbacks", "--operations", "--reuse", "--settled"} {
 		if !strings.Contains(o.Command(), flag) {
 			t.Errorf("the command %q has no %s", o.Command(), flag)
 		}

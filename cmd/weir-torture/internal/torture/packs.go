@@ -15,7 +15,12 @@ const mostPacked = 100
 const packWait = time.Second
 
 // keepBody returns how many bytes of a call's body the api's ledger must keep to show its jobs.
-func (o *Options) keepBody() int { return 64 * max(1, o.Pack) }
+func (o *Options) keepBody() int {
+	if o.Settled {
+		return 2 * 64 // its tokens, too
+	}
+	return 64 * max(1, o.Pack)
+}
 
 // byJob returns the calls by time. A call of several jobs occurs once for each job, in their order, with the job's
 // body.

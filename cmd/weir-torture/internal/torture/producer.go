@@ -39,6 +39,7 @@ type job struct {
 	key, id  string
 	priority bucket.Priority
 	ask      string // its query, if other jobs have the same; else ""
+	tokens   *tokens
 	large    []byte // its body, if it is large; else the body is its id
 }
 
@@ -154,6 +155,9 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 	}
 	if j.large != nil {
 		msg.Data, msg.Header["Weir-Query"] = j.large, []string{jobQuery + j.id}
+	}
+	if j.tokens != nil {
+		j.tokens.describe(msg, j.id)
 	}
 	if j.priority != bucket.Normal {
 		msg.Header["Weir-Priority"] = []string{j.priority.String()}

@@ -92,6 +92,20 @@ type Report struct {
 	Unposted     int  `json:"unposted,omitempty"`
 	Misposted    int  `json:"misposted,omitempty"` // ids that do not belong to exactly one end
 
+	Settled         int   `json:"settled,omitempty"`        // done jobs whose charge was compared with the api's
+	SettledWrong    int   `json:"settled_wrong,omitempty"`  // of these, charged other tokens than they took
+	SettledUntold   int   `json:"settled_untold,omitempty"` // of these, charged estimates by recovery: their notes were lost
+	Exceeding       int   `json:"exceeding,omitempty"`      // calls that took more than they had reserved
+	TokensOver      int   `json:"tokens_over,omitempty"`    // windows over by more than calls took beyond their reservations
+	TokensDoubtful  int   `json:"tokens_doubtful,omitempty"`
+	TokensByTold    int   `json:"tokens_by_told,omitempty"` // windows over by what calls took beyond their reservations
+	TokensHeld      int   `json:"tokens_held,omitempty"`    // calls that waited longest for the limit
+	TokensFullest   int64 `json:"tokens_fullest,omitempty"` // tokens in the fullest window
+	BilledDone      int64 `json:"billed_done,omitempty"`    // by the api for jobs that are done, in millionths
+	BilledInDoubt   int64 `json:"billed_in_doubt,omitempty"`
+	ReportedSpent   int64 `json:"reported_spent,omitempty"` // by weir spend
+	ReportedInDoubt int64 `json:"reported_in_doubt,omitempty"`
+
 	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0, because only kills made calls unknown
 
 	Fullest   float64       `json:"fullest"` // the fullest window, relative to what is allowed
@@ -247,6 +261,9 @@ func (r *Report) findings() []Finding {
 	if r.Counted {
 		wrong := max(0, r.SpentLeast-r.Spent) + max(0, r.Spent-r.SpentMost)
 		add("spent", wrong, "%.2f by its own count; the ledger allows %.2f to %.2f", cents(r.Spent), cents(r.SpentLeast), cents(r.SpentMost))
+	}
+	if r.Settled > 0 {
+		r.addSettled(add)
 	}
 	if r.Restores+r.Unnoticed > 0 {
 		add("restored", r.Unnoticed+max(0, r.Restores-r.RestoresTold), "%d backups put back, %d without a refusal, %d told; %d accepted jobs gone with what was behind them",

@@ -255,6 +255,14 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: calls, Polls: polls, Began: ledger.Started, Announced: w.announced(),
 		Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(), Keys: s.o.keys(), KnowsMemory: knowsMemory(s.o.Binary),
 	}
+	if s.o.Settled {
+		if e.Charges, err = readCharges(ctx, js); err != nil {
+			return nil, err
+		}
+		if e.Bill, err = s.askSpend(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s.record.testify(e)
 	s.receiver.testify(e)
 	if s.fleet != nil {

@@ -19,6 +19,7 @@ type terms struct {
 	posts  bool   // weir posts the ends of jobs
 	polls  bool   // the api works on after a call, and weir polls it
 	reuse  bool   // weir gives answers again
+	tokens bool   // only answers say what calls took and cost
 	header string // of the idempotency key; "": the api is not idempotent
 	quoted bool
 
@@ -61,7 +62,7 @@ const mostJitter = jitter + 50*time.Millisecond
 func firstTerms(o *Options) terms {
 	t := terms{
 		rate: o.Rate, burst: 1, capacity: 20000, inFlight: 4, slowPer: slowPer, burstRate: burstRate, burstHolds: burstHolds,
-		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations, reuse: o.Reuse,
+		timeout: callTimeout, jitter: jitter, attempts: 1000, price: 1, pack: o.Pack, posts: o.Callbacks, polls: o.Operations, reuse: o.Reuse, tokens: o.Settled,
 	}
 	if o.Idempotent {
 		t.header = usualKeyHeader
@@ -171,7 +172,11 @@ func (t *terms) yaml(url, number string, fleet bool) string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
 	fmt.Fprintf(&b, "%sapis:\n  %s:\n", head, apiName)
 	line("url: %s/v1", url)
-	line("price: %d.%02d", t.price/100, t.price%100)
+	if t.tokens {
+		line(settledYAML)
+	} else {
+		line("price: %d.%02d", t.price/100, t.price%100)
+	}
 	line("timeout: %s", t.timeout)
 	line("jitter: %s", t.jitter)
 	line("headroom: %d%%", t.headroom)
@@ -212,6 +217,9 @@ func (t *terms) limits(fleet bool) string {
 	var all []string
 	if t.account != "" {
 		all = append(all, fmt.Sprintf("{name: %s, rate: %d/s, burst: 1}", t.account, t.accountRate))
+	}
+	if t.tokens {
+		all = append(all, tokensYAML)
 	}
 	if fleet {
 		all = append(all, fmt.Sprintf("{name: concurrent, in_flight: %d}", fleetInFlight))

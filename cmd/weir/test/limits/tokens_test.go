@@ -2,14 +2,19 @@ package limits
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestEstimates lets producers estimate five times too much, right, and a fifth of what their calls take. It checks
@@ -56,6 +61,76 @@ func TestEstimates(t *testing.T) {
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			if totals := r.API.Totals(); totals.Billed != int64(c.jobs) {
 				t.Errorf("the vendor bills %d calls of %d", totals.Billed, c.jobs)
+			}
+		})
+	}
+}
+
+// TestTokensOfAnAccount lets two language models on one account share a limit in tokens and a budget. The jobs of chat
+// estimate five times too much, those of draft right. By the account's own count no window is over and the bill is
+// within the budget, and weir's bill equals the account's.
+func TestTokensOfAnAccount(t *testing.T) {
+	t.Parallel()
+	const jobs = 80 // of each api; together they cost more than the budget allows
+	limit := bucket.Rate{Count: 3000, Per: 3 * time.Second, Burst: 300}
+	budget := config.Money(45_000)
+	loads := map[string]weirtest.Tokens{
+		"chat": {What: "both", Of: 5, In: 1, Limit: limit}, "draft": {What: "both", Of: 1, In: 1, Limit: limit},
+	}
+	yaml := fmt.Sprintf(`
+accounts:
+  acme:
+    limits:
+      - {name: tokens, rate: %d/3s, burst: %d, cost: {from: header:Weir-Cost, settle: json:/usage/total_tokens}}
+      - {name: spend, budget: %s/month, tz: %s, on_exhausted: dead_letter}
+apis:`, limit.Count, limit.Burst, budget, machine.Noon())
+	for api := range loads {
+		yaml += `
+  ` + api + `:
+    url: %[1]s/` + api + `
+    vendor: openai
+    account: acme
+    timeout: 20s
+    jitter: 20ms
+    price:
+      - {each: 3, per: 1000000, from: header:X-Input, settle: usage:input_tokens}
+      - {each: 15, per: 1000000, from: header:X-Output, settle: usage:output_tokens}
+    bucket: {rate: 100/s, capacity: 500, in_flight: 2}
+`
+	}
+	for where, rig := range accountRigs {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			r := rig(t, fakeapi.Options{
+				Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1},
+				Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: 50 * time.Millisecond, Mean: 100 * time.Millisecond, Seed: 1},
+			}, yaml)
+			var all []*nats.Msg
+			for n := range jobs {
+				for api, load := range loads {
+					m := load.Job(n, 4)
+					m.Subject = fmt.Sprintf("weir.jobs.%s.k%d", api, n%4)
+					m.Header.Set("Nats-Msg-Id", fmt.Sprint(api, n))
+					all = append(all, m)
+				}
+			}
+			weirtest.FillTaken(t, r.NC, all)
+			r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("draft") == 0 })
+			arrivals := r.API.All()
+			loads["draft"].CheckWindows(t, r.Referee(), arrivals)
+			bill := fakeapi.Bills(arrivals)
+			weirtest.CheckBill(t, r.Worker.NATSURL(), bill)
+			t.Logf("%d calls of %d cost %s of %s", bill.Calls, len(all), config.Money(bill.Charged), budget)
+			if bill.Charged > int64(budget) || bill.Charged < int64(budget)/2 {
+				t.Errorf("the account bills %s, the budget is %s", config.Money(bill.Charged), budget)
+			}
+			if results, letters := r.Messages("WEIR_RESULTS"), r.Messages("WEIR_DEAD"); results != bill.Calls || letters == 0 || results+letters != len(all) {
+				t.Errorf("%d results and %d letters for %d jobs, and %d billed calls", results, letters, len(all), bill.Calls)
+			}
+			for api := range loads {
+				if len(ofAPI(arrivals, api)) < 20 {
+					t.Errorf("%d calls of %s: that proves nothing", len(ofAPI(arrivals, api)), api)
+				}
 			}
 		})
 	}

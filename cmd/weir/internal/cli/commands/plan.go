@@ -42,8 +42,9 @@ func planCommand() *cobra.Command {
 		Long: `Runs recorded arrivals through weir's own scheduler in virtual time. Reports how many jobs would have
 overflowed, and how long the others would have waited. It needs no server and calls no api.
 
-FILE is CSV whose first line is time,key or time,key,cost, or JSON objects with these fields, one per line; - is stdin.
-A time is a number of seconds or an RFC 3339 time. cost applies to limits that read their cost from the job.
+FILE is CSV whose first line is time,key, optionally with cost and took, or JSON objects with these fields, one per
+line; - is stdin. A time is a number of seconds or an RFC 3339 time. cost applies to limits that read their cost from the
+job. took is what the call really took, and applies to limits whose cost answers settle.
 
 You may repeat --rate, --capacity and --burst: the command tries every combination. With -f it uses the limits of an api
 in a configuration, and the other flags replace those of its bucket. --suggest searches for the smallest capacity at

@@ -9,5 +9,8 @@
 // (bucket.Memory), refuses those that the intake would refuse, and calls when the schedule says so. So its outcome is
 // that of a weir on a machine that is never late, with an API that never fails and whose calls all take the same time.
 //
-// A trace takes 24 bytes of memory per arrival, for at most MostJobs arrivals. A run takes 8 bytes more for each.
+// A job reserves its cost. When its call ends, what the trace says that it took replaces the cost in the limits that
+// answers settle. A run does not raise or learn estimates, as a dispatcher does.
+//
+// A trace takes 32 bytes of memory per arrival, for at most MostJobs arrivals. A run takes 8 bytes more for each.
 package whatif

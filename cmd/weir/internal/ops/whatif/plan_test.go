@@ -24,7 +24,7 @@ func traced(at []int64, keys int) *Trace {
 	}
 	slices.Sort(at)
 	for i, us := range at {
-		t.arrivals = append(t.arrivals, arrival{sinceEpoch*1_000_000 + bucket.Micros(us), uint32(i % keys), 1})
+		t.arrivals = append(t.arrivals, arrival{sinceEpoch*1_000_000 + bucket.Micros(us), uint32(i % keys), 1, unknown})
 	}
 	return t
 }
@@ -202,10 +202,45 @@ func TestPlanOfAllLimits(t *testing.T) {
 	}
 }
 
+// TestPlanOfSettledCalls checks that what a call took replaces its cost in a limit that answers settle, and in no other.
+func TestPlanOfSettledCalls(t *testing.T) {
+	at := make([]int64, 40)
+	for i := range at {
+		at[i] = int64(i) * 1000
+	}
+	fast := bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4}
+	read := ingest.FromHeader("Weir-Cost")
+	settled := read.SettledBy(ingest.Source{Header: "X-Took"})
+	for name, c := range map[string]struct {
+		cost        ingest.Cost
+		took        int64
+		from, until float64 // of the longest wait, in milliseconds
+	}{
+		"as the cost":            {settled, unknown, 1800, 2400},
+		"less":                   {settled, 1, 200, 500},
+		"more":                   {settled, 10, 3800, 5000},
+		"of a limit not settled": {read, 1, 1800, 2400},
+	} {
+		trace := traced(slices.Clone(at), 1)
+		for i := range trace.arrivals {
+			trace.arrivals[i].cost, trace.arrivals[i].took = 5, c.took
+		}
+		o, err := Run(t.Context(), trace, &Candidate{CallTime: time.Millisecond, Rules: bucket.Rules{
+			Key:    fast,
+			Shared: []bucket.Limit{{Name: "tokens", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 20}, Cost: c.cost}},
+		}}, quiet)
+		if err != nil || o.Called != 40 || o.Wait.Max < c.from || o.Wait.Max > c.until {
+			t.Errorf("%s: %+v %v", name, o, err)
+		}
+	}
+}
+
 // TestReadTrace checks both forms of a trace, all kinds of times, and lines in any order.
 func TestReadTrace(t *testing.T) {
 	for name, text := range map[string]string{
 		"seconds":    "time,key,cost\n0.25,b,7\n0,a,1\n",
+		"took":       "time,key,took\n0.25,b,0\n0,a,\n",
+		"json, took": "{\"time\":0.25,\"key\":\"b\",\"took\":0}\n{\"key\":\"a\",\"time\":0}\n",
 		"no cost":    "\ufeffkey, time ,note\na,0,x\n\"b\",0.250000,\"y, z\"\n",
 		"json":       "{\"time\":0.25,\"key\":\"b\",\"cost\":7}\n\n{\"key\":\"a\",\"time\":0,\"other\":[]}\n",
 		"RFC 3339":   "time,key\n2001-09-09T01:46:40Z,a\n2001-09-09T03:46:40.25+02:00,b\n",
@@ -213,7 +248,8 @@ func TestReadTrace(t *testing.T) {
 	} {
 		got, err := ReadTrace(strings.NewReader(text), "t", MostJobs)
 		if err != nil || got.Jobs() != 2 || got.Keys() != 2 || got.keys[got.arrivals[0].key] != "a" ||
-			got.arrivals[0].at.Until(got.arrivals[1].at) != 250*time.Millisecond || got.arrivals[0].cost != 1 {
+			got.arrivals[0].at.Until(got.arrivals[1].at) != 250*time.Millisecond || got.arrivals[0].cost != 1 ||
+			got.arrivals[0].took != unknown || strings.Contains(name, "took") != (got.arrivals[1].took == 0) {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
 	}
@@ -224,6 +260,7 @@ func TestReadTrace(t *testing.T) {
 		"time,key\n0,a\nsoon,b\n0,\n":              "t:3: time \"soon\" is neither a number of seconds nor an RFC 3339 time\nt:4: key:",
 		"time,key\n-1,a\nNaN,a\n1e12,a\n":          "t:2: time \"-1\" is not within",
 		"time,key,cost\n0,a,0\n0,a,1.5\n":          "t:2: cost \"0\" is not a whole number from 1\nt:3: cost \"1.5\"",
+		"time,key,took\n0,a,-1\n0,a,x\n":           "t:2: took \"-1\" is not a whole number from 0\nt:3: took \"x\"",
 		"time,key\n0,a\n0,a,b\n0,\"a\n":            "t:3: wrong number of fields",
 		"{\"time\":0}\n{\"key\":\"a\"}\nx":         "t:1: it has no time or no key\nt:2: it has no time or no key\nt:3: it is no JSON object",
 		"time,key\n" + strings.Repeat("x,a\n", 30): "t: and 20 more bad lines",

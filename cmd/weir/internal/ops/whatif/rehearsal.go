@@ -3,6 +3,7 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -149,6 +150,22 @@ func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	return max(1, l.Cost.Usual())
 }
 
+// actual returns what a call took from the shared limits, or nil if it took what it had reserved.
+func (r *rehearsal) actual(j *schedule.Job) []int64 {
+	took := r.trace.arrivals[j.Seq-1].took
+	if took == unknown {
+		return nil
+	}
+	actual := slices.Clone(j.Costs)
+	for i := range actual {
+		if l := &r.policy.Rules.Shared[i]; l.Budget == nil && l.Cost.Settles() {
+			actual[i] = took
+		}
+	}
+	return actual
+}
+
+// costs returns what a job reserves from the shared limits.
 func (r *rehearsal) costs(a *arrival) []int64 {
 	if len(r.policy.Rules.Shared) == 0 {
 		return nil
@@ -165,11 +182,13 @@ func (r *rehearsal) step(ctx context.Context) error {
 	for len(r.running) > 0 && r.running[0].at <= r.now {
 		j := r.running[0].job
 		r.running = r.running[1:]
-		if err := r.store.Settle(ctx, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
+		actual := r.actual(j)
+		use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Actual: actual}
+		if err := r.store.Settle(ctx, []bucket.Use{use}); err != nil {
 			return err
 		}
 		r.s.Pipe.LearnCall(r.took)
-		r.s.Ended(j, nil, r.now)
+		r.s.Ended(j, actual, r.now)
 		r.s.Finished(j)
 	}
 	fx := r.s.Step(r.now)

@@ -37,7 +37,11 @@ type arrival struct {
 	at   bucket.Micros
 	key  uint32 // index in keys
 	cost int64
+	took int64 // what the call takes from limits that answers settle; unknown: the cost
 }
+
+// unknown says that a trace does not tell what a call took.
+const unknown = -1
 
 // Jobs returns the number of arrivals.
 func (t *Trace) Jobs() int { return len(t.arrivals) }
@@ -55,9 +59,10 @@ type readings struct {
 	more  int // bad lines beyond mostBadLines
 }
 
-// ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost, or JSON objects with
-// these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number from 1; the
-// default is 1. The lines may be in any order. ReadTrace fails if there are more than most. Its error lists the first
+// ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost and took, or JSON
+// objects with these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number
+// from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the cost. The lines
+// may be in any order. ReadTrace fails if there are more than most. Its error lists the first
 // bad lines by number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, index: map[string]uint32{}, most: most}
@@ -116,7 +121,7 @@ func (r *readings) fail(line int, format string, args ...any) {
 }
 
 // add adds one arrival. It returns false if the trace is full.
-func (r *readings) add(line int, at, key, cost string) bool {
+func (r *readings) add(line int, at, key, cost, took string) bool {
 	if len(r.trace.arrivals) >= r.most {
 		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
 		return false
@@ -130,10 +135,16 @@ func (r *readings) add(line int, at, key, cost string) bool {
 		r.fail(line, "key: %v", err)
 		return true
 	}
-	units := int64(1)
+	units, actual := int64(1), int64(unknown)
 	if cost != "" {
 		if units, err = strconv.ParseInt(cost, 10, 64); err != nil || units < 1 {
 			r.fail(line, "cost %q is not a whole number from 1", clip(cost))
+			return true
+		}
+	}
+	if took != "" {
+		if actual, err = strconv.ParseInt(took, 10, 64); err != nil || actual < 0 {
+			r.fail(line, "took %q is not a whole number from 0", clip(took))
 			return true
 		}
 	}
@@ -144,7 +155,7 @@ func (r *readings) add(line int, at, key, cost string) bool {
 		r.index[key] = place
 		r.trace.keys = append(r.trace.keys, key)
 	}
-	r.trace.arrivals = append(r.trace.arrivals, arrival{when, place, units})
+	r.trace.arrivals = append(r.trace.arrivals, arrival{when, place, units, actual})
 	return true
 }
 
@@ -161,9 +172,14 @@ func (r *readings) readCSV(in io.Reader) error {
 	}
 	at, hasTime := columns["time"]
 	key, hasKey := columns["key"]
-	cost, hasCost := columns["cost"]
+	optional := func(row []string, name string) string {
+		if i, ok := columns[name]; ok {
+			return strings.TrimSpace(row[i])
+		}
+		return ""
+	}
 	if !hasTime || !hasKey {
-		return fmt.Errorf("%s:1: the first line must name the columns: time,key or time,key,cost; it is %q", r.name, clip(strings.Join(head, ",")))
+		return fmt.Errorf("%s:1: the first line must name the columns: time,key, and optionally cost and took; it is %q", r.name, clip(strings.Join(head, ",")))
 	}
 	for {
 		row, err := rows.Read()
@@ -181,11 +197,7 @@ func (r *readings) readCSV(in io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
-		units := ""
-		if hasCost {
-			units = strings.TrimSpace(row[cost])
-		}
-		if !r.add(line, strings.TrimSpace(row[at]), row[key], units) {
+		if !r.add(line, strings.TrimSpace(row[at]), row[key], optional(row, "cost"), optional(row, "took")) {
 			return nil
 		}
 	}
@@ -205,16 +217,17 @@ func (r *readings) readJSON(in io.Reader) error {
 			Time json.RawMessage `json:"time"`
 			Key  *string         `json:"key"`
 			Cost json.Number     `json:"cost"`
+			Took json.Number     `json:"took"`
 		}
 		switch err := json.Unmarshal(text, &one); {
 		case err != nil:
-			r.fail(n, "it is no JSON object with time, key and cost: %v", err)
+			r.fail(n, "it is no JSON object with time, key, cost and took: %v", err)
 			continue
 		case one.Time == nil || one.Key == nil:
 			r.fail(n, "it has no time or no key")
 			continue
 		}
-		if !r.add(n, strings.Trim(string(one.Time), `"`), *one.Key, one.Cost.String()) {
+		if !r.add(n, strings.Trim(string(one.Time), `"`), *one.Key, one.Cost.String(), one.Took.String()) {
 			return nil
 		}
 	}
