@@ -169,9 +169,9 @@ func (r *Repeated) add(a Arrival) {
 type Attempts string
 
 const (
-	// FirstAttempts: only the first call with each sequence number of a key. It is the zero value.
+	// FirstAttempts compares only the first call with each sequence number of a key. It is the zero value.
 	FirstAttempts Attempts = ""
-	// EveryAttempt: all calls, so that a retry after a later job's call is an inversion.
+	// EveryAttempt compares all calls, so that a retry after a later job's call is an inversion.
 	EveryAttempt Attempts = "every"
 )
 

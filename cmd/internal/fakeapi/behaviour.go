@@ -78,16 +78,16 @@ type Behaviour struct {
 type Answer string
 
 const (
-	// AnswerShort: {"call":17,"status":200}. It is the zero value.
+	// AnswerShort is {"call":17,"status":200}. It is the zero value.
 	AnswerShort Answer = ""
-	// AnswerEcho: the request as JSON.
+	// AnswerEcho is the request as JSON.
 	AnswerEcho Answer = "echo"
-	// AnswerEach: a JSON array with {"call":17,"status":200,"at":0} for each value of the request's array, in order. If
+	// AnswerEach is a JSON array with {"call":17,"status":200,"at":0} for each value of the request's array, in order. If
 	// the request has no array: AnswerShort.
 	AnswerEach Answer = "each"
-	// AnswerText: Behaviour.Text.
+	// AnswerText is Behaviour.Text.
 	AnswerText Answer = "text"
-	// AnswerFill: the letter x, Behaviour.Size times.
+	// AnswerFill is the letter x, Behaviour.Size times.
 	AnswerFill Answer = "fill"
 )
 

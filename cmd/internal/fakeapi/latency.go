@@ -11,13 +11,13 @@ import (
 type Shape string
 
 const (
-	// Constant: always Mean. It is the zero value.
+	// Constant is always Mean. It is the zero value.
 	Constant Shape = ""
-	// Uniform: from Min to 2 Mean − Min.
+	// Uniform is from Min to 2 Mean − Min.
 	Uniform Shape = "uniform"
-	// Exponential: Min plus an exponential distribution with the mean Mean − Min.
+	// Exponential is Min plus an exponential distribution with the mean Mean − Min.
 	Exponential Shape = "exponential"
-	// LogNormal: the median is Mean and the 99th percentile 10 Mean, so most calls are quick and a few are very slow.
+	// LogNormal has the median Mean and the 99th percentile 10 Mean, so most calls are quick and a few are very slow.
 	LogNormal Shape = "lognormal"
 )
 

@@ -33,11 +33,11 @@ func (w Weigh) of(t Tokens) int64 {
 type MaxTokens string
 
 const (
-	// MaxNever: the output counts from the call's arrival on. It is the zero value.
+	// MaxNever counts the output from the call's arrival on. It is the zero value.
 	MaxNever MaxTokens = ""
-	// MaxRunning: while the call runs, the larger of max_tokens and output counts; then the output.
+	// MaxRunning counts the larger of max_tokens and output while the call runs, and then the output.
 	MaxRunning MaxTokens = "running"
-	// MaxAlways: the larger of max_tokens and output counts for good.
+	// MaxAlways counts the larger of max_tokens and output for good.
 	MaxAlways MaxTokens = "always"
 )
 

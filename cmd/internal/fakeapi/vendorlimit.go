@@ -11,9 +11,9 @@ import (
 type LimitScope string
 
 const (
-	// EachKey: each key has a limit of its own. It is the zero value.
+	// EachKey gives each key a limit of its own. It is the zero value.
 	EachKey LimitScope = ""
-	// AllKeys: all keys share one limit.
+	// AllKeys lets all keys share one limit.
 	AllKeys LimitScope = "all"
 )
 
@@ -21,11 +21,11 @@ const (
 type RetryAfterForm string
 
 const (
-	// Seconds: whole seconds, rounded up and at least 1. It is the zero value.
+	// Seconds is whole seconds, rounded up and at least 1. It is the zero value.
 	Seconds RetryAfterForm = ""
-	// HTTPDate: a date, rounded up to a second.
+	// HTTPDate is a date, rounded up to a second.
 	HTTPDate RetryAfterForm = "date"
-	// Absent: no header Retry-After.
+	// Absent sends no header Retry-After.
 	Absent RetryAfterForm = "absent"
 )
 
