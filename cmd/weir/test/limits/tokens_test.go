@@ -24,6 +24,7 @@ func TestEstimates(t *testing.T) {
 	t.Parallel()
 	const producers = 16
 	limit := bucket.Rate{Count: 6000, Per: 3 * time.Second, Burst: 300}
+	calls := bucket.Rate{Count: 180, Per: 3 * time.Second, Burst: 20}
 	for _, c := range []struct {
 		weirtest.Tokens
 		jobs int
@@ -36,7 +37,7 @@ func TestEstimates(t *testing.T) {
 	} {
 		t.Run(c.What, func(t *testing.T) {
 			t.Parallel()
-			c.Limit = limit
+			c.Limit, c.Calls = limit, calls
 			r := weirtest.NewRig(t, fakeapi.Options{
 				Vendor: fakeapi.OpenAI, Key: fakeapi.KeyFrom{Segment: -1},
 				Latency: fakeapi.Latency{
@@ -124,7 +125,8 @@ apis:`, limit.Count, limit.Burst, budget, machine.Noon())
 			if bill.Charged > int64(budget) || bill.Charged < int64(budget)/2 {
 				t.Errorf("the account bills %s, the budget is %s", config.Money(bill.Charged), budget)
 			}
-			if results, letters := r.Messages("WEIR_RESULTS"), r.Messages("WEIR_DEAD"); results != bill.Calls || letters == 0 || results+letters != len(all) {
+			results, letters := r.Messages("WEIR_RESULTS"), r.Messages("WEIR_DEAD")
+			if results != bill.Calls || letters == 0 || results+letters != len(all) {
 				t.Errorf("%d results and %d letters for %d jobs, and %d billed calls", results, letters, len(all), bill.Calls)
 			}
 			for api := range loads {

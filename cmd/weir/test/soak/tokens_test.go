@@ -20,8 +20,8 @@ const (
 const onceKeyed = "idempotency: {header: Idempotency-Key}"
 
 // TestEstimatesForAMinute lets a hundred producers submit more than a limit in tokens allows for a minute, with
-// estimates that are too high, right or too low. It checks that no window is over by the vendor's count, and that weir
-// spend equals the vendor's bill.
+// estimates that are too high, right or too low. It checks that no window is over by the vendor's count, that enough of
+// the limit is used, and that weir spend equals the vendor's bill.
 func TestEstimatesForAMinute(t *testing.T) {
 	t.Parallel()
 	for _, l := range weirtest.TokenCases("", "p99") {
@@ -29,7 +29,9 @@ func TestEstimatesForAMinute(t *testing.T) {
 			t.Parallel()
 			r := weirtest.NewKillRig(t, weirtest.TokenAPI(), l.YAML())
 			l.Produce(r, tokenProducers, func(ctx context.Context) { stream.Sleep(ctx, tokenMinute) })
-			checkTokens(t, l, r)
+			if share := checkTokens(t, l, r); share < l.Least {
+				t.Errorf("%s: %.0f %% of the limit was used, want %.0f %% at least", l.What, 100*share, 100*l.Least)
+			}
 		})
 	}
 }
@@ -80,12 +82,13 @@ func TestEstimatesOfReplicas(t *testing.T) {
 	}
 }
 
-// checkTokens judges a load by the ledger of the api.
-func checkTokens(t *testing.T, l weirtest.Tokens, r *weirtest.KillRig) {
+// checkTokens judges a load by the ledger of the api. It returns how much of the limit in tokens was used.
+func checkTokens(t *testing.T, l weirtest.Tokens, r *weirtest.KillRig) (share float64) {
 	t.Helper()
-	l.CheckWindows(t, r.Referee(), r.API.All())
+	share = l.CheckWindows(t, r.Referee(), r.API.All())
 	r.CheckSpent(l)
 	if totals := r.API.Totals(); totals.Limited > 0 || totals.Billed < 100 {
 		t.Errorf("%s: %+v", l.What, totals)
 	}
+	return share
 }
