@@ -111,7 +111,10 @@ func (s shownBy) Stop() error                             { return nil }
 func TestWatchEndsWithoutTheNewest(t *testing.T) {
 	for name, answer := range map[string]func(context.Context) (uint64, error){
 		"the leader answers": func(context.Context) (uint64, error) { return 3, nil },
-		"no answer":          func(ctx context.Context) (uint64, error) { <-ctx.Done(); return 0, ctx.Err() },
+		"no answer": func(ctx context.Context) (uint64, error) {
+			await.Receive(t, "the end of the question", ctx.Done())
+			return 0, ctx.Err()
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			shown, start := make(shownBy), time.Now()

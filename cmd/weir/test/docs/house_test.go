@@ -61,7 +61,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/serve/clock", "bucket"},
 	{"cmd/weir/internal/config", "ingest bucket bucket/queue deadletter"},
 	{"cmd/weir/internal/cli/schema", "cmd/weir/internal/config cmd/weir/internal/cli/help"},
-	{"cmd/weir/internal/nats/connect", "ingest bucket/lease cmd/weir/internal/cli cmd/weir/internal/config"},
+	{"cmd/weir/internal/nats/connect", "ingest bucket/lease bucket/stream cmd/weir/internal/cli cmd/weir/internal/config"},
 	{"cmd/weir/internal/nats/jsproxy", "cmd/weir/internal/nats/connect"},
 	{"cmd/weir/internal/serve/embedded", "cmd/weir/internal/nats/connect cmd/weir/internal/nats/jsproxy"},
 	{"cmd/weir/internal/httpd/console", "cmd/weir/internal/config"},
