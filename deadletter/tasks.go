@@ -91,7 +91,7 @@ func (t *Tasks) loadBody(ctx context.Context, nc *nats.Conn, o *TaskOrder) error
 	if o.EditedBody == "" {
 		return nil
 	}
-	m, err := stream.AskLeader(ctx, nc, "KV_"+t.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, t.kv.Bucket(), o.EditedBody))
+	m, err := stream.NewestEntry(ctx, nc, t.kv.Bucket(), o.EditedBody)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the edited body: %w", err)

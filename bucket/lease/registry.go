@@ -114,7 +114,7 @@ func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 // newestOf returns a key's newest state. It asks the bucket's leader, because a replica that lags could report a lease
 // that has ended, or miss one that has begun.
 func newestOf(ctx context.Context, nc *nats.Conn, bucket, key string) (keyState, error) {
-	m, err := stream.AskLeader(ctx, nc, "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, key))
+	m, err := stream.NewestEntry(ctx, nc, bucket, key)
 	if err != nil || m == nil {
 		return keyState{}, err
 	}

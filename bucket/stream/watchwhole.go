@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,7 +21,7 @@ func WatchWhole(
 ) (jetstream.KeyWatcher, error) {
 	w := &wholeWatcher{updates: make(chan jetstream.KeyValueEntry)}
 	w.newest = func(ctx context.Context) (uint64, error) {
-		m, err := AskLeader(ctx, nc, "KV_"+kv.Bucket(), fmt.Sprintf(`{"last_by_subj":%q}`, "$KV."+kv.Bucket()+"."+keys))
+		m, err := NewestEntry(ctx, nc, kv.Bucket(), keys)
 		if err != nil || m == nil {
 			return 0, err
 		}

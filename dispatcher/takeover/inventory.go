@@ -65,7 +65,7 @@ func readInventory(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, of
 	if kv == nil {
 		return nil, nil
 	}
-	kept, err := stream.AskLeader(ctx, nc, "KV_"+kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv.Bucket(), inventoryKey(of)))
+	kept, err := stream.NewestEntry(ctx, nc, kv.Bucket(), inventoryKey(of))
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs waited in %s: %w", of, err)
 	}

@@ -43,14 +43,14 @@ func TestNothingOfAServer(t *testing.T) {
 	}
 }
 
-// somebody is a fake intake on a server of its own. It answers when the test tells it to.
-type somebody struct {
+// fakeIntake answers when the test lets it. It has a server of its own.
+type fakeIntake struct {
 	nc   *nats.Conn
 	jobs chan *nats.Msg
 	sub  *nats.Subscription
 }
 
-func newSomebody(t *testing.T) *somebody {
+func newFakeIntake(t *testing.T) *fakeIntake {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
@@ -68,7 +68,7 @@ func newSomebody(t *testing.T) *somebody {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	s := &somebody{nc: nc, jobs: make(chan *nats.Msg, 100)}
+	s := &fakeIntake{nc: nc, jobs: make(chan *nats.Msg, 100)}
 	if s.sub, err = nc.ChanSubscribe("weir.jobs.>", s.jobs); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func acceptAt(msg *nats.Msg, seq int) error {
 }
 
 // acceptAll accepts every job at the same sequence, until the test ends.
-func (s *somebody) acceptAll(t *testing.T, seq int) {
+func (s *fakeIntake) acceptAll(t *testing.T, seq int) {
 	for {
 		select {
 		case msg := <-s.jobs:
@@ -95,7 +95,7 @@ func (s *somebody) acceptAll(t *testing.T, seq int) {
 // have no answer. An answer, or a timeout, makes room for another job.
 func TestAsyncIsBounded(t *testing.T) {
 	t.Parallel()
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	c := client.New(s.nc, client.Options{UnderWay: 3})
 	submit := func(ctx context.Context, n int) (*client.Pending, error) {
 		return c.SubmitAsync(ctx, client.Submission{API: "a", Key: "k", ID: fmt.Sprint("job-", n)})
@@ -146,7 +146,7 @@ func TestAsyncIsBounded(t *testing.T) {
 // subscriber the server says so.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	c := client.New(s.nc, client.Options{AnswerWithin: 10 * time.Millisecond})
 	ctx := await.Context(t, "answers")
 	p, err := c.SubmitAsync(ctx, client.Submission{API: "a", Key: "k"})
@@ -182,7 +182,7 @@ func TestNoAnswer(t *testing.T) {
 // weirless starts a server without an intake.
 func weirless(t *testing.T) string {
 	t.Helper()
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	url := s.nc.ConnectedUrl()
 	s.nc.Close()
 	return url
@@ -192,7 +192,7 @@ func weirless(t *testing.T) string {
 // and that the job ends once.
 func TestDoSendsAgain(t *testing.T) {
 	t.Parallel()
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	c := client.New(s.nc, client.Options{AnswerWithin: 20 * time.Millisecond, Inject: func(_ context.Context, h nats.Header) {
 		h.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	}})
@@ -233,7 +233,7 @@ func TestDoSendsAgain(t *testing.T) {
 // stored the job.
 func TestDoOutlastsUnavailable(t *testing.T) {
 	t.Parallel()
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	c := client.New(s.nc, client.Options{AnswerWithin: 20 * time.Millisecond})
 	end := make(chan client.End, 1)
 	go func() {
@@ -266,15 +266,15 @@ func TestDoIsUnsureAfterSilence(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		within  time.Duration
-		later   func(*testing.T, *somebody)
+		later   func(*testing.T, *fakeIntake)
 		refused bool
 	}{
-		{"no weir", 500 * time.Millisecond, func(t *testing.T, s *somebody) {
+		{"no weir", 500 * time.Millisecond, func(t *testing.T, s *fakeIntake) {
 			if err := errors.Join(s.sub.Unsubscribe(), s.nc.Flush()); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
-		{"refused", await.Patience, func(t *testing.T, s *somebody) {
+		{"refused", await.Patience, func(t *testing.T, s *fakeIntake) {
 			full := client.Refusal{Code: client.Throttled, Description: "bucket full"}
 			if err := await.Receive(t, "the job once more", s.jobs).Respond(full.Answer("", "", "", 0)); err != nil {
 				t.Fatal(err)
@@ -283,7 +283,7 @@ func TestDoIsUnsureAfterSilence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSomebody(t)
+			s := newFakeIntake(t)
 			ctx, cancel := context.WithTimeout(t.Context(), c.within)
 			defer cancel()
 			ended := make(chan error, 1)
@@ -336,7 +336,7 @@ func (c *cable) pull(cut bool) {
 func TestDoTellsLivesApart(t *testing.T) {
 	t.Parallel()
 	ctx := await.Context(t, "the end")
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	js, err := jetstream.New(s.nc)
 	if err != nil {
 		t.Fatal(err)
@@ -399,7 +399,7 @@ func TestDoTellsLivesApart(t *testing.T) {
 func TestDoSearchesAgain(t *testing.T) {
 	t.Parallel()
 	ctx := await.Context(t, "the end")
-	s := newSomebody(t)
+	s := newFakeIntake(t)
 	js, err := jetstream.New(s.nc)
 	if err != nil {
 		t.Fatal(err)

@@ -57,8 +57,7 @@ func (s *sender) positionKey() string { return s.key + positionSuffix }
 // position returns the stored position, nil if there is none. It asks the stream's leader: a lagging replica could lack
 // the position, or have an earlier one, from which ends would be posted again.
 func (s *sender) position(ctx context.Context) (*noted, error) {
-	bucket := s.Control.Bucket()
-	m, err := stream.AskLeader(ctx, s.JetStream.Conn(), "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, s.positionKey()))
+	m, err := stream.NewestEntry(ctx, s.JetStream.Conn(), s.Control.Bucket(), s.positionKey())
 	if err != nil || m == nil || m.Deleted() {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ type note struct {
 // readNote reads a note. It returns nil if there is none. It asks the stream's leader, because a lagging replica could
 // lack a move that was begun, or one that is done, and jobs would then be called in two places.
 func readNote(ctx context.Context, nc *nats.Conn, key string) (*note, error) {
-	msg, err := stream.AskLeader(ctx, nc, "KV_"+noteBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, noteBucket, key))
+	msg, err := stream.NewestEntry(ctx, nc, noteBucket, key)
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound, err == nil && (msg == nil || len(msg.Data) == 0):

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"weir/bucket/stream"
@@ -38,7 +37,7 @@ var errNotApplied = errors.New("the newest version has not been put in force")
 func awaitApplied(ctx context.Context, nc *nats.Conn, kv, keys string, applied func() uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, applyWait, errNotApplied)
 	defer cancel()
-	newest, err := stream.AskLeader(ctx, nc, "KV_"+kv, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv, keys))
+	newest, err := stream.NewestEntry(ctx, nc, kv, keys)
 	if err != nil || newest == nil {
 		return err
 	}

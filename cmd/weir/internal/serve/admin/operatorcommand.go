@@ -137,7 +137,7 @@ const mostPauseRaces = 5
 // replica that may make calls follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	name, bucket := PauseEntry(o.API, o.Key), o.kv.Bucket()
-	paused, err := stream.AskLeader(ctx, c.Conn, "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, name))
+	paused, err := stream.NewestEntry(ctx, c.Conn, bucket, name)
 	switch {
 	case err == nil && (paused == nil || paused.Deleted()):
 		err := o.tryNow(c, talk)

@@ -265,7 +265,7 @@ func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
 // data. newestOf asks the stream's leader only. A lagging replica could return an older checkpoint or mark, or none,
 // and the start would then grant again what was used since.
 func newestOf(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key string) (stream.LeaderMessage, error) {
-	m, err := stream.AskLeader(ctx, nc, "KV_"+kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv.Bucket(), key))
+	m, err := stream.NewestEntry(ctx, nc, kv.Bucket(), key)
 	if err != nil || m == nil {
 		return stream.LeaderMessage{}, err
 	}

@@ -38,7 +38,7 @@ func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn)
 // newest returns the leader's message for a key of a bucket, nil if there is none. It asks only the leader, because the
 // older state of a lagging replica would look like a restored store.
 func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key string) (*stream.LeaderMessage, error) {
-	m, err := stream.AskLeader(ctx, nc, "KV_"+control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, control.Bucket(), key))
+	m, err := stream.NewestEntry(ctx, nc, control.Bucket(), key)
 	if err != nil {
 		return nil, fmt.Errorf("%s in %s: %w", key, control.Bucket(), err)
 	}

@@ -93,7 +93,7 @@ const ledgerMade = "ledger.made"
 // ledger.
 func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
 	bucket := w.control.Bucket()
-	made, err := stream.AskLeader(ctx, w.js.Conn(), "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, bucket, ledgerMade))
+	made, err := stream.NewestEntry(ctx, w.js.Conn(), bucket, ledgerMade)
 	if err != nil {
 		return nil, fmt.Errorf("look whether there was a ledger: %w", err)
 	}
