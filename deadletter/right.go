@@ -31,8 +31,8 @@ type Right struct {
 }
 
 // TakeRight takes the right. It waits for the end of an inquiry and, for some seconds, until the lease of a dead
-// process expires, or until ctx ends. It fails with a *lease.HeldError while any other live process holds the right. nc is
-// a connection to the server of control.
+// process expires, or until ctx ends. It fails with a *lease.HeldError while any other live process holds the right. nc
+// is a connection to the server of control.
 func TakeRight(ctx context.Context, nc *nats.Conn, control jetstream.KeyValue, holder string) (*Right, error) {
 	lock, err := lease.AcquireLease(ctx, nc, control, rightKey, holder)
 	var held *lease.HeldError

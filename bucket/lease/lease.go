@@ -62,7 +62,8 @@ type leaseValue struct {
 }
 
 // AcquireLease takes a lease that is free, or that its holder has not renewed for a term and a margin. It blocks for
-// that long at most, and fails with a *HeldError if the holder renews the lease. nc is a connection to the server of kv.
+// that long at most, and fails with a *HeldError if the holder renews the lease. nc is a connection to the server of
+// kv.
 func AcquireLease(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
 	value, err := json.Marshal(leaseValue{holder, time.Now().UTC()})
 	if err != nil {

@@ -7,8 +7,8 @@
 //
 // AskLeader and ReadUntil read all messages that the stream's leader has. They do not trust a replica's pending count,
 // because a replica may lag. A JetStream from FromLeader takes a stream's information only from its leader. Follow also
-// passes the messages that come later. WatchWhole shows all entries of a bucket that the bucket's leader has. A watch of
-// a Renewing bucket does so too, and ends when a lost connection is back.
+// passes the messages that come later. WatchWhole shows all entries of a bucket that the bucket's leader has. A watch
+// of a Renewing bucket does so too, and ends when a lost connection is back.
 //
 // The package knows nothing of jobs, keys, partitions or limits.
 //

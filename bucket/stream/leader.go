@@ -66,8 +66,8 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 }
 
 // NewestEntry returns the newest message of a key of a key-value bucket, or of all keys that a pattern matches, as the
-// leader has it. It returns nil if there is none. The message may be a deletion: see Deleted. NewestEntry blocks for ten
-// seconds at most.
+// leader has it. It returns nil if there is none. The message may be a deletion: see Deleted. NewestEntry blocks for
+// ten seconds at most.
 func NewestEntry(ctx context.Context, nc *nats.Conn, bucket, key string) (*LeaderMessage, error) {
 	return AskLeader(ctx, nc, "KV_"+bucket, fmt.Sprintf(`{"last_by_subj":%q}`, "$KV."+bucket+"."+key))
 }

@@ -277,8 +277,8 @@ func (w *Inquirer) wall() time.Time { return (w.Now() + w.Env.Ahead()).Time() }
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
 
-// ageAt returns how old a letter is when weir itself asks about it after n inquiries: after, and then a wait each that is
-// twice the one before and at most longestRest.
+// ageAt returns how old a letter is when weir itself asks about it after n inquiries: after, and then a wait each that
+// is twice the one before and at most longestRest.
 func ageAt(after time.Duration, n int) (age time.Duration) {
 	wait := min(after, longestRest)
 	for range n + 1 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAgeAt checks that each wait between two inquiries is twice the one before, up to longestRest, and that waits go on
-// after that. They once ended then, and the remaining inquiries were all due at once.
+// TestAgeAt checks that each wait between two inquiries is twice the one before, up to longestRest, and that waits go
+// on after that. They once ended then, and the remaining inquiries were all due at once.
 func TestAgeAt(t *testing.T) {
 	for _, after := range []time.Duration{5 * time.Minute, time.Hour, longestRest} {
 		age, want := ageAt(after, 0), after

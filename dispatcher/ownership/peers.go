@@ -44,8 +44,8 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 
 // seeClaim notes which session owns a partition. A registry that lost its last writes, as servers can in a power cut,
 // has an older claim, or uses a revision again. So the first claim that a new watch shows counts, whatever its
-// revision. A replica that lags shows an older claim too, but then the newest claim follows before plan acts. A claim of
-// another session between ours and the one that ours replaced counts too: only such a registry can have accepted it.
+// revision. A replica that lags shows an older claim too, but then the newest claim follows before plan acts. A claim
+// of another session between ours and the one that ours replaced counts too: only such a registry can have accepted it.
 func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	first := !o.complete && !o.seenAgain(claimName(p))
 	o.noteAgain(claimName(p))

@@ -56,8 +56,8 @@ func lateTry(taken int64) func(e *Evidence) {
 	}
 }
 
-// lostInCut changes the evidence: job k-9 was called after jobs that were accepted later, long after a cut. calls is how
-// many calls weir reports for k-9.
+// lostInCut changes the evidence: job k-9 was called after jobs that were accepted later, long after a cut. calls is
+// how many calls weir reports for k-9.
 func lostInCut(e *Evidence, calls int) {
 	e.Receipts[9].Seq = 1
 	e.Ends.Calls = map[string]int{"k-9": calls}

@@ -104,7 +104,8 @@ func (b *browser) show(look func(name string)) {
 	}
 }
 
-// age stops the page's listening to weir, as a hidden tab does: its figures get old, and its questions are answered still.
+// age stops the page's listening to weir, as a hidden tab does: its figures get old, and its questions are answered
+// still.
 func (b *browser) age() {
 	b.t.Helper()
 	eval[any](b, `(dispatchEvent(new Event("pagehide")), null)`)

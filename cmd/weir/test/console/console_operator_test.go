@@ -110,8 +110,9 @@ func TestConsoleMovesLetters(t *testing.T) {
 
 // TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first
 // level, one navigation and a search with names; every control, figure and table has a name; headings leave no level
-// out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere. Each figure
-// that is old is marked. The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of all pages.
+// out; what changes by itself is announced; the focus goes through the page in its order, and never nowhere. Each
+// figure that is old is marked. The spending is that of the command. WEIR_SCREENSHOTS names a directory for pictures of
+// all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	t.Parallel()
 	r, b := everything(t)
@@ -143,7 +144,8 @@ func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	}
 }
 
-// unmarked tells the figures that are not marked as old: texts with a digit in the page and in the counts of the head, and drawings.
+// unmarked tells the figures that are not marked as old: texts with a digit in the page and in the counts of the head,
+// and drawings.
 const unmarked = `(() => {
   const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {

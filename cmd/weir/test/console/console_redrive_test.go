@@ -74,7 +74,8 @@ apis:
 	}
 }
 
-// TestConsoleEditsALetter: a letter's job is submitted again with another body, of text or of bytes, and with other headers.
+// TestConsoleEditsALetter: a letter's job is submitted again with another body, of text or of bytes, and with other
+// headers.
 func TestConsoleEditsALetter(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{"a": {"status=422", "status=422"}})

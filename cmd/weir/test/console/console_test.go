@@ -91,8 +91,8 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 	})
 }
 
-// TestConsoleShowsAnAccountsBudgetOnce checks that the page of spending shows a budget of an account once, with what all
-// apis of the account spent.
+// TestConsoleShowsAnAccountsBudgetOnce checks that the page of spending shows a budget of an account once, with what
+// all apis of the account spent.
 func TestConsoleShowsAnAccountsBudgetOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `

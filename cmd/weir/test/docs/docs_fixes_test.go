@@ -94,7 +94,8 @@ var noField = []string{"it", "them", "one", "this", "limit", "period", "duration
 // noText are parts of a fix that name no field: commands, references, and examples of addresses and paths.
 var noText = regexp.MustCompile("`[^`]*`|\\$\\{[^}]*\\}|\\S*example\\.com\\S*|/\\S+")
 
-// TestFixesNameFields checks that each field named by the fix of a problem, a warning or a note is in the configuration.
+// TestFixesNameFields checks that each field named by the fix of a problem, a warning or a note is in the
+// configuration.
 func TestFixesNameFields(t *testing.T) {
 	t.Parallel()
 	paths := configurationPaths()

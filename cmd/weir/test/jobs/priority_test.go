@@ -125,8 +125,8 @@ apis:
 	}
 }
 
-// TestMaxWaitOfPriorities: behind a backlog of low jobs a further low one is refused by max_wait or by its deadline, and
-// a high one is accepted.
+// TestMaxWaitOfPriorities: behind a backlog of low jobs a further low one is refused by max_wait or by its deadline,
+// and a high one is accepted.
 func TestMaxWaitOfPriorities(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 1/20s, capacity: 100, max_wait: 10m}}\n")

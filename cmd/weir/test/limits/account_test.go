@@ -377,8 +377,8 @@ func TestJobsOfARemovedAPIOfAnAccount(t *testing.T) {
 	}
 }
 
-// TestRefusalIsShown: if Redis counts an account by a later configuration than this weir, status says that, and not that
-// the limiter does not answer.
+// TestRefusalIsShown: if Redis counts an account by a later configuration than this weir, status says that, and not
+// that the limiter does not answer.
 func TestRefusalIsShown(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRedisRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf(sharedLines, "", ""))

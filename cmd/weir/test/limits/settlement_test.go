@@ -32,7 +32,8 @@ apis:
 }
 
 // TestVerifyTellsSettlementsApart checks that calls which take more than they had reserved make a window exceed the
-// limit of an account, that weir verify passes and tells by how much, and that this stays so over a change of the limit.
+// limit of an account, that weir verify passes and tells by how much, and that this stays so over a change of the
+// limit.
 func TestVerifyTellsSettlementsApart(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
@@ -66,8 +67,8 @@ func TestVerifyTellsSettlementsApart(t *testing.T) {
 	check("search", 70, 200, 10)
 }
 
-// TestReservationsOutliveTheirProducers checks that what a call has reserved stays reserved when the producer of its job
-// disconnects while the call runs, and that the call's settlement gives back what it did not take.
+// TestReservationsOutliveTheirProducers checks that what a call has reserved stays reserved when the producer of its
+// job disconnects while the call runs, and that the call's settlement gives back what it did not take.
 func TestReservationsOutliveTheirProducers(t *testing.T) {
 	t.Parallel()
 	var begun atomic.Int32

@@ -44,8 +44,8 @@ func TestReplicasTakeTurns(t *testing.T) {
 	}
 }
 
-// TestReplicasShareByPriority: one replica has all high jobs, and both have low ones. At a limit that they share in Redis
-// the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn.
+// TestReplicasShareByPriority: one replica has all high jobs, and both have low ones. At a limit that they share in
+// Redis the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn.
 func TestReplicasShareByPriority(t *testing.T) {
 	t.Parallel()
 	redis := weirtest.StartRedis(t)

@@ -137,15 +137,15 @@ func (p *endParcel) named() []any {
 	return []any{"key", p.read.key, "job_id", p.read.job, "seq", p.seq}
 }
 
-// Bounds of a wait for a stream's leader. A replica that is ahead of the leader for a moment may deliver an end that the
-// leader does not have yet.
+// Bounds of a wait for a stream's leader. A replica that is ahead of the leader for a moment may deliver an end that
+// the leader does not have yet.
 const (
 	lagsFor  = time.Minute // after a sending got an end
 	lagsStep = 50 * time.Millisecond
 )
 
-// fetch reads the end from the stream's leader. It returns nil if the end is gone. An answer that the leader has no such
-// message counts only if the leader has come as far as the end. At most readsAtOnce calls run at a time.
+// fetch reads the end from the stream's leader. It returns nil if the end is gone. An answer that the leader has no
+// such message counts only if the leader has come as far as the end. At most readsAtOnce calls run at a time.
 func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	select {
 	case p.reads <- struct{}{}:

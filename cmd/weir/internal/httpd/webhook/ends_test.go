@@ -388,8 +388,8 @@ func TestLetterPurgedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestEndBeforeTheLeaderHasIt checks that an end which a replica delivers before the stream's leader has it is waited for,
-// and not given up as removed, although the server's clock is behind.
+// TestEndBeforeTheLeaderHasIt checks that an end which a replica delivers before the stream's leader has it is waited
+// for, and not given up as removed, although the server's clock is behind.
 func TestEndBeforeTheLeaderHasIt(t *testing.T) {
 	r := newEndsRig(t)
 	s := r.newSenders(r.config, 1, slog.DiscardHandler)

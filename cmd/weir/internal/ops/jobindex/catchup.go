@@ -114,7 +114,8 @@ func (x *Index) look(s *shelf) {
 	}
 }
 
-// isOf reports whether the shelf was built from the stream that info describes. info and had are from infoOf. A stream with a smaller last sequence has lost its end.
+// isOf reports whether the shelf was built from the stream that info describes. info and had are from infoOf. A stream
+// with a smaller last sequence has lost its end.
 func (s *shelf) isOf(info *jetstream.StreamInfo, had uint64) bool {
 	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= had
 }

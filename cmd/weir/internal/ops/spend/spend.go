@@ -63,8 +63,8 @@ type Group struct {
 	sum calls
 }
 
-// Budget is the state of a budget in its present window, by the ledger. A budget of an account is listed for each of its
-// apis, with what all of them spent.
+// Budget is the state of a budget in its present window, by the ledger. A budget of an account is listed for each of
+// its apis, with what all of them spent.
 type Budget struct {
 	API     string    `json:"api"`
 	Limit   string    `json:"limit"`

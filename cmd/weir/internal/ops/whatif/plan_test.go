@@ -202,7 +202,8 @@ func TestPlanOfAllLimits(t *testing.T) {
 	}
 }
 
-// TestPlanOfSettledCalls checks that what a call took replaces its cost in a limit that answers settle, and in no other.
+// TestPlanOfSettledCalls checks that what a call took replaces its cost in a limit that answers settle, and in no
+// other.
 func TestPlanOfSettledCalls(t *testing.T) {
 	at := make([]int64, 40)
 	for i := range at {

@@ -61,9 +61,9 @@ type readings struct {
 
 // ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost and took, or JSON
 // objects with these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number
-// from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the cost. The lines
-// may be in any order. ReadTrace fails if there are more than most. Its error lists the first
-// bad lines by number, and uses name as the file's name.
+// from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the cost. The
+// lines may be in any order. ReadTrace fails if there are more than most. Its error lists the first bad lines by
+// number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, index: map[string]uint32{}, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)

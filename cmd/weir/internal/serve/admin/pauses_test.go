@@ -59,9 +59,9 @@ func TestPausesEndByTheServersClock(t *testing.T) {
 	}
 }
 
-// TestPausesStayWhileAReplicaLags checks that a watch that begins again does not resume an api because its replica lags:
-// it has an older entry of one pause, and none of another. Two servers stand for the leader and the replica. A pause
-// that is really gone ends.
+// TestPausesStayWhileAReplicaLags checks that a watch that begins again does not resume an api because its replica
+// lags: it has an older entry of one pause, and none of another. Two servers stand for the leader and the replica. A
+// pause that is really gone ends.
 func TestPausesStayWhileAReplicaLags(t *testing.T) {
 	leader, replica := natstest.JetStream(t), natstest.JetStream(t)
 	put := func(kv jetstream.KeyValue, entry string) {

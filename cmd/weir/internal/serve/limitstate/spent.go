@@ -116,8 +116,8 @@ func spentOf(
 	return found, nil
 }
 
-// changed reports whether a quota or budget is new, or has another number than before, or only watched before. A new one
-// counts the earlier calls of its period, too.
+// changed reports whether a quota or budget is new, or has another number than before, or only watched before. A new
+// one counts the earlier calls of its period, too.
 func changed(former, api *config.API, l *bucket.Limit) bool {
 	was := counted(former, l.Name)
 	return was == nil || was.Shadow || former.Rules.By(was).Lowered(quotaOf(was).Count) != api.Rules.By(l).Lowered(quotaOf(l).Count)
