@@ -153,7 +153,8 @@ func (c *checkpointer) now() {
 	}
 }
 
-// run stores checkpoints until ctx ends, and then a last one, which claims nothing ahead.
+// run stores checkpoints until ctx ends. Then it stores a last one, which claims no time in advance. Before ctx ends it
+// returns only if another process counts the limits now, with errCheckpointTaken.
 func (c *checkpointer) run(ctx context.Context) error {
 	var accounts sync.WaitGroup
 	defer accounts.Wait()

@@ -255,7 +255,7 @@ func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	}
 }
 
-// SlotTime returns the time by the clock that slots are given by: Redis's.
+// SlotTime returns the time of the clock by which Redis grants slots.
 func (s *sharedLimits) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	store, err := s.opened()
 	if err != nil {
