@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Admission limits say which jobs are accepted at all, before one waits in a bucket. They protect weir and its
-// producers from each other, not the api: accepting a few jobs too many costs no money. So they may estimate
-// (sliding_window), accept a part more and report it (soft), or lend a key what other keys leave free (elastic). Each
-// counts per key.
+// Admission limits say which jobs are accepted at all, before a job is queued. They protect weir and its producers from
+// each other, not the api: accepting a few jobs too many costs no money. So they may estimate (sliding_window), accept
+// more than the limit and report it (soft), or lend a key what other keys leave free (elastic). Each counts per key.
 //
 // A refused job does not count, whether this limit, another one or the full bucket behind them refuses it. Counting it,
 // as some limiters do, locks a client out for as long as it retries. A job that is sent again under its id does not
@@ -37,11 +36,11 @@ type Admittance struct {
 	at      Micros        // when it was counted
 }
 
-// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets keys after one
-// to two lengths without a job, a generation at a time, without a sweep.
+// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets a key that has had no
+// job for one to two lengths. For that it drops a whole generation of keys at once, without a sweep.
 type Admitter struct {
 	Admission Admission
-	soft      int64 // the limit with its soft part
+	soft      int64 // hard and SoftPercent of it
 	hard      int64
 	interval  Interval
 	length    Micros // of a generation: after that long a key's count is 0
@@ -253,7 +252,8 @@ func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	return w.start + per + fade(w.present, limit-cost, per)
 }
 
-// fade returns how much of a window must have passed until at most left of the former window's units count.
+// fade returns how far into a window at most left of the former window's units still count. before is their number at
+// first.
 func fade(before, left int64, per Micros) Micros {
 	if before <= left {
 		return 0

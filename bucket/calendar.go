@@ -27,7 +27,7 @@ func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	return end
 }
 
-// moved shifts the span by the lead of a clock that is ahead. The zero span, which is no period, stays zero.
+// moved returns the span shifted by the given time. The zero span, which is no period, stays zero.
 func (s span) moved(by Micros) span {
 	if s == (span{}) {
 		return s

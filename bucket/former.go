@@ -10,8 +10,8 @@ import "time"
 // processes are known, Correct replaces the bound by their units; this process's own grants still count. So if
 // processes are killed one after the other, their claims never add up.
 
-// boundPoll is after how long to ask again if perhaps only such a bound keeps a call waiting. A job stays ready for
-// less time than that. So no job with a stored intent waits until the bound is replaced.
+// boundPoll is the time to the next ask of a call that perhaps waits only because of such a bound. It is longer than a
+// job stays ready. So no job with a stored intent waits until the bound is replaced.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
 // Account returns the present counts of the limits. These include the units of calls under way, and bounds in force.

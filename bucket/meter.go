@@ -5,7 +5,7 @@ package bucket
 type meter interface {
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
-	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have returned at.
+	// take charges cost units to the grant with that serial and the slot at; earliest(at, cost) must have returned at.
 	take(at Micros, cost, serial int64)
 	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)

@@ -23,7 +23,7 @@ import (
 //	a rate       its burst: it is empty at Until, so a call of cost n waits until n intervals later, and the whole burst is
 //	             there burst × interval later. For a slow rate that is hours: 1 per 6 h grants nothing for 6 h
 //	in-flight    one lease
-//	a quota      for a moment at most a 64th, or one call, or eight times ahead's worth: until Correct (former.go)
+//	a quota      at most a 64th, one call, or the use of eight times ahead, whichever is largest: until Correct
 //	an excess    what may be granted until the next snapshot counts as granted. One that an answer reported after the
 //	             snapshot is gone until the next answer (left.go)
 //
@@ -169,7 +169,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	return s.moved(e.ahead)
 }
 
-// moved returns the snapshot with all times shifted by the lead of a clock that is ahead.
+// moved returns a copy of the snapshot with all its times shifted by the given time.
 func (s Snapshot) moved(by Micros) Snapshot {
 	move := func(t Micros) Micros {
 		if t == 0 {

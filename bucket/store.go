@@ -114,8 +114,8 @@ type Answer struct {
 	// Elsewhere is how many keys of the ask's tenant wait at other replicas with jobs of the ask's priority, by the
 	// latest Line of each replica.
 	Elsewhere int
-	// Whole is the number of tenants that wait at all replicas with the ask's priority, in thousandths of the asking
-	// replica's share of them. It is 1000 if none waits elsewhere, and 0 if the ask has no Line.
+	// Whole is the number of tenants that wait with the ask's priority at all replicas, divided by the asking replica's
+	// share of them, in thousandths. It is 1000 if none waits elsewhere, and 0 if the ask has no Line.
 	Whole int
 	// Part is the share of the account's limits that the ask's api gets while the same apis wait as now, in
 	// thousandths. It is 1000 if no other api waits, and 0 if the ask has no Line.
