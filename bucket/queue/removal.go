@@ -223,8 +223,8 @@ func (p *Partition) reckon() reckoning {
 	return r
 }
 
-// misses reports whether a stream lacks a message. state was read after before and before r, so messages that the
-// reader read in between do not count.
+// misses reports whether a stream lacks a message. state was read between before and r. So messages that the reader
+// read between them do not count.
 func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	least := r.least - int(r.passed-before.passed)
 	if before.fence > 0 && before.fence == r.fence {
