@@ -94,8 +94,8 @@ func (w *wholeWatcher) run(ctx context.Context, b beginning) {
 	}
 }
 
-// remaining returns the newest revision that the leader has of those up to a revision. The entry of that revision may
-// have expired, or an operator may have removed it, and then no replica shows it.
+// remaining returns the leader's newest revision, or upTo if that is lower. The entry with the revision upTo may have
+// expired, or an operator may have removed it. Then no replica shows it.
 func (w *wholeWatcher) remaining(ctx context.Context, upTo uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, wholeAgain)
 	defer cancel()
