@@ -16,7 +16,7 @@ import (
 
 // Bounds of a redrive.
 const (
-	keysAtOnce  = 512 // of which letters are redriven at once; one letter of each key
+	keysAtOnce  = 512 // keys whose letters are redriven at once, one letter of each key
 	answerWait  = 30 * time.Second
 	storeTries  = 5 // for one letter, while the intake answers 503
 	storePause  = time.Second
