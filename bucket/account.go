@@ -80,8 +80,8 @@ func (a *Account) Clone() *Account {
 	return c
 }
 
-// Follow gives the account the limits of present, an account of this process's own counts. A new limit begins without
-// use. If a limit's periods have changed, Follow takes its count from present and returns its name.
+// Follow gives the account the same limits as present, which holds this process's own counts. A new limit begins
+// without use. If a limit's periods have changed, Follow takes its count from present and returns its name.
 func (a *Account) Follow(present *Account) (changed []string) {
 	next := make([]LimitAccount, len(present.Limits))
 	for i := range present.Limits {

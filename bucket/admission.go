@@ -37,7 +37,7 @@ type Admittance struct {
 }
 
 // Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets a key that has had no
-// job for one to two lengths. For that it drops a whole generation of keys at once, without a sweep.
+// job for one to two times length. For that it drops a whole generation of keys at once, without a sweep.
 type Admitter struct {
 	Admission Admission
 	soft      int64 // hard and SoftPercent of it
@@ -140,7 +140,7 @@ func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	}
 }
 
-// stateLocked returns a key's state, new if there is none. It first turns the generations if it is time.
+// stateLocked returns a key's state, new if there is none. It first begins a new generation if the present one is over.
 func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	if now-x.turned >= x.length {
 		x.older, x.recent = x.recent, map[string]*admitState{}
@@ -236,9 +236,9 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 	}
 }
 
-// fits returns when cost fits by the sliding window counter. The counter assumes that the window before was evenly
-// filled, and counts only the part of it that is less than one period before now. In whole numbers:
-// before*(per-elapsed) + (present+cost)*per <= limit*per.
+// fits returns the first time at which cost fits, as the sliding window counter counts. The counter assumes that the
+// former window was filled evenly, and counts only the part of it that lies within one period before now. In whole
+// numbers: before*(per-elapsed) + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start

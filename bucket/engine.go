@@ -177,7 +177,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 }
 
 // slot finds the earliest time at which every limit lets one call of the ask pass, or returns why there is none within
-// the horizon. burst is the key's own. It changes nothing.
+// the horizon. burst is the key's own. slot changes nothing.
 //
 // Every limit moves the time only forward. So slot repeats until no limit moves it any more, and ends at the earliest
 // common time.

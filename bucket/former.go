@@ -10,8 +10,8 @@ import "time"
 // processes are known, Correct replaces the bound by their units; this process's own grants still count. So if
 // processes are killed one after the other, their claims never add up.
 
-// boundPoll is the time to the next ask of a call that perhaps waits only because of such a bound. It is longer than a
-// job stays ready. So no job with a stored intent waits until the bound is replaced.
+// boundPoll is how long a call waits before it asks again if perhaps only such a bound holds it. A job stays ready for
+// less time than that. So no job with a stored intent waits until the bound is replaced.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
 // Account returns the present counts of the limits. These include the units of calls under way, and bounds in force.
@@ -66,8 +66,8 @@ func (m *Memory) Bounds() map[string]int64 {
 	return bounds
 }
 
-// Correct replaces the restored bounds by the units that former processes used, by the records of their calls. A limit
-// keeps its bound for good if former lacks the limit, or counts it in other periods. former may be nil.
+// Correct replaces the restored bounds by the exact use of former processes, which former has from the records of their
+// calls. A limit keeps its bound for good if former lacks the limit, or counts it in other periods. former may be nil.
 func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

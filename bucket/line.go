@@ -129,8 +129,8 @@ type lined struct {
 	parts   float64 // the sum of its replicas' weights before the api's weight is divided among them
 }
 
-// kept is what the Store keeps for a replica that has its turn, even from slots before the time at which it is
-// expected.
+// kept is what the Store keeps for a replica whose turn it is. Other replicas do not get it, even for slots before the
+// time at which the replica is expected to ask.
 type kept int8
 
 const (
@@ -360,8 +360,8 @@ func (s *standing) competes(now, slot Micros) bool {
 	return s.due != 0 && now <= s.until(slot) && (s.kept != keptNothing || s.due <= slot)
 }
 
-// until returns until when a replica competes for a slot. For a replica that is not expected in time, the Store keeps a
-// permit or units no longer than goneAfter from its last ask.
+// until returns the time until which a replica competes for a slot. If the replica is not expected in time, the Store
+// keeps a permit or units for it no longer than goneAfter from its last ask.
 func (s *standing) until(slot Micros) Micros {
 	if s.due <= slot {
 		return s.late()

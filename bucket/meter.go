@@ -116,7 +116,7 @@ func (m *rateMeter) refund(serial, units int64) {
 // keepRefunds refuses refunds to all grants so far, because they were counted in another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
-// mark notes the slack that a call, or an overage, found.
+// mark notes how much of the earlier calls can still be refunded after a call, or an overage, that found this slack.
 func (m *rateMeter) mark(serial int64, slack Micros) {
 	n := len(m.marks)
 	for n > 0 && m.marks[n-1].slack >= slack {

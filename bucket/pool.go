@@ -279,7 +279,7 @@ func (m *Memory) endPast(serial int64) {
 	}
 }
 
-// placed is a limit that a call needs, with its place in the costs of asks, and the engine that counts it.
+// placed is a limit that a call needs, its index in the costs of an ask, and the engine that counts it.
 type placed struct {
 	*sharedLimit
 	at int
@@ -431,8 +431,8 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that have
-// left it since. It forgets apis that left earlier.
+// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that left it
+// within d. It forgets apis that left earlier, unless the rules still name them.
 func (m *Memory) Callers(d time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

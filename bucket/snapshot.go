@@ -121,7 +121,8 @@ func (m *Memory) Restore(s Snapshot) (ahead time.Duration) {
 	return m.engine.restore(m.now(), s)
 }
 
-// Checkpoint returns a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
+// Checkpoint returns a snapshot that covers everything that is granted until ahead has passed. ahead is shorter than
+// any period.
 func (m *Memory) Checkpoint(ahead time.Duration) Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,7 +214,8 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 	return int64(float64(l.capacity) * min(1, float64(part)/float64(period)))
 }
 
-// snapshot returns the limit's state as if it had taken units more by until. With 0 units the state is exact.
+// snapshot returns the limit's state as it will be at until if the limit takes units more. With 0 units the state is
+// exact.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	s.Excess = l.snapshotExcess(now, until, units)

@@ -155,8 +155,8 @@ func (r *Refusal) Error() string { return r.Err.Error() + ": " + r.Fix }
 // Unwrap returns why the store refuses.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
-// under-admits. Implementations are safe for concurrent use and pass storetest.
+// Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path grants
+// less, never more. Implementations are safe for concurrent use and pass storetest.
 type Store interface {
 	// Reserve answers every ask, in order. If it returns an error, it has granted no slot.
 	Reserve(ctx context.Context, asks []Ask) ([]Answer, error)
