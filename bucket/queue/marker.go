@@ -311,8 +311,8 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	return a.Seq, a.Err
 }
 
-// Again stores a mark of an operation that was deleted by hand once more, and returns its new sequence. It blocks until
-// the mark is stored or refused.
+// Again stores a mark of an operation again after the mark was deleted by hand, and returns its new sequence. It blocks
+// until the mark is stored or refused.
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // a new id: the stream knows the former one
