@@ -39,7 +39,7 @@ func WatchWhole(
 	return w, nil
 }
 
-// beginning is how much a watch has shown of what the bucket held when the watch began.
+// beginning says whether a watch has shown everything that the bucket held when the watch began.
 type beginning struct {
 	newest uint64 // the newest revision that the leader had
 	shown  uint64 // the newest revision that the replica has shown
