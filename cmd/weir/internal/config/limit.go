@@ -180,7 +180,8 @@ func limitName() of[string] {
 	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
 }
 
-// limitKind returns the kind of a limit, by the one field that names it. None or several of these fields are a problem.
+// limitKind returns the kind of a limit, by the one field that names it. A limit with none or several of these fields
+// is a problem.
 func limitKind(f fields) (bucket.Kind, bool) {
 	const fix = "write exactly one of rate, quota, in_flight and budget"
 	kind := bucket.Kind("")
