@@ -303,8 +303,8 @@ func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, e
 }
 
 // settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so settle deletes the
-// old one: a job has one letter. It deletes the new letter instead if the api is no longer configured, because only the
-// old one names its api, or if an edited job was refused for good.
+// old one: a job has one letter. In two cases it deletes the new letter instead: if the api is no longer configured,
+// because only the old letter names its api, and if an edited job was refused for good.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal
