@@ -346,8 +346,8 @@ func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) 
 	return false, nil
 }
 
-// answerAsked answers the first asked refusals, which came before the check of the letter. It starts another check if
-// there are more.
+// answerAsked answers the refusals that came before the check of the letter: asked is their number, and they are the
+// first that wait. If more wait, it starts another check.
 func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	x := o.refusals
 	x.mu.Lock()
