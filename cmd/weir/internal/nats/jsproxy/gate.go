@@ -98,7 +98,7 @@ func (g *Gate) Close() error {
 }
 
 // bounded returns a handler that passes only messages with subjects short enough for the prefixes that the gate adds.
-// For a control line over its bound, the server would close the gate's connection.
+// The server would close the gate's connection if a control line were too long.
 func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		switch {
