@@ -101,8 +101,8 @@ func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 
 const busyListing = "too many questions about jobs and spending are being answered at once: try again"
 
-// wanted returns the question as the desk of one api reads it. It asks for one job more than a page has: that job tells
-// whether there is another page.
+// wanted returns the question in the form for the desk of one api. It asks for one job more than a page has: if that job
+// exists, there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
 		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
@@ -190,7 +190,7 @@ func (g *gathering) take(data []byte, wrong *operatorError) (enough bool) {
 			return false
 		}
 	}
-	return g.api == "" || len(g.partitions) > 0 // before the first replica that knows the api has answered, more answers must come
+	return g.api == "" || len(g.partitions) > 0 // the replicas that have answered may not know the api yet
 }
 
 func (g *gathering) complete(api string) bool { return g.owned[api] >= g.partitions[api] }

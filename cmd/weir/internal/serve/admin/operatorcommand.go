@@ -18,8 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// OperatorCommand is an operator's command to pause or resume an api or a key. Its exported fields are the outcome, as
-// --json prints it.
+// OperatorCommand is an operator's command to pause or resume an api or a key, and its outcome, as --json prints it.
 type OperatorCommand struct {
 	API      string    `json:"api"`
 	Key      string    `json:"key,omitempty"`
@@ -27,7 +26,7 @@ type OperatorCommand struct {
 	Changed  bool      `json:"changed"`           // the command has changed the stored state
 	Until    time.Time `json:"until,omitzero"`    // end of a pause that ends by itself
 	Replicas int       `json:"replicas"`          // replicas that have put the command in force
-	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may no longer make calls
+	Overdue  int       `json:"overdue,omitempty"` // replicas that did not answer, and may make no calls any more
 	Trying   int       `json:"trying,omitempty"`  // replicas whose breaker was open, and that now make one call
 
 	who string // the operator

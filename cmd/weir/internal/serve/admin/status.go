@@ -59,8 +59,8 @@ type APIStatus struct {
 // ends of jobs.
 type CallbackStatus struct {
 	Behind  uint64    `json:"behind"`                 // ends of jobs that are not posted yet
-	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of the ends that are not posted yet was stored, if known
-	Failing time.Time `json:"failing_since,omitzero"` // since when the receiver has accepted no post; absent if it accepts posts
+	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
+	Failing time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts
 	Why     string    `json:"why,omitempty"`          // the receiver's last answer, if it accepts no post
 
 	GivenUp    uint64    `json:"given_up"`               // ends given up since the callback was configured

@@ -46,7 +46,7 @@ type streamFiles struct {
 	// Only the running flush uses the following fields.
 	of     os.FileInfo // the directory of blocks at the last flush; nil: there was no directory
 	newest uint64      // the newest block at the last flush; 0: there was no block
-	listed time.Time   // when the directory had last changed as it was last listed; zero: the next flush lists it
+	listed time.Time   // the directory's time of change when a flush last listed it; zero: the next flush lists it
 }
 
 // flush is one sync of a stream, for all callers that called Flush before the sync began.

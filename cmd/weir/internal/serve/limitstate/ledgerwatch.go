@@ -40,11 +40,11 @@ type ledgerNote struct {
 	Losses  []LedgerLoss `json:"losses,omitempty"`
 }
 
-// LedgerLoss is a missing or damaged part of the ledger.
+// LedgerLoss is a missing part of the ledger.
 type LedgerLoss struct {
 	Kind    string    `json:"kind"` // end, beginning, between, all or damaged
 	Records uint64    `json:"records"`
-	From    uint64    `json:"from"` // From and To are the first and the last missing sequence, as far as known
+	From    uint64    `json:"from"` // From and To are the first and last missing sequence, as far as known
 	To      uint64    `json:"to"`
 	Noticed time.Time `json:"noticed"`
 }

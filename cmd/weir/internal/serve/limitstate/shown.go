@@ -23,7 +23,7 @@ type LimitShown struct {
 	Held        int64      `json:"held,omitempty"`         // calls that it would have held if it did not only watch
 	Unknown     bool       `json:"unknown,omitempty"`      // the limit counts as used up until the ledger is added up
 	Why         string     `json:"why,omitempty"`          // why the count is unknown or incomplete, and what to do
-	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: Used counts the calls that started within the last PerMS
+	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: Used counts the calls started within the last PerMS
 	Bound       bool       `json:"bound,omitempty"`        // Used is an upper bound until calls before the start are added up
 	Excess      int64      `json:"excess,omitempty"`       // units that the vendor counts and weir does not; a quota's Used includes them
 	ExcessUntil *time.Time `json:"excess_until,omitempty"` // when the vendor's count begins anew

@@ -16,14 +16,14 @@ import (
 // spentWithin bounds the reading of one api's ledger.
 const spentWithin = 15 * time.Second
 
-// Spent is a quota or budget that would be used up already when a planned configuration comes into force.
+// Spent is a quota or budget that a planned configuration would find used up.
 type Spent struct {
 	API    string    `json:"api"`
 	Limit  string    `json:"limit"`
 	Used   int64     `json:"used"`
 	Count  int64     `json:"count"`
 	Unit   Unit      `json:"unit"`
-	Until  time.Time `json:"until"` // of a sliding quota: the latest time
+	Until  time.Time `json:"until"` // of a sliding quota: at the latest
 	Buries bool      `json:"ends"`  // jobs become dead letters instead of waiting
 }
 

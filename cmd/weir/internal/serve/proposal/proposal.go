@@ -30,7 +30,7 @@ type Proposal struct {
 
 // Applied is the outcome of a proposal.
 type Applied struct {
-	Applied    bool            `json:"applied"` // false: the proposal was not put in force
+	Applied    bool            `json:"applied"` // false: nothing changes
 	OldVersion uint64          `json:"old_version"`
 	Version    uint64          `json:"version"` // the newest version afterwards
 	Changes    []config.Change `json:"changes"`

@@ -84,9 +84,9 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	return found, nil
 }
 
-// ExamineLate is Examine for one place that was unreachable then. It may run after Begin and beside Run. It returns nil
-// if nothing is suspicious. It ignores a note that is newer than Begin: another replica wrote it, after it had examined
-// the store itself.
+// ExamineLate is Examine for one place that was unreachable during Examine. It may run after Begin and beside Run. It
+// returns nil if nothing is suspicious. It ignores a note that is newer than Begin, because another replica wrote that
+// note after it had examined the store itself.
 func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	n, err := readNote(ctx, p, k.present.Store)
 	if err != nil || n == nil || !n.At.Before(k.begun) {
@@ -129,7 +129,7 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 	return &Suspicion{fmt.Sprintf("streams are older than %s knows them, of %s: %s%s", p, seen, strings.Join(back[:min(len(back), most)], ", "), more), n.At, false}, nil
 }
 
-// Begin counts up the store's generation and marks the data directory. From then on a start on an older copy is
+// Begin counts up the store's generation and marks the data directory, so that a later start on an older copy is
 // detected. flush blocks until the new generation is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	k.begun = time.Now()
