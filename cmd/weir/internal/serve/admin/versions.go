@@ -278,7 +278,7 @@ func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (j
 }
 
 // ShownVersion is a version of the configuration with its text, for output. The text contains references to secrets,
-// but no secrets.
+// and no secrets.
 type ShownVersion struct {
 	Version uint64    `json:"version"`
 	From    string    `json:"from"`
