@@ -11,9 +11,9 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// FindResult returns the newest result of the job that a filter names, with its body. It searches the scan newest
-// results that the filter selects; 0 means all. It fails if there is no result, or if the id has results under several
-// keys. Its errors have exit codes.
+// FindResult returns the newest result of the job that a filter names, with its body. It searches at most the scan
+// newest results that the filter selects; 0 means all. It fails if there is no result, or if the id has results under
+// several keys. Its errors have exit codes.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
 	if r, err := newestResult(ctx, c, filter); err != nil {
 		return nil, err
