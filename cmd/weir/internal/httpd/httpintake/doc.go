@@ -1,7 +1,7 @@
 // Package httpintake accepts jobs over HTTP from producers without NATS, and tells them the state of their jobs.
 //
-// POST /v1/jobs/{api}/{key} ──▶ read the body ──▶ ingest.Service.Take ──▶ 202 and the receipt, or a problem
-// GET  /v1/jobs/{api}/{id}  ──▶ jobstory.Find ──▶ where the job is, and its result
+//	POST /v1/jobs/{api}/{key} ──▶ read the body ──▶ ingest.Service.Take ──▶ 202 and the receipt, or a problem
+//	GET  /v1/jobs/{api}/{id}  ──▶ jobstory.Find ──▶ where the job is, and its result
 //
 // weir treats a posted job like a job that is published on weir.jobs.<api>.<key>. The door passes the job to the
 // intake, which has it stored, or buried with an event. Only then does the door answer. So a job is refused with the

@@ -1,9 +1,9 @@
 // Package whatif computes what limits would have done to recorded arrivals.
 //
-// trace.go       the arrivals: read from a file and checked line by line
-// rehearsal.go   one candidate's run: the schedule and the slots of weir itself, in virtual time
-// outcome.go     the outcome of a run
-// suggest.go     the smallest sufficient capacity and rate
+//	trace.go       the arrivals: read from a file and checked line by line
+//	rehearsal.go   one candidate's run: the schedule and the slots of weir itself, in virtual time
+//	outcome.go     the outcome of a run
+//	suggest.go     the smallest sufficient capacity and rate
 //
 // A run uses no formula. It puts the arrivals into a schedule (dispatcher/schedule) with a store of slots
 // (bucket.Memory), refuses the arrivals that the intake would refuse, and calls when the schedule says so. So the run
