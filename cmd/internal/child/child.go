@@ -115,7 +115,7 @@ type output struct {
 	log  io.Writer
 	line func(string)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	part  []byte     // an incomplete line
 	lines []string
 }

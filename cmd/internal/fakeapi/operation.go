@@ -25,7 +25,7 @@ type Operations struct {
 	// Location returns the header Location of an operation. Nil means a path on this host.
 	Location func(name string) string
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	all map[string]*operation
 }
 

@@ -180,7 +180,7 @@ func (s *sending) rest(ctx context.Context, to *config.Receiver, until time.Time
 
 // pace reserves times for the tries of all posts of a feed. It is safe for concurrent use.
 type pace struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	next  time.Time
 	every time.Duration
 }
@@ -203,7 +203,7 @@ func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
 
 // health records whether a receiver accepts posts. It is safe for concurrent use.
 type health struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	since time.Time  // when the first failure since the last success came; zero: no failure since
 	why   string
 	woken int    // how often the receiver has accepted a post after it failed for wakeAfter
@@ -282,7 +282,7 @@ func (h *health) wakes() int {
 // drops collects the parcels that were given up since the last log lines about such parcels. Many parcels may be given
 // up at once, so the log names only the first one for each reason. drops is safe for concurrent use.
 type drops struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count map[givenUp]int
 	first map[givenUp][]any
 }
