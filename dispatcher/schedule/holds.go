@@ -206,7 +206,7 @@ func (h *holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
 	return n
 }
 
-// HoldState is a hold of a key, or of the whole api if Key is "". An operator's pause is no hold.
+// HoldState is a hold that no operator made: of a key, or of the whole api if Key is "".
 type HoldState struct {
 	Key   string    `json:"key,omitempty"`
 	Until time.Time `json:"until"`

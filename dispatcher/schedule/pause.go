@@ -6,14 +6,14 @@ import (
 	"weir/bucket"
 )
 
-// Pause is an operator's order not to call a key, or a whole api, until the operator resumes it or its time is over.
-// The dispatcher keeps the pauses, and calls Resume when the time is over. The schedule uses the end of a pause only to
-// forecast when calls should start.
+// Pause is an operator's order not to call a key, or a whole api, until they resume it or its time is over. The
+// dispatcher, which keeps the pauses, calls Resume then. The schedule uses the end of a pause only to forecast
+// when calls should start.
 type Pause struct {
 	At    time.Time `json:"at"`
 	By    string    `json:"by,omitempty"`
 	Why   string    `json:"why,omitempty"`
-	ForMS int64     `json:"for_ms,omitempty"` // its length, counted from when it was stored; 0: no end
+	ForMS int64     `json:"for_ms,omitempty"` // its length from when it was stored; 0: until it is resumed
 	Until time.Time `json:"until,omitzero"`   // when its time is over; zero if it has no end
 }
 

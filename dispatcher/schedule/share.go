@@ -9,15 +9,15 @@ import (
 	"weir/bucket"
 )
 
-// Share is what a key gets in the long run if the keys that have jobs now go on having jobs. What keys share is divided
-// by max-min fairness: a key that wants less than its part leaves the rest to the others.
+// Share is what a key gets in the long run while the keys that have jobs now keep having some. Max-min fairness
+// divides what they share: a key that wants less leaves the rest to the others.
 type Share struct {
 	PerSecond float64 `json:"calls_per_s"`     // calls
-	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, InFlightLimit, or "" for its own rate
-	Of        float64 `json:"of,omitempty"`    // calls per second that this limit allows, over all keys
+	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, "in_flight" for its own, or "" for its own rate
+	Of        float64 `json:"of,omitempty"`    // calls per second of that limit, over all keys
 	Keys      int     `json:"keys,omitempty"`  // keys that have jobs to call and share it
-	// Stopped says that the key gets nothing now: its wait ends later than its next calls would start, or the end of
-	// its wait is unknown.
+	// Stopped says that the key gets nothing now: its wait ends later than its next calls would come, or its end is
+	// unknown.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

@@ -33,9 +33,9 @@ const (
 // Waiting says why a key's next job is not called now.
 type Waiting struct {
 	For   WaitFor    `json:"for"`
-	Limit string     `json:"limit,omitempty"` // name of the limit, for WaitLimit
+	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
 	Until *time.Time `json:"until,omitempty"` // if it is known
-	Why   string     `json:"why,omitempty"`   // reason of the hold or of the failed call before a retry, or why the store refuses
+	Why   string     `json:"why,omitempty"`   // the reason of the hold, of the failed call that will be repeated, or why the store refuses
 }
 
 // waits returns what keeps a queue's next job from being called now. If several things do, it returns the first in the
