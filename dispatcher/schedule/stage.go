@@ -192,8 +192,8 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 
 // unready withdraws ready jobs that cannot be called next. It withdraws a job if
 //   - a former policy made it ready, or the breaker does not let it be called;
-//   - a job of its priority before it was never called, and rests or waits for memory: the ready job would take the room
-//     that the other needs;
+//   - a job of its priority before it was never called, and rests or waits for memory: the ready job would take the
+//     room that the other needs;
 //   - it was never called, and a job of its priority before it awaits an answer: a retry stays ready;
 //   - it leads a pack that would overtake a job.
 func (s *step) unready(q *KeyQueue) {
