@@ -13,9 +13,9 @@ import (
 // Restoration says that the streams were put back from a backup. No queue, ledger or result knows of the calls between
 // From and At.
 //
-//   - A job without an end in the backup may have been called since. It is called again under its idempotency key. If the
-//     api takes no keys, or takes packs, the job becomes a letter unknown: the key of a pack is not known then. The job
-//     stays in doubt as long as it is in its queue, over restarts.
+//   - A job without an end in the backup may have been called since. It is called again under its idempotency key.
+//     If the api takes no keys, or takes packs, the job becomes a letter unknown: the key of a pack is not known then.
+//     The job stays in doubt as long as it is in its queue, over restarts.
 //   - Every key waits until a bucket that was full at At has drained.
 //   - A limit of all keys counts as used up until every period that contains At is over (hold).
 type Restoration struct {
