@@ -21,7 +21,7 @@ type agenda struct {
 	all     []*KeyQueue // the queues of all keys; unlike a map's, their order is the same in every run
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
-	lapsing []*KeyQueue // with more jobs past their deadlines than may end at once, each listed once
+	lapsing []*KeyQueue // with more jobs past their deadlines than may end at the same time, each listed once
 	ending  int         // jobs that are ending because their deadlines have passed
 }
 

@@ -183,10 +183,10 @@ func without(jobs []*Job, of bucket.Priority) []*Job {
 // plentyAfter is how long no shared limit must have refused anything before a turn may be more than one call.
 const plentyAfter = time.Second
 
-// turn returns the number of its ready jobs for which a queue asks at once. Under a shared limit keys take turns of one
-// call each. A store on another machine would then give a key one call for each round trip, however much of the limit
-// is free. So if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round
-// trip among themselves.
+// turn returns how many of its ready jobs a queue asks for at once. Under a shared limit keys take turns of one call
+// each. A store on another machine would then give a key one call for each round trip, however much of the limit is
+// free. So if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip
+// among themselves.
 //
 // While several priorities wait, a queue asks for as many calls as its priority may make before the next turn of
 // another one. Otherwise the priorities would share a round of several grants evenly, whatever their weights.

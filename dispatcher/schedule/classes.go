@@ -15,7 +15,7 @@ import (
 //
 // Only the first tag of each priority is kept: the i-th job behind the first one has a tag that is i such distances
 // later. So the schedule computes a job's place without looking at the other jobs. The tags are not stored: after a
-// restart they begin anew. This changes the order between priorities by at most one call of each, and never the order
+// restart they begin again. This changes the order between priorities by at most one call of each, and never the order
 // within one.
 //
 // A limit that keys share decides between priorities over all keys (turns.go). The tags of a key then only follow: no

@@ -9,7 +9,7 @@ type keyPace struct {
 	floor    bucket.Micros // the TAT that the ledger has, by the store's clock
 	slipped  bucket.Micros // the TAT of a call that left late, from which to continue; 0 if none did
 	askAt    bucket.Micros // the store said not to ask before then
-	binds    string        // the limit that the store named last as the one that refuses slots
+	binds    string        // the limit that, by the store's last answer, refuses slots
 	Noted    bucket.Micros // the TAT that the flight recorder noted for lost calls, 0 if none
 	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
 	cold     bool          // the next ask must carry TAT: the store may have forgotten it

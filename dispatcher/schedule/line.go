@@ -58,7 +58,7 @@ func (h *tenantHeap) Pop() any {
 }
 
 // turn is a waiting queue with the virtual time that it had when it came. The queue with the least virtual time is
-// first. If two are equal, the one that came first is.
+// first. Among queues with the same virtual time, the one that came first is first.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64

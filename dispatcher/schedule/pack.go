@@ -10,7 +10,7 @@ import (
 // An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads the pack. It goes the way of
 // a single job, and takes one slot. The others are the pack's members. When the leader is made ready, they are attached
 // to it until its call has ended. Meanwhile no step looks at them. Then each job is settled by itself. If the leader
-// leaves its way without a call, its members rest in their places, and are packed anew.
+// leaves its way without a call, its members rest in their places, and are packed again.
 //
 // A pack holds the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
 // may go in any pack. A job that may have killed its owners goes alone (suspects.go), and so does the breaker's probe.
@@ -67,7 +67,8 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 // Members returns the other jobs of the pack that the job leads, in their order. They come behind the leader.
 func (j *Job) Members() []*Job { return j.members }
 
-// IsBroken reports whether a job's pack must be called again as it was, but some of its jobs are missing.
+// IsBroken reports whether some jobs of a job's pack are missing although a bond holds the pack together. The pack can
+// then not be called again.
 func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bond.Of }
 
 // gathers returns the time until which a queue waits for more jobs for its next pack of a priority, 0 if the pack is
@@ -180,7 +181,7 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 
 // overtakes reports whether the pack that a job leads would overtake another job. This happens if a job that comes
 // before a never-called member left another pack after this pack was made. That job is called later than the pack. A
-// pack with a bond stays as it was.
+// pack with a bond cannot change, so overtakes ignores it.
 func (q *KeyQueue) overtakes(j *Job) bool {
 	if !j.carries || j.Bond != nil {
 		return false

@@ -20,7 +20,7 @@ type Pipeline struct {
 
 	took     time.Duration // how long it took lately to make a job ready
 	callTime time.Duration // usual duration of a call; a second until it is known
-	lasted   time.Duration // the same, but 0 until a call has ended
+	lasted   time.Duration // usual duration of a call; 0 until a call has ended
 	lately   lately        // jobs that were granted a slot lately, or ended because a slot was refused for good
 	exit     exit
 }

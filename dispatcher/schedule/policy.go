@@ -107,7 +107,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 
 // Bounds of one api's dispatch.
 const (
-	MaxCalls  = 4096 // running at once, over all keys
+	MaxCalls  = 4096 // that run at the same time, over all keys
 	MaxStaged = 256  // jobs with their message in memory, near their call
 )
 

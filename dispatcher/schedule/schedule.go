@@ -16,8 +16,8 @@ type Pace struct {
 	Clock        StoreClock    // the clock by which the store counts
 	Replica      string        // names this process among those that use the store; "" if no other does
 
-	MaxStaged int // jobs made ready at once, over all keys
-	MaxCalls  int // calls running at once, over all keys
+	MaxStaged int // most jobs that are ready at the same time, over all keys
+	MaxCalls  int // most calls that run at the same time, over all keys
 }
 
 // Schedule decides which call may start when. It is a plain value: it gets the time as now, and returns what must be

@@ -16,7 +16,7 @@ type sharedLimit struct {
 	index    int             // its index in the rules, and in the costs of a job
 	interval bucket.Interval // of a rate: the time between two units
 	unit     float64         // for how long one unit uses up the limit, in µs; 0 for calls in flight and shadow limits
-	burst    int64           // of a rate: units at once
+	burst    int64           // of a rate: units that may be used at the same time
 	most     int64           // of calls in flight: how many may run
 	settles  bool            // answers say what their calls took
 	part     float64         // the part that this api gets while other apis of the account wait; 1 if none waits

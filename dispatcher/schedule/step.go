@@ -273,10 +273,10 @@ func (s *step) ripen(q *KeyQueue) {
 	}
 }
 
-// lapse ends those of a queue's next jobs whose deadlines have passed. These are resting jobs, ready jobs without a
-// slot, and the first waiting jobs of each priority, up to one that has time left. To end them takes no slot, no intent
-// and no probe. lapse returns when the next deadline passes. If the queue is paused, held, or waits for a limit that is
-// far off, this is the only time at which the schedule looks at it.
+// lapse ends those next jobs of a queue whose deadlines have passed: resting jobs, ready jobs without a slot, and the
+// first waiting jobs of each priority, up to one that has time left. To end a job takes no slot, no intent and no
+// probe. lapse returns when the next deadline passes. If the queue is paused, held, or waits for a limit that is far
+// off, this is the only time at which the schedule looks at it.
 func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
