@@ -117,7 +117,7 @@ func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take 
 	if last, err = stream.LastOf(ctx, js.Conn(), p.stream, p.subject); err != nil || last == 0 {
 		return 0, err
 	}
-	if o.After > last { // the stream was created anew
+	if o.After > last { // the stream was deleted and made again
 		p.after = 0
 	}
 	first, err := stream.FirstSince(ctx, js.Conn(), p.stream, p.subject, o.Since)
