@@ -46,7 +46,7 @@ func (d *Dispatcher) allRecovered() bool {
 }
 
 // hasOrphans reports whether there are queues of APIs that are not configured now, which may hold intents. It also
-// reports true if it cannot find out.
+// returns true if it cannot find out.
 func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
 	defer cancel()
