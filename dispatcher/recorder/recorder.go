@@ -131,7 +131,7 @@ func (r *Recorder) Name() string {
 	return fmt.Sprintf("%016x", r.name)
 }
 
-// Missed returns how often the file had no room for a note so far: for a call's entry, or for its outcome.
+// Missed returns how often the file has had no room for a note: for a call's entry, or for its outcome.
 func (r *Recorder) Missed() int64 {
 	if r == nil {
 		return 0
