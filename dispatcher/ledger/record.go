@@ -131,8 +131,8 @@ type Record struct {
 	// Operation is what the api began when it accepted the call, if the outcome is submitted.
 	Operation *queue.Operation `json:"operation,omitempty"`
 	// Polled says that the record is not of a call: it is of the end of the job's operation, or of an inquiry about the
-	// operation. It took no slot. Of an end it has only the units beyond those that the call was charged, by the final
-	// answer.
+	// operation. It took no slot. The record of an end has only the units beyond those that the call was charged, as
+	// the final answer reports them.
 	Polled bool `json:"polled,omitempty"`
 	// ReusedFrom is the job whose answer this job got without a call, if the outcome is Reused. Call is 0 then.
 	ReusedFrom string `json:"reused_from,omitempty"`

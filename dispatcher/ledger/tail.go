@@ -148,8 +148,8 @@ func (t *Tail) Gap(api string) bool {
 	return t.gaps[api]
 }
 
-// Knows reports whether everything has been read that was stored about an api's calls since a time, by the servers'
-// clock.
+// Knows reports whether everything that was stored about an api's calls since a time has been read. The time is by the
+// servers' clock.
 func (t *Tail) Knows(api string, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
