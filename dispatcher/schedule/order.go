@@ -230,7 +230,8 @@ func (o *order) toAsk() *KeyQueue {
 	return q
 }
 
-// toPrepare gives the turn to make a job ready to the queue that will be first at the shared limits, nil if none waits.
+// toPrepare returns the queue that will be first at the shared limits, nil if none waits. It gives that queue the turn
+// to make a job ready.
 func (o *order) toPrepare() *KeyQueue {
 	q := o.pop(prepareLine)
 	if q != nil {
@@ -288,7 +289,8 @@ func (o *order) lend(q *KeyQueue, l line, calls int) {
 	o.lines[l].reorder(of)
 }
 
-// take lends a queue the turn for the n calls for which it is about to ask. Each of them takes the service time each.
+// take ends a queue's turn to ask, and lends the queue its tenant's turn for the n calls for which it is about to ask.
+// each is the service time that one of them takes.
 func (o *order) take(q *KeyQueue, each serviceTime, n int) {
 	own := o.seat(q)
 	if !own.hasTurn {

@@ -58,7 +58,7 @@ func (v View) wants(limits *bucket.KeyLimits) Share {
 	return own
 }
 
-// ShareOf returns what a key gets beside the others in d. d must include the key's own demand.
+// ShareOf returns the share that a key gets when it competes with the keys in d. d must include the key's own demand.
 func (v View) ShareOf(key string, d *Demand) Share {
 	share := v.shareOf(key, d)
 	if q := v.s.Find(key); q != nil && !q.Empty() {

@@ -264,7 +264,8 @@ func (t *turns) toAsk() (*KeyQueue, *seat) {
 	return q, o.seat(q)
 }
 
-// toPrepare gives the turn to make a job ready to the queue that will be first at the shared limits, nil if none waits.
+// toPrepare returns the queue that will be first at the shared limits, nil if none waits. It gives that queue the turn
+// to make a job ready.
 func (t *turns) toPrepare() *KeyQueue {
 	if o := t.first(prepareLine, (*order).prepares); o != nil {
 		return o.toPrepare()

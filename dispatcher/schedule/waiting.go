@@ -141,8 +141,8 @@ func (p *Pause) waiting() Waiting {
 	return w
 }
 
-// nextRetry returns that resting job of the queue which may be called again first. It returns nil if another job could
-// be called before it.
+// nextRetry returns the resting job of the queue that may be called again first. It returns nil if another job could be
+// called before it.
 func (q *KeyQueue) nextRetry() (next *Job) {
 	for _, j := range q.Jobs {
 		switch j.Phase {
