@@ -122,7 +122,7 @@ func (a *API) address(path string, r Response, job *ingest.Job) (string, error) 
 // errOtherHost says that an operation is on a host that the configuration does not name.
 var errOtherHost = errors.New("its address is on a host that is not the api's host; operation.poll.hosts can allow it")
 
-// onlyPlaceholder returns the name in a path that is a single placeholder.
+// onlyPlaceholder reports whether the whole path is one placeholder, and returns the placeholder's name.
 func onlyPlaceholder(path string) (name string, only bool) {
 	name, open := strings.CutPrefix(path, "{")
 	name, closed := strings.CutSuffix(name, "}")

@@ -129,9 +129,9 @@ const (
 	weirItself       // at times of its own, a limited number of times
 )
 
-// Reconcile asks an api about one letter unknown, and ends the letter by the answer. It blocks until then: for the
-// inquiry's rate, a slot and the api's timeout, as far as they apply. It fails with ErrNotOwner if another replica owns
-// the job's partition.
+// Reconcile asks an api what became of one letter's job, and ends the letter if the answer tells. It may wait for the
+// inquiry's rate, then for a slot, and then for the answer, at most for the api's timeout. If the api cannot be asked
+// now, the letter stays. Reconcile fails with ErrNotOwner if another replica owns the job's partition.
 func (w *Inquirer) Reconcile(ctx context.Context, seq uint64) (Reconciled, error) {
 	return w.reconcile(ctx, seq, anOperator)
 }

@@ -60,7 +60,8 @@ func (j *Job) RecallLocked() {
 	}
 }
 
-// InDoubt returns the detail for a letter of a job whose outcome is unknown. api has the present terms.
+// InDoubt returns the detail of the letter for a job whose outcome is unknown. It says that the job is from a backup,
+// or why an api with the configuration api would take another call for a new one.
 func (j *Job) InDoubt(api *httpcall.API) string {
 	if j.Part.IsRestored(j.Seq) {
 		return j.Part.W.Env.Restored.Detail()

@@ -112,10 +112,11 @@ const (
 	MaxStaged = 256  // jobs with their message in memory, near their call
 )
 
-// How far ahead of a slot a job is made ready and the slot is asked for. A job is made ready (its message loaded, a
-// connection made, its intent stored) ahead of its slot by the lead. The lead is one and a half times what that took
-// lately, and no more: a crash makes every job with an intent unknown, even if it was not called. The slot itself is
-// asked for only shortly before, since a missed slot is lost for every key.
+// How far ahead of its slot a job is made ready, and how far ahead the slot is asked for. Making a job ready means
+// loading its message, connecting, and storing its intent. It begins ahead of the slot by the lead: one and a half
+// times as long as it took lately. The lead is not longer, because a crash leaves the outcome of every job with an
+// intent unknown, even if the job was not called. The slot itself is asked for only shortly before, since a missed slot
+// is lost for every key.
 const (
 	LeastLead  = 6 * time.Millisecond
 	mostLead   = 60 * time.Millisecond

@@ -439,9 +439,9 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 	return at
 }
 
-// afterPeriod returns when a quota or budget has room for need units, by its last level; 0 if it has room now, or if
-// that is not known. Units that only the vendor counts are used until the vendor's count begins anew; in the best case
-// they are free at once.
+// afterPeriod returns when a quota or budget will have room for need units. It computes that from the level that was
+// read last. It returns 0 if there is room now, if the level does not tell, or if no job waits for the budget. Units
+// that only the vendor counts stay used until the vendor's count begins anew; in the best case they are free at once.
 func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {

@@ -49,7 +49,7 @@ func (s *Schedule) Own(at bucket.Micros) bucket.Micros { return at - s.ahead }
 // Wall returns the wall clock's time when the schedule's says at.
 func (s *Schedule) Wall(at bucket.Micros) bucket.Micros { return at + s.ahead }
 
-// move moves the times of the jobs that asked not to be called before one.
+// move shifts the due times of early jobs, which must not be called before these times.
 func (b *backlog) move(by bucket.Micros) {
 	if b.early == nil {
 		return

@@ -42,8 +42,8 @@ func (m *foundMark) outdatedBy(before *foundMark) bool {
 	return before.Ends == queue.EndsReused && before.Epoch > m.Epoch
 }
 
-// jobHistory is what is known of a found job before anything is looked up. The zero value is that of a job that was
-// never near a call.
+// jobHistory is what the stream's markers and the end of the ledger say about one job that a takeover found. The zero
+// value says that the job was never called.
 type jobHistory struct {
 	intent *lane.FoundIntent
 	mark   *foundMark

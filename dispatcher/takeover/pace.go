@@ -181,8 +181,8 @@ func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
-// KnownLocked returns what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may
-// know it in intervals of a former rate; see schedule.Schedule.Rebind.
+// KnownLocked returns a key's theoretical arrival time by the store and the ledger, 0 if neither knows it. The time may
+// have been computed with a former rate of the key; see schedule.Schedule.Rebind.
 func (p *Pace) KnownLocked(key string) bucket.Micros {
 	if p.Clock == schedule.OtherClock {
 		return max(p.Stored(key), p.Env.Tail.TAT(p.Name, key), p.restoredLocked(p.Sched.Policy().LimitsOf(key)))

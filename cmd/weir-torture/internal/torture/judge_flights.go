@@ -75,9 +75,9 @@ func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool 
 	})
 }
 
-// died returns the earliest and the latest time in the ledger at which a process ended. They are the same if the
-// torture killed it. If a process killed itself at a point, the torture learns of that later, and the last call before
-// shows that the process was still alive then.
+// died returns the earliest and the latest time at which a process can have ended, by the ledger's clock. Both are the
+// same if the torture killed the process. If the process killed itself at k.Point, the torture learned of that only at
+// k.At, the latest time. The earliest is that of the last call before k.At, because the process was alive to make it.
 func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	to = k.At.Sub(e.Began)
 	if k.Point == "" {

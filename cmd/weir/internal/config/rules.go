@@ -60,7 +60,7 @@ func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 	}
 }
 
-// priorities returns the weights of jobs by their Weir-Priority.
+// priorities returns the fields of the weights: one for each value of Weir-Priority.
 func priorities(w *bucket.Weights) section {
 	weight := whole[int64](1, bucket.MostWeight)
 	return section{fields: []field{

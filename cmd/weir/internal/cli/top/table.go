@@ -47,8 +47,8 @@ func table(rows [][]string, styles []style, goes []string, width int) []line {
 	return lines
 }
 
-// leastWidthOf returns the least width of a table: the full width of all columns but the last one, and at least a part
-// of that.
+// leastWidthOf returns the least width of a table. The last column needs at most leastLast, and the others need their
+// full width.
 func leastWidthOf(rows [][]string) (width int) {
 	widths := widthsOf(rows)
 	for i, of := range widths {

@@ -49,7 +49,7 @@ type Senders struct {
 	reads     chan struct{} // has a slot for each end that is being read: bodies may be large
 }
 
-// Outcomes of an event or an end.
+// Outcomes of posting an event or a job's end.
 const (
 	sent    = "sent"
 	refused = "refused" // the receiver refused it repeatedly

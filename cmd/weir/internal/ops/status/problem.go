@@ -11,7 +11,7 @@ import (
 	"weir/dispatcher"
 )
 
-// Problem is something to mend or, as a warning, to look at, with what to do.
+// Problem is a fault that must be mended or, among the warnings, a matter to look at. Fix says what to do.
 type Problem struct {
 	What string `json:"what"`
 	Fix  string `json:"fix"`

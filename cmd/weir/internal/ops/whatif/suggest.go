@@ -42,8 +42,8 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	return o, nil
 }
 
-// slowest sets the smallest count of the candidate's rate at which no job waits longer than bound. It relies on that no
-// job waits longer at a faster rate.
+// slowest sets the smallest count of the candidate's rate at which no job waits longer than bound. It assumes that a
+// faster rate makes no job wait longer.
 func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, progress func(jobs int)) error {
 	rate := c.Rules.Key.Rate
 	fits := func(count int64) (bool, error) {

@@ -9,9 +9,10 @@ import (
 	"weir/bucket"
 )
 
-// Clock is the clock of slots: the wall clock at the start plus the time elapsed since, including the sleep of a
-// suspended machine. So setting the machine's clock moves no slot. Calendars, deadlines and times that a later process
-// reads follow the wall clock; Ahead is the difference. Clock is safe for concurrent use.
+// Clock is the clock of slots: it adds the time elapsed since the start to the wall clock of the start. The time that a
+// machine was suspended counts as elapsed. So setting the machine's clock moves no slot. Calendars and deadlines follow
+// the wall clock, and so does every time that a later process reads. Ahead says how far the wall clock is ahead of this
+// clock. Clock is safe for concurrent use.
 type Clock struct {
 	start  bucket.Micros
 	wall   func() time.Time

@@ -130,8 +130,8 @@ func accountOf(rules bucket.Rules) string {
 	return rules.In.Account
 }
 
-// moveLocked makes the state of another account, or the api's own state, count the api. Calls wait until that state is
-// open.
+// moveLocked has the api counted in another state from now on: that of an account, or the api's own. The api's calls
+// wait until this state is open.
 func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err

@@ -153,7 +153,8 @@ func (c *checkpointer) now() {
 	}
 }
 
-// run stores checkpoints until ctx ends, and then a last one, which claims nothing ahead.
+// run stores checkpoints until ctx ends. Then it stores a last one, which claims no time in advance. Before ctx ends it
+// returns only if another process counts the limits now, with errCheckpointTaken.
 func (c *checkpointer) run(ctx context.Context) error {
 	var accounts sync.WaitGroup
 	defer accounts.Wait()
@@ -262,8 +263,8 @@ func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
 }
 
 // newestOf returns the newest message of a key, with sequence 0 if there is none. The message of a deletion has no
-// data. newestOf asks the stream's leader only. A lagging replica could return an older checkpoint or mark, or none,
-// and the start would then grant again what was used since.
+// data. newestOf asks only the stream's leader. A lagging replica could return an older checkpoint or mark, or none at
+// all. weir would then grant again what was used since.
 func newestOf(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key string) (stream.LeaderMessage, error) {
 	m, err := stream.NewestEntry(ctx, nc, kv.Bucket(), key)
 	if err != nil || m == nil {

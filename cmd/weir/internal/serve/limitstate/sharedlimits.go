@@ -255,7 +255,7 @@ func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	}
 }
 
-// SlotTime returns the time by the clock that slots are given by: Redis's.
+// SlotTime returns the time of the clock by which Redis grants slots.
 func (s *sharedLimits) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -365,7 +365,8 @@ func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revi
 	return nil
 }
 
-// run keeps the mark up to date and adds up lost use, until ctx ends.
+// run keeps the mark of the limits' state up to date until ctx ends. If that state may have been lost, it opens
+// the limits again if they are closed, and adds up from the ledger what the lost state had counted.
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()

@@ -76,7 +76,8 @@ func NewOrder(ctx context.Context, js jetstream.JetStream, ledger string, at tim
 	return o, nil
 }
 
-// Until returns, by stream, the last sequence of the backup, for the streams that were not made anew since.
+// Until returns the last sequence that each stream had in the backup. It omits streams that are gone or were created
+// again since.
 func (o *Order) Until(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	names := make([]string, 0, len(o.Streams))
 	for name := range o.Streams {
