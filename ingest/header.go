@@ -182,7 +182,7 @@ func unhonoured(lower string) bool {
 // letter again.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
-		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
+		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-answer") || strings.HasPrefix(lower, "weir-job-nats-")
 }
 
 // checkHeaders refuses headers that HTTP cannot carry, two spellings of one name, and headers that are too large
