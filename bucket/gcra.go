@@ -32,8 +32,9 @@ func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	return max(now, base+Micros(ceilDiv(rem+(cost-burst)*t.P, t.Q)))
 }
 
-// take charges cost units from slot at on. A slot is an exact time rounded up. So a slot within a microsecond after the
-// TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s would drift.
+// take charges cost units to a call with the slot at. A slot is an exact time rounded up. So a slot within a
+// microsecond after the TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s
+// would drift.
 func (g *gcra) take(at Micros, t Interval, cost int64) {
 	if at > g.end() {
 		g.tat, g.rem = at, 0

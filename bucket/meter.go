@@ -5,7 +5,7 @@ package bucket
 type meter interface {
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
-	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have returned at.
+	// take charges cost units to the grant with that serial and the slot at; earliest(at, cost) must have returned at.
 	take(at Micros, cost, serial int64)
 	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)
@@ -116,7 +116,7 @@ func (m *rateMeter) refund(serial, units int64) {
 // keepRefunds refuses refunds to all grants so far, because they were counted in another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
-// mark notes the slack that a call, or an overage, found.
+// mark notes how much of the earlier calls can still be refunded after a call, or an overage, that found this slack.
 func (m *rateMeter) mark(serial int64, slack Micros) {
 	n := len(m.marks)
 	for n > 0 && m.marks[n-1].slack >= slack {

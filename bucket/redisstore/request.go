@@ -28,7 +28,7 @@ func (r *request) flag(on bool) {
 	r.num(0)
 }
 
-// beginLocked writes the part that all calls have: the mode, the state's identity, and the rules.
+// beginLocked writes the part that all requests have: the mode, the state's identity, and the rules.
 func (s *Store) beginLocked(mode string, keys int) *request {
 	r := &request{keys: make([]string, 0, 3+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
 	r.keys = append(r.keys, s.prefix+"state", s.own+"open", s.prefix+"open")

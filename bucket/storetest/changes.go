@@ -170,7 +170,7 @@ type changingCall struct {
 	era      int
 }
 
-// calls asks for slots asks times, and uses most of the granted slots.
+// calls asks for slots, asks times in all, and uses most of the granted slots.
 func (c *changing) calls(asks int) {
 	for range asks {
 		key := []string{"a", "b"}[c.rng.IntN(2)]

@@ -11,8 +11,8 @@ import (
 	"weir/deadletter"
 )
 
-// byKill begins the detail in the letter of a job that weir parked because it had died while the job's call was, or may
-// have been, under way.
+// byKill is how the detail of a letter begins if weir parked the job because weir had died while the job's call was, or
+// may have been, under way.
 const byKill = "the worker died "
 
 // noted is how long weir may take to note an answer of the api, on a machine that lets no program wait.
@@ -65,7 +65,8 @@ func (o *Options) namesUnknown() bool {
 	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
-// underWay reports whether weir was killed while one of these calls was under way. slack is the tolerance at both ends.
+// underWay reports whether weir was killed while one of these calls was under way. slack is the tolerance at the call's
+// start and at its end.
 func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
 	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
 		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
@@ -91,8 +92,9 @@ func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	return from, to
 }
 
-// cutShort reports whether a kill explains that second arrived after first although its slot was earlier: weir was
-// killed between the two, and so soon after first that second could still be late.
+// cutShort reports whether a kill explains that a job was called at second, after a later job was called at first. It
+// does if weir was killed between the two, and so soon after first that the kill may have prevented an earlier call
+// that was late.
 func (e *Evidence) cutShort(first, second int64, late time.Duration) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		from, to := e.died(k)

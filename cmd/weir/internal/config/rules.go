@@ -180,7 +180,8 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	}
 }
 
-// override returns the fields of o, which replace those of of.Key for the keys that o.Pattern matches.
+// override returns the fields of o. For the keys that o.Pattern matches, they replace the fields of every key's bucket,
+// of.Key.
 func override(o *bucket.Override, of *bucket.Rules) section {
 	k := of.Key
 	s := keyLimits(&k, of)

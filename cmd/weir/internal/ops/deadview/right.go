@@ -12,7 +12,7 @@ import (
 	"weir/deadletter"
 )
 
-// rightWait bounds the wait for the right to end letters. Inquiries hold the right one after another.
+// rightWait bounds how long takeRight waits for the right to end letters. Inquiries hold the right one after another.
 const rightWait = time.Minute
 
 // takeRight takes the right to end letters. While an inquiry holds the right, takeRight waits, at most rightWait. If
