@@ -40,6 +40,13 @@ type leftEntry struct {
 	answer *Answer
 }
 
+// hasRead reports whether the file with this name was read, usable or not.
+func (f *former) hasRead(name uint64) bool {
+	_, known := f.lives[name]
+	_, useless := f.useless[name]
+	return known || useless
+}
+
 func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
@@ -65,9 +72,7 @@ func (r *Recorder) Look() {
 	}
 	for _, path := range files[:min(len(files), mostFiles)] {
 		name, ok := nameOf(filepath.Base(path))
-		_, known := r.former.lives[name]
-		_, useless := r.former.useless[name]
-		if !ok || known || useless || name == r.name {
+		if !ok || name == r.name || r.former.hasRead(name) {
 			continue
 		}
 		r.lookAtLocked(path, name)
@@ -247,8 +252,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process with this name is known to have ended. It reads a usable file only once, so it does
-// not block for long.
+// Gone reports whether the process with this name is known to have ended. It reads a file only once, so it does not
+// block for long.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false
@@ -259,7 +264,7 @@ func (r *Recorder) Gone(name string) bool {
 	}
 	r.formerMu.Lock()
 	defer r.formerMu.Unlock()
-	if _, known := r.former.lives[of]; !known {
+	if !r.former.hasRead(of) {
 		r.lookAtLocked(filepath.Join(r.dir, fileName(of)), of)
 	}
 	_, known := r.former.lives[of]
