@@ -134,6 +134,22 @@ func TestUnusableFileIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestUnusableFilesHideNoOther checks that a usable file is found behind more unusable ones than one Look considers.
+func TestUnusableFilesHideNoOther(t *testing.T) {
+	r, ids := left(t)
+	for name := range uint64(mostFiles) {
+		if err := os.WriteFile(filepath.Join(r.dir, fileName(name+1)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.die(t)
+	next := open(t, r.dir, small)
+	next.Look()
+	if next.Former() != 1 || next.Find(ids[0], callOf(1)).State == Untold {
+		t.Errorf("%d usable files were found", next.Former())
+	}
+}
+
 // TestFilesOfTheDeadAreBounded checks that the files of ended processes are bounded, and go when they are
 // settled.
 func TestFilesOfTheDeadAreBounded(t *testing.T) {

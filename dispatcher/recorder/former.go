@@ -21,7 +21,7 @@ type Found struct {
 // former holds what the files of ended processes contain.
 type former struct {
 	lives   map[uint64]*life
-	useless map[uint64]struct{}  // files that were logged and are not read again; at most mostFiles
+	useless map[uint64]struct{}  // files that were logged and are not read again
 	entries map[uint64]leftEntry // by id
 }
 
@@ -55,7 +55,7 @@ func newFormer() former {
 // file, and so may the next one.
 const (
 	mostLives = 8
-	mostFiles = 256 // files that one Look considers
+	mostFiles = 256 // files that one Look considers, besides those that were read before
 	unborn    = 10 * time.Minute
 )
 
@@ -70,10 +70,14 @@ func (r *Recorder) Look() {
 	if err != nil {
 		return // Glob fails only on a wrong pattern
 	}
-	for _, path := range files[:min(len(files), mostFiles)] {
+	considered := 0
+	for _, path := range files {
 		name, ok := nameOf(filepath.Base(path))
 		if !ok || name == r.name || r.former.hasRead(name) {
 			continue
+		}
+		if considered++; considered > mostFiles {
+			break
 		}
 		r.lookAtLocked(path, name)
 	}
