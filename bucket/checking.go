@@ -157,7 +157,8 @@ func (c *Checking) found(units int64, from, to int) (over bool) {
 	return over
 }
 
-// fill adds to the virtual queue of a rate.
+// fill drains the virtual queue of a rate up to the arrival's time, and then adds the arrival's units. The check fails
+// if the queue gets longer than burst allows.
 func (c *Checking) fill(a Arrival, burst int64, index int) {
 	if c.filled {
 		drained := mul(c.count, uint64(a.At-c.last))

@@ -21,18 +21,19 @@ var (
 
 // rateMeter is a shared rate.
 //
-// Refunds. A call that cost less than estimated gets the difference back only as far as every later call would still
-// have had its slot. Units that have drained meanwhile no longer count, and refunding them would create units. Let
-// slack(j) be the TAT before a later call j, less the slot of j: that is what the bucket still held at the slot.
-// Lowering the earlier debt by r lowers the debt after j by r only while r <= slack(j). So the refund of call i is at
-// most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least slacks, with
-// rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is refunded.
+// Refunds. A call that cost less than estimated gets the difference back, but at most what would still have allowed
+// every later call at its slot. Units that have drained since the call no longer count: a refund of them would create
+// units. Let slack(j) be what the bucket still held at the slot of a later call j. It is the TAT before j, less the
+// slot. A refund of r units for an earlier call lowers the debt after j by r only while r <= slack(j). So the refund of
+// call i is at most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least
+// slacks, with rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is
+// refunded.
 //
-// An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Otherwise a refund of
-// units that had drained by then would cancel it.
+// An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Without the mark, a
+// refund of units that had drained before the charge would cancel the charge.
 //
-// No call comes after the last grant, so giveBack undoes the last grant completely. The grant before it in the same ask
-// is then the last one.
+// giveBack undoes the last grant completely, because no later call relied on it. The grant before it in the same ask,
+// if there is one, is then the last grant.
 type rateMeter struct {
 	tally
 	last  int64 // serial of the last grant, 0 if it is not known

@@ -74,8 +74,8 @@ func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Mil
 // Policy returns the policy in force.
 func (s *Schedule) Policy() *Policy { return s.policy }
 
-// Adopt puts a new policy in force. The shared limits may be asked again at once. The caller must then call Rebind for
-// every queue.
+// Adopt puts a new policy in force. It also ends any wait before the store may be asked again for slots under shared
+// limits. The caller must then call Rebind for every queue.
 func (s *Schedule) Adopt(next *Policy) {
 	s.policy = next
 	s.Pipe.pace.GrantTTL = Lateness(&next.Rules)

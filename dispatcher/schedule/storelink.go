@@ -81,10 +81,11 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 // clock. In between, the clock of the store's slots read Now.
 type Trip struct{ Sent, Came, Now bucket.Micros }
 
-// The first answer after a while tells the store's clock only as exactly as its own round trip took. If that was slow,
-// the slots of this answer would be converted to times that are too late, but the slots of the next answer would not.
-// So the owner makes at most MostTrips further round trips before it calls Answer. Each can only narrow the bounds of
-// the offset. While some round trip of the last second was about as fast as any, no further ones are needed.
+// If no answer came for a while, the next one alone bounds the offset of the store's clock, and the longer its round
+// trip took, the wider the bounds are. After a slow round trip its slots would be converted to times that are too late.
+// The slots of the following answer would not be late, so calls would come too close to each other. Therefore the owner
+// makes at most MostTrips further round trips before it calls Answer. Each can only narrow the bounds. While some round
+// trip of the last second was about as fast as the fastest known, no further ones are needed.
 const (
 	MostTrips  = 3
 	mostUnsure = bucket.Micros(time.Millisecond / time.Microsecond)

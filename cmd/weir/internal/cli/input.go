@@ -29,7 +29,7 @@ func ReadFile(path string, most int64) (data []byte, err error) {
 	return data, nil
 }
 
-// ReadAll reads all of r. Like ReadFile it fails if r has more than most bytes.
+// ReadAll reads all of r. Like ReadFile it fails if r is longer than most, in bytes.
 func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {

@@ -137,7 +137,8 @@ func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w
 // PrintWhole is Print without cutting lines, for data that only this table shows.
 func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
-// printCut writes the rows, with each line cut to most columns. 0 means that no line is cut.
+// printCut writes the rows. It cuts lines that are wider than most, in columns of the terminal. If most is 0, it cuts
+// none.
 func (t *Table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
