@@ -39,9 +39,8 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 }
 
-// accounted reports whether the limit was a quota or budget. Older snapshots have By only for quotas that are not
-// sliding.
-func (s *LimitSnapshot) accounted() bool { return s.By != "" || len(s.Log) > 0 }
+// accounted reports whether the limit was a quota or budget.
+func (s *LimitSnapshot) accounted() bool { return s.By != "" }
 
 // accounts reports whether the rules have a quota or budget with this name.
 func (e *engine) accounts(name string) bool {

@@ -58,21 +58,6 @@ func TestLetterOfALetter(t *testing.T) {
 	}
 }
 
-// TestLetterPublishedAgain checks that the intake takes a letter that a producer publishes as a job, with all headers
-// that weir writes on letters except Weir-Redrives, which the refusal says to leave out.
-func TestLetterPublishedAgain(t *testing.T) {
-	l := someLetter()
-	l.Redrives, l.Operation = 0, "https://example.com/1"
-	l.Header["Weir-Over-Soft"] = []string{"tokens"}
-	l.Answer = &Answer{Status: 422, ContentType: "text/plain", Body: []byte("no"), Cut: true}
-	msg := l.Message()
-	delete(msg.Header, ingest.HeaderRedrives)
-	rule := ingest.Rule{API: "credit", Methods: []string{"POST"}, MaxBody: 64}
-	if _, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data}, &rule, l.At); refusal != nil {
-		t.Errorf("refused: %+v", refusal)
-	}
-}
-
 // TestLetterFits checks that JetStream stores the letter of any job and obeys none of the job's headers.
 func TestLetterFits(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{

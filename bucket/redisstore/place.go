@@ -29,7 +29,7 @@ import (
 
 // ErrBehind says that Redis counts the limits by a later configuration than the rules of this Store.
 var ErrBehind error = &bucket.Refusal{
-	Err: errors.New("Redis counts the limits by a newer configuration than this replica has: its calls wait until it applies that configuration"),
+	Err: errors.New("redis counts the limits by a newer configuration than this replica has: its calls wait until it applies that configuration"),
 	Fix: "if it does not, `weir status` says why it refused the configuration; or apply a corrected one",
 }
 
