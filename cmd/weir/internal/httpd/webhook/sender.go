@@ -179,7 +179,7 @@ type delivered struct {
 	err   error  // not nil: the sending must end
 }
 
-// postAll makes loads of the messages from read, and posts each load. It returns after all posts have ended.
+// postAll gathers the messages from read into loads, and posts each load. It returns after all posts have ended.
 func (s *sending) postAll(ctx context.Context, read <-chan jetstream.Msg) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var posting sync.WaitGroup
