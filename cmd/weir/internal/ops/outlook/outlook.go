@@ -1,0 +1,246 @@
+package outlook
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/ops/whatif"
+)
+
+// Outlook is what recorded jobs say about the limits of a configuration.
+type Outlook struct {
+	Account string    `json:"account,omitempty"`
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
+	APIs    []*API    `json:"apis"`
+	// Days are the days of UTC from the first job on, the newest last.
+	Days []Day `json:"days"`
+	// Growth is the line through the whole days; absent if there are fewer than three.
+	Growth *Growth `json:"growth,omitempty"`
+	// Breaks says how many times as many jobs the buckets bear; absent if it is more than was tried.
+	Breaks *Break `json:"breaks,omitempty"`
+	// Tried is the largest load that was tried.
+	Tried float64 `json:"tried_load"`
+	// Limits are the limits that keys share, with the use of the busiest whole day; absent without a whole day.
+	Limits []LimitUse `json:"limits,omitempty"`
+	Notes  []string   `json:"notes"` // what the plan does not know
+
+	Gaps
+}
+
+// API is the outlook of one api.
+type API struct {
+	API string `json:"api"`
+	Seen
+
+	// Present is what the limits of the configuration would have done.
+	Present *whatif.Outcome `json:"present"`
+	// Overflowing are the keys of which jobs would have overflowed, those with most such jobs first.
+	Overflowing []Needs `json:"overflowing"`
+	More        int     `json:"more_overflowing,omitempty"` // keys that are not listed
+	// Suggested is the smallest capacity at which nothing would have overflowed; absent if nothing overflowed.
+	Suggested *whatif.Outcome `json:"suggested,omitempty"`
+	// Rate is the rate of the bucket at which nothing would have overflowed with the present capacities, and the rates
+	// of single keys raised alike; "" if there is none, or if nothing overflowed.
+	Rate string `json:"rate,omitempty"`
+}
+
+// Needs is a key of which jobs would have overflowed.
+type Needs struct {
+	whatif.OfKey
+
+	Capacity int64 `json:"capacity"` // of its bucket
+	Needs    int   `json:"needs"`    // the capacity at which none of its jobs would have overflowed
+}
+
+// Day is how many jobs came on a day of UTC.
+type Day struct {
+	Day  string `json:"day"`
+	Jobs int    `json:"jobs"`
+}
+
+// Break is the smallest load, up to a twentieth, that the buckets or a budget do not bear.
+type Break struct {
+	Load float64 `json:"load"` // how many times as many jobs
+	API  string  `json:"api"`
+	Key  string  `json:"key,omitempty"` // the key that overflows first; "" if a budget stops jobs
+	// InDays is when so many jobs come by the growth; absent if that is not within a year. 0: they have come already.
+	InDays *int `json:"in_days,omitempty"`
+}
+
+// Bounds of an outlook.
+const (
+	mostOverflowing = 20 // keys listed of each api
+	mostDays        = 62 // the ledger keeps no more
+)
+
+// Of runs the recorded jobs under the configuration's limits, and follows their growth. It calls progress with the
+// number of jobs of each run. It blocks until the runs have ended, or ctx ends: there are some ten of them, and twenty
+// if jobs overflow.
+func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, error) {
+	o := &Outlook{Account: r.Account, Since: r.Since.UTC(), Until: r.Until.UTC(), Gaps: r.Gaps, Notes: r.Notes()}
+	if o.Notes == nil {
+		o.Notes = []string{}
+	}
+	days := r.days()
+	for _, d := range days {
+		o.Days = append(o.Days, Day{d.Begin.Time().Format(time.DateOnly), d.Jobs})
+	}
+	o.Growth = growthOf(jobsOf(r.whole(days)))
+	o.Limits = r.limitUses(o.Growth)
+	parts := r.parts()
+	present, err := whatif.RunAll(ctx, parts, 1, progress)
+	if err != nil {
+		return nil, fmt.Errorf("run the recorded jobs: %w", err)
+	}
+	over := 0
+	for i, p := range r.Pasts {
+		a := &API{API: p.API.Name, Seen: p.Seen, Present: present[i], Overflowing: []Needs{}}
+		o.APIs = append(o.APIs, a)
+		over += a.Present.Overflowed
+	}
+	if over > 0 {
+		if err := o.addNeeds(ctx, r, parts, progress); err != nil {
+			return nil, err
+		}
+	}
+	return o, o.addBreak(ctx, parts, progress)
+}
+
+// parts returns the apis with their traces, to run together. An api whose account has others that were not read runs
+// alone.
+func (r *Recorded) parts() (parts []whatif.Part) {
+	for _, p := range r.Pasts {
+		c := whatif.CandidateOf(p.API)
+		if r.Alone {
+			c.Rules = c.Rules.Alone()
+		}
+		parts = append(parts, whatif.Part{Trace: p.trace, Candidate: c})
+	}
+	return parts
+}
+
+// addNeeds says what would have been enough for the keys that overflow.
+func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part, progress func(int)) error {
+	roomy := append([]whatif.Part(nil), parts...)
+	for i := range roomy {
+		roomy[i].Candidate = roomy[i].Candidate.WithCapacity(0)
+	}
+	free, err := whatif.RunAll(ctx, roomy, 1, progress)
+	if err != nil {
+		return fmt.Errorf("seek a capacity: %w", err)
+	}
+	for i := range roomy {
+		if o.APIs[i].Present.Overflowed > 0 {
+			roomy[i].Candidate = roomy[i].Candidate.WithCapacity(int64(max(1, free[i].Deepest.Depth)))
+		} else {
+			roomy[i] = parts[i]
+		}
+	}
+	enough, err := whatif.RunAll(ctx, roomy, 1, progress)
+	if err != nil {
+		return fmt.Errorf("seek a capacity: %w", err)
+	}
+	factor, err := whatif.Faster(ctx, parts, progress)
+	if err != nil {
+		return fmt.Errorf("seek a rate: %w", err)
+	}
+	for i, a := range o.APIs {
+		if a.Present.Overflowed == 0 {
+			continue
+		}
+		if enough[i].Overflowed == 0 {
+			enough[i].Suggested = true
+			a.Suggested = enough[i]
+		}
+		if factor > 0 {
+			a.Rate = config.FormatRate(parts[i].Candidate.Faster(factor).Rules.Key.Rate)
+		}
+		all := a.Present.Overflowing()
+		a.More = max(0, len(all)-mostOverflowing)
+		for _, k := range all[:len(all)-a.More] {
+			a.Overflowing = append(a.Overflowing, Needs{k, r.Pasts[i].API.Rules.For(k.Key).Capacity, free[i].Of(k.Key).Deepest})
+		}
+	}
+	return nil
+}
+
+// addBreak seeks the load that the buckets do not bear. If the growth says when loads come, only those of a year are
+// tried.
+func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress func(int)) error {
+	o.Tried = whatif.MostLoad
+	if o.Growth.grows() {
+		o.Tried = min(o.Tried, math.Round(o.Growth.in(mostAhead)*100)/100)
+	}
+	load, outcomes, err := whatif.Breaks(ctx, parts, o.Tried, progress)
+	if err != nil {
+		return fmt.Errorf("seek the load that the limits bear: %w", err)
+	}
+	if load == 0 {
+		return nil
+	}
+	b := &Break{Load: math.Round(load*100) / 100, InDays: o.Growth.until(load)}
+	for i, out := range outcomes {
+		if over := out.Overflowing(); len(over) > 0 {
+			b.API, b.Key = o.APIs[i].API, over[0].Key
+			break
+		}
+		if out.OverBudget > 0 && b.API == "" {
+			b.API = o.APIs[i].API
+		}
+	}
+	o.Breaks = b
+	return nil
+}
+
+// days returns the jobs of all apis by days.
+func (r *Recorded) days() []whatif.Day {
+	byDay, first, last := map[bucket.Micros]*whatif.Day{}, bucket.Micros(math.MaxInt64), bucket.Micros(0)
+	for _, p := range r.Pasts {
+		for _, d := range p.trace.Days(mostDays) {
+			if of := byDay[d.Begin]; of != nil {
+				of.Jobs, of.Calls = of.Jobs+d.Jobs, of.Calls+d.Calls
+			} else {
+				byDay[d.Begin] = &d
+			}
+			first, last = min(first, d.Begin), max(last, d.Begin)
+		}
+	}
+	var days []whatif.Day
+	for at := first; at <= last; at += bucket.Micros(24 * time.Hour / time.Microsecond) {
+		if of := byDay[at]; of != nil {
+			days = append(days, *of)
+		} else {
+			days = append(days, whatif.Day{Begin: at})
+		}
+	}
+	return days
+}
+
+// whole returns those of some days, without gaps, that are whole: they lie within the time that was read. Days before
+// the first job or after the last one are not among them.
+func (r *Recorded) whole(days []whatif.Day) []whatif.Day {
+	from := r.Since
+	if r.Begins.After(from) {
+		from = r.Begins
+	}
+	first, last := wholeDays(from, r.Until)
+	var whole []whatif.Day
+	for _, d := range days {
+		if number := d.Begin.Time().Unix() / int64(24*time.Hour/time.Second); number >= first && number <= last {
+			whole = append(whole, d)
+		}
+	}
+	return whole
+}
+
+func jobsOf(days []whatif.Day) (jobs []int) {
+	for _, d := range days {
+		jobs = append(jobs, d.Jobs)
+	}
+	return jobs
+}

@@ -1,0 +1,110 @@
+package whatif
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"weir/bucket"
+)
+
+// precision is how far a factor may be above the smallest one: a part of the factor.
+const precision = 0.05
+
+// least returns the smallest factor from 1 to most for which ok holds, up to precision. It returns 0 if ok holds for
+// none. It relies on that ok holds for every larger factor, too.
+func least(most float64, ok func(factor float64) (bool, error)) (float64, error) {
+	low, high := 1.0, 1.0
+	for {
+		yes, err := ok(high)
+		if err != nil {
+			return 0, err
+		}
+		if yes {
+			break
+		}
+		if high >= most {
+			return 0, nil
+		}
+		low, high = high, min(most, 2*high)
+	}
+	for high-low > high*precision {
+		middle := (low + high) / 2
+		yes, err := ok(middle)
+		if err != nil {
+			return 0, err
+		}
+		if yes {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high, nil
+}
+
+// Breaks returns the smallest load, up to a twentieth, at which a job overflows or is stopped by a budget, and the
+// outcomes at that load. It returns 0 if there is none up to most, which may be at most MostLoad. It runs the traces
+// some ten times.
+func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs int)) (load float64, outcomes []*Outcome, err error) {
+	load, err = least(min(most, MostLoad), func(load float64) (bool, error) {
+		all, err := RunAll(ctx, parts, load, progress)
+		if err != nil {
+			return false, err
+		}
+		broken := slices.ContainsFunc(all, func(o *Outcome) bool { return o.Overflowed+o.OverBudget > 0 })
+		if broken {
+			outcomes = all
+		}
+		return broken, nil
+	})
+	return load, outcomes, err
+}
+
+// mostFaster bounds the factor by which Faster raises rates.
+const mostFaster = 64
+
+// Faster returns the smallest factor, up to a twentieth, by which the rates of all buckets must be raised so that
+// nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough, because another limit
+// makes jobs wait. It runs the traces some ten times.
+func Faster(ctx context.Context, parts []Part, progress func(jobs int)) (float64, error) {
+	return least(mostFaster, func(factor float64) (bool, error) {
+		faster := slices.Clone(parts)
+		for i := range faster {
+			faster[i].Candidate = faster[i].Candidate.Faster(factor)
+		}
+		all, err := RunAll(ctx, faster, 1, progress)
+		return err == nil && !slices.ContainsFunc(all, func(o *Outcome) bool { return o.Overflowed > 0 }), err
+	})
+}
+
+// Faster returns the candidate with the rates of its buckets raised by a factor from 1 on, rounded up to whole counts.
+func (c Candidate) Faster(factor float64) Candidate {
+	raise := func(r bucket.Rate) bucket.Rate {
+		r.Count = int64(math.Ceil(float64(r.Count) * factor))
+		return r
+	}
+	c.Rules.Key.Rate = raise(c.Rules.Key.Rate)
+	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
+	for i := range c.Rules.Overrides {
+		if r := c.Rules.Overrides[i].Rate; r != nil {
+			raised := raise(*r)
+			c.Rules.Overrides[i].Rate = &raised
+		}
+	}
+	return c
+}
+
+// WithCapacity returns the candidate with one capacity for all keys, and without max_wait. 0 stands for the largest
+// capacity that a configuration may have.
+func (c Candidate) WithCapacity(capacity int64) Candidate {
+	if capacity == 0 {
+		capacity = mostCapacity
+	}
+	c.Rules.Key.Capacity, c.Rules.Key.MaxWait = capacity, 0
+	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
+	for i := range c.Rules.Overrides {
+		c.Rules.Overrides[i].Capacity, c.Rules.Overrides[i].MaxWait = nil, nil
+	}
+	return c
+}
