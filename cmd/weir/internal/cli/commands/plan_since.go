@@ -179,7 +179,7 @@ func printOutlookOf(out io.Writer, a *outlook.API) error {
 		if err := printAfterGap(out, t); err != nil {
 			return err
 		}
-		enough := "no rate of the bucket is enough with these capacities: another limit makes jobs wait"
+		enough := "with these capacities no rate up to 64 times as high is enough: jobs come at once, or another limit makes them wait"
 		if a.Rate != "" {
 			enough = "with these capacities nothing overflows at the rate " + a.Rate
 		}

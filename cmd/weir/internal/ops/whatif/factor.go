@@ -65,8 +65,8 @@ func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs 
 const mostFaster = 64
 
 // Faster returns the smallest factor, up to a twentieth, by which the rates of all buckets must be raised so that
-// nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough, because another limit
-// makes jobs wait. It runs the traces some ten times.
+// nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough: jobs come at once, or
+// another limit makes them wait. It runs the traces some ten times.
 func Faster(ctx context.Context, parts []Part, progress func(jobs int)) (float64, error) {
 	return least(mostFaster, func(factor float64) (bool, error) {
 		faster := slices.Clone(parts)
