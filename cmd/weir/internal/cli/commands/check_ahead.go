@@ -18,7 +18,7 @@ import (
 
 // Bounds of what a check reads for each api, so that it ends before a monitor gives it up.
 const (
-	checkedRecords = 500_000
+	checkedRecords = 200_000
 	checkedLetters = 100_000
 	checkedKeys    = 50_000
 )

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of what a plan reads. It takes at most some 300 MB for an api.
+// Bounds of what a plan reads. It takes at most some 200 MB for an api.
 const (
-	plannedRecords = 2_000_000
+	plannedRecords = 1_000_000
 	plannedLetters = 500_000
 	plannedKeys    = 100_000
 )
@@ -226,10 +226,10 @@ func breakText(o *outlook.Outlook) string {
 	}
 	what := "a budget of " + b.API + " stops jobs"
 	if b.Key != "" {
-		what = fmt.Sprintf("key %s of %s overflows first", cli.Visible(b.Key), b.API)
+		what = fmt.Sprintf("key %s of %s overflows", cli.Visible(b.Key), b.API)
 	}
 	if b.Load <= 1 {
 		return "not even the recorded jobs: " + what
 	}
-	return fmt.Sprintf("less than %.3g times as many jobs: %s, %s", b.Load, what, daysAhead(b.InDays))
+	return fmt.Sprintf("less than %.3g times as many jobs: then %s first, %s", b.Load, what, daysAhead(b.InDays))
 }

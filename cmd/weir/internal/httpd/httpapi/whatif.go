@@ -18,7 +18,7 @@ import (
 )
 
 // Bounds of computations in the process that also makes calls. One plan, one outlook and one verification run at a time.
-// A verification takes at most 150 MB, a plan 100 MB, an outlook 80 MB for an api. For larger ones use the commands, which
+// A verification takes at most 150 MB, a plan 100 MB, an outlook 30 MB for an api. For larger ones use the commands, which
 // run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
@@ -28,9 +28,9 @@ const (
 	mostTrace         = 64 << 20 // bytes
 	mostArrivals      = 1_000_000
 	planTime          = longRead
-	mostPlannedCalls  = 300_000
-	mostPlannedKeys   = 50_000
-	mostPlannedDead   = 100_000
+	mostPlannedCalls  = 100_000
+	mostPlannedKeys   = 20_000
+	mostPlannedDead   = 50_000
 )
 
 // Parameters of a plan. An absent one has the value of the api's limits, or the default of a configuration.

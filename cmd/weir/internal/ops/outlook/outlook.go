@@ -1,9 +1,12 @@
 package outlook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -25,6 +28,9 @@ type Outlook struct {
 	Breaks *Break `json:"breaks,omitempty"`
 	// Tried is the largest load that was tried.
 	Tried float64 `json:"tried_load"`
+	// SoughtOn are the busiest days, if loads and rates were sought with the jobs of these alone, because there are too
+	// many jobs.
+	SoughtOn []string `json:"sought_on,omitempty"`
 	// Limits are the limits that keys share, with the use of the busiest whole day; absent without a whole day.
 	Limits []LimitUse `json:"limits,omitempty"`
 	Notes  []string   `json:"notes"` // what the plan does not know
@@ -67,20 +73,22 @@ type Day struct {
 type Break struct {
 	Load float64 `json:"load"` // how many times as many jobs
 	API  string  `json:"api"`
-	Key  string  `json:"key,omitempty"` // the key that overflows first; "" if a budget stops jobs
+	Key  string  `json:"key,omitempty"` // the key that overflows first, or most with a load of 1; "" if a budget stops jobs
 	// InDays is when so many jobs come by the growth; absent if that is not within a year. 0: they have come already.
 	InDays *int `json:"in_days,omitempty"`
 }
 
 // Bounds of an outlook.
 const (
-	mostOverflowing = 20 // keys listed of each api
-	mostDays        = 62 // the ledger keeps no more
+	mostOverflowing = 20      // keys listed of each api
+	mostDays        = 62      // the ledger keeps no more
+	mostSought      = 100_000 // jobs with which loads and rates are sought, beyond those of the busiest day
+	triedLoad       = 4.0     // the largest load that is tried if no growth says which loads come
 )
 
 // Of runs the recorded jobs under the configuration's limits, and follows their growth. It calls progress with the
-// number of jobs of each run. It blocks until the runs have ended, or ctx ends: there are some ten of them, and twenty
-// if jobs overflow.
+// number of jobs of each run. It blocks until the runs have ended, or ctx ends: there are some ten of them, most of them
+// with the busiest days only.
 func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, error) {
 	o := &Outlook{Account: r.Account, Since: r.Since.UTC(), Until: r.Until.UTC(), Gaps: r.Gaps, Notes: r.Notes()}
 	if o.Notes == nil {
@@ -108,7 +116,41 @@ func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, er
 			return nil, err
 		}
 	}
-	return o, o.addBreak(ctx, parts, progress)
+	sought := o.busiest(parts, days)
+	if over > 0 {
+		if err := o.addRates(ctx, sought, progress); err != nil {
+			return nil, err
+		}
+	}
+	return o, o.addBreak(ctx, sought, progress)
+}
+
+// busiest returns the parts with the jobs of the busiest days, so that runs with many loads and rates end soon.
+func (o *Outlook) busiest(parts []whatif.Part, days []whatif.Day) []whatif.Part {
+	all := 0
+	for _, d := range days {
+		all += d.Jobs
+	}
+	if all <= mostSought {
+		return parts
+	}
+	byJobs := slices.Clone(days)
+	slices.SortStableFunc(byJobs, func(a, b whatif.Day) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	on, n := map[bucket.Micros]bool{}, 0
+	for _, d := range byJobs {
+		if n += d.Jobs; n > mostSought && len(on) > 0 {
+			break
+		}
+		on[d.Begin] = true
+		o.SoughtOn = append(o.SoughtOn, d.Begin.Time().Format(time.DateOnly))
+	}
+	slices.Sort(o.SoughtOn)
+	o.Notes = append(o.Notes, "the loads that the limits bear, and a sufficient rate, were sought on the busiest days only: "+strings.Join(o.SoughtOn, ", "))
+	parts = slices.Clone(parts)
+	for i := range parts {
+		parts[i].Trace = parts[i].Trace.On(on)
+	}
+	return parts
 }
 
 // parts returns the apis with their traces, to run together. An api whose account has others that were not read runs
@@ -145,10 +187,6 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 	if err != nil {
 		return fmt.Errorf("seek a capacity: %w", err)
 	}
-	factor, err := whatif.Faster(ctx, parts, progress)
-	if err != nil {
-		return fmt.Errorf("seek a rate: %w", err)
-	}
 	for i, a := range o.APIs {
 		if a.Present.Overflowed == 0 {
 			continue
@@ -156,9 +194,6 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 		if enough[i].Overflowed == 0 {
 			enough[i].Suggested = true
 			a.Suggested = enough[i]
-		}
-		if factor > 0 {
-			a.Rate = config.FormatRate(parts[i].Candidate.Faster(factor).Rules.Key.Rate)
 		}
 		all := a.Present.Overflowing()
 		a.More = max(0, len(all)-mostOverflowing)
@@ -169,16 +204,36 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 	return nil
 }
 
-// addBreak seeks the load that the buckets do not bear. If the growth says when loads come, only those of a year are
-// tried.
-func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress func(int)) error {
-	o.Tried = whatif.MostLoad
-	if o.Growth.grows() {
-		o.Tried = min(o.Tried, math.Round(o.Growth.in(mostAhead)*100)/100)
-	}
-	load, outcomes, err := whatif.Breaks(ctx, parts, o.Tried, progress)
+// addRates says at which rates nothing would have overflowed with the present capacities.
+func (o *Outlook) addRates(ctx context.Context, parts []whatif.Part, progress func(int)) error {
+	factor, err := whatif.Faster(ctx, parts, progress)
 	if err != nil {
-		return fmt.Errorf("seek the load that the limits bear: %w", err)
+		return fmt.Errorf("seek a rate: %w", err)
+	}
+	for i, a := range o.APIs {
+		if factor > 0 && a.Present.Overflowed > 0 {
+			a.Rate = config.FormatRate(parts[i].Candidate.Faster(factor).Rules.Key.Rate)
+		}
+	}
+	return nil
+}
+
+// addBreak seeks the load that the limits do not bear. If the growth says when loads come, those of a year are tried.
+func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress func(int)) error {
+	o.Tried = triedLoad
+	if o.Growth.grows() {
+		o.Tried = max(1.01, min(whatif.MostLoad, math.Round(o.Growth.in(mostAhead)*100)/100))
+	}
+	var outcomes []*whatif.Outcome
+	load := 1.0
+	for _, a := range o.APIs {
+		outcomes = append(outcomes, a.Present)
+	}
+	if !slices.ContainsFunc(outcomes, func(out *whatif.Outcome) bool { return out.Overflowed+out.OverBudget > 0 }) {
+		var err error
+		if load, outcomes, err = whatif.Breaks(ctx, parts, o.Tried, progress); err != nil {
+			return fmt.Errorf("seek the load that the limits bear: %w", err)
+		}
 	}
 	if load == 0 {
 		return nil

@@ -3,6 +3,7 @@ package outlook
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,5 +198,25 @@ func TestOverflowsNext(t *testing.T) {
 		if err != nil || len(next) != 1 || len(next[0].Overflowing) != want {
 			t.Errorf("within %s: %+v %v, want %d keys", ahead, next, err, want)
 		}
+	}
+}
+
+// TestLoadsAreSoughtOnTheBusiestDays checks that many jobs do not make many long runs.
+func TestLoadsAreSoughtOnTheBusiestDays(t *testing.T) {
+	r := grown(t)
+	days, o := r.days(), Outlook{}
+	if parts := o.busiest(r.parts(), days); parts[0].Trace.Jobs() != 30 || o.SoughtOn != nil {
+		t.Errorf("of few jobs %d are tried, on %v", parts[0].Trace.Jobs(), o.SoughtOn)
+	}
+	for i := range days {
+		days[i].Jobs *= mostSought / 16
+	}
+	parts := o.busiest(r.parts(), days)
+	if want := []string{"2026-03-13", "2026-03-14"}; parts[0].Trace.Jobs() != 7+8 || !slices.Equal(o.SoughtOn, want) || len(o.Notes) != 1 {
+		t.Errorf("of many jobs %d are tried, on %v, want those of %v: %v", parts[0].Trace.Jobs(), o.SoughtOn, want, o.Notes)
+	}
+	days[4].Jobs = 10 * mostSought
+	if parts := o.busiest(r.parts(), days); parts[0].Trace.Jobs() != 8 {
+		t.Errorf("beside a day with too many jobs %d are tried", parts[0].Trace.Jobs())
 	}
 }

@@ -11,10 +11,10 @@ import (
 // precision is how far a factor may be above the smallest one: a part of the factor.
 const precision = 0.05
 
-// least returns the smallest factor from 1 to most for which ok holds, up to precision. It returns 0 if ok holds for
-// none. It relies on that ok holds for every larger factor, too.
+// least returns the smallest factor above 1 and up to most for which ok holds, up to precision. It returns 0 if ok holds
+// for none. It relies on that ok does not hold for 1, and that it holds for every factor above one for which it holds.
 func least(most float64, ok func(factor float64) (bool, error)) (float64, error) {
-	low, high := 1.0, 1.0
+	low, high := 1.0, min(most, 2)
 	for {
 		yes, err := ok(high)
 		if err != nil {
@@ -43,12 +43,13 @@ func least(most float64, ok func(factor float64) (bool, error)) (float64, error)
 	return high, nil
 }
 
-// Breaks returns the smallest load, up to a twentieth, at which a job overflows or is stopped by a budget, and the
-// outcomes at that load. It returns 0 if there is none up to most, which may be at most MostLoad. It runs the traces
-// some ten times.
+// Breaks returns the smallest load, up to a twentieth, at which a job overflows or is stopped by a budget, for parts that
+// bear a load of 1. The outcomes end with the first such job. It returns 0 if there is none up to most, which may be from
+// 1 to MostLoad. It runs the traces some eight times.
 func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs int)) (load float64, outcomes []*Outcome, err error) {
-	load, err = least(min(most, MostLoad), func(load float64) (bool, error) {
-		all, err := RunAll(ctx, parts, load, progress)
+	isBroken := func(t *tally) bool { return t.overflowed+t.overBudget > 0 }
+	load, err = least(most, func(load float64) (bool, error) {
+		all, err := runUntil(ctx, parts, load, isBroken, progress)
 		if err != nil {
 			return false, err
 		}
@@ -68,12 +69,13 @@ const mostFaster = 64
 // nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough: jobs come at once, or
 // another limit makes them wait. It runs the traces some ten times.
 func Faster(ctx context.Context, parts []Part, progress func(jobs int)) (float64, error) {
+	overflows := func(t *tally) bool { return t.overflowed > 0 }
 	return least(mostFaster, func(factor float64) (bool, error) {
 		faster := slices.Clone(parts)
 		for i := range faster {
 			faster[i].Candidate = faster[i].Candidate.Faster(factor)
 		}
-		all, err := RunAll(ctx, faster, 1, progress)
+		all, err := runUntil(ctx, faster, 1, overflows, progress)
 		return err == nil && !slices.ContainsFunc(all, func(o *Outcome) bool { return o.Overflowed > 0 }), err
 	})
 }

@@ -82,6 +82,18 @@ func (t *Trace) Finish(until bucket.Micros) {
 	t.sort()
 }
 
+// On returns the jobs that came on some days, which are named by their beginnings.
+func (t *Trace) On(days map[bucket.Micros]bool) *Trace {
+	on := *t
+	on.arrivals = nil
+	for i := range t.arrivals {
+		if at := t.arrivals[i].at; days[at-at%perDay] {
+			on.arrivals = append(on.arrivals, t.arrivals[i])
+		}
+	}
+	return &on
+}
+
 // units returns what one call of a job took from the limit in a column. known is false if no call of the trace tells
 // that.
 func (t *Trace) units(a *arrival, column int) (units int64, known bool) {

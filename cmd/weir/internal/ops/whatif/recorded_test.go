@@ -79,6 +79,9 @@ func TestTraceOfJobsWithoutCalls(t *testing.T) {
 	if len(days) != 2 || days[0].Jobs != 1 || days[1].Jobs != 2 || days[1].Takes[0] != 13 || days[1].Calls != 2 {
 		t.Errorf("days %+v", days)
 	}
+	if on := trace.On(map[bucket.Micros]bool{days[1].Begin: true}); on.Jobs() != 2 || on.arrivals[0].calls != 1 {
+		t.Errorf("on the last day came %+v", on.arrivals)
+	}
 	if last := trace.Days(1); len(last) != 1 || last[0].Jobs != 2 {
 		t.Errorf("the last day %+v", last)
 	}
@@ -102,6 +105,9 @@ func TestLoad(t *testing.T) {
 	load, all, err := Breaks(t.Context(), parts, MostLoad, quiet) // each key has a job every two seconds
 	if err != nil || load < 2 || load > 3.2 || all[0].Overflowed == 0 {
 		t.Errorf("the buckets bear a load of %g: %+v %v", load, all, err)
+	}
+	if n := all[0].Overflowed; n != 1 {
+		t.Errorf("%d jobs overflow, want the first alone", n)
 	}
 	if load, _, err := Breaks(t.Context(), parts, 1.5, quiet); err != nil || load != 0 {
 		t.Errorf("up to 1.5 a load of %g is found, %v", load, err)

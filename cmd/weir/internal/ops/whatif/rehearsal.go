@@ -60,6 +60,11 @@ func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (
 // RunAll is Run for several apis at once. If they have an account, parts must have all of its apis. Each job comes load
 // times, from 1 to MostLoad: with 1.5 every second job of a key comes twice.
 func RunAll(ctx context.Context, parts []Part, load float64, progress func(jobs int)) ([]*Outcome, error) {
+	return runUntil(ctx, parts, load, func(*tally) bool { return false }, progress)
+}
+
+// runUntil is RunAll that ends early when enough reports so of an api after one of its arrivals.
+func runUntil(ctx context.Context, parts []Part, load float64, enough func(*tally) bool, progress func(jobs int)) ([]*Outcome, error) {
 	if load < 1 || load > MostLoad {
 		panic(fmt.Sprintf("whatif: a load of %g", load))
 	}
@@ -85,16 +90,21 @@ func RunAll(ctx context.Context, parts []Part, load float64, progress func(jobs 
 			return nil, err
 		}
 		m.arrives(m.next)
-		m.next++
+		if m.next++; enough(&m.out) {
+			return r.outcomes(parts), nil
+		}
 	}
 	if err := r.until(ctx, schedule.Never); err != nil {
 		return nil, err
 	}
-	var outcomes []*Outcome
+	return r.outcomes(parts), nil
+}
+
+func (r *rehearsal) outcomes(parts []Part) (all []*Outcome) {
 	for i, m := range r.all {
-		outcomes = append(outcomes, m.out.outcome(m.trace, &parts[i].Candidate))
+		all = append(all, m.out.outcome(m.trace, &parts[i].Candidate))
 	}
-	return outcomes, nil
+	return all
 }
 
 // join adds an api to the rehearsal.
