@@ -32,7 +32,7 @@ type planFlags struct {
 	as               cli.Format
 }
 
-// mostCandidates is how many candidates one plan may have.
+// mostCandidates is the most candidates that one plan may have.
 const mostCandidates = 1000
 
 func planCommand() *cobra.Command {
@@ -186,8 +186,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	return bound, nil
 }
 
-// candidates returns every combination of the values in the flags, based on the limits of a configuration, or on
-// defaults.
+// candidates returns a candidate for every combination of the flags' values. All other limits are those of base.
 func (f *planFlags) candidates(base whatif.Candidate) (all []whatif.Candidate, err error) {
 	if base.CallTime, err = config.ParseDuration(f.callTime); err != nil {
 		return nil, fmt.Errorf("--call-time: %w", err)
@@ -229,7 +228,7 @@ func (f *planFlags) candidates(base whatif.Candidate) (all []whatif.Candidate, e
 	return all, nil
 }
 
-// check returns what is wrong with a candidate, in terms of the flags. It also applies --counts.
+// check returns what is wrong with a candidate, in terms of the flags. It also puts --counts into the candidate.
 func (f *planFlags) check(c *whatif.Candidate) error {
 	r := &c.Rules.Key.Rate
 	if f.counts != "" {
@@ -253,7 +252,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	return c.Rules.Validate()
 }
 
-// base returns the candidate that the flags change: the limits of the api in the file, or defaults.
+// base returns the candidate that the flags change: it has the limits of the api in the file, or defaults.
 func (f *planFlags) base() (whatif.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {

@@ -9,13 +9,14 @@
 //	factor.go      how many times as many jobs the limits bear, and how many times the rates would have done
 //
 // A run uses no formula. It puts the arrivals into a schedule (dispatcher/schedule) with a store of slots
-// (bucket.Memory), refuses those that the intake would refuse, and calls when the schedule says so. So its outcome is
-// that of a weir on a machine that is never late, with an API whose calls all take the same time. Jobs that a running
-// weir recorded need as many calls, for as long, as recorded. Apis of one account are tried together.
+// (bucket.Memory), refuses the arrivals that the intake would refuse, and calls when the schedule says so. So the run
+// has the outcome that weir would have on a machine that is never late, with an API that never fails and whose calls
+// all take the same time. A job that a running weir recorded needs as many calls as it needed then, and they last as
+// long. Apis of one account are tried together.
 //
-// A job reserves its cost. When its call ends, what the trace says that it took replaces the cost in the limits that
-// answers settle. A run does not raise or learn estimates, as a dispatcher does.
+// A job reserves its cost. When its call ends, the took of its line replaces the cost in the limits that answers
+// settle. A run does not raise or learn estimates, as a dispatcher does.
 //
-// A trace takes 40 bytes of memory per arrival, for at most MostJobs arrivals, and 8 for each limit of which it knows what
-// calls took. A run takes 8 bytes more for each arrival, and 40 for each key.
+// A trace takes 40 bytes of memory for each arrival, and 8 for each limit of which it knows what calls took. It has at
+// most MostJobs arrivals. A run takes 8 bytes more for each arrival, and 40 for each key.
 package whatif

@@ -56,7 +56,7 @@ func (m *member) arrives(number int) {
 	}
 }
 
-// arrive accepts or refuses an arriving job as the intake would.
+// arrive accepts or refuses an arriving job, as the intake would.
 func (m *member) arrive(number int, copied uint64) {
 	a := &m.trace.arrivals[number]
 	key, depth := m.trace.keys[a.key], 0
@@ -81,7 +81,7 @@ func (m *member) arrive(number int, copied uint64) {
 // arrivalOf returns the arrival of a job.
 func (m *member) arrivalOf(j *schedule.Job) *arrival { return &m.trace.arrivals[(j.Seq-1)/m.copies] }
 
-// payable reports whether the limits could ever let a job of this cost pass.
+// payable reports whether the limits could ever let a job with this cost pass.
 func (m *member) payable(a *arrival) bool {
 	for i := range m.policy.Rules.Shared {
 		l := &m.policy.Rules.Shared[i]
@@ -120,7 +120,7 @@ func (m *member) cost(place int, a *arrival) int64 {
 	return max(1, l.Cost.Usual())
 }
 
-// actual returns what a call took from the shared limits, or nil if it took what it had reserved.
+// actual returns what a call took from the shared limits. It returns nil if the call took what it had reserved.
 func (m *member) actual(j *schedule.Job) []int64 {
 	took := m.arrivalOf(j).took
 	if took == unknown {

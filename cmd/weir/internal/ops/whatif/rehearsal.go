@@ -45,7 +45,7 @@ type rehearsal struct {
 }
 
 // Run runs a trace under a candidate's rules until every accepted job has been called. It calls progress with the
-// number of arrivals so far. It fails if ctx ends, or if no store can keep the rules. It ignores other apis of an
+// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules. It ignores other apis of an
 // account.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
 	alone := *c

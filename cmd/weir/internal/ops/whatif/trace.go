@@ -41,7 +41,7 @@ type Trace struct {
 type arrival struct {
 	at    bucket.Micros
 	cost  int64
-	took  int64  // what the call takes from limits that answers settle; unknown: the cost
+	took  int64  // what the call takes from limits that answers settle; unknown: its cost
 	key   uint32 // index in keys
 	row   uint32 // in takes
 	lasts uint32 // microseconds of a call; 0: as the candidate says
@@ -66,11 +66,11 @@ type readings struct {
 	more  int // bad lines beyond mostBadLines
 }
 
-// ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost and took, or JSON
-// objects with these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number
-// from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the cost. The
-// lines may be in any order. ReadTrace fails if there are more than most. Its error lists the first bad lines by
-// number, and uses name as the file's name.
+// ReadTrace reads arrivals. The input is CSV whose first line names the columns time, key and optionally cost and took,
+// or it is one JSON object with these fields on each line. A time is a number of seconds or an RFC 3339 time. A cost is
+// a whole number from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the
+// cost. The lines may be in any order. ReadTrace fails if there are more than most arrivals. Its error lists the first
+// bad lines by number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
@@ -95,7 +95,7 @@ func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	return &r.trace, nil
 }
 
-// firstByte returns the first byte that is not blank. It consumes nothing.
+// firstByte returns the first byte that is not blank, without consuming it.
 func firstByte(lines *bufio.Reader) (byte, error) {
 	for n := 1; ; n++ {
 		seen, err := lines.Peek(n)
@@ -108,7 +108,7 @@ func firstByte(lines *bufio.Reader) (byte, error) {
 	}
 }
 
-// problem returns the error that lists the bad lines, or nil.
+// problem returns the error that lists the bad lines. It returns nil if there are none.
 func (r *readings) problem() error {
 	if r.more > 0 {
 		r.bad = append(r.bad, fmt.Errorf("%s: and %d more bad lines", r.name, r.more))
@@ -127,7 +127,7 @@ func (r *readings) fail(line int, format string, args ...any) {
 	r.bad = append(r.bad, fmt.Errorf("%s:%d: "+format, append([]any{r.name, line}, args...)...))
 }
 
-// add adds one arrival. It returns false if the trace is full.
+// add adds one arrival. It returns false if the trace is already full.
 func (r *readings) add(line int, at, key, cost, took string) bool {
 	if len(r.trace.arrivals) >= r.most {
 		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
@@ -258,11 +258,12 @@ func (r *readings) readJSON(in io.Reader) error {
 	return nil
 }
 
-// sinceEpoch separates two kinds of times: numbers of seconds from it on count from 1970, smaller ones from the
-// recording's start.
+// sinceEpoch separates two kinds of times in seconds: a number of at least sinceEpoch counts from 1970, and a smaller
+// one from the start of the recording.
 const sinceEpoch = 1e9
 
-// parseTime reads a time. It shifts recordings that begin with 0 away from the beginning of all calendar periods.
+// parseTime reads a time. It shifts recordings that begin with 0, so that they do not begin where all calendar periods
+// do.
 func parseTime(text string) (bucket.Micros, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return bucket.MicrosOf(at), nil
