@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/weirtest"
 	"weir/dispatcher/ledger"
@@ -130,6 +131,15 @@ apis:
 	}
 	if len(o.Limits) != 1 || o.Limits[0].Limit != "acme/calls" || o.Limits[0].Used != "40" || o.Limits[0].Percent != 40 || o.Limits[0].InDays == nil || *o.Limits[0].InDays != 12 {
 		t.Errorf("the limits are used by %+v, want acme/calls by 40 of 100, and used up in 12 days", o.Limits)
+	}
+	js := r.Operators()
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, Denied: &connect.Denials{}}
+	for most, whole := range map[int]bool{50: false, 1000: true} {
+		q := outlook.Question{Since: midnight.AddDate(0, 0, -5), Now: time.Now(), Most: outlook.Bounds{Records: most, Letters: 10, Keys: 10}}
+		next, err := outlook.Next(t.Context(), c, q, 24*time.Hour)
+		if err != nil || len(next) != 2 || next[0].Whole() != whole || next[0].ReadUntil.IsZero() != whole {
+			t.Errorf("of at most %d records the next overflows are %+v, %v", most, next, err)
+		}
 	}
 	for _, args := range [][]string{{"--account", "nobody"}, {"--api", "nobody"}} {
 		if _, code := r.Command(append([]string{"plan", "--since", since}, args...)...); code != cli.ExitNotFound {

@@ -80,10 +80,18 @@ func checkOf(n *outlook.Overflows, against string) status.Check {
 	found := status.Check{Name: "overflow", Of: n.API, Value: float64(len(n.Overflowing) + n.More)}
 	after := ""
 	if n.Load > 1 {
-		after = fmt.Sprintf(" with %.3g times as many jobs, by the growth of %s", n.Load, cli.Count(n.Days, "whole day"))
+		after = fmt.Sprintf(" with %.3g times as many jobs, by the growth of %s", n.Tried, cli.Count(n.Days, "whole day"))
+	}
+	notes := ""
+	for _, note := range n.Notes("name a shorter --against") {
+		notes += "; " + note
 	}
 	if len(n.Overflowing) == 0 {
-		found.Text = fmt.Sprintf("%s: no key overflows by the jobs of %s%s", n.API, against, after)
+		found.Text = fmt.Sprintf("%s: no key overflows by the jobs of %s%s%s", n.API, against, after, notes)
+		if !n.Whole() {
+			found.Level = status.Unknown
+			found.Text = fmt.Sprintf("%s: not known whether keys overflow by the jobs of %s%s%s", n.API, against, after, notes)
+		}
 		return found
 	}
 	var keys []string
@@ -98,7 +106,7 @@ func checkOf(n *outlook.Overflows, against string) status.Check {
 	if n.Account != "" {
 		of = "--account " + n.Account
 	}
-	found.Text = fmt.Sprintf("%s: keys overflow next by the jobs of %s%s: %s; weir plan %s --since %s says what is enough",
-		n.API, against, after, strings.Join(keys, ", "), of, against)
+	found.Text = fmt.Sprintf("%s: keys overflow next by the jobs of %s%s: %s; weir plan %s --since %s says what is enough%s",
+		n.API, against, after, strings.Join(keys, ", "), of, against, notes)
 	return found
 }

@@ -286,21 +286,29 @@ func (r *Recorded) askWaiting(c *connect.Connection) {
 	r.Waiting = &waiting
 }
 
+// notes says what was not read. later says how to ask for less.
+func (g *Gaps) notes(say func(format string, args ...any), later string) {
+	if !g.ReadUntil.IsZero() {
+		say("read only until %s, because there is more than is read at once: %s", cli.ClockTime(g.ReadUntil), later)
+	}
+	if !g.Begins.IsZero() {
+		say("the ledger begins at %s: older records were removed", cli.ClockTime(g.Begins))
+	}
+	if g.Unreadable > 0 {
+		say("%s that cannot be read: not in the plan", cli.Count(g.Unreadable, "record"))
+	}
+	for i := range g.Gone {
+		say("%s: not in the plan", g.Gone[i].Why())
+	}
+}
+
+// moreKeys says of jobs that were left out why.
+const moreKeys = "have more keys than one plan takes: not in the plan"
+
 // Notes returns a sentence for each thing that the plan does not know.
 func (r *Recorded) Notes() (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if !r.ReadUntil.IsZero() {
-		say("read only until %s, because there is more than one plan takes: name a later --since", cli.ClockTime(r.ReadUntil))
-	}
-	if !r.Begins.IsZero() {
-		say("the ledger begins at %s: older records were removed", cli.ClockTime(r.Begins))
-	}
-	if r.Unreadable > 0 {
-		say("%s that cannot be read: not in the plan", cli.Count(r.Unreadable, "record"))
-	}
-	for i := range r.Gone {
-		say("%s: not in the plan", r.Gone[i].Why())
-	}
+	r.notes(say, "name a later --since")
 	switch {
 	case r.Waiting == nil:
 		say("no running weir answered, so it is unknown how many jobs wait: those that were never called are not in the plan")
@@ -323,7 +331,7 @@ func (p *Past) note(say func(format string, args ...any)) {
 		n    int
 		what string
 	}{
-		{p.LeftOut, "have more keys than one plan takes: not in the plan"},
+		{p.LeftOut, moreKeys},
 		{p.Redriven, "were redriven: they count when they were redriven, not when they first came"},
 		{p.Reused, "got the answers of equal jobs: not in the plan"},
 		{p.Packed, "shared their calls with others: the plan calls each alone"},
