@@ -88,6 +88,9 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	if out, code := r.Command("check", "--against", "1h", "-f", file); code != 0 {
 		t.Errorf("the check of a file with a capacity of %d ends with %d: %s", needs, code, out)
 	}
+	if out, code := r.Command("check", "--against", "1h", "-f", r.Dir+"/missing.yaml"); code != 3 || !strings.Contains(out, "no problem") || !strings.Contains(out, "not known whether keys overflow next: ") {
+		t.Errorf("the check of a file that is not there ends with %d, without the other checks: %s", code, out)
+	}
 	r.Stop()
 	r.Start()
 	r.Follow(fmt.Sprintf(plannedYAML, "%s", needs))

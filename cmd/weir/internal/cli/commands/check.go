@@ -41,7 +41,7 @@ budget. A value that reaches a threshold counts.
 --against 7d also plans from the jobs that the ledger and the letters recorded in the last 7 days, as ` + "`weir plan --since`" + `
 does, and looks as far ahead by the growth of the whole days. For each api the check overflow is a warning if jobs of a
 key would overflow, and names the first keys. It is UNKNOWN if no key overflows by the jobs that were read, and there
-are more. -f checks the limits of a file in place of the running configuration. For each api, or all apis of an account,
+are more, or if the plan fails; what is critical stays CRITICAL. -f checks the limits of a file in place of the running configuration. For each api, or all apis of an account,
 the check reads at most ` + strconv.Itoa(checkedRecords) + ` records, some 100,000 a second.
 
 --format nagios prints one line with performance data. --format prometheus is for the textfile collector of the node
@@ -112,8 +112,7 @@ func check(cmd *cobra.Command, t status.Thresholds, ahead *checkAhead, format ch
 			checks = s.Checks(t)
 		}
 		if err == nil && ahead.against != "" {
-			overflows, aheadErr := ahead.checks(cmd, c)
-			checks, err = append(checks, overflows...), aheadErr
+			checks = append(checks, ahead.checks(cmd, c)...)
 		}
 		return err
 	})
@@ -202,6 +201,6 @@ func prometheusText(checks []status.Check) string {
 		_, _ = fmt.Fprintf(&levels, "weir_check_level%s %d\n", labels, c.Level)
 		_, _ = fmt.Fprintf(&values, "weir_check_value%s %s\n", labels, strconv.FormatFloat(c.Value, 'f', -1, 64))
 	}
-	return "# HELP weir_check_level 0 OK, 1 WARNING, 2 CRITICAL.\n# TYPE weir_check_level gauge\n" + levels.String() +
+	return "# HELP weir_check_level 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.\n# TYPE weir_check_level gauge\n" + levels.String() +
 		"# HELP weir_check_value What was found.\n# TYPE weir_check_value gauge\n" + values.String()
 }

@@ -49,8 +49,19 @@ func (a *checkAhead) check() error {
 	return nil
 }
 
-// checks returns a check for each api: whether keys overflow next.
-func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection) ([]status.Check, error) {
+// checks returns a check for each api: whether keys overflow next. If that fails, the last check says why.
+func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection) (checks []status.Check) {
+	next, err := a.next(cmd, c)
+	for i := range next {
+		checks = append(checks, checkOf(&next[i], a.against))
+	}
+	if err != nil {
+		checks = append(checks, status.Check{Name: "overflow", Level: status.Unknown, Text: "not known whether keys overflow next: " + oneLine(err.Error())})
+	}
+	return checks
+}
+
+func (a *checkAhead) next(cmd *cobra.Command, c *connect.Connection) ([]outlook.Overflows, error) {
 	span, err := config.ParseDuration(a.against)
 	if err != nil {
 		return nil, err
@@ -64,15 +75,7 @@ func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection) ([]status
 			return nil, err
 		}
 	}
-	next, err := outlook.Next(cmd.Context(), c, q, span)
-	if err != nil {
-		return nil, err
-	}
-	var checks []status.Check
-	for i := range next {
-		checks = append(checks, checkOf(&next[i], a.against))
-	}
-	return checks, nil
+	return outlook.Next(cmd.Context(), c, q, span)
 }
 
 // checkOf returns the check of one api.
