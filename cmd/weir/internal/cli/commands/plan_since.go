@@ -123,7 +123,7 @@ func printOutlook(out io.Writer, o *outlook.Outlook) error {
 			if l.API != "" {
 				name = l.API + "/" + l.Limit
 			}
-			t.Row(name, l.Day, l.Used, l.Allowed, strconv.FormatFloat(l.Percent, 'f', 1, 64), daysAhead(l.InDays))
+			t.Row(name, l.Day, l.Used, l.Allowed, strconv.FormatFloat(l.Percent, 'f', 1, 64), daysAhead(l.InDays, o.Growth))
 		}
 		if err := t.Print(out); err != nil {
 			return err
@@ -198,9 +198,11 @@ func printAfterGap(out io.Writer, t *cli.Table) error {
 	return t.Print(out)
 }
 
-// daysAhead says in how many days something comes.
-func daysAhead(days *int) string {
+// daysAhead says in how many days something comes by the growth.
+func daysAhead(days *int, g *outlook.Growth) string {
 	switch {
+	case days == nil && !g.Known():
+		return "not known"
 	case days == nil:
 		return "not within a year"
 	case *days == 0:
@@ -231,5 +233,5 @@ func breakText(o *outlook.Outlook) string {
 	if b.Load <= 1 {
 		return "not even the recorded jobs: " + what
 	}
-	return fmt.Sprintf("less than %.3g times as many jobs: then %s first, %s", b.Load, what, daysAhead(b.InDays))
+	return fmt.Sprintf("less than %.3g times as many jobs: then %s first; by the growth: %s", b.Load, what, daysAhead(b.InDays, o.Growth))
 }

@@ -44,8 +44,11 @@ func growthOf(jobs []int) *Growth {
 	return g
 }
 
+// Known reports whether the days say anything about the future.
+func (g *Growth) Known() bool { return g != nil && !g.Unclear }
+
 // grows reports whether more jobs come each day.
-func (g *Growth) grows() bool { return g != nil && !g.Unclear && g.More > 0 && g.Last > 0 }
+func (g *Growth) grows() bool { return g.Known() && g.More > 0 && g.Last > 0 }
 
 // in returns how many times as many jobs as on the last whole day will come on a later day, and 1 without a growth.
 func (g *Growth) in(days float64) float64 {
@@ -56,7 +59,7 @@ func (g *Growth) in(days float64) float64 {
 }
 
 // until returns in how many days that many times as many jobs will come as on the last whole day. It returns nil if
-// that will not be so within mostAhead days.
+// that will not be so within mostAhead days, or is not known.
 func (g *Growth) until(times float64) *int {
 	if times <= 1 {
 		return new(int)

@@ -19,7 +19,8 @@ type LimitUse struct {
 	Used    string  `json:"used"`    // by the calls of the jobs that came on that day; money for a budget
 	Allowed string  `json:"allowed"` // on a day: of a quota or a budget with another period, its part
 	Percent float64 `json:"percent"`
-	// InDays is when the growth uses up the limit every day; absent if that is not within a year.
+	// InDays is when the growth uses up the limit every day; absent if that is not within a year, or if no clear growth is
+	// known.
 	InDays *int `json:"in_days,omitempty"`
 }
 

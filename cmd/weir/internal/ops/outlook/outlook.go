@@ -74,7 +74,8 @@ type Break struct {
 	Load float64 `json:"load"` // how many times as many jobs
 	API  string  `json:"api"`
 	Key  string  `json:"key,omitempty"` // the key that overflows first, or most with a load of 1; "" if a budget stops jobs
-	// InDays is when so many jobs come by the growth; absent if that is not within a year. 0: they have come already.
+	// InDays is when so many jobs come by the growth; absent if that is not within a year, or if no clear growth is known.
+	// 0: they have come already.
 	InDays *int `json:"in_days,omitempty"`
 }
 
