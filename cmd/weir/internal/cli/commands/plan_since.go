@@ -181,7 +181,7 @@ func printOutlookOf(out io.Writer, a *outlook.API) error {
 		}
 		enough := "with these capacities no rate up to 64 times as high is enough: jobs come at once, or another limit makes them wait"
 		if a.Rate != "" {
-			enough = "with these capacities nothing overflows at the rate " + a.Rate
+			enough = "with these capacities nothing overflows at the rate " + a.Rate + ", with all other rates of buckets raised alike"
 		}
 		if err := write(out, "%s\n", enough); err != nil {
 			return err
@@ -222,9 +222,12 @@ func growthText(g *outlook.Growth) string {
 }
 
 func breakText(o *outlook.Outlook) string {
-	b := o.Breaks
+	b, on := o.Breaks, ""
+	if len(o.SoughtOn) > 0 {
+		on = "on the busiest days, which alone were tried, "
+	}
 	if b == nil {
-		return fmt.Sprintf("%.3g times as many jobs, which is as many as were tried", o.Tried)
+		return fmt.Sprintf("%s%.3g times as many jobs, which is as many as were tried", on, o.Tried)
 	}
 	what := "a budget of " + b.API + " stops jobs"
 	if b.Key != "" {
@@ -233,5 +236,5 @@ func breakText(o *outlook.Outlook) string {
 	if b.Load <= 1 {
 		return "not even the recorded jobs: " + what
 	}
-	return fmt.Sprintf("less than %.3g times as many jobs: then %s first; by the growth: %s", b.Load, what, daysAhead(b.InDays, o.Growth))
+	return fmt.Sprintf("%sless than %.3g times as many jobs: then %s first; by the growth: %s", on, b.Load, what, daysAhead(b.InDays, o.Growth))
 }

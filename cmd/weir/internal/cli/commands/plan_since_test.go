@@ -28,5 +28,9 @@ func TestPlanSaysWhatItDoesNotKnow(t *testing.T) {
 		if got := breakText(o); !strings.HasSuffix(got, "; by the growth: "+c.says) {
 			t.Errorf("%s: the limits bear %q, want %q", name, got, c.says)
 		}
+		o.SoughtOn = []string{"2026-03-10"}
+		if got := breakText(o); !strings.HasPrefix(got, "on the busiest days, which alone were tried, less than 1.5 times") {
+			t.Errorf("%s: of the busiest days is said %q", name, got)
+		}
 	}
 }

@@ -28,8 +28,8 @@ type Outlook struct {
 	Breaks *Break `json:"breaks,omitempty"`
 	// Tried is the largest load that was tried.
 	Tried float64 `json:"tried_load"`
-	// SoughtOn are the busiest days, if loads and rates were sought with the jobs of these alone, because there are too
-	// many jobs.
+	// SoughtOn are the days with most jobs of all apis together, if loads were sought with the jobs of these alone,
+	// because there are too many jobs. A load above 1 is then one that these days do not bear: others may bear less.
 	SoughtOn []string `json:"sought_on,omitempty"`
 	// Limits are the limits that keys share, with the use of the busiest whole day; absent without a whole day.
 	Limits []LimitUse `json:"limits,omitempty"`
@@ -50,8 +50,8 @@ type API struct {
 	More        int     `json:"more_overflowing,omitempty"` // keys that are not listed
 	// Suggested is the smallest capacity at which nothing would have overflowed; absent if nothing overflowed.
 	Suggested *whatif.Outcome `json:"suggested,omitempty"`
-	// Rate is the rate of the bucket at which nothing would have overflowed with the present capacities, and the rates
-	// of single keys raised alike; "" if there is none, or if nothing overflowed.
+	// Rate is the rate of the bucket at which nothing would have overflowed with the present capacities, if the rates of
+	// single keys and the buckets of the other apis are raised alike; "" if there is none, or if nothing overflowed.
 	Rate string `json:"rate,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type Break struct {
 const (
 	mostOverflowing = 20      // keys listed of each api
 	mostDays        = 62      // the ledger keeps no more
-	mostSought      = 100_000 // jobs with which loads and rates are sought, beyond those of the busiest day
+	mostSought      = 100_000 // jobs with which loads are sought, and rates at first, beyond those of the busiest day
 	triedLoad       = 4.0     // the largest load that is tried if no growth says which loads come
 )
 
@@ -119,7 +119,7 @@ func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, er
 	}
 	sought := o.busiest(parts, days)
 	if over > 0 {
-		if err := o.addRates(ctx, sought, progress); err != nil {
+		if err := o.addRates(ctx, parts, sought, progress); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +146,7 @@ func (o *Outlook) busiest(parts []whatif.Part, days []whatif.Day) []whatif.Part 
 		o.SoughtOn = append(o.SoughtOn, d.Begin.Time().Format(time.DateOnly))
 	}
 	slices.Sort(o.SoughtOn)
-	o.Notes = append(o.Notes, "the loads that the limits bear, and a sufficient rate, were sought on the busiest days only: "+strings.Join(o.SoughtOn, ", "))
+	o.Notes = append(o.Notes, "the loads that the limits bear were sought on the busiest days only: "+strings.Join(o.SoughtOn, ", "))
 	parts = slices.Clone(parts)
 	for i := range parts {
 		parts[i].Trace = parts[i].Trace.On(on)
@@ -205,9 +205,13 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 	return nil
 }
 
-// addRates says at which rates nothing would have overflowed with the present capacities.
-func (o *Outlook) addRates(ctx context.Context, parts []whatif.Part, progress func(int)) error {
-	factor, err := whatif.Faster(ctx, parts, progress)
+// addRates says at which rates nothing would have overflowed with the present capacities. It seeks them with the jobs of
+// the busiest days, and goes on from there with all jobs.
+func (o *Outlook) addRates(ctx context.Context, parts, sought []whatif.Part, progress func(int)) error {
+	factor, err := whatif.Faster(ctx, sought, 1, progress)
+	if err == nil && factor > 0 && len(o.SoughtOn) > 0 {
+		factor, err = whatif.Faster(ctx, parts, factor, progress)
+	}
 	if err != nil {
 		return fmt.Errorf("seek a rate: %w", err)
 	}

@@ -201,6 +201,40 @@ func TestOverflowsNext(t *testing.T) {
 	}
 }
 
+// TestRateIsEnoughOnAllDays checks that a rate that is enough on the days it was sought on is raised until it is enough
+// on all days.
+func TestRateIsEnoughOnAllDays(t *testing.T) {
+	since := noon.Add(-12 * time.Hour)
+	p := pastOf(t, since, 10)
+	for i := range 20 { // on the first day they come in a burst, and on the second day slowly
+		p.record(callOf(fmt.Sprint("a", i), noon.Add(time.Duration(i)*300*time.Millisecond)))
+	}
+	for i := range 40 {
+		p.record(callOf(fmt.Sprint("b", i), noon.Add(24*time.Hour+time.Duration(i)*time.Minute)))
+	}
+	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(48 * time.Hour)}
+	p.finish(r.Until)
+	parts := r.parts()
+	present, err := whatif.RunAll(t.Context(), parts, 1, func(int) {})
+	if err != nil || present[0].Overflowed == 0 {
+		t.Fatalf("the burst overflows nothing: %+v %v", present, err)
+	}
+	sought := slices.Clone(parts)
+	sought[0].Trace = parts[0].Trace.On(map[bucket.Micros]bool{r.days()[1].Begin: true})
+	o := &Outlook{APIs: []*API{{Present: present[0]}}, SoughtOn: []string{"2026-03-11"}}
+	if err := o.addRates(t.Context(), parts, sought, func(int) {}); err != nil {
+		t.Fatal(err)
+	}
+	rate, err := config.ParseRate(o.APIs[0].Rate)
+	if err != nil {
+		t.Fatalf("the rate %q: %v", o.APIs[0].Rate, err)
+	}
+	parts[0].Candidate.Rules.Key.Rate.Count, parts[0].Candidate.Rules.Key.Rate.Per = rate.Count, rate.Per
+	if all, err := whatif.RunAll(t.Context(), parts, 1, func(int) {}); err != nil || all[0].Overflowed > 0 {
+		t.Errorf("at the rate %s, which is said to be enough: %+v %v", o.APIs[0].Rate, all, err)
+	}
+}
+
 // TestLoadsAreSoughtOnTheBusiestDays checks that many jobs do not make many long runs.
 func TestLoadsAreSoughtOnTheBusiestDays(t *testing.T) {
 	r := grown(t)

@@ -11,10 +11,11 @@ import (
 // precision is how far a factor may be above the smallest one: a part of the factor.
 const precision = 0.05
 
-// least returns the smallest factor above 1 and up to most for which ok holds, up to precision. It returns 0 if ok holds
-// for none. It relies on that ok does not hold for 1, and that it holds for every factor above one for which it holds.
-func least(most float64, ok func(factor float64) (bool, error)) (float64, error) {
-	low, high := 1.0, min(most, 2)
+// least returns the smallest factor above low and up to most for which ok holds, up to precision. It returns 0 if ok
+// holds for none. It relies on that ok does not hold for low, and that it holds for every factor above one for which it
+// holds.
+func least(low, most float64, ok func(factor float64) (bool, error)) (float64, error) {
+	high := min(most, 2*low)
 	for {
 		yes, err := ok(high)
 		if err != nil {
@@ -48,7 +49,7 @@ func least(most float64, ok func(factor float64) (bool, error)) (float64, error)
 // 1 to MostLoad. It runs the traces some eight times.
 func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs int)) (load float64, outcomes []*Outcome, err error) {
 	isBroken := func(t *tally) bool { return t.overflowed+t.overBudget > 0 }
-	load, err = least(most, func(load float64) (bool, error) {
+	load, err = least(1, most, func(load float64) (bool, error) {
 		all, err := runUntil(ctx, parts, load, isBroken, progress)
 		if err != nil {
 			return false, err
@@ -65,19 +66,27 @@ func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs 
 // mostFaster bounds the factor by which Faster raises rates.
 const mostFaster = 64
 
-// Faster returns the smallest factor, up to a twentieth, by which the rates of all buckets must be raised so that
-// nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough: jobs come at once, or
-// another limit makes them wait. It runs the traces some ten times.
-func Faster(ctx context.Context, parts []Part, progress func(jobs int)) (float64, error) {
+// Faster returns the smallest factor from some factor on, up to a twentieth, by which the rates of all buckets must be
+// raised so that nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough: jobs come
+// at once, or another limit makes them wait. It runs the traces some ten times, but once if the factor from is enough.
+func Faster(ctx context.Context, parts []Part, from float64, progress func(jobs int)) (float64, error) {
 	overflows := func(t *tally) bool { return t.overflowed > 0 }
-	return least(mostFaster, func(factor float64) (bool, error) {
+	isEnough := func(factor float64) (bool, error) {
 		faster := slices.Clone(parts)
 		for i := range faster {
 			faster[i].Candidate = faster[i].Candidate.Faster(factor)
 		}
 		all, err := runUntil(ctx, faster, 1, overflows, progress)
 		return err == nil && !slices.ContainsFunc(all, func(o *Outcome) bool { return o.Overflowed > 0 }), err
-	})
+	}
+	yes, err := isEnough(from)
+	switch {
+	case err != nil || !yes && from >= mostFaster:
+		return 0, err
+	case yes:
+		return from, nil
+	}
+	return least(from, mostFaster, isEnough)
 }
 
 // Faster returns the candidate with the rates of its buckets raised by a factor from 1 on, rounded up to whole counts.

@@ -112,11 +112,14 @@ func TestLoad(t *testing.T) {
 	if load, _, err := Breaks(t.Context(), parts, 1.5, quiet); err != nil || load != 0 {
 		t.Errorf("up to 1.5 a load of %g is found, %v", load, err)
 	}
-	factor, err := Faster(t.Context(), []Part{{traced(at, 1), Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{
+	tight := []Part{{traced(at, 1), Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{
 		Rate: bucket.Rate{Count: 1, Per: 4 * time.Second, Burst: 1}, Capacity: 2, InFlight: 4,
-	}}}}}, quiet)
-	if err != nil || factor < 2 || factor > 4.2 {
-		t.Errorf("the rate must be %g times as high, %v", factor, err)
+	}}}}}
+	for from, want := range map[float64][2]float64{1: {2, 4.2}, 1.5: {2, 4.2}, 5: {5, 5}, 64: {64, 64}} {
+		factor, err := Faster(t.Context(), tight, from, quiet)
+		if err != nil || factor < want[0] || factor > want[1] {
+			t.Errorf("from %g on the rate must be %g times as high, %v", from, factor, err)
+		}
 	}
 }
 
