@@ -171,13 +171,22 @@ func printOutlookOf(out io.Writer, a *outlook.API) error {
 		t := &cli.Table{}
 		t.Row("KEY", "JOBS", "OVERFLOWED", "CAPACITY", "NEEDS")
 		for _, k := range a.Overflowing {
-			t.Row(k.Key, strconv.Itoa(k.Jobs), strconv.Itoa(k.Overflowed), strconv.FormatInt(k.Capacity, 10), strconv.Itoa(k.Needs))
+			needs := "a longer max_wait"
+			if k.Needs > 0 {
+				needs = strconv.Itoa(k.Needs)
+			}
+			t.Row(k.Key, strconv.Itoa(k.Jobs), strconv.Itoa(k.Overflowed), strconv.FormatInt(k.Capacity, 10), needs)
 		}
 		if a.More > 0 {
 			t.Row("and " + cli.Count(a.More, "more key"))
 		}
 		if err := printAfterGap(out, t); err != nil {
 			return err
+		}
+		if a.WithoutMaxWait {
+			if err := write(out, "NEEDS and a suggested capacity leave max_wait out: with it, jobs that would wait longer still overflow\n"); err != nil {
+				return err
+			}
 		}
 		enough := "with these capacities no rate up to 64 times as high is enough: jobs come at once, or another limit makes them wait"
 		if a.Rate != "" {

@@ -48,8 +48,11 @@ type API struct {
 	// Overflowing are the keys of which jobs would have overflowed, those with most such jobs first.
 	Overflowing []Needs `json:"overflowing"`
 	More        int     `json:"more_overflowing,omitempty"` // keys that are not listed
-	// Suggested is the smallest capacity at which nothing would have overflowed; absent if nothing overflowed.
+	// Suggested is the smallest capacity at which nothing would have overflowed; absent if nothing overflowed, or only
+	// because of max_wait.
 	Suggested *whatif.Outcome `json:"suggested,omitempty"`
+	// WithoutMaxWait says that max_wait is left out of Suggested and of what keys need: with it jobs may still overflow.
+	WithoutMaxWait bool `json:"without_max_wait,omitempty"`
 	// Rate is the rate of the bucket at which nothing would have overflowed with the present capacities, if the rates of
 	// single keys and the buckets of the other apis are raised alike; "" if there is none, or if nothing overflowed.
 	Rate string `json:"rate,omitempty"`
@@ -60,7 +63,9 @@ type Needs struct {
 	whatif.OfKey
 
 	Capacity int64 `json:"capacity"` // of its bucket
-	Needs    int   `json:"needs"`    // the capacity at which none of its jobs would have overflowed
+	// Needs is the capacity at which none of its jobs would have overflowed; absent if no capacity is enough, because
+	// they overflowed for max_wait alone.
+	Needs int `json:"needs,omitempty"`
 }
 
 // Day is how many jobs came on a day of UTC.
@@ -192,17 +197,30 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 		if a.Present.Overflowed == 0 {
 			continue
 		}
-		if enough[i].Overflowed == 0 {
-			enough[i].Suggested = true
-			a.Suggested = enough[i]
+		rules := r.Pasts[i].API.Rules
+		for _, k := range a.Present.Overflowing() {
+			n := needsOf(k, rules.For(k.Key), free[i].Of(k.Key).Deepest)
+			if a.Overflowing = append(a.Overflowing, n); n.Needs > 0 && enough[i].Overflowed == 0 {
+				enough[i].Suggested = true
+				a.Suggested = enough[i]
+			}
 		}
-		all := a.Present.Overflowing()
-		a.More = max(0, len(all)-mostOverflowing)
-		for _, k := range all[:len(all)-a.More] {
-			a.Overflowing = append(a.Overflowing, Needs{k, r.Pasts[i].API.Rules.For(k.Key).Capacity, free[i].Of(k.Key).Deepest})
-		}
+		a.More = max(0, len(a.Overflowing)-mostOverflowing)
+		a.Overflowing = a.Overflowing[:len(a.Overflowing)-a.More]
+		a.WithoutMaxWait = rules.Key.MaxWait > 0 ||
+			slices.ContainsFunc(rules.Overrides, func(over bucket.Override) bool { return over.MaxWait != nil && *over.MaxWait > 0 })
 	}
 	return nil
+}
+
+// needsOf returns what an overflowing key needs whose bucket would have held at most deepest jobs, had it room and no
+// max_wait.
+func needsOf(k whatif.OfKey, limits bucket.KeyLimits, deepest int) Needs {
+	n := Needs{OfKey: k, Capacity: limits.Capacity, Needs: deepest}
+	if limits.MaxWait > 0 && int64(deepest) <= limits.Capacity {
+		n.Needs = 0
+	}
+	return n
 }
 
 // addRates says at which rates nothing would have overflowed with the present capacities. It seeks them with the jobs of

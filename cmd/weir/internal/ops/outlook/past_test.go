@@ -201,6 +201,26 @@ func TestOverflowsNext(t *testing.T) {
 	}
 }
 
+// TestNoCapacityHelpsAgainstMaxWait checks that no capacity is said to be enough for jobs that would wait too long.
+func TestNoCapacityHelpsAgainstMaxWait(t *testing.T) {
+	for name, c := range map[string]struct {
+		capacity int64
+		needs    int
+	}{"max_wait alone": {100, 0}, "both": {5, 8}} {
+		r := grown(t)
+		key := &r.Pasts[0].API.Rules.Key
+		key.Capacity, key.MaxWait = c.capacity, 5*time.Second
+		o, err := Of(t.Context(), r, func(int) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := o.APIs[0]
+		if a.Present.Overflowed == 0 || len(a.Overflowing) != 1 || a.Overflowing[0].Needs != c.needs || (a.Suggested != nil) != (c.needs > 0) || !a.WithoutMaxWait {
+			t.Errorf("%s: %+v, suggested %+v", name, a, a.Suggested)
+		}
+	}
+}
+
 // TestRateIsEnoughOnAllDays checks that a rate that is enough on the days it was sought on is raised until it is enough
 // on all days.
 func TestRateIsEnoughOnAllDays(t *testing.T) {
