@@ -123,6 +123,9 @@ func printOutlook(out io.Writer, o *outlook.Outlook) error {
 			if l.API != "" {
 				name = l.API + "/" + l.Limit
 			}
+			if l.Shadow {
+				name += " (shadow)"
+			}
 			t.Row(name, l.Day, l.Used, l.Allowed, strconv.FormatFloat(l.Percent, 'f', 1, 64), daysAhead(l.InDays, o.Growth))
 		}
 		if err := t.Print(out); err != nil {

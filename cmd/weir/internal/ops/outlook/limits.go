@@ -15,8 +15,9 @@ import (
 type LimitUse struct {
 	API     string  `json:"api,omitempty"` // absent for a limit of an account
 	Limit   string  `json:"limit"`
+	Shadow  bool    `json:"shadow,omitempty"` // it only counts, and holds no call
 	Day     string  `json:"busiest_day"`
-	Used    string  `json:"used"`    // by the calls of the jobs that came on that day; money for a budget
+	Used    string  `json:"used"`    // by the recorded calls of the jobs that came on that day; money for a budget
 	Allowed string  `json:"allowed"` // on a day: of a quota or a budget with another period, its part
 	Percent float64 `json:"percent"`
 	// InDays is when the growth uses up the limit every day; absent if that is not within a year, or if no clear growth is
@@ -45,7 +46,7 @@ func (r *Recorded) limitUses(g *Growth) (uses []LimitUse) {
 			place, known := of[l.Name]
 			if !known || l.Account == "" {
 				place = len(uses)
-				uses = append(uses, LimitUse{API: p.API.Name, Limit: l.Name})
+				uses = append(uses, LimitUse{API: p.API.Name, Limit: l.Name, Shadow: l.Shadow})
 				sums, rules, limits = append(sums, make([]int64, len(whole))), append(rules, c.Rules), append(limits, l)
 			}
 			if l.Account != "" {
@@ -62,7 +63,7 @@ func (r *Recorded) limitUses(g *Growth) (uses []LimitUse) {
 	return uses
 }
 
-// unitsOn returns what the calls of the jobs of a day took from a limit.
+// unitsOn returns what the recorded calls of the jobs of a day took from a limit.
 func unitsOn(days []whatif.Day, begin bucket.Micros, l *bucket.Limit, c *whatif.Candidate, columns []string) int64 {
 	i := slices.IndexFunc(days, func(d whatif.Day) bool { return d.Begin == begin })
 	if i < 0 {

@@ -80,7 +80,7 @@ func TestPastHasEachJobOnce(t *testing.T) {
 		records []*ledger.Record
 		jobs    int
 		calls   int
-		spent   int64 // by all calls of the plan
+		spent   int64 // by all recorded calls
 		seen    Seen
 	}{
 		"a call":                         {nil, []*ledger.Record{callOf("j", noon)}, 1, 1, 500_000, Seen{Calls: 1}},
@@ -88,12 +88,12 @@ func TestPastHasEachJobOnce(t *testing.T) {
 		"a retry":                        {nil, retried("j", noon), 1, 2, 1_000_000, Seen{Calls: 2}},
 		"an id that is used again":       {nil, append(retried("j", noon), callOf("j", noon.Add(time.Hour))), 2, 3, 1_500_000, Seen{Calls: 3}},
 		"an operation":                   {nil, []*ledger.Record{submitted, polled}, 1, 1, 750_000, Seen{Calls: 1}},
-		"refused":                        {[]*deadletter.Kept{letterOf("j", deadletter.Overflow, noon)}, nil, 1, 1, 0, Seen{Overflowed: 1}},
-		"refused ten times":              {[]*deadletter.Kept{again}, nil, 1, 1, 0, Seen{Overflowed: 1, Refusals: 9}},
+		"refused":                        {[]*deadletter.Kept{letterOf("j", deadletter.Overflow, noon)}, nil, 1, 0, 0, Seen{Overflowed: 1}},
+		"refused ten times":              {[]*deadletter.Kept{again}, nil, 1, 0, 0, Seen{Overflowed: 1, Refusals: 9}},
 		"refused, and taken soon":        {[]*deadletter.Kept{letterOf("j", deadletter.Overflow, noon)}, []*ledger.Record{callOf("j", noon.Add(time.Minute))}, 1, 1, 500_000, Seen{Calls: 1, Overflowed: 1}},
-		"refused, and another job later": {[]*deadletter.Kept{letterOf("j", deadletter.Overflow, noon)}, []*ledger.Record{callOf("j", noon.Add(time.Hour))}, 2, 2, 1_000_000, Seen{Calls: 1, Overflowed: 1}},
+		"refused, and another job later": {[]*deadletter.Kept{letterOf("j", deadletter.Overflow, noon)}, []*ledger.Record{callOf("j", noon.Add(time.Hour))}, 2, 1, 500_000, Seen{Calls: 1, Overflowed: 1}},
 		"exhausted":                      {[]*deadletter.Kept{taken}, retried("j", noon), 1, 2, 1_000_000, Seen{Calls: 2}},
-		"expired without a call":         {[]*deadletter.Kept{late}, nil, 1, 1, 0, Seen{}},
+		"expired without a call":         {[]*deadletter.Kept{late}, nil, 1, 0, 0, Seen{}},
 		"invalid":                        {[]*deadletter.Kept{letterOf("j", deadletter.Invalid, noon)}, nil, 0, 0, 0, Seen{}},
 		"imported":                       {[]*deadletter.Kept{imported}, nil, 0, 0, 0, Seen{Imported: 1}},
 		"reused":                         {nil, []*ledger.Record{reused}, 0, 0, 0, Seen{Reused: 1}},

@@ -71,7 +71,10 @@ func (t *Trace) Finish(until bucket.Micros) {
 	}
 	for i := range t.arrivals {
 		a := &t.arrivals[i]
-		if a.calls > 0 || calls == 0 {
+		if a.calls > 0 {
+			continue
+		}
+		if a.mean = true; calls == 0 {
 			continue
 		}
 		a.lasts, a.calls = uint32(lasted/calls), 1 //nolint:gosec // a mean of such numbers
@@ -109,7 +112,7 @@ func (t *Trace) units(a *arrival, column int) (units int64, known bool) {
 type Day struct {
 	Begin bucket.Micros
 	Jobs  int
-	Calls int
+	Calls int // recorded
 	Takes []int64
 }
 
@@ -132,8 +135,10 @@ func (t *Trace) Days(most int) (days []Day) {
 			continue
 		}
 		d := &days[a.at/perDay-first]
-		d.Jobs++
-		d.Calls += int(max(1, a.calls))
+		if d.Jobs++; a.mean {
+			continue
+		}
+		d.Calls += int(a.calls)
 		for k := range t.limits {
 			d.Takes[k] += max(0, t.takes[int(a.row)*len(t.limits)+k])
 		}

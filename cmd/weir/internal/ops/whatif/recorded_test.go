@@ -58,7 +58,7 @@ func TestPlanOfRecordedCalls(t *testing.T) {
 }
 
 // TestTraceOfJobsWithoutCalls checks that jobs that were never called count as calls of the others do on average, and
-// that days have all jobs and units.
+// that days have all jobs, and the calls and units that were recorded.
 func TestTraceOfJobsWithoutCalls(t *testing.T) {
 	trace := NewTrace([]string{"spend"})
 	for i, units := range []int64{4, 9} {
@@ -76,7 +76,7 @@ func TestTraceOfJobsWithoutCalls(t *testing.T) {
 		t.Errorf("it takes %d units, want 7, which is 6.5 rounded up", units)
 	}
 	days := trace.Days(10)
-	if len(days) != 2 || days[0].Jobs != 1 || days[1].Jobs != 2 || days[1].Takes[0] != 13 || days[1].Calls != 2 {
+	if len(days) != 2 || days[0].Jobs != 1 || days[0].Calls != 0 || days[0].Takes[0] != 0 || days[1].Jobs != 2 || days[1].Takes[0] != 13 || days[1].Calls != 2 {
 		t.Errorf("days %+v", days)
 	}
 	if on := trace.On(map[bucket.Micros]bool{days[1].Begin: true}); on.Jobs() != 2 || on.arrivals[0].calls != 1 {

@@ -46,6 +46,7 @@ type arrival struct {
 	row   uint32 // in takes
 	lasts uint32 // microseconds of a call; 0: as the candidate says
 	calls uint16 // that the job needs; 0 counts as 1
+	mean  bool   // no call was recorded: lasts, calls and its takes are a mean of the others
 }
 
 // unknown says that a trace does not tell what a call took.
