@@ -13,6 +13,8 @@ type Growth struct {
 	// Unclear says that the days differ by more than they grow: the line explains less than half of their variance.
 	// Nothing is then said about the future.
 	Unclear bool `json:"unclear,omitempty"`
+
+	ago float64 // how many days the last of these days is before now
 }
 
 // leastDays is how many whole days a line needs.
@@ -50,16 +52,17 @@ func (g *Growth) Known() bool { return g != nil && !g.Unclear }
 // grows reports whether more jobs come each day.
 func (g *Growth) grows() bool { return g.Known() && g.More > 0 && g.Last > 0 }
 
-// in returns how many times as many jobs as on the last whole day will come on a later day, and 1 without a growth.
+// in returns how many times as many jobs as on the last whole day will come in that many days from now, and 1 without a
+// growth.
 func (g *Growth) in(days float64) float64 {
 	if !g.grows() {
 		return 1
 	}
-	return 1 + g.More*days/g.Last
+	return 1 + g.More*(days+g.ago)/g.Last
 }
 
-// until returns in how many days that many times as many jobs will come as on the last whole day. It returns nil if
-// that will not be so within mostAhead days, or is not known.
+// until returns in how many days from now that many times as many jobs will come as on the last whole day. It returns
+// nil if that will not be so within mostAhead days, or is not known.
 func (g *Growth) until(times float64) *int {
 	if times <= 1 {
 		return new(int)
@@ -67,7 +70,7 @@ func (g *Growth) until(times float64) *int {
 	if !g.grows() {
 		return nil
 	}
-	days := math.Ceil((times - 1) * g.Last / g.More)
+	days := max(0, math.Ceil((times-1)*g.Last/g.More-g.ago))
 	if days > mostAhead {
 		return nil
 	}
@@ -79,5 +82,8 @@ func (g *Growth) until(times float64) *int {
 // first if there is none.
 func wholeDays(from, until time.Time) (first, last int64) {
 	const day = int64(24 * time.Hour / time.Second)
-	return (from.Unix() + day - 1) / day, until.Unix()/day - 1
+	return (from.Unix() + day - 1) / day, dayOf(until) - 1
 }
+
+// dayOf returns the number of the day of UTC that a time lies in.
+func dayOf(at time.Time) int64 { return at.Unix() / int64(24*time.Hour/time.Second) }

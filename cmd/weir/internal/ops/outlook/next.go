@@ -77,7 +77,7 @@ func Next(ctx context.Context, c *connect.Connection, q Question, ahead time.Dur
 }
 
 func (r *Recorded) next(ctx context.Context, ahead time.Duration) (all []Overflows, err error) {
-	g := growthOf(jobsOf(r.whole(r.days())))
+	g := r.growth(r.days())
 	load, days := g.in(ahead.Hours()/24), 0
 	if g.grows() {
 		days = g.Days

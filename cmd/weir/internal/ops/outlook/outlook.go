@@ -20,7 +20,8 @@ type Outlook struct {
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until"`
 	APIs    []*API    `json:"apis"`
-	// Days are the days of UTC from the first job on, the newest last.
+	// Days are the days of UTC from the first job on, the newest last. The last one is that of the last job, or the last
+	// whole day that was read.
 	Days []Day `json:"days"`
 	// Growth is the line through the whole days; absent if there are fewer than three.
 	Growth *Growth `json:"growth,omitempty"`
@@ -104,7 +105,7 @@ func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, er
 	for _, d := range days {
 		o.Days = append(o.Days, Day{d.Begin.Time().Format(time.DateOnly), d.Jobs})
 	}
-	o.Growth = growthOf(jobsOf(r.whole(days)))
+	o.Growth = r.growth(days)
 	o.Limits = r.limitUses(o.Growth)
 	parts := r.parts()
 	present, err := whatif.RunAll(ctx, parts, 1, progress)
@@ -275,7 +276,17 @@ func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress fu
 	return nil
 }
 
-// days returns the jobs of all apis by days.
+// growth returns the growth of some days, counted from now on.
+func (r *Recorded) growth(days []whatif.Day) *Growth {
+	g := growthOf(jobsOf(r.whole(days)))
+	if g != nil {
+		_, last := r.wholeSpan()
+		g.ago = float64(dayOf(r.Now) - last)
+	}
+	return g
+}
+
+// days returns the jobs of all apis by days, without gaps: from the first job on, to the last job or the last whole day.
 func (r *Recorded) days() []whatif.Day {
 	byDay, first, last := map[bucket.Micros]*whatif.Day{}, bucket.Micros(math.MaxInt64), bucket.Micros(0)
 	for _, p := range r.Pasts {
@@ -288,8 +299,11 @@ func (r *Recorded) days() []whatif.Day {
 			first, last = min(first, d.Begin), max(last, d.Begin)
 		}
 	}
+	const perDay = bucket.Micros(24 * time.Hour / time.Microsecond)
+	_, read := r.wholeSpan()
+	last = max(last, bucket.Micros(read)*perDay)
 	var days []whatif.Day
-	for at := first; at <= last; at += bucket.Micros(24 * time.Hour / time.Microsecond) {
+	for at := max(first, last-(mostDays-1)*perDay); at <= last; at += perDay {
 		if of := byDay[at]; of != nil {
 			days = append(days, *of)
 		} else {
@@ -299,17 +313,26 @@ func (r *Recorded) days() []whatif.Day {
 	return days
 }
 
-// whole returns those of some days, without gaps, that are whole: they lie within the time that was read. Days before
-// the first job or after the last one are not among them.
-func (r *Recorded) whole(days []whatif.Day) []whatif.Day {
+// wholeSpan returns the numbers of the first and the last day that lie within the time that was read. If a bound ended
+// the reading, the last of these days is left out: some of its jobs ended later, so that they were not read.
+func (r *Recorded) wholeSpan() (first, last int64) {
 	from := r.Since
 	if r.Begins.After(from) {
 		from = r.Begins
 	}
-	first, last := wholeDays(from, r.Until)
+	first, last = wholeDays(from, r.Until)
+	if !r.ReadUntil.IsZero() {
+		last--
+	}
+	return first, last
+}
+
+// whole returns those of some days that are whole, by wholeSpan. Days before the first job are not among them.
+func (r *Recorded) whole(days []whatif.Day) []whatif.Day {
+	first, last := r.wholeSpan()
 	var whole []whatif.Day
 	for _, d := range days {
-		if number := d.Begin.Time().Unix() / int64(24*time.Hour/time.Second); number >= first && number <= last {
+		if number := dayOf(d.Begin.Time()); number >= first && number <= last {
 			whole = append(whole, d)
 		}
 	}

@@ -154,7 +154,7 @@ func grown(t *testing.T) *Recorded {
 			p.record(callOf(fmt.Sprint(day, ".", i), noon.Add(time.Duration(day)*24*time.Hour+time.Duration(i)*time.Microsecond)))
 		}
 	}
-	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(5 * 24 * time.Hour)}
+	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(5 * 24 * time.Hour), Now: since.Add(5 * 24 * time.Hour)}
 	p.finish(r.Until)
 	return r
 }
@@ -184,7 +184,7 @@ func TestOutlook(t *testing.T) {
 		t.Errorf("breaks: %+v", b)
 	}
 	spend := o.Limits[0]
-	if spend.Limit != "spend" || spend.Used != "4.00" || spend.Allowed != "20.00" || spend.Percent != 20 || spend.InDays == nil || *spend.InDays != 32 || spend.Day != "2026-03-14" {
+	if spend.Limit != "spend" || spend.Used != "4.00" || spend.Allowed != "20.00" || spend.Percent != 20 || spend.InDays == nil || *spend.InDays != 31 || spend.Day != "2026-03-14" {
 		t.Errorf("the budget: %+v", spend)
 	}
 }
@@ -192,7 +192,8 @@ func TestOutlook(t *testing.T) {
 // TestOverflowsNext checks that a growth is followed, so that a key is named before it overflows.
 func TestOverflowsNext(t *testing.T) {
 	r := grown(t)
-	r.Pasts[0].API.Rules.Overrides[0].Pattern = "k" // has a capacity of 9
+	ten := int64(10)
+	r.Pasts[0].API.Rules.Overrides = []bucket.Override{{Pattern: "k", Capacity: &ten}} // tomorrow come 10 jobs
 	for ahead, want := range map[time.Duration]int{24 * time.Hour: 0, 7 * 24 * time.Hour: 1} {
 		next, err := r.next(t.Context(), ahead)
 		if err != nil || len(next) != 1 || len(next[0].Overflowing) != want {
@@ -232,7 +233,7 @@ func TestRateIsEnoughOnAllDays(t *testing.T) {
 	for i := range 40 {
 		p.record(callOf(fmt.Sprint("b", i), noon.Add(24*time.Hour+time.Duration(i)*time.Minute)))
 	}
-	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(48 * time.Hour)}
+	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(48 * time.Hour), Now: since.Add(48 * time.Hour)}
 	p.finish(r.Until)
 	parts := r.parts()
 	present, err := whatif.RunAll(t.Context(), parts, 1, func(int) {})
@@ -252,6 +253,32 @@ func TestRateIsEnoughOnAllDays(t *testing.T) {
 	parts[0].Candidate.Rules.Key.Rate.Count, parts[0].Candidate.Rules.Key.Rate.Per = rate.Count, rate.Per
 	if all, err := whatif.RunAll(t.Context(), parts, 1, func(int) {}); err != nil || all[0].Overflowed > 0 {
 		t.Errorf("at the rate %s, which is said to be enough: %+v %v", o.APIs[0].Rate, all, err)
+	}
+}
+
+// TestGrowthCountsFromNow checks that days without jobs are days of the growth, that days ahead count from now on, and
+// that a day of which jobs may be missing is no whole day.
+func TestGrowthCountsFromNow(t *testing.T) {
+	const day = 24 * time.Hour
+	r := grown(t)
+	r.Until, r.Now = r.Until.Add(2*day), r.Now.Add(2*day)
+	if days := r.days(); len(days) != 7 || days[6].Jobs != 0 {
+		t.Errorf("the days with two at the end without jobs: %+v", days)
+	}
+	if g := r.growth(r.days()); g == nil || g.Days != 7 || !g.Unclear && g.More > 0 {
+		t.Errorf("with two days without jobs at the end: %+v", g)
+	}
+	r = grown(t)
+	if g := r.growth(r.days()); *g.until(2) != 7 || g.in(1) != 1.25 {
+		t.Errorf("on the day behind the last one twice as many come in %d days, and tomorrow %g times as many", *g.until(2), g.in(1))
+	}
+	r.ReadUntil = r.Until
+	if g := r.growth(r.days()); g.Days != 4 || math.Abs(g.Last-7) > 1e-9 || *g.until(2) != 5 {
+		t.Errorf("without the last day: %+v, twice as many in %d days", g, *g.until(2))
+	}
+	r.Now = r.Now.Add(10 * day)
+	if g := r.growth(r.days()); *g.until(2) != 0 {
+		t.Errorf("ten days later twice as many come in %d days", *g.until(2))
 	}
 }
 

@@ -44,6 +44,7 @@ type Recorded struct {
 	Pasts   []*Past
 	Since   time.Time
 	Until   time.Time // no job that came later was read
+	Now     time.Time // from when on days ahead count
 	Gaps
 }
 
@@ -58,7 +59,8 @@ type Gaps struct {
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 	// Begins is since when the ledger is complete, if that is later than requested: older records were removed.
 	Begins time.Time `json:"ledger_begins,omitzero"`
-	// ReadUntil is how far was read, if a bound was reached: later records or letters were left out.
+	// ReadUntil is how far was read, if a bound was reached: later records or letters were left out, also of jobs that
+	// came earlier.
 	ReadUntil time.Time `json:"read_until,omitzero"`
 	// Alone says that other apis of the account were not planned, although they take from the same limits.
 	Alone bool `json:"alone,omitempty"`
@@ -103,7 +105,7 @@ func read(ctx context.Context, c *connect.Connection, q *Question) (*Recorded, e
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorded{Account: q.Account, Config: q.Config, Since: q.Since, Until: q.Now}
+	r := &Recorded{Account: q.Account, Config: q.Config, Since: q.Since, Until: q.Now, Now: q.Now}
 	for _, a := range apis {
 		r.Pasts = append(r.Pasts, newPast(a, q.Since, q.Config.Dedupe, q.Most.Keys))
 		r.Alone = r.Alone || a.Rules.In != nil && len(a.Rules.In.APIs) > len(apis)
@@ -289,7 +291,8 @@ func (r *Recorded) askWaiting(c *connect.Connection) {
 // notes says what was not read. later says how to ask for less.
 func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	if !g.ReadUntil.IsZero() {
-		say("read only until %s, because there is more than is read at once: %s", cli.ClockTime(g.ReadUntil), later)
+		say("read only until %s, because there is more than is read at once, and jobs that came earlier and ended later are missing: %s",
+			cli.ClockTime(g.ReadUntil), later)
 	}
 	if !g.Begins.IsZero() {
 		say("the ledger begins at %s: older records were removed", cli.ClockTime(g.Begins))
