@@ -47,7 +47,7 @@ overflowed, and how long the others would have waited. It calls no api.
 configuration or that of -f. Without other flags it says which keys overflow, which capacity or which rate would have
 been enough, how many times as many jobs the limits bear, and when these come by the growth that the days show.
 --account plans all apis of an account together. It reads at most ` + strconv.Itoa(plannedRecords) + ` records and ` + strconv.Itoa(plannedLetters) + `
-letters, of at most ` + strconv.Itoa(plannedKeys) + ` keys of an api, and says on stderr what the ledger does not tell ("weir help planning").
+letters, of at most ` + strconv.Itoa(plannedKeys) + ` keys, and says on stderr what the ledger does not tell ("weir help planning").
 Exit code 3: no job came in that time.
 
 --trace plans from a file and needs no server.

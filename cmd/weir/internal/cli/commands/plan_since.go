@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of what a plan reads. It takes at most some 200 MB for an api.
+// Bounds of what a plan reads. It takes at most some 200 MB.
 const (
 	plannedRecords = 1_000_000
 	plannedLetters = 500_000

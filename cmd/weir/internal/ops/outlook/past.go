@@ -19,7 +19,7 @@ type Past struct {
 	trace  *whatif.Trace
 	since  bucket.Micros
 	dedupe time.Duration
-	keys   int // bound
+	left   *int // how many more keys fit, over all apis that are planned together
 	limits []*bucket.Limit
 	seed   maphash.Seed
 	open   map[uint64]life // by key and id: jobs of which more records may come
@@ -50,10 +50,10 @@ type life struct {
 	refused bool // no queue has taken it
 }
 
-// newPast returns an empty past of an api. dedupe is how long a job's id means the same job. It counts at most most
-// keys.
-func newPast(api *config.API, since time.Time, dedupe time.Duration, most int) *Past {
-	p := &Past{API: api, since: bucket.MicrosOf(since), dedupe: dedupe, keys: most, seed: maphash.MakeSeed(), open: map[uint64]life{}}
+// newPast returns an empty past of an api. dedupe is how long a job's id means the same job. It takes its keys from
+// left, which is how many more fit.
+func newPast(api *config.API, since time.Time, dedupe time.Duration, left *int) *Past {
+	p := &Past{API: api, since: bucket.MicrosOf(since), dedupe: dedupe, left: left, seed: maphash.MakeSeed(), open: map[uint64]life{}}
 	var names []string
 	rules := api.CallRules()
 	for i := range rules.Shared {
@@ -145,11 +145,15 @@ func (p *Past) add(job int, c *ledger.Record) {
 
 // takes reports whether jobs of a key still fit. It counts the job if not.
 func (p *Past) takes(key string) bool {
-	if p.trace.Knows(key) || p.trace.Keys() < p.keys {
-		return true
+	switch {
+	case p.trace.Knows(key):
+	case *p.left > 0:
+		*p.left--
+	default:
+		p.LeftOut++
+		return false
 	}
-	p.LeftOut++
-	return false
+	return true
 }
 
 func (p *Past) nameOf(key, job string) uint64 {

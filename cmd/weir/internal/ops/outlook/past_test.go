@@ -36,7 +36,7 @@ func pastOf(t *testing.T, since time.Time, keys int) *Past {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPast(&c.APIs[0], since, 10*time.Minute, keys)
+	return newPast(&c.APIs[0], since, 10*time.Minute, &keys)
 }
 
 // callOf returns the record of a job's only call, which lasted a second and cost 0.50.
@@ -141,6 +141,21 @@ func TestPastIsBounded(t *testing.T) {
 	r := Recorded{Pasts: []*Past{p}}
 	if notes := strings.Join(r.Notes(), "\n"); !strings.Contains(notes, "3 jobs of pay have more keys than one plan takes") || !strings.Contains(notes, "no running weir answered") {
 		t.Errorf("notes: %s", notes)
+	}
+}
+
+// TestPastsShareABound checks that the keys of all apis that are planned together have one bound.
+func TestPastsShareABound(t *testing.T) {
+	left, a, b := 3, pastOf(t, noon.Add(-time.Hour), 0), pastOf(t, noon.Add(-time.Hour), 0)
+	a.left, b.left = &left, &left
+	for i := range 4 {
+		c := callOf(fmt.Sprint("j", i), noon)
+		c.Key = fmt.Sprint("k", i%2)
+		a.record(c)
+		b.record(c)
+	}
+	if keys := a.trace.Keys() + b.trace.Keys(); keys != 3 || a.LeftOut+b.LeftOut != 2 {
+		t.Errorf("%d keys, %d jobs left out; want 3 and 2", keys, a.LeftOut+b.LeftOut)
 	}
 }
 

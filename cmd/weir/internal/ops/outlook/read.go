@@ -33,8 +33,8 @@ type Question struct {
 // Bounds limit what is read. All are required.
 type Bounds struct {
 	Records int // of the ledger, those of other apis included if an account is planned
-	Letters int // of each api
-	Keys    int // of each api
+	Letters int // of all apis that are planned together
+	Keys    int // of all apis that are planned together
 }
 
 // Recorded is what was read for a Question.
@@ -105,9 +105,10 @@ func read(ctx context.Context, c *connect.Connection, q *Question) (*Recorded, e
 	if err != nil {
 		return nil, err
 	}
+	left := q.Most.Keys
 	r := &Recorded{Account: q.Account, Config: q.Config, Since: q.Since, Until: q.Now, Now: q.Now}
 	for _, a := range apis {
-		r.Pasts = append(r.Pasts, newPast(a, q.Since, q.Config.Dedupe, q.Most.Keys))
+		r.Pasts = append(r.Pasts, newPast(a, q.Since, q.Config.Dedupe, &left))
 		r.Alone = r.Alone || a.Rules.In != nil && len(a.Rules.In.APIs) > len(apis)
 	}
 	if err := r.readLetters(ctx, c, q); err != nil {
@@ -187,7 +188,8 @@ func (r *Recorded) readUntil(at time.Time) {
 	}
 }
 
-// readLetters adds the letters of each api. A server without letters has none.
+// readLetters adds the letters of each api: at most an even part of those that the apis before it left. A server without
+// letters has none.
 func (r *Recorded) readLetters(ctx context.Context, c *connect.Connection, q *Question) error {
 	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -195,10 +197,11 @@ func (r *Recorded) readLetters(ctx context.Context, c *connect.Connection, q *Qu
 	} else if err != nil {
 		return c.Explain(err)
 	}
-	for _, p := range r.Pasts {
-		n := 0
+	left := q.Most.Letters
+	for i, p := range r.Pasts {
+		most, n := left/(len(r.Pasts)-i), 0
 		err := b.Each(ctx, deadletter.Filter{API: p.API.Name, Since: q.Since}, func(k deadletter.Kept, read, of uint64) error {
-			if n == q.Most.Letters {
+			if n == most {
 				r.readUntil(k.Stored)
 				return stream.ErrEnough
 			}
@@ -211,6 +214,7 @@ func (r *Recorded) readLetters(ctx context.Context, c *connect.Connection, q *Qu
 		if err != nil {
 			return c.Explain(err)
 		}
+		left -= n
 	}
 	return nil
 }
