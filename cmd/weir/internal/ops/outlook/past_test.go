@@ -250,6 +250,7 @@ func TestRateIsEnoughOnAllDays(t *testing.T) {
 	}
 	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: since.Add(48 * time.Hour), Now: since.Add(48 * time.Hour)}
 	p.finish(r.Until)
+	p.API.Rules.Shared = nil
 	parts := r.parts()
 	present, err := whatif.RunAll(t.Context(), parts, 1, func(int) {})
 	if err != nil || present[0].Overflowed == 0 {
