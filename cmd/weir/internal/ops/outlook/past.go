@@ -22,7 +22,7 @@ type Past struct {
 	left   *int // how many more keys fit, over all apis that are planned together
 	limits []*bucket.Limit
 	seed   maphash.Seed
-	open   map[uint64]life // by key and id: jobs of which more records may come
+	open   map[uint64]life // jobs of which more records may come: by nameOf if a queue took them, else by refusedAs
 }
 
 // Seen counts what was found about an api's jobs.
@@ -43,12 +43,13 @@ type Seen struct {
 	Imported int `json:"imported,omitempty"`
 }
 
-// life is a job of the trace from one acceptance on.
+// life is a job of the trace from one acceptance or refusal on.
 type life struct {
-	job     int
-	from    bucket.Micros
-	refused bool // no queue has taken it
+	job  int // noJob: it was left out, and counted
+	from bucket.Micros
 }
+
+const noJob = -1
 
 // newPast returns an empty past of an api. dedupe is how long a job's id means the same job. It takes its keys from
 // left, which is how many more fit.
@@ -79,16 +80,18 @@ func (p *Past) letter(k *deadletter.Kept) {
 		return
 	case k.Reason == deadletter.Invalid, from < p.since:
 		return // no limits make it a call, or it belongs to an earlier time
-	case !p.takes(k.Key):
-		return
 	}
-	if k.Reason == deadletter.Overflow {
+	job := p.job(k.Key, from)
+	if k.Reason == deadletter.Overflow && job != noJob {
 		p.Overflowed++
 		p.Refusals += max(0, k.Refusals-1)
 	}
-	job := p.trace.Add(k.Key, from)
-	if k.JobID != "" {
-		p.open[p.nameOf(k.Key, k.JobID)] = life{job, from, k.Origin == ""}
+	switch {
+	case k.JobID == "":
+	case k.Origin == "":
+		p.open[p.refusedAs(k.Key, k.JobID)] = life{job, from}
+	default:
+		p.open[p.nameOf(k.Key, k.JobID, from)] = life{job, from}
 	}
 }
 
@@ -101,29 +104,34 @@ func (p *Past) record(c *ledger.Record) {
 		p.Reused++
 		return
 	}
-	name, from := p.nameOf(c.Key, c.Job), bucket.MicrosOf(c.Accepted)
+	from := bucket.MicrosOf(c.Accepted)
+	name, refused := p.nameOf(c.Key, c.Job, from), p.refusedAs(c.Key, c.Job)
 	of, known := p.open[name]
-	known = known && (of.from == from || of.refused && of.from <= from && of.from.Until(from) <= p.dedupe)
+	if !known {
+		if of, known = p.open[refused]; known && of.from <= from && of.from.Until(from) <= p.dedupe {
+			delete(p.open, refused)
+		} else {
+			known = false
+		}
+	}
 	switch {
 	case known:
 	case c.Polled, from < p.since:
 		return
-	case !p.takes(c.Key):
-		if c.Call > 1 {
-			p.LeftOut-- // its first call was counted
-		}
-		return
 	default:
-		of = life{job: p.trace.Add(c.Key, from)}
-		if c.Redrives > 0 {
+		of = life{p.job(c.Key, from), from}
+		if of.job != noJob && c.Redrives > 0 {
 			p.Redriven++
 		}
 	}
-	if p.add(of.job, c); c.Final {
+	if of.job != noJob {
+		p.add(of.job, c)
+	}
+	if c.Final {
 		delete(p.open, name)
 		return
 	}
-	p.open[name] = life{job: of.job, from: from}
+	p.open[name] = of
 }
 
 // add adds what a record says to a job of the trace.
@@ -143,21 +151,30 @@ func (p *Past) add(job int, c *ledger.Record) {
 	p.trace.Called(job, c.Ended.Sub(c.Started), took)
 }
 
-// takes reports whether jobs of a key still fit. It counts the job if not.
-func (p *Past) takes(key string) bool {
+// job adds a job to the trace, and returns its number. It returns noJob if no further key fits, and counts the job.
+func (p *Past) job(key string, from bucket.Micros) int {
 	switch {
 	case p.trace.Knows(key):
 	case *p.left > 0:
 		*p.left--
 	default:
 		p.LeftOut++
-		return false
+		return noJob
 	}
-	return true
+	return p.trace.Add(key, from)
 }
 
-func (p *Past) nameOf(key, job string) uint64 {
-	return maphash.String(p.seed, key+"\x00"+job)
+// nameOf names a job that a queue took at a time.
+func (p *Past) nameOf(key, job string, accepted bucket.Micros) uint64 {
+	return maphash.Comparable(p.seed, struct {
+		key, job string
+		accepted bucket.Micros
+	}{key, job, accepted})
+}
+
+// refusedAs names a job that no queue took.
+func (p *Past) refusedAs(key, job string) uint64 {
+	return p.nameOf(key, job, 0)
 }
 
 // finish must be called after the last record. It leaves out jobs that came after a time.

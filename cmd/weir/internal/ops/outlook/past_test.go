@@ -67,6 +67,8 @@ func TestPastHasEachJobOnce(t *testing.T) {
 	polled.Polled, polled.Costs = true, []int64{250_000, 0}
 	taken := letterOf("j", deadletter.Exhausted, noon)
 	taken.Origin = "WEIR_pay_0.1.1"
+	takenLater := letterOf("j", deadletter.Exhausted, noon.Add(time.Hour))
+	takenLater.Origin = "WEIR_pay_0.2.2"
 	late := letterOf("j", deadletter.Expired, noon)
 	late.Origin = taken.Origin
 	again := letterOf("j", deadletter.Overflow, noon)
@@ -99,6 +101,7 @@ func TestPastHasEachJobOnce(t *testing.T) {
 		"reused":                         {nil, []*ledger.Record{reused}, 0, 0, 0, Seen{Reused: 1}},
 		"an inquiry":                     {nil, []*ledger.Record{inquiry}, 0, 0, 0, Seen{}},
 		"redriven":                       {nil, []*ledger.Record{redriven}, 1, 1, 500_000, Seen{Calls: 1, Redriven: 1}},
+		"an id that ended badly twice":   {[]*deadletter.Kept{taken, takenLater}, append(retried("j", noon), retried("j", noon.Add(time.Hour))...), 2, 4, 2_000_000, Seen{Calls: 4}},
 		"of an earlier time":             {[]*deadletter.Kept{letterOf("i", deadletter.Overflow, noon.Add(-2*time.Hour))}, retried("j", noon.Add(-2*time.Hour)), 0, 0, 0, Seen{}},
 	} {
 		p := pastOf(t, noon.Add(-time.Hour), 10)
@@ -125,11 +128,16 @@ func TestPastHasEachJobOnce(t *testing.T) {
 // TestPastIsBounded checks that jobs of keys beyond the bound are counted, and take no room.
 func TestPastIsBounded(t *testing.T) {
 	p := pastOf(t, noon.Add(-time.Hour), 2)
+	for i := range 3 {
+		ended := letterOf(fmt.Sprint("j", i), deadletter.Exhausted, noon)
+		ended.Key, ended.Origin = fmt.Sprint("k", i), "WEIR_pay_0.1.1"
+		p.letter(ended)
+	}
 	for i := range 6 {
 		c := callOf(fmt.Sprint("j", i), noon)
-		c.Key = fmt.Sprint("k", i%3)
+		c.Key, c.Final = fmt.Sprint("k", i%3), false
 		p.record(c)
-		c.Call = 2
+		c.Call, c.Final = 2, true
 		p.record(c)
 	}
 	late := callOf("late", noon.Add(2*time.Hour))
