@@ -33,7 +33,8 @@ func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 		return lag, false
 	}
 	for _, kind := range endKinds() {
-		lag.add(s.lags.of(api + "." + string(kind)))
+		e, _ := s.lags.of(api + "." + string(kind))
+		lag.add(e)
 	}
 	return lag, true
 }
@@ -59,10 +60,12 @@ type lags struct {
 	noted map[string]entry
 }
 
-func (l *lags) of(feed string) entry {
+// of returns the position of a feed. ok is false if it is not known.
+func (l *lags) of(feed string) (e entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.noted[feed]
+	e, ok = l.noted[feed]
+	return e, ok
 }
 
 // follow keeps the positions up to date until ctx ends.

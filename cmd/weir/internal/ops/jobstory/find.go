@@ -31,6 +31,7 @@ type Options struct {
 	// Search makes Find search the streams even if the index of ended jobs is whole.
 	Search bool
 	Bodies bool // return the bodies of results up to MostBody bytes
+	Posted bool // ask whether ends were posted to callbacks
 	// InQueue asks the owners of an api's queue for the jobs with the id. Optional; by default admin.Find.
 	InQueue func(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error)
 }
@@ -82,6 +83,9 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		if err := s.show(ctx, j); err != nil {
 			return nil, c.Explain(err)
 		}
+	}
+	if s.Posted {
+		s.postings(ctx)
 	}
 	s.t.sort()
 	return s.t, nil
@@ -189,7 +193,7 @@ func (s *search) buried(k deadletter.Kept) error {
 		At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
 	})
 	if j.Dead == nil {
-		j.Dead = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}
+		j.Dead, j.isImported = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}, !k.Imported.IsZero()
 	}
 	return nil
 }
@@ -214,6 +218,7 @@ func (s *search) answered(r ledger.Result) error {
 		At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
 		Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
 	})
+	j.resultSeq = max(j.resultSeq, r.Seq)
 	if j.result == nil || j.result.Seq < r.Seq {
 		if !s.shows(&r) {
 			r.Body = nil // the id may have many jobs
@@ -273,6 +278,7 @@ func (s *search) recorded(c *ledger.Record) error {
 		return nil
 	}
 	j.calls[call] = true
+	j.resultSeq = max(j.resultSeq, c.Result)
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	if c.Outcome == ledger.Reused {
 		j.Steps = append(j.Steps, Step{

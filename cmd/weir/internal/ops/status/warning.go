@@ -92,6 +92,29 @@ func (a *API) callbackWarnings(now time.Time) (found []Problem) {
 	return found
 }
 
+// CallbackText says in a sentence where the ends of an api's jobs are posted, and how far that is behind.
+func CallbackText(c *admin.CallbackStatus) string {
+	text := cli.Visible(c.Receiver) + ": "
+	if c.Receiver == "" { // the owner is of an earlier version
+		text = ""
+	}
+	switch {
+	case c.Behind == 0:
+		text += "no end waits"
+	case c.Oldest.IsZero():
+		text += notPosted(c)
+	default:
+		text += notPosted(c) + ", the oldest from " + cli.ClockTime(c.Oldest)
+	}
+	if !c.Failing.IsZero() {
+		text += "; accepts no post since " + cli.ClockTime(c.Failing) + ": " + cli.Visible(c.Why)
+	}
+	if c.GivenUp > 0 {
+		text += "; " + cli.Count(c.GivenUp, "end") + " given up, the last at " + cli.ClockTime(c.GivenUpAt) + ": " + cli.Visible(c.GivenUpWhy)
+	}
+	return text
+}
+
 func notPosted(c *admin.CallbackStatus) string {
 	return fmt.Sprintf("%s %s", cli.Count(c.Behind, "end"), cli.Verb(int(c.Behind), "waits", "wait"))
 }

@@ -27,8 +27,18 @@ func (w *notices) callbackLag(api string) *admin.CallbackStatus {
 	if !ok {
 		return nil
 	}
-	return new(admin.CallbackStatus(lag))
+	c := &admin.CallbackStatus{
+		Behind: lag.Behind, Oldest: lag.Oldest, Failing: lag.Failing, Why: lag.Why,
+		GivenUp: lag.GivenUp, GivenUpAt: lag.GivenUpAt, GivenUpWhy: lag.GivenUpWhy,
+	}
+	if of, ok := w.follower.inForce.Load().API(api); ok && of.Callback != nil {
+		c.Receiver = of.Callback.URL.String()
+	}
+	return c
 }
+
+// posting says whether an end was posted to the callback of its api, nil if the api has none.
+func (w *notices) posting(end admin.EndPlace) *admin.Posting { return w.senders.Posting(end) }
 
 // testsAtOnce bounds the receivers that are tested at once.
 const testsAtOnce = 16

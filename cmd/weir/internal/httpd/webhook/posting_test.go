@@ -1,0 +1,110 @@
+package webhook
+
+import (
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/serve/admin"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
+)
+
+// TestPosting checks that a position says of an end only what it proves.
+func TestPosting(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+	e := entry{Seq: 100, Open: []underWay{{90, at}}, Unread: 4, From: 50, Failing: at, Why: "answered 503"}
+	e.GivenUp = e.GivenUp.and(1, givenEnd{95, at, "answered 422"})
+	listed := e
+	listed.GivenUp.Unlisted = 80
+	former := e
+	former.From = 0
+	for name, c := range map[string]struct {
+		of   entry
+		seq  uint64
+		want admin.PostingState
+	}{
+		"not read yet":                          {e, 101, admin.PostingWaits},
+		"under way":                             {e, 90, admin.PostingTried},
+		"given up":                              {e, 95, admin.PostingGivenUp},
+		"before the callback":                   {e, 49, admin.PostingNone},
+		"the callback's first":                  {e, 50, admin.Posted},
+		"the newest":                            {e, 100, admin.Posted},
+		"older than the list":                   {listed, 80, admin.PostingSettled},
+		"in the list's span":                    {listed, 81, admin.Posted},
+		"before the callback and the list":      {listed, 49, admin.PostingNone},
+		"by the position of an earlier version": {former, 99, admin.PostingSettled},
+		"and not read yet":                      {former, 101, admin.PostingWaits},
+		"and under way":                         {former, 90, admin.PostingTried},
+	} {
+		p := c.of.posting(c.seq)
+		if p.State != c.want {
+			t.Errorf("%s: %s, want %s", name, p.State, c.want)
+		}
+		if waits := c.want == admin.PostingWaits || c.want == admin.PostingTried; waits != (p.Behind == 5) || waits != p.Failing.Equal(at) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	if p := e.posting(95); !p.GivenUpAt.Equal(at) || p.Why != "answered 422" {
+		t.Errorf("given up: %+v", p)
+	}
+}
+
+// TestGivenUpEndsAreListed checks that the list of given-up ends is sorted and bounded, and that the position says from
+// where on it is complete.
+func TestGivenUpEndsAreListed(t *testing.T) {
+	t.Parallel()
+	g, before := given{}, given{}
+	for i := range 2 * mostListed {
+		before = g
+		g = g.and(1, givenEnd{uint64(1000 - i), time.Now(), "answered 422"}) // ends are given up in any order
+		g = g.and(1, givenEnd{uint64(2000 + i), time.Now(), "answered 422"})
+	}
+	if first, last := g.Ends[0].Seq, g.Ends[len(g.Ends)-1].Seq; len(g.Ends) != mostListed || first != 2000+mostListed || last != 2000+2*mostListed-1 {
+		t.Errorf("%d ends are listed, from %d to %d", len(g.Ends), first, last)
+	}
+	if g.Count != 4*mostListed || g.Unlisted != 2000+mostListed-1 {
+		t.Errorf("%d were given up, and up to %d some are not listed", g.Count, g.Unlisted)
+	}
+	if _, ok := before.find(2000 + 2*mostListed - 1); ok {
+		t.Error("an earlier value has a later end")
+	}
+	if again := g.and(1, g.Ends[0]); len(again.Ends) != mostListed {
+		t.Errorf("%d ends are listed, one of them twice", len(again.Ends))
+	}
+}
+
+// TestPostingOfSenders checks that senders know what became of an end: of results and of letters, by the position of
+// the replica that posts.
+func TestPostingOfSenders(t *testing.T) {
+	r := newEndsRig(t)
+	before := r.result("pay", "before", nil)
+	r.start()
+	after, letter := r.result("pay", "after", nil), r.letter("pay", "dead")
+	await.Until(t, "both posts", func() bool { return len(r.took("pay")) == 2 })
+	of := func(api, stream string, seq uint64) admin.PostingState {
+		p := r.senders.Posting(admin.EndPlace{API: api, Stream: stream, Seq: seq})
+		if p == nil {
+			return ""
+		}
+		return p.State
+	}
+	await.Until(t, "the position", func() bool {
+		return of("pay", ledger.ResultsStream, after) == admin.Posted && of("pay", deadletter.Stream, letter) == admin.Posted
+	})
+	for _, c := range []struct {
+		api, stream string
+		seq         uint64
+		want        admin.PostingState
+	}{
+		{"pay", ledger.ResultsStream, before, admin.PostingNone},
+		{"pay", ledger.ResultsStream, after + 1, admin.PostingWaits},
+		{"other", ledger.ResultsStream, after, ""},
+		{"pay", ledger.CallsStream, after, ""},
+	} {
+		if got := of(c.api, c.stream, c.seq); got != c.want {
+			t.Errorf("%s %s %d: %q, want %q", c.api, c.stream, c.seq, got, c.want)
+		}
+	}
+}
