@@ -22,9 +22,11 @@ func (e *KeptEvent) Text() string {
 	case ResumedEvent:
 		return "called again" + e.because()
 	case BudgetEvent:
-		return fmt.Sprintf("%d %% of the budget %s is used%s: %s of %s", e.number("percent"), e.word("limit"), e.until(), e.word("counted"), e.word("budget"))
+		return fmt.Sprintf("%d %% of the budget %s is used%s: %s of %s",
+			e.number("percent"), e.word("limit"), e.until(), e.word("counted"), e.word("budget"))
 	case ConfigEvent:
-		return fmt.Sprintf("%s put version %d in force, from %s: %s", who, e.number("new_version"), e.word("from"), things(e.number("changes"), "change"))
+		return fmt.Sprintf("%s put version %d in force, from %s: %s",
+			who, e.number("new_version"), e.word("from"), things(e.number("changes"), "change"))
 	case RedrivenEvent:
 		return who + " redrove " + things(e.number("letters"), "letter") + e.selection() + e.rest()
 	case PurgedEvent:

@@ -63,8 +63,9 @@ apis:
 	b.wait("the answer", `document.querySelector("pre")?.textContent.includes('"status": 200')`)
 }
 
-// TestConsoleTellsOfCallbacks: a job's page says that its end waits for its callback's receiver, and once that accepts it,
-// that it was posted. A bucket's page says where the ends are posted and how many wait, and no secret of the address.
+// TestConsoleTellsOfCallbacks: a job's page says that its end waits for its callback's receiver, and once that accepts
+// it, that it was posted. A bucket's page says where the ends are posted and how many wait, and no secret of the
+// address.
 func TestConsoleTellsOfCallbacks(t *testing.T) {
 	hook := weirtest.NewHookReceiver(t)
 	hook.Answers(func(int, string) int { return http.StatusInternalServerError })

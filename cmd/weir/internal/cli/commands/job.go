@@ -46,7 +46,9 @@ queues know the ids of waiting jobs. Exit code 3: nothing has the id, as far bac
 				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
-				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan"), Bodies: true, Posted: true}
+				o := jobstory.Options{
+					Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan"), Bodies: true, Posted: true,
+				}
 				if o.APIs = []string{api}; api == "" {
 					if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 						o.APIs = current.Names()

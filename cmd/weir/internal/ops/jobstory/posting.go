@@ -32,11 +32,12 @@ func (s *search) postings(ctx context.Context) {
 // end returns the place of the job's newest end. Its sequence is 0 if the job has not ended, or if the place is not
 // known.
 func (j *Job) end() admin.EndPlace {
-	switch {
-	case j.State == Dead:
+	switch j.State {
+	case Dead:
 		return admin.EndPlace{API: j.API, Stream: deadletter.Stream, Seq: j.Dead.Seq}
-	case j.State == Done:
+	case Done:
 		return admin.EndPlace{API: j.API, Stream: ledger.ResultsStream, Seq: j.resultSeq}
+	case Queued, Unknown:
 	}
 	return admin.EndPlace{}
 }

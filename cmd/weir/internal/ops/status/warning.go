@@ -110,7 +110,8 @@ func CallbackText(c *admin.CallbackStatus) string {
 		text += "; accepts no post since " + cli.ClockTime(c.Failing) + ": " + cli.Visible(c.Why)
 	}
 	if c.GivenUp > 0 {
-		text += "; " + cli.Count(c.GivenUp, "end") + " given up, the last at " + cli.ClockTime(c.GivenUpAt) + ": " + cli.Visible(c.GivenUpWhy)
+		text += fmt.Sprintf("; %s given up, the last at %s: %s",
+			cli.Count(c.GivenUp, "end"), cli.ClockTime(c.GivenUpAt), cli.Visible(c.GivenUpWhy))
 	}
 	return text
 }

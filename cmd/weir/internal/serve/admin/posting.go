@@ -90,7 +90,8 @@ func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []E
 	all := make([]*Posting, 0, len(ends))
 	for some := range slices.Chunk(ends, mostWaits) {
 		var reply postingsReply
-		if err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply); err != nil || len(reply.Postings) != len(some) {
+		err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply)
+		if err != nil || len(reply.Postings) != len(some) {
 			reply.Postings = make([]*Posting, len(some))
 		}
 		all = append(all, reply.Postings...)
