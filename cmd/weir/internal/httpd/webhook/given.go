@@ -9,12 +9,12 @@ import (
 // mostListed bounds the ends in given.Ends: the position is written once a second.
 const mostListed = 64
 
-// given is what weir gave up, except letters that were redriven or purged.
+// given counts the messages that weir gave up, without letters that were redriven or purged.
 type given struct {
 	Count uint64     `json:"count"`
-	At    time.Time  `json:"at"` // the last
+	At    time.Time  `json:"at"` // when the last message was given up
 	Why   string     `json:"why"`
-	Ends  []givenEnd `json:"ends,omitempty"` // those with the greatest sequences, in their order
+	Ends  []givenEnd `json:"ends,omitempty"` // the given-up ends with the greatest sequences, in their order
 	// Unlisted is the newest sequence up to which Ends may lack an end that was given up.
 	Unlisted uint64 `json:"unlisted,omitempty"`
 }

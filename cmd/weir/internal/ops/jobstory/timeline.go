@@ -29,7 +29,7 @@ type Looked struct {
 	All      bool      `json:"all"`           // whether the whole stream was read
 }
 
-// State is where a job is: a closed set.
+// State says where a job is: one of the constants.
 type State string
 
 // The states.
@@ -57,10 +57,10 @@ type Job struct {
 	// ended, if the api has no callback, if no replica answers, and in answers to producers.
 	Callback *Callback `json:"callback,omitempty"`
 
-	result *ledger.Result  // the newest, with its body if that was read
-	calls  map[string]bool // calls in Steps, by the job's position in the queue and the number of the call
+	result *ledger.Result  // the newest result, with its body if that was read
+	calls  map[string]bool // calls in Steps, by the job's position in the queue and the call's number
 
-	resultSeq  uint64 // of the newest result, even if that is not kept any more; 0: unknown
+	resultSeq  uint64 // the sequence of the newest result, even if that is not kept any more; 0: unknown
 	isImported bool   // the newest letter was imported
 }
 
@@ -83,7 +83,7 @@ type JobLetter struct {
 	Billed deadletter.Billed `json:"billed"`
 }
 
-// StepKind says what happened: a closed set.
+// StepKind says what happened: one of the constants.
 type StepKind string
 
 // The kinds of steps.
@@ -125,11 +125,11 @@ type Step struct {
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
-	final    bool      // for a call: it ended the job
+	final    bool      // for a call: whether it ended the job
 	accepted time.Time // for a call: when the job was accepted; a redriven job is accepted again
 }
 
-// order sorts the steps by time. At the same time, causes come before effects.
+// order sorts the steps by time. Of steps with the same time, causes come before effects.
 func (j *Job) order() {
 	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
@@ -137,7 +137,7 @@ func (j *Job) order() {
 	})
 }
 
-// at returns the job of an api and a key. It adds a new job.
+// at returns the job of an api and a key. It adds the job if it is new.
 func (t *Timeline) at(api, key, id string) *Job {
 	for _, j := range t.Jobs {
 		if j.API == api && j.Key == key {

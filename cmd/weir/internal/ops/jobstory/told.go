@@ -2,5 +2,5 @@ package jobstory
 
 import "weir/deadletter"
 
-// toldText says in a sentence what an event reports about its job.
+// toldText describes an event about a job.
 func toldText(e *deadletter.KeptEvent) string { return "event " + string(e.Type) + ": " + e.Text() }

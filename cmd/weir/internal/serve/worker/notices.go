@@ -16,7 +16,7 @@ func (w *notices) makeSenders() *webhook.Senders {
 	})
 }
 
-// post runs the senders. A sender posts while this replica holds its lease.
+// post runs the senders. Each sender posts only while this replica holds the sender's lease.
 func (w *notices) post() {
 	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }
@@ -40,7 +40,7 @@ func (w *notices) callbackLag(api string) *admin.CallbackStatus {
 // posting says whether an end was posted to the callback of its api, nil if the api has none.
 func (w *notices) posting(end admin.EndPlace) *admin.Posting { return w.senders.Posting(end) }
 
-// testsAtOnce bounds the receivers that are tested at once.
+// testsAtOnce bounds how many receivers are tested at the same time.
 const testsAtOnce = 16
 
 // tryReceivers posts a test message to the receiver of that name, or to all receivers if name is empty. The name of a
