@@ -199,12 +199,12 @@ func TestLagOfAPositionDeletedBetweenWatches(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.watch(ctx, r.kv) }()
-	await.Until(t, "the present positions alone", func() bool { return l.of("sms.done").Unread == 0 })
+	await.Until(t, "the present positions alone", func() bool { _, known := l.of("sms.done"); return !known })
 	cancel()
 	if err := await.Receive(t, "the end of the watch", ended); err != nil {
 		t.Error(err)
 	}
-	if l.of("pay.done").Unread != 2 {
+	if e, _ := l.of("pay.done"); e.Unread != 2 {
 		t.Errorf("noted are %+v", l.noted)
 	}
 }
