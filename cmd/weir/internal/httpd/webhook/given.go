@@ -30,12 +30,9 @@ type givenEnd struct {
 // returned value share no memory, because g may be in use.
 func (g given) and(n int, last givenEnd) given {
 	g.Count, g.At, g.Why = g.Count+uint64(n), last.At, last.Why
-	if last.Seq == 0 {
+	i, isListed := g.find(last.Seq)
+	if last.Seq == 0 || isListed {
 		return g
-	}
-	i, listed := g.find(last.Seq)
-	if listed {
-		return g // weir had died before it noted that, and posted the end again
 	}
 	g.Ends = slices.Insert(slices.Clone(g.Ends), i, last)
 	if len(g.Ends) > mostListed {

@@ -110,3 +110,21 @@ func TestPostingOfSenders(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenUpEndIsNotResumed checks that a position never lists an end as given up and as under way. Otherwise the next
+// start would post the end, and the list would still have it.
+func TestGivenUpEndIsNotResumed(t *testing.T) {
+	t.Parallel()
+	s := &sending{sender: &sender{resumes: true}}
+	for seq := range uint64(3) {
+		s.progress.take(seq+1, time.Now(), collected{held: true, begins: true})
+	}
+	s.health.gaveUp(time.Now(), 1, 2, "answered 422") // its delivery has not returned yet
+	e := s.entry()
+	if len(e.Open) != 2 || e.Open[0].Seq != 1 || e.Open[1].Seq != 3 {
+		t.Errorf("under way are %+v", e.Open)
+	}
+	if p := e.posting(2); p.State != admin.PostingGivenUp {
+		t.Errorf("of the end that was given up the position says %+v", p)
+	}
+}
