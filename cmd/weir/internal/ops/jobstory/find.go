@@ -86,7 +86,9 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		}
 	}
 	if s.Posted {
-		s.postings(ctx)
+		if err := s.postings(ctx); err != nil {
+			return nil, c.Explain(err)
+		}
 	}
 	s.t.sort()
 	return s.t, nil
