@@ -126,8 +126,10 @@ func TestCallback(t *testing.T) {
 	r.Follow(callbackYAML)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
-	if p := postingOf(t, r, "unheard"); p.State != admin.PostingNone {
-		t.Errorf("an end from before the callback: %+v", p)
+	for _, job := range []string{"unheard", "first"} { // of which the second was posted before the callback was taken out
+		if p := postingOf(t, r, job); p.State != admin.PostingSettled || !strings.HasSuffix(p.Text, ": the job ended before the callback was last configured") {
+			t.Errorf("the end of %s, from before the callback: %+v", job, p)
+		}
 	}
 	if _, n := hook.Took(`"job":"unheard"`); n != 0 {
 		t.Error("it hears of what ended while it was not configured")

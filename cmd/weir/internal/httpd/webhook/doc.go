@@ -30,7 +30,8 @@
 // others. It drops a refused end only if another end waits for its place and the receiver has accepted others.
 //
 // From a callback's position any replica tells whether an end was posted (posting.go). The position lists the newest
-// ends that were given up (given.go), so an end that it has passed was accepted, unless it is older than that list.
+// ends that were given up (given.go), so an end that it has passed was accepted, unless it is older than that list or
+// than the callback.
 //
 // # What must hold
 //

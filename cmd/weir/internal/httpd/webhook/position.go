@@ -43,7 +43,7 @@ type entry struct {
 	Why     string     `json:"why,omitempty"`
 	GivenUp given      `json:"given_up,omitzero"` // what was given up since the position was first stored
 	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration that has the callback
-	From    uint64     `json:"from,omitempty"`    // the first message that is for the callback; 0: unknown
+	From    uint64     `json:"from,omitempty"`    // the first message since the callback was last configured; 0: unknown
 }
 
 // oldest returns when the oldest message in Open was stored, zero if there is none.
@@ -110,7 +110,6 @@ func IsCallbackPosition(key string) bool {
 
 // goOn continues from the position of an earlier sender.
 func (s *sending) goOn(e entry) {
-	e.complete()
 	s.taken, s.resuming, s.begun, s.from = e.Seq, e.Open, e.Begun, e.From
 	for _, o := range e.Open {
 		s.open = append(s.open, mark{o.Seq, o.At, 1})

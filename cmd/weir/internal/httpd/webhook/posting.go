@@ -25,7 +25,6 @@ func (s *Senders) Posting(end admin.EndPlace) *admin.Posting {
 
 // posting says whether the end at a sequence was posted. It says so only if the position proves it.
 func (e entry) posting(seq uint64) *admin.Posting {
-	e.complete()
 	p := &admin.Posting{}
 	place, isGivenUp := e.GivenUp.find(seq)
 	switch {
@@ -37,7 +36,7 @@ func (e entry) posting(seq uint64) *admin.Posting {
 		given := e.GivenUp.Ends[place]
 		p.State, p.GivenUpAt, p.Why = admin.PostingGivenUp, given.At, given.Why
 	case seq < e.From:
-		p.State, p.Why = admin.PostingNone, "the job ended before the callback was configured"
+		p.State, p.Why = admin.PostingSettled, "the job ended before the callback was last configured"
 	case seq <= e.GivenUp.Unlisted:
 		p.State = admin.PostingSettled
 	default:
@@ -48,11 +47,4 @@ func (e entry) posting(seq uint64) *admin.Posting {
 		p.Failing, p.Why = e.Failing, e.Why
 	}
 	return p
-}
-
-// complete adds what an earlier version of weir did not store: it listed no end that it gave up.
-func (e *entry) complete() {
-	if e.From == 0 && e.GivenUp.Unlisted == 0 {
-		e.GivenUp.Unlisted = e.Seq
-	}
 }

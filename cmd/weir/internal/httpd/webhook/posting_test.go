@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -18,25 +19,20 @@ func TestPosting(t *testing.T) {
 	e.GivenUp = e.GivenUp.and(1, givenEnd{95, at, "answered 422"})
 	listed := e
 	listed.GivenUp.Unlisted = 80
-	former := e
-	former.From = 0
 	for name, c := range map[string]struct {
 		of   entry
 		seq  uint64
 		want admin.PostingState
 	}{
-		"not read yet":                          {e, 101, admin.PostingWaits},
-		"under way":                             {e, 90, admin.PostingTried},
-		"given up":                              {e, 95, admin.PostingGivenUp},
-		"before the callback":                   {e, 49, admin.PostingNone},
-		"the callback's first":                  {e, 50, admin.Posted},
-		"the newest":                            {e, 100, admin.Posted},
-		"older than the list":                   {listed, 80, admin.PostingSettled},
-		"in the list's span":                    {listed, 81, admin.Posted},
-		"before the callback and the list":      {listed, 49, admin.PostingNone},
-		"by the position of an earlier version": {former, 99, admin.PostingSettled},
-		"and not read yet":                      {former, 101, admin.PostingWaits},
-		"and under way":                         {former, 90, admin.PostingTried},
+		"not read yet":                     {e, 101, admin.PostingWaits},
+		"under way":                        {e, 90, admin.PostingTried},
+		"given up":                         {e, 95, admin.PostingGivenUp},
+		"before the callback":              {e, 49, admin.PostingSettled},
+		"the callback's first":             {e, 50, admin.Posted},
+		"the newest":                       {e, 100, admin.Posted},
+		"older than the list":              {listed, 80, admin.PostingSettled},
+		"in the list's span":               {listed, 81, admin.Posted},
+		"before the callback and the list": {listed, 49, admin.PostingSettled},
 	} {
 		p := c.of.posting(c.seq)
 		if p.State != c.want {
@@ -100,13 +96,37 @@ func TestPostingOfSenders(t *testing.T) {
 		seq         uint64
 		want        admin.PostingState
 	}{
-		{"pay", ledger.ResultsStream, before, admin.PostingNone},
+		{"pay", ledger.ResultsStream, before, admin.PostingSettled},
 		{"pay", ledger.ResultsStream, after + 1, admin.PostingWaits},
 		{"other", ledger.ResultsStream, after, ""},
 		{"pay", ledger.CallsStream, after, ""},
 	} {
 		if got := of(c.api, c.stream, c.seq); got != c.want {
 			t.Errorf("%s %s %d: %q, want %q", c.api, c.stream, c.seq, got, c.want)
+		}
+	}
+}
+
+// TestPostingAfterALostPosition checks that senders claim nothing of the ends from before the position was stored anew.
+func TestPostingAfterALostPosition(t *testing.T) {
+	r := newEndsRig(t)
+	stop := r.start()
+	seq := r.result("pay", "first", nil)
+	await.Until(t, "the post", func() bool { return len(r.took("pay")) == 1 })
+	stop()
+	missed := r.result("pay", "second", nil)
+	if err := r.kv.Delete(t.Context(), "callback.pay.done.position"); err != nil {
+		t.Fatal(err)
+	}
+	senders := r.newSenders(r.config, 1, slog.DiscardHandler)
+	s := &sending{sender: senders.callback("pay.done"), valid: func() bool { return true }}
+	if _, err := s.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := r.noted("pay.done")
+	for of, want := range map[uint64]admin.PostingState{seq: admin.PostingSettled, missed: admin.PostingSettled, missed + 1: admin.PostingWaits} {
+		if p := e.posting(of); p.State != want {
+			t.Errorf("of end %d the position says %s, want %s", of, p.State, want)
 		}
 	}
 }

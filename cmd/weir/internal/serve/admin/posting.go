@@ -25,7 +25,7 @@ const (
 	PostingTried   PostingState = "tried"    // it is tried, and neither accepted nor given up
 	Posted         PostingState = "posted"   // the receiver has accepted it
 	PostingGivenUp PostingState = "given_up" // weir has given it up
-	PostingSettled PostingState = "settled"  // it was accepted or given up, and weir does not know which
+	PostingSettled PostingState = "settled"  // weir posts it no more, and does not know whether the receiver has accepted it
 	PostingNone    PostingState = "none"     // weir does not post it
 	PostingUnknown PostingState = "unknown"  // weir does not know how far the callback has come
 )
@@ -40,7 +40,8 @@ type Posting struct {
 	Oldest    time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
 	Failing   time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts
 	GivenUpAt time.Time `json:"given_up_at,omitzero"`   // when weir gave it up
-	// Why is why the receiver accepts no post, why weir has given the end up, or why weir does not post it.
+	// Why is why the receiver accepts no post, why weir has given the end up, why weir does not post it, or why weir does
+	// not know whether it was posted.
 	Why string `json:"why,omitempty"`
 }
 
@@ -56,12 +57,15 @@ func (p *Posting) Text() string {
 	case PostingGivenUp:
 		return "given up at " + cli.ClockTime(p.GivenUpAt) + ": " + cli.Visible(p.Why)
 	case PostingSettled:
-		return "posted or given up: weir does not know any more which"
+		if p.Why == "" {
+			return "weir does not know any more whether it was posted"
+		}
+		return "weir does not know whether it was posted: " + cli.Visible(p.Why)
 	case PostingNone:
 		return "not posted: " + cli.Visible(p.Why)
 	case PostingUnknown:
 	}
-	return "not known: no replica has said yet how far the callback has come"
+	return "not known: the replica that was asked does not know how far the callback has come"
 }
 
 // backlog says how many other ends are not posted yet, and since when the receiver accepts none.
@@ -78,8 +82,7 @@ func (p *Posting) backlog() (text string) {
 	return text
 }
 
-// postingsReply answers a question with ends. A posting is nil if the api has no callback. A replica of an earlier
-// version ignores the ends and sends traces.
+// postingsReply answers a question with ends. A posting is nil if the api has no callback.
 type postingsReply struct {
 	Postings []*Posting `json:"postings"`
 }
