@@ -361,7 +361,7 @@ func TestEndsOfReceiverThatIsDown(t *testing.T) {
 	await.Until(t, "the ends of the api", func() bool { return len(r.took("pay")) == ended })
 	await.Until(t, "nothing to be behind", func() bool {
 		lag, _ := r.senders.Lag("pay")
-		return lag == Lag{}
+		return lag == Lag{IsKnown: true}
 	})
 }
 

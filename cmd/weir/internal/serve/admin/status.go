@@ -60,11 +60,14 @@ type APIStatus struct {
 type CallbackStatus struct {
 	// Receiver is where weir posts the ends, as the configuration has it: with ${env:NAME} or ${file:/path} in place of
 	// what is secret.
-	Receiver string    `json:"receiver"`
-	Behind   uint64    `json:"behind"`                 // ends of jobs that are not posted yet
-	Oldest   time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
-	Failing  time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts
-	Why      string    `json:"why,omitempty"`          // the receiver's last answer, if it accepts no post
+	Receiver string `json:"receiver"`
+	// Unknown says that the replica does not know yet how far the callback has come. The other numbers and times then
+	// count only the ends of the types that it knows of.
+	Unknown bool      `json:"unknown,omitempty"`
+	Behind  uint64    `json:"behind"`                 // ends of jobs that are not posted yet
+	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
+	Failing time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts
+	Why     string    `json:"why,omitempty"`          // the receiver's last answer, if it accepts no post
 
 	GivenUp    uint64    `json:"given_up"`               // ends given up since the callback was configured
 	GivenUpAt  time.Time `json:"given_up_at,omitzero"`   // when the last end was given up

@@ -23,18 +23,19 @@ func (w *notices) post() {
 
 // callbackLag returns how far the callback of an api is behind, nil if the api has none.
 func (w *notices) callbackLag(api string) *admin.CallbackStatus {
+	of, ok := w.follower.inForce.Load().API(api)
+	if !ok || of.Callback == nil {
+		return nil
+	}
 	lag, ok := w.senders.Lag(api)
 	if !ok {
 		return nil
 	}
-	c := &admin.CallbackStatus{
+	return &admin.CallbackStatus{
+		Receiver: of.Callback.URL.String(), Unknown: !lag.IsKnown,
 		Behind: lag.Behind, Oldest: lag.Oldest, Failing: lag.Failing, Why: lag.Why,
 		GivenUp: lag.GivenUp, GivenUpAt: lag.GivenUpAt, GivenUpWhy: lag.GivenUpWhy,
 	}
-	if of, ok := w.follower.inForce.Load().API(api); ok && of.Callback != nil {
-		c.Receiver = of.Callback.URL.String()
-	}
-	return c
 }
 
 // posting says whether an end was posted to the callback of its api, nil if the api has none.

@@ -74,7 +74,7 @@ function apiCard(app, s, a) {
       figure("throttled", a.throttled, p && p.refused > 0 && perSecond(p.refused), "throttled"),
       figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
       figure("in flight", a.in_flight, null, "in_flight"),
-      a.callback && figure("ends not posted", a.callback.behind, callbackText(a.callback, now), "callback"),
+      a.callback && figure("ends not posted", a.callback.behind, callbackText(a.callback, now), "callback", a.callback.unknown ? "not known yet" : count(a.callback.behind)),
       a.operations && figure("operations", a.operations.under_way, a.operations.oldest && `oldest ${brief(now - Date.parse(a.operations.oldest))}`, "operations"),
       figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
     h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", moment(a.counted_since, now, { "data-field": "since" })),
