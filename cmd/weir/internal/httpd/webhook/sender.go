@@ -165,6 +165,7 @@ type sending struct {
 	noted    string // the position as stored, in JSON
 	revision uint64 // of the stored position, as this sender wrote or read it
 	begun    uint64 // see entry
+	from     uint64 // see entry
 	counted  time.Time
 
 	full   atomic.Bool // all loads are under way, so a further message must wait until one of them ends
