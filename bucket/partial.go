@@ -39,8 +39,8 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 }
 
-// accounted reports whether the limit was a quota or budget.
-func (s *LimitSnapshot) accounted() bool { return s.By != "" }
+// accounted reports whether the limit was a quota or budget. A snapshot that was added up from the ledger has no By.
+func (s *LimitSnapshot) accounted() bool { return s.By != "" || s.End != 0 || len(s.Log) > 0 }
 
 // accounts reports whether the rules have a quota or budget with this name.
 func (e *engine) accounts(name string) bool {
