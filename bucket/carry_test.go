@@ -78,6 +78,35 @@ func TestAQuotaThatWasInFlightAtAStart(t *testing.T) {
 	}
 }
 
+// TestAShadowQuotaPutInForceAfterAKill checks a start that puts a shadow quota in force. After a kill the snapshot lacks
+// the calls that came after it, so the quota is partial. After an orderly stop the snapshot has every call.
+func TestAShadowQuotaPutInForceAfterAKill(t *testing.T) {
+	for _, window := range []Window{Fixed, Sliding} {
+		of := func(shadow bool) Rules {
+			return Rules{Key: fast, Shared: []Limit{{Name: "a", Shadow: shadow, Quota: &Quota{Count: 10, Window: window, Per: time.Hour}}}}
+		}
+		b := restarted(newTable(t, of(true)), of(true), Snapshot{}, false)
+		stored := b.Checkpoint(2 * time.Second)
+		b.Saved(stored)
+		if len(b.ask(Ask{}).Grants) != 1 {
+			t.Fatal("the shadow quota holds a call")
+		}
+		if n := len(restarted(b, of(false), stored, true).Partial()); n != 1 {
+			t.Errorf("%s: after a kill %d limits wait for the earlier calls, want 1", window, n)
+		}
+		if n := len(restarted(b, of(false), b.Checkpoint(0), true).Partial()); n != 0 {
+			t.Errorf("%s: after an orderly stop %d limits wait for the earlier calls, want none", window, n)
+		}
+		still := restarted(b, of(true), stored, true)
+		if err := still.Apply(of(false)); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(still.Partial()); n != 1 {
+			t.Errorf("%s: put in force after the start: %d limits wait for the earlier calls, want 1", window, n)
+		}
+	}
+}
+
 // TestAFormerRateCountsInALongerWindow checks a start with a rate whose window no longer holds the calls of a former
 // rate, and then a change to a rate whose window does.
 func TestAFormerRateCountsInALongerWindow(t *testing.T) {

@@ -11,8 +11,9 @@ import "maps"
 // partial, in snapshots too, and is added up when it is put in force.
 
 // ExpectSums announces that the caller will use FillIn for limits that are new to the rules. s is the restored
-// snapshot. called says that the api may have been called before: limits that s lacks then count as new. ExpectSums
-// must be called after Restore and before the first Reserve.
+// snapshot. called says that the api may have been called before: limits that s lacks then count as new. Snapshots claim
+// nothing ahead for a shadow limit: it counts as new too, unless s is the snapshot of an orderly stop.
+// ExpectSums must be called after Restore and before the first Reserve.
 func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,8 +27,9 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 		}
 	}
 	stored := map[string]bool{}
+	orderly := s.Until <= s.Made
 	for _, l := range s.Limit {
-		stored[l.Name] = l.accounted()
+		stored[l.Name] = l.accounted() && (orderly || !l.Shadow)
 		if l.accounted() && !e.accounts(l.Name) {
 			e.claims.dropped++
 		}
@@ -39,8 +41,8 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 }
 
-// accounted reports whether the limit was a quota or budget.
-func (s *LimitSnapshot) accounted() bool { return s.By != "" }
+// accounted reports whether the limit was a quota or budget. A snapshot that was added up from the ledger has no By.
+func (s *LimitSnapshot) accounted() bool { return s.By != "" || s.End != 0 || len(s.Log) > 0 }
 
 // accounts reports whether the rules have a quota or budget with this name.
 func (e *engine) accounts(name string) bool {

@@ -122,7 +122,11 @@ func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	return false
 }
 
-// count reads a key's last sequence and number of messages from the stream.
+// errFormerLeader reports that a stream's state is older than a message that the stream's leader has named.
+var errFormerLeader = errors.New("the stream's state is older than the key's last message: a former leader answered")
+
+// count reads a key's last sequence and number of messages from the stream. A former leader can answer with a number
+// that lacks the key's last jobs. One job more than the capacity would then enter, so count fails.
 func (p *Partition) count(ctx context.Context, subject string, t *tally) (err error) {
 	if t.last, err = p.lastSeq(ctx, subject); err != nil {
 		return err
@@ -130,6 +134,9 @@ func (p *Partition) count(ctx context.Context, subject string, t *tally) (err er
 	state, err := stream.StateOf(ctx, p.nc, p.name, subject)
 	if err != nil {
 		return fmt.Errorf("number of messages of the key: %w", err)
+	}
+	if state.LastSeq < t.last {
+		return fmt.Errorf("number of messages of the key: %w", errFormerLeader)
 	}
 	t.jobs, t.read = int64(state.Subjects[subject]), true
 	return nil

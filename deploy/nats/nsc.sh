@@ -123,7 +123,7 @@ user "$ACCOUNT" mover \
   --allow-pub '$JS.API.STREAM.UPDATE.*' \
   --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
   --allow-pub '$JS.API.STREAM.MSG.GET.KV_weir_move' \
-  --allow-pub '$JS.API.DIRECT.GET.KV_weir_config.$KV.weir_config.file' \
+  --allow-pub '$JS.API.STREAM.MSG.GET.KV_weir_config' \
   --allow-pub '$KV.weir_move.>' \
   --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_config.>' \
   --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \

@@ -134,7 +134,7 @@ func readFile(file *os.File) ([]byte, error) {
 		return nil, err
 	}
 	if info.Size() > (Size{1 << 20, 1 << 16}).bytes() {
-		return nil, errors.New("it is larger than a flight recorder's file can be")
+		return nil, errTooLarge
 	}
 	data := make([]byte, info.Size())
 	_, err = io.ReadFull(file, data)

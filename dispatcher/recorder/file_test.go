@@ -134,6 +134,61 @@ func TestUnusableFileIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestAFileThatCouldNotBeReadIsReadAgain checks that weir warns once about a file that the disk does not deliver, and
+// reads the file as soon as the disk delivers it.
+func TestAFileThatCouldNotBeReadIsReadAgain(t *testing.T) {
+	r, ids := left(t)
+	var log bytes.Buffer
+	next, err := Open(Options{Dir: r.dir, Size: small, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close() })
+	next.read = func(*os.File) ([]byte, error) { return nil, syscall.EIO }
+	r.die(t)
+	for range 3 {
+		if next.Gone(r.Name()) {
+			t.Error("the process of a file that cannot be read is known to have ended")
+		}
+	}
+	next.Look()
+	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
+		t.Errorf("weir warned %d times:\n%s", n, log.String())
+	}
+	next.read = readFile
+	if !next.Gone(r.Name()) || next.Find(ids[0], callOf(1)).State == Untold {
+		t.Error("the file was not read again")
+	}
+}
+
+// TestUnusableFilesAreForgotten checks that weir keeps no names of files that are gone.
+func TestUnusableFilesAreForgotten(t *testing.T) {
+	r := open(t, t.TempDir(), small)
+	for name := range uint64(2) {
+		if err := os.WriteFile(filepath.Join(r.dir, fileName(name+1)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Look()
+	r.read = func(*os.File) ([]byte, error) { return nil, syscall.EIO }
+	if err := os.WriteFile(filepath.Join(r.dir, fileName(3)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Look()
+	if len(r.former.useless) != 2 || len(r.former.unread) != 1 {
+		t.Fatalf("%d files are unusable, %d unread", len(r.former.useless), len(r.former.unread))
+	}
+	for _, name := range []uint64{1, 3} {
+		if err := os.Remove(filepath.Join(r.dir, fileName(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Look()
+	if len(r.former.useless) != 1 || len(r.former.unread) != 0 {
+		t.Errorf("%d files are unusable, %d unread", len(r.former.useless), len(r.former.unread))
+	}
+}
+
 // TestUnusableFilesHideNoOther checks that a usable file is found behind more unusable ones than one Look considers.
 func TestUnusableFilesHideNoOther(t *testing.T) {
 	r, ids := left(t)

@@ -1,7 +1,9 @@
 package recorder
 
 import (
+	"errors"
 	"hash/crc32"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +24,7 @@ type Found struct {
 type former struct {
 	lives   map[uint64]*life
 	useless map[uint64]struct{}  // files that were logged and are not read again
+	unread  map[uint64]struct{}  // files that could not be read: they were logged, and are tried again
 	entries map[uint64]leftEntry // by id
 }
 
@@ -48,7 +51,20 @@ func (f *former) hasRead(name uint64) bool {
 }
 
 func newFormer() former {
-	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
+	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, unread: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
+}
+
+// forgetMissing forgets the files without a life that are not among these files.
+func (f *former) forgetMissing(files []string) {
+	there := map[uint64]bool{}
+	for _, path := range files {
+		if name, ok := nameOf(filepath.Base(path)); ok {
+			there[name] = true
+		}
+	}
+	missing := func(name uint64, _ struct{}) bool { return !there[name] }
+	maps.DeleteFunc(f.useless, missing)
+	maps.DeleteFunc(f.unread, missing)
 }
 
 // Bounds of the files that ended processes leave. A process that is killed before it has settled anything leaves its
@@ -70,6 +86,7 @@ func (r *Recorder) Look() {
 	if err != nil {
 		return // Glob fails only on a wrong pattern
 	}
+	r.former.forgetMissing(files)
 	considered := 0
 	for _, path := range files {
 		name, ok := nameOf(filepath.Base(path))
@@ -104,20 +121,26 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 		return
 	}
 	defer func() { _ = file.Close() }() // it was read
-	data, err := readFile(file)
-	if err != nil {
-		r.former.useless[name] = struct{}{}
-		r.log.Warn("a flight recorder's file cannot be read; its calls are judged by their intents", "path", path, "err", err)
+	data, err := r.read(file)
+	switch _, told := r.former.unread[name]; {
+	case errors.Is(err, errTooLarge):
+		r.uselessLocked(path, name, err.Error())
+		return
+	case err != nil && !told:
+		r.former.unread[name] = struct{}{}
+		r.log.Warn("a flight recorder's file cannot be read; until it can, its calls are judged by their intents", "path", path, "err", err)
+		return
+	case err != nil:
 		return
 	}
+	delete(r.former.unread, name)
 	head, why := readHeader(file, data, name, r.boot)
 	if why == otherBoot {
 		r.remove(path)
 		return
 	}
 	if why != "" {
-		r.former.useless[name] = struct{}{}
-		r.log.Warn("a flight recorder's file is unusable; its calls are judged by their intents", "path", path, "reason", why)
+		r.uselessLocked(path, name, why)
 		return
 	}
 	words := wordsOf(data[:headerBytes])
@@ -134,6 +157,16 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	}
 	r.log.Info("found the flight recorder of a process that has ended", "path", path, "under_way", open)
 }
+
+// uselessLocked logs that a file is unusable. It is not read again.
+func (r *Recorder) uselessLocked(path string, name uint64, why string) {
+	delete(r.former.unread, name)
+	r.former.useless[name] = struct{}{}
+	r.log.Warn("a flight recorder's file is unusable; its calls are judged by their intents", "path", path, "reason", why)
+}
+
+// errTooLarge reports a file that no recorder made.
+var errTooLarge = errors.New("it is larger than a flight recorder's file can be")
 
 // Reasons why a file is unusable.
 const (
@@ -256,8 +289,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process with this name is known to have ended. It reads a file only once, so it does not
-// block for long.
+// Gone reports whether the process with this name is known to have ended. It reads a file once if the disk delivers it, so
+// it does not block for long.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false

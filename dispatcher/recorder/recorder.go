@@ -32,9 +32,10 @@ type Recorder struct {
 
 	mixed atomic.Pointer[Answer] // used by a planted bug
 
-	unlink func(path string) error // removes the file of a recorder that was given up
-	broken atomic.Bool             // the mapping cannot be written: the recorder notes nothing any more
-	gone   atomic.Bool             // broken, and the file was removed: calls may begin without a note
+	unlink func(path string) error             // removes the file of a recorder that was given up
+	read   func(file *os.File) ([]byte, error) // reads the file of an ended process
+	broken atomic.Bool                         // the mapping cannot be written: the recorder notes nothing any more
+	gone   atomic.Bool                         // broken, and the file was removed: calls may begin without a note
 	missed atomic.Int64
 
 	mu     sync.Mutex // guards what follows
@@ -97,7 +98,8 @@ func Open(o Options) (*Recorder, error) {
 		o.Size = Usual
 	}
 	r := &Recorder{
-		dir: o.Dir, size: o.Size, log: o.Log.With("component", "recorder"), nextID: rand.Uint64() &^ (1 << 63), former: newFormer(), unlink: os.Remove,
+		dir: o.Dir, size: o.Size, log: o.Log.With("component", "recorder"), nextID: rand.Uint64() &^ (1 << 63), former: newFormer(),
+		unlink: os.Remove, read: readFile,
 	}
 	for r.name == 0 {
 		r.name = rand.Uint64()

@@ -332,7 +332,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		}
 	}
 	for key, m := range holds {
-		p.Markers.Hold(key, m.Until, "held before its mark was deleted by hand", func(seq uint64, err error) {
+		p.Markers.Hold(key, w.WallTime(m.Until), "held before its mark was deleted by hand", func(seq uint64, err error) {
 			w.Mu.Lock()
 			if err == nil && p.notes.Marks[key] == m {
 				p.notes.Marks[key] = lane.HoldMark{Part: p.Owned, Seq: seq, Until: m.Until}

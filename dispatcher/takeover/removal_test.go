@@ -116,6 +116,8 @@ func TestJobsTakenOutBecomeLetters(t *testing.T) {
 // stored again. The intent of a job that is gone is not.
 func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	w, p, _ := removalRig(t)
+	ahead := bucket.Micros(0).Add(10 * time.Minute)
+	w.Env.Ahead = func() bucket.Micros { return ahead } // the wall clock was set
 	w.Sched.Push("k", 10, &p.Partition)
 	w.Sched.Push("gone", 11, &p.Partition)
 	for key, seq := range map[string]uint64{"k": 10, "gone": 11} {
@@ -161,8 +163,8 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 	if len(intents) != 1 || intents[0].Seq != 10 || intents[0].Call != 1 || intents[0].Idempotency != "Key@0~1" || intents[0].Epoch != p.Markers.Epoch() || p.Markers.Epoch() < 2 {
 		t.Errorf("the intents are %+v, the epoch %d", intents, p.Markers.Epoch())
 	}
-	if held.Key != "held" || held.NotBefore != until {
-		t.Errorf("the hold is %+v", held)
+	if held.Key != "held" || held.NotBefore != until+ahead {
+		t.Errorf("the hold is %+v, want it until %d by the wall clock", held, until+ahead)
 	}
 }
 

@@ -25,7 +25,8 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 		{
 			name: "name", is: one(&l.Name, limitName()),
 			otherwise: "the kind of limit",
-			means:     "the limit's name in events, metrics and `weir show`. A limit keeps its count as long as it keeps its name",
+			means: "the limit's name in events, metrics and `weir show`. A limit keeps its count as long as it keeps its name. " +
+				"So give it another name if it counts something else from now on: a `quota` that becomes a `budget`, or another unit of `cost`",
 		},
 	}, pace(l.Rate)...)
 	for i, means := range []string{

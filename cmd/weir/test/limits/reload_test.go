@@ -55,11 +55,12 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	}
 }
 
-// TestReloadThatCannotBe changes nothing and says why: a file that is wrong or not there, a secret that is missing, and a weir
-// that has no file.
+// TestReloadThatCannotBe changes nothing and says why: a file that is wrong or not there, a limit that keeps its name and not
+// its unit, a secret that is missing, and a weir that has no file.
 func TestReloadThatCannotBe(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	const day = "    price: 0.01\n    limits: [{name: day, %s}]\n"
+	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s")+fmt.Sprintf(day, "quota: 1000/day"))
 	r.Stop()
 	log := &weirtest.Book{}
 	settings := r.Settings()
@@ -73,6 +74,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 	for text, wants := range map[string][]string{
 		"apis: {pay: {url: nowhere, bucket: {rate: 1/fortnight, capacity: 1}}}": {"apis.pay.url", "apis.pay.bucket.rate"},
 		r.YAML + "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n":      {"WEIR_TEST_NO_SUCH_SECRET"},
+		strings.Replace(r.YAML, "quota: 1000/day", "budget: 5.00/day", 1):       {"apis.pay.limits.day", "another name"},
 	} {
 		weirtest.WriteFile(t, file, text)
 		err := w.ReloadNow(t.Context())

@@ -183,7 +183,7 @@ func roles() []role {
 				may("", "$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*"),
 				may("", "$JS.API.STREAM.SNAPSHOT.*", "$JS.API.STREAM.RESTORE.*", "$JS.SNAPSHOT.>", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.UPDATE.*"),
 				may("", "$JS.API.STREAM.CREATE.KV_weir_move", "$JS.API.STREAM.MSG.GET.KV_weir_move"),
-				may("", "$JS.API.DIRECT.GET.KV_weir_config.$KV.weir_config.file", "$KV.weir_move.>"),
+				may("", "$JS.API.STREAM.MSG.GET.KV_weir_config", "$KV.weir_move.>"),
 				may("", "$JS.API.CONSUMER.CREATE.KV_weir_config.>", "$JS.API.CONSUMER.DELETE.KV_weir_config.*"),
 				may("", "$JS.API.CONSUMER.CREATE.KV_weir_leases.>", "$JS.API.CONSUMER.DELETE.KV_weir_leases.*"),
 				may("", "$JS.API.STREAM.MSG.GET.KV_weir_leases", "$KV.weir_leases.member.*"),

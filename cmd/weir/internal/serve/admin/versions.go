@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/deadletter"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -117,8 +118,16 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	return v, nil
 }
 
-// ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history.
-type ConfigStore struct{ kv jetstream.KeyValue }
+// ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history. Its
+// reads show all that the bucket's leader has.
+type ConfigStore struct {
+	kv jetstream.KeyValue
+	nc *nats.Conn
+}
+
+func newConfigStore(kv jetstream.KeyValue, nc *nats.Conn) ConfigStore {
+	return ConfigStore{stream.Renewing(kv, nc), nc}
+}
 
 // EnsureConfigStore creates the bucket if there is none.
 func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (ConfigStore, error) {
@@ -129,13 +138,16 @@ func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int
 	if err != nil {
 		return ConfigStore{}, err
 	}
-	return ConfigStore{stream.Renewing(kv, js.Conn())}, nil
+	return newConfigStore(kv, js.Conn()), nil
 }
 
 // FindConfigStore opens the bucket if there is one.
 func FindConfigStore(ctx context.Context, js jetstream.JetStream) (ConfigStore, error) {
 	kv, err := js.KeyValue(ctx, connect.ConfigBucket)
-	return ConfigStore{kv}, err
+	if err != nil {
+		return ConfigStore{}, err
+	}
+	return newConfigStore(kv, js.Conn()), nil
 }
 
 // History returns every stored version, the oldest first. It returns none if no configuration was ever applied.
@@ -175,14 +187,15 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 // layFoundOver replaces a version's File by the FoundFile under fileKey, if that was recorded later. It then also
 // clears TakenBack, because texts that were taken back before that file was considered may be applied again.
 func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
-	entry, err := s.kv.Get(ctx, fileKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
-	} else if err != nil {
+	entry, err := stream.NewestEntry(ctx, s.nc, s.kv.Bucket(), fileKey) // a replica that lags could lack it
+	switch {
+	case err != nil:
 		return fmt.Errorf("read which configuration file was found last: %w", err)
+	case entry == nil || entry.Deleted():
+		return nil
 	}
 	var found FoundFile
-	if err := json.Unmarshal(entry.Value(), &found); err != nil {
+	if err := json.Unmarshal(entry.Data, &found); err != nil {
 		return fmt.Errorf("which configuration file was found last (key %s in %s) cannot be read: delete the key: %w", fileKey, connect.ConfigBucket, err)
 	}
 	if found.After > v.File.After {

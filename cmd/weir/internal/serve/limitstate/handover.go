@@ -60,8 +60,11 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 	return nil
 }
 
-// snapshotOfLedger returns the most that a unit's limits may have counted. It adds up quotas and budgets from the
-// ledger. Every rate's burst counts as used, and every permit counts as taken for one lease.
+// snapshotOfLedger returns what a unit's limits may have counted. It adds up quotas and budgets from the ledger. Every
+// rate's burst counts as used, and every permit counts as taken for one lease.
+//
+// Quotas and budgets are partial: calls that were under way when the process died have no record before recovery. Redis
+// has counted these calls, and the sum lacks them. So the limits grant nothing until every call has its record.
 func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	if u.pool {
@@ -94,7 +97,7 @@ func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micro
 	}
 	for i := range counted {
 		l := &counted[i]
-		one := bucket.LimitSnapshot{Name: l.Name, Used: used[l.Name]}
+		one := bucket.LimitSnapshot{Name: l.Name, Used: used[l.Name], Partial: true}
 		if quota := quotaOf(l); quota.Window == bucket.Sliding {
 			one.Used, one.Log = 0, [][2]int64{{int64(now), used[l.Name]}}
 		} else {

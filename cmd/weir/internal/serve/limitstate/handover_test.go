@@ -21,12 +21,25 @@ func TestTakeOverBesideAReplicaThatLags(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.LagReads(t, o.JetStream, "KV_"+o.Control.Bucket())
-	if err := takeOverFromRedis(t.Context(), o, &unit{name: "one", apis: []string{"one"}, rules: rules}); err != nil {
+	one := unit{name: "one", apis: []string{"one"}, rules: rules}
+	if err := takeOverFromRedis(t.Context(), o, &one); err != nil {
 		t.Fatal(err)
 	}
 	s := &sharedLimits{api: "one", control: o.Control, js: o.JetStream}
 	mark, err := s.readMark(t.Context(), epochKey("one"), []string{"one"})
 	if want := "8" + processEpoch; err != nil || mark.Epoch != want {
 		t.Errorf("the mark says %q, %v; want %q", mark.Epoch, err, want)
+	}
+	store, err := bucket.NewMemory(rules, o.Clock.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkpoints, err := newCheckpointer(t.Context(), o, one, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.ExpectSums(checkpoints.restored, false)
+	if _, waits := store.Partial()["day"]; !waits {
+		t.Error("the quota does not wait for the records of calls that were under way when Redis counted")
 	}
 }

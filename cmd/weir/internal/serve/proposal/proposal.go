@@ -58,6 +58,9 @@ func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Wri
 	if err != nil && !never {
 		return nil, c.Explain(err)
 	}
+	if err := p.before().CheckUnits(p.Config, p.From); err != nil {
+		return nil, err
+	}
 	d := p.differs()
 	if !d.Same {
 		d.Spent, d.Unread = limitstate.SpentAlready(ctx, c.JetStream, p.before(), p.Config, time.Now())

@@ -87,3 +87,39 @@ func TestTakenBackComesLater(t *testing.T) {
 		t.Errorf("the orders of the versions are %v, want three that rise", orders)
 	}
 }
+
+// TestALimitKeepsItsUnit checks that a quota does not become a budget under its name, neither when a file is applied nor
+// by a rollback: it would keep its count.
+func TestALimitKeepsItsUnit(t *testing.T) {
+	js := natstest.JetStream(t)
+	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "apis: {a: {url: 'http://127.0.0.1:1', price: 0.01, bucket: {rate: 1/s, capacity: 1}, limits: [{name: day, %s}]}}"
+	version := uint64(0)
+	for _, limit := range []string{"budget: 5.00/day", "quota: 1000/day"} {
+		if version, err = store.Put(t.Context(), admin.StoredConfig{YAML: fmt.Sprintf(text, limit)}, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	applied := &Proposal{From: "weir.yaml", Text: fmt.Sprintf(text, "budget: 7.00/day")}
+	if applied.Config, err = config.Parse([]byte(applied.Text), config.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Earlier(t.Context(), c, "me", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*Proposal{"apply": applied, "rollback": back} {
+		asked := false
+		_, err := p.Apply(t.Context(), c, t.Output(), func(Difference) (bool, error) {
+			asked = true
+			return false, nil
+		})
+		if wrong := (*config.Errors)(nil); !errors.As(err, &wrong) || asked {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -159,6 +159,14 @@ func (a *adoption) tellProfiles(log *slog.Logger) {
 	}
 }
 
+// tellUnits logs which limits keep a count of another unit by a file that a start puts in force. Only a running weir
+// refuses such a file.
+func (a *adoption) tellUnits(log *slog.Logger) {
+	if err := a.former.CheckUnits(a.present.Config, a.present.From); err != nil {
+		log.Warn("limits count in another unit under the same name: what was counted before is in the former unit", "err", err)
+	}
+}
+
 // store stores the file as a new version, which every weir on the server follows. It returns the change to report. It
 // returns nil if there was nothing to store, or if another replica with the same file was first. It fails with
 // admin.ErrLostRace if an operator has changed the configuration since adopt, because that change is newer than this

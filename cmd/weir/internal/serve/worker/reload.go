@@ -53,6 +53,9 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.former.CheckUnits(a.present.Config, file.path); err != nil {
+		return err
+	}
 	scope := config.NewSecretScope(w.settings.Secrets, file.config)
 	if err := w.follower.check(a.present.Config, scope); err != nil {
 		return err

@@ -181,6 +181,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	adopted.tellOverruled(file, log)
 	adopted.tellProfiles(log)
+	adopted.tellUnits(log)
 	w.config = adopted.present.Config
 	if w.past, err = adopted.past(ctx); err != nil {
 		return nil, err
