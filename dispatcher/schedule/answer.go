@@ -112,8 +112,8 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 }
 
 // paced tells the governors that a job was granted its slot. The governor of the api gets the interval of the shared
-// rate that slows a job of these costs most. If keys share no rate, it gets the key's own interval divided by the
-// number of keys.
+// rate that slows a job of these costs most, as many times as there are replicas: each has that part of the slower pace.
+// If keys share no rate, it gets the key's own interval divided by the number of keys.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return
@@ -122,7 +122,8 @@ func (s *answering) paced(j *Job) {
 	if g := j.Queue.brake.governor; g != nil {
 		g.granted(own, j.At)
 	}
-	all := s.Shared.interval(j.Costs)
+	replicas := time.Duration(max(s.replicas, 1))
+	all := min(s.Shared.interval(j.Costs), longestInterval/replicas) * replicas
 	if all == 0 {
 		all = own / time.Duration(max(len(s.byKey), 1))
 	}

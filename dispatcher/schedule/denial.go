@@ -15,6 +15,7 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 		return true
 	}
 	if changed = probe || b.closed() && e.Started >= b.turned; changed {
+		h.common.opens(e.Sent, b)
 		b.deny(retry, e)
 		f.Denied = true
 		f.News = append(f.News, HoldChange{Until: b.until, Why: b.why})
@@ -57,5 +58,6 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {
 		return
 	}
+	s.holds.common.opens(true, b)
 	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }

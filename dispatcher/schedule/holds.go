@@ -25,6 +25,7 @@ type holds struct {
 	governor governor      // of the api, if pushback holds it
 	spent    bucket.Micros // when a spent budget begins again; 0: none is spent
 	spentBy  string        // its name
+	common   common        // what the replicas share of all that
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -35,8 +36,8 @@ type brake struct {
 	paused   bool          // by an operator
 }
 
-func newHolds() holds {
-	return holds{keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+func newHolds(p *Pace) holds {
+	return holds{common: common{on: p.Common}, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
 // MostHold bounds the hold that an api's answer may ask for, and the hold that is read back after a restart.

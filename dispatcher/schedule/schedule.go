@@ -15,6 +15,7 @@ type Pace struct {
 	GrantTTL     time.Duration // how long after its time a slot may still be used
 	Clock        StoreClock    // the clock by which the store counts
 	Replica      string        // names this process among those that use the store; "" if no other does
+	Common       bool          // other replicas may call the api, and share its holds (finding.go)
 
 	MaxStaged int // jobs made ready at once, over all keys
 	MaxCalls  int // calls running at once, over all keys
@@ -42,6 +43,7 @@ type Schedule struct {
 	suspects suspects     // jobs that may have killed their owners
 	packs    packs        // the jobs that wait to go in one call
 	causes   causes       // what queues have waited for
+	replicas int          // how many processes call the api, this one included; 0: only this one
 
 	census    census // jobs and queues
 	Forfeited int64  // slots that were given back
@@ -51,7 +53,7 @@ type Schedule struct {
 // by the store's clock, 0 if none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
-		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
+		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(&p),
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
 	s.grants = &grants{others: s.sharesStore()}
@@ -74,6 +76,8 @@ type Effects struct {
 	Recall  []*Job      // an operator cancelled them while they were polled
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
 	Stale   []*Job      // withdrawn: they rest, and are made ready again later
+	Claim   int64       // claim the probe of the breaker's turn with this number, then call Claim; 0: not needed
+	Unclaim bool        // the claim is not used any more
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
 	asked   [][]*Job // the jobs each ask is for
@@ -152,7 +156,7 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
-	next := min(s.agenda.timers.next(), s.holds.next())
+	next := min(s.agenda.timers.next(), s.holds.next(), s.holds.claimEnds())
 	if s.turns.asking() > 0 && !s.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}

@@ -52,6 +52,10 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			s.turns.awaitRoom(q, turn)
 			return again
 		}
+		if !s.holds.mayProbe() {
+			s.fx.Claim, _ = s.AwaitsProbe()
+			return again // the claim touches every queue, and so does each turn of the breaker
+		}
 		if j == nil {
 			j = q.dequeue(of)
 			s.census.callable[of-bucket.High]--

@@ -38,6 +38,7 @@ func (s *step) run() {
 	}
 	s.unblock()
 	s.invite()
+	s.fx.Unclaim = s.holds.endsClaim(s.now)
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
 		if s.sharesStore() && len(s.Shared) > 0 {
