@@ -85,7 +85,7 @@ func (t *Teller) announce(s *sighting, news []schedule.HoldChange, now bucket.Mi
 	if len(news) > 0 {
 		t.notes.Learned(news, s.Replica)
 	}
-	t.Lane.WakeUp()
+	t.WakeUp()
 }
 
 // Look makes the Teller look whether there is something to write, if unsaid says so, and whether a job of this process
@@ -186,7 +186,7 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		t.Sched.Claim(turn, t.Now())
 	}
 	t.Mu.Unlock()
-	t.Lane.WakeUp()
+	t.WakeUp()
 	if claims || has {
 		t.renewed = time.Now()
 	}

@@ -1,0 +1,175 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/natstest"
+	"weir/dispatcher/lane"
+	"weir/dispatcher/schedule"
+	"weir/dispatcher/settle"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// replica is a board with the teller of one api, and a schedule without a dispatcher.
+type replica struct {
+	*Board
+	*Teller
+}
+
+// startReplica starts a replica whose clock is wrong by off.
+func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, name string, off time.Duration) *replica {
+	t.Helper()
+	now := func() bucket.Micros { return bucket.MicrosOf(time.Now().Add(off)) }
+	log := slog.New(slog.DiscardHandler)
+	b := NewBoard(Options{JetStream: js, Control: kv, Instance: name, Session: name, Now: now, Replicas: func() int { return 3 }, Log: log})
+	rate := bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 1}
+	policy := &schedule.Policy{
+		Rules: bucket.Rules{Key: rate}, Retry: schedule.Retry{Min: 100 * time.Millisecond, Max: time.Second, HoldAPI: true},
+		Breaker: schedule.BreakerPolicy{Failures: 1, Min: 50 * time.Millisecond, Max: 50 * time.Millisecond},
+	}
+	l := &lane.Lane{
+		Env: &lane.Env{}, Name: "pay", Log: log, Now: now, Wake: make(chan struct{}, 1),
+		Sched: schedule.New(policy, schedule.Pace{Common: true, MaxCalls: 1, MaxStaged: 1}, func(string) bucket.Micros { return 0 }),
+	}
+	r := &replica{Board: b, Teller: b.Join(l, settle.NewHoldNotes(l))}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.Run(ctx) })
+	stop := r.Start(ctx)
+	t.Cleanup(func() { stop(); cancel(); running.Wait() })
+	if err := b.AwaitRead(await.Context(t, "the entries")); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// end ends a call of the replica.
+func (r *replica) end(e schedule.CallEnd) {
+	r.Mu.Lock()
+	e.Now = r.Teller.Now()
+	e.Started, e.Sent = e.Now, true
+	q := r.Sched.Queue("key", &schedule.Partition{Open: true})
+	r.Sched.OnCallEnd(&schedule.Job{Queue: q, Seq: 1, Policy: r.Sched.Policy()}, e)
+	unsaid := r.Sched.HasUnsaid()
+	r.Mu.Unlock()
+	r.Look(unsaid, 0)
+}
+
+// held returns for how long the api is still held here.
+func (r *replica) held() time.Duration {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	holds, _ := r.Sched.At(r.Teller.Now()).Holds(1)
+	if len(holds) == 0 {
+		return 0
+	}
+	return holds[0].Until.Sub(r.Teller.Now().Time())
+}
+
+func (r *replica) awaitsProbe() (turn int64) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	turn, _ = r.Sched.AwaitsProbe()
+	return turn
+}
+
+func (r *replica) hasClaim() bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.Sched.HasClaim()
+}
+
+func control(t *testing.T) (jetstream.JetStream, jetstream.KeyValue) {
+	t.Helper()
+	js := natstest.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js, kv
+}
+
+// TestWrongClocksShareHolds checks that replicas whose clocks are hours apart hold for the same time, and so does one
+// that starts later.
+func TestWrongClocksShareHolds(t *testing.T) {
+	js, kv := control(t)
+	first, ahead := startReplica(t, js, kv, "first", 0), startReplica(t, js, kv, "ahead", 5*time.Hour)
+	began := time.Now()
+	first.end(schedule.CallEnd{PushedBack: true, Detail: "429", Hold: schedule.Advice{Wait: time.Hour}})
+	await.Until(t, "the hold at the other replica", func() bool { return ahead.held() > 0 })
+	late := startReplica(t, js, kv, "late", -5*time.Hour)
+	for what, held := range map[string]time.Duration{"ahead": ahead.held(), "late": late.held()} {
+		passed := time.Since(began)
+		if held < time.Hour-passed-time.Second || held > time.Hour+passed+time.Second {
+			t.Errorf("%s: the hold of an hour lasts %v after %v", what, held, passed)
+		}
+	}
+}
+
+// TestOneReplicaClaims lets all replicas claim the probe at once: one gets it, and keeps it as long as it renews it.
+func TestOneReplicaClaims(t *testing.T) {
+	js, kv := control(t)
+	var all []*replica
+	for i := range 3 {
+		all = append(all, startReplica(t, js, kv, fmt.Sprint("r", i), 0))
+	}
+	all[0].end(schedule.CallEnd{Denied: true, Detail: "401"})
+	for _, r := range all {
+		await.Until(t, "the open breaker", func() bool { return r.awaitsProbe() == 1 })
+	}
+	for _, r := range all {
+		r.Look(false, 1)
+	}
+	claims := func() (n int) {
+		for _, r := range all {
+			if r.hasClaim() {
+				n++
+			}
+		}
+		return n
+	}
+	await.Until(t, "a claim", func() bool { return claims() > 0 })
+	seen := all[0].of("pay").revision
+	await.Until(t, "renewals", func() bool { return all[0].of("pay").revision > seen+1 })
+	if n := claims(); n != 1 {
+		t.Fatalf("%d replicas have the claim", n)
+	}
+}
+
+// TestEntriesOfRemovedAPIs checks that a start deletes the old entries of apis that it does not have, and no others.
+func TestEntriesOfRemovedAPIs(t *testing.T) {
+	js, kv := control(t)
+	for _, api := range []string{"pay", "gone", "new"} {
+		if _, err := kv.Put(t.Context(), keyOf(api), entry{Turn: 1, Open: true, Replica: "other", Session: "other"}.encode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := NewBoard(Options{JetStream: js, Control: kv, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }, Log: slog.New(slog.DiscardHandler)})
+	old := b.Now().Add(-3 * schedule.MostHold)
+	for _, api := range []string{"pay", "gone", "new"} {
+		e, err := kv.Get(t.Context(), keyOf(api))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := old
+		if api == "new" {
+			at = b.Now()
+		}
+		b.see(e, at)
+	}
+	b.tellers["pay"] = &Teller{}
+	b.clear(t.Context())
+	for api, kept := range map[string]bool{"pay": true, "gone": false, "new": true} {
+		if _, err := kv.Get(t.Context(), keyOf(api)); (err == nil) != kept {
+			t.Errorf("%s: %v", api, err)
+		}
+	}
+}
