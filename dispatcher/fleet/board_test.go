@@ -24,9 +24,8 @@ type replica struct {
 	*Teller
 }
 
-// startReplica starts a replica whose clock is wrong by off.
-func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, name string, off time.Duration) *replica {
-	t.Helper()
+// newReplica returns a replica whose clock is wrong by off, and which does not run.
+func newReplica(js jetstream.JetStream, kv jetstream.KeyValue, name string, off time.Duration) *replica {
 	now := func() bucket.Micros { return bucket.MicrosOf(time.Now().Add(off)) }
 	log := slog.New(slog.DiscardHandler)
 	b := NewBoard(Options{JetStream: js, Control: kv, Instance: name, Session: name, Now: now, Replicas: func() int { return 3 }, Log: log})
@@ -39,13 +38,19 @@ func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, n
 		Env: &lane.Env{}, Name: "pay", Log: log, Now: now, Wake: make(chan struct{}, 1),
 		Sched: schedule.New(policy, schedule.Pace{Common: true, MaxCalls: 1, MaxStaged: 1}, func(string) bucket.Micros { return 0 }),
 	}
-	r := &replica{Board: b, Teller: b.Join(l, settle.NewHoldNotes(l))}
+	return &replica{Board: b, Teller: b.Join(l, settle.NewHoldNotes(l))}
+}
+
+// startReplica starts such a replica.
+func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, name string, off time.Duration) *replica {
+	t.Helper()
+	r := newReplica(js, kv, name, off)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { b.Run(ctx) })
+	running.Go(func() { r.Run(ctx) })
 	stop := r.Start(ctx)
-	t.Cleanup(func() { stop(); cancel(); running.Wait() })
-	if err := b.AwaitRead(await.Context(t, "the entries")); err != nil {
+	t.Cleanup(func() { stop(); cancel(); await.Return(t, "the end of a board", running.Wait) })
+	if err := r.AwaitRead(await.Context(t, "the entries")); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -141,6 +146,32 @@ func TestOneReplicaClaims(t *testing.T) {
 	await.Until(t, "renewals", func() bool { return all[0].of("pay").revision > seen+1 })
 	if n := claims(); n != 1 {
 		t.Fatalf("%d replicas have the claim", n)
+	}
+}
+
+// TestTheFirstClaimWins lets two replicas claim the probe that have both seen the same entry, and not each other's claim:
+// the second one gets nothing.
+func TestTheFirstClaimWins(t *testing.T) {
+	js, kv := control(t)
+	if _, err := kv.Put(t.Context(), keyOf("pay"), entry{Turn: 1, Open: true, Denied: true, Replica: "other", Session: "other"}.encode()); err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(t.Context(), keyOf("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*replica
+	for i := range 2 {
+		r := newReplica(js, kv, fmt.Sprint("r", i), 0)
+		r.see(e, r.Board.Now().Add(-time.Second))
+		r.Look(false, r.awaitsProbe())
+		all = append(all, r)
+	}
+	for i, r := range all {
+		r.act(t.Context())
+		if r.hasClaim() != (i == 0) {
+			t.Errorf("replica %d has the claim: %v", i, r.hasClaim())
+		}
 	}
 }
 

@@ -88,6 +88,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.wait(q, jobs[0], jobs[len(a.Grants)], jobs[0].turn, &a.Wait)
 		}
 	}
+	s.replicaFreed()
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
 	s.loosen()
@@ -106,6 +107,7 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	}
 	q.confirm(g.TAT + shift)
 	s.paced(j)
+	s.replica.take(at, s.now)
 	s.Shared.granted(j, at)
 	s.Pipe.granted(s.now)
 	s.Pipe.without(j, -1)

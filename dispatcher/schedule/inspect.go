@@ -346,6 +346,9 @@ func (v View) width() int {
 	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
+	if v.s.replica.any() {
+		n = min(n, v.s.replica.near(v.now, v.s.onWay()))
+	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }
 

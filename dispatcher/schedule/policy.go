@@ -87,6 +87,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	}
 	s.grants = s.grants.under(s.sharesStore())
 	s.Shared = newSharedLimits(s.policy, s.grants)
+	s.replica = newReplicaLimits(&next.Rules, s.replica)
 	s.turns.reset(next.Rules.Weights)
 }
 

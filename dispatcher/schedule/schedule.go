@@ -30,20 +30,21 @@ type Schedule struct {
 	ahead  bucket.Micros // how far the wall clock is ahead of now: see FollowWall
 	byKey  map[string]*KeyQueue
 
-	agenda   agenda       // which queue is looked at, and when
-	looks    looks        // which jobs are looked at for an earlier answer
-	turns    turns        // which queue is next at shared limits and room
-	gate     gate         // when the store may be asked again for shared limits
-	Shared   SharedLimits // the state of the limits that keys share
-	grants   *grants      // the granted calls that Shared counts
-	store    storeLink    // the way to the store of slots
-	Pipe     Pipeline     // the jobs on their way through a call
-	holds    holds        // holds, pauses, breaker and slow starts
-	polling  polling      // the operations that go on at the api
-	suspects suspects     // jobs that may have killed their owners
-	packs    packs        // the jobs that wait to go in one call
-	causes   causes       // what queues have waited for
-	replicas int          // how many processes call the api, this one included; 0: only this one
+	agenda   agenda        // which queue is looked at, and when
+	looks    looks         // which jobs are looked at for an earlier answer
+	turns    turns         // which queue is next at shared limits and room
+	gate     gate          // when the store may be asked again for shared limits
+	Shared   SharedLimits  // the state of the limits that keys share
+	grants   *grants       // the granted calls that Shared counts
+	replica  replicaLimits // the limits of this process alone
+	store    storeLink     // the way to the store of slots
+	Pipe     Pipeline      // the jobs on their way through a call
+	holds    holds         // holds, pauses, breaker and slow starts
+	polling  polling       // the operations that go on at the api
+	suspects suspects      // jobs that may have killed their owners
+	packs    packs         // the jobs that wait to go in one call
+	causes   causes        // what queues have waited for
+	replicas int           // how many processes call the api, this one included; 0: only this one
 
 	census    census // jobs and queues
 	Forfeited int64  // slots that were given back
@@ -58,6 +59,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 	}
 	s.grants = &grants{others: s.sharesStore()}
 	s.Shared = newSharedLimits(policy, s.grants)
+	s.replica = newReplicaLimits(&policy.Rules, replicaLimits{})
 	s.turns.shares.onWay = &s.Pipe.onWay
 	s.turns.reset(policy.Rules.Weights)
 	return s

@@ -95,8 +95,8 @@ func (s *step) standInLine() {
 // calls asked for behind it would forever take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
-	if s.store.isDown() || s.holds.governor.slows() {
-		most = 1 // it tries whether the store answers again, or a slow start allows only one
+	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
+		most = 1 // it tries whether the store answers again, or only one call may be asked for at once
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
 		q, own := s.turns.toAsk()
