@@ -154,8 +154,14 @@ func (b *Board) wrote(api string, s sighting) {
 	}
 }
 
-// AwaitRead blocks until this process has put in force the entries that the bucket's leader has now.
+// readWait bounds AwaitRead.
+const readWait = 30 * time.Second
+
+// AwaitRead blocks until this process has put in force the entries that the bucket's leader has now. It fails if that
+// takes more than 30 seconds.
 func (b *Board) AwaitRead(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
 	m, err := stream.NewestEntry(ctx, b.JetStream.Conn(), b.Control.Bucket(), prefix+">")
 	if err != nil || m == nil {
 		return err

@@ -158,6 +158,18 @@ func TestShorterHoldIsNotTold(t *testing.T) {
 	}
 }
 
+// TestHoldOfAnAccountIsShared checks that a hold that comes from another api of the account reaches the other replicas.
+func TestHoldOfAnAccountIsShared(t *testing.T) {
+	f := newCouncil(2, 1)
+	d := f.desks[0]
+	if news := d.HoldLonger(d.now.Add(time.Second), "account: 429", d.now); len(news) != 1 || !d.HasUnsaid() {
+		t.Errorf("%d news, and nothing to tell", len(news))
+	}
+	if f.settle(); len(f.news[1]) != 1 || f.news[1][0].Why != "account: 429" {
+		t.Errorf("the other replica learns %+v", f.news[1])
+	}
+}
+
 // TestOneProbeForAll checks that while the breaker of all replicas is open, none makes a call without the claim, and
 // that the end of the probe holds, or frees, all of them.
 func TestOneProbeForAll(t *testing.T) {

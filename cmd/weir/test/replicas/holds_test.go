@@ -210,6 +210,31 @@ func TestReplicasShareAHold(t *testing.T) {
 	if n := c.answered(429); n != 1 {
 		t.Errorf("the api had to push back %d times", n)
 	}
+	if held, resumed := c.events("held"), c.events("resumed"); held != 1 || resumed != 1 {
+		t.Errorf("%d events of the hold, %d of its end", held, resumed)
+	}
+}
+
+// events returns how many events of a type are stored.
+func (c *council) events(of string) int {
+	c.T.Helper()
+	js, err := jetstream.New(c.NC)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	s, err := js.Stream(c.T.Context(), "WEIR_EVENTS")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	info, err := s.Info(c.T.Context(), jetstream.WithSubjectFilter("weir.events."+of+".>"))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	n := uint64(0)
+	for _, of := range info.State.Subjects {
+		n += of
+	}
+	return int(n) //nolint:gosec // a few
 }
 
 // awaitEnd waits until the api is called again.
