@@ -34,7 +34,7 @@ type Board struct {
 	mu      sync.Mutex // guards what follows
 	seen    map[string]sighting
 	tellers map[string]*Teller
-	newest  uint64        // the newest revision that was read
+	newest  uint64        // the newest revision that is in force
 	read    chan struct{} // closed and made anew when newest grows
 }
 
@@ -122,15 +122,17 @@ func (b *Board) see(e jetstream.KeyValueEntry, at bucket.Micros) {
 		b.seen[api] = s
 	}
 	t := b.tellers[api]
-	b.advance(e.Revision())
 	b.mu.Unlock()
 	if t != nil {
 		t.learn()
 	}
+	b.advance(e.Revision())
 }
 
-// advance notes that a revision was read. The caller holds the lock.
+// advance notes that a revision is in force.
 func (b *Board) advance(revision uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if revision > b.newest {
 		b.newest = revision
 		close(b.read)
