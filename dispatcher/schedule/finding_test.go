@@ -402,3 +402,30 @@ func (f *council) probe(i int, fails bool) {
 	d.holds.breaker.probe = j
 	d.OnCallEnd(j, CallEnd{Fault: fails, Again: fails, Sent: true, Started: d.now, Now: d.now})
 }
+
+// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
+// the claim comes later than the job's turn.
+func TestTheProbeYields(t *testing.T) {
+	f := newCouncil(2, 2)
+	f.end(0, CallEnd{Denied: true})
+	f.settle()
+	d := f.desks[0]
+	for range 2 {
+		f.pass(8 * time.Second)
+		if !f.claim(0) {
+			t.Fatal("no job wants to be the probe")
+		}
+		f.starts(0)
+		probe := d.holds.breaker.probe
+		if probe == nil {
+			t.Fatal("there is no probe")
+		}
+		if probe.tripped {
+			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
+		}
+		d.Pipe.end(probe)
+		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
+		d.Rest(probe, fb.NotBefore)
+		f.settle()
+	}
+}
