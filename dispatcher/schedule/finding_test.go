@@ -429,3 +429,17 @@ func TestTheProbeYields(t *testing.T) {
 		f.settle()
 	}
 }
+
+// TestOtherClockDoesNotDenyAgain checks that a mark of a denial does not hold the replicas longer while they share the
+// denial: a replica whose clock is ahead stored it.
+func TestOtherClockDoesNotDenyAgain(t *testing.T) {
+	f := newCouncil(2, 1)
+	f.end(0, CallEnd{Denied: true, Detail: "401"})
+	f.settle()
+	d := f.desks[1]
+	until := d.holds.breaker.until
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
+	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
+		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
+	}
+}
