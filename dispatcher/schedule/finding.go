@@ -137,9 +137,6 @@ func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool)
 	h, c := &s.holds, &s.holds.common
 	f = known
 	f.At = now
-	if f.Share = s.shareOf(known, now); f.Share == whole {
-		f.Share = 0
-	}
 	if c.held > max(now, known.Held.Add(tellLonger)) {
 		f.Held, f.Why, more = c.held, c.why, true
 	}
@@ -149,11 +146,24 @@ func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool)
 		f.Until, f.Opened, f.Denied, f.Reason = b.until, b.opened, b.denied, b.why
 	}
 	h.governor.grow(s.policy.Retry.Adaptive, now)
-	if own := h.governor.ceiling; own != 0 && (f.Share == 0 || own < f.Share-tellLower) {
+	f.Share = s.shareOf(known, now)
+	if own := s.leaves(h.governor.ceiling); own < f.Share-tellLower {
 		f.Share, more = own, true
+	}
+	if f.Share == whole {
+		f.Share = 0
 	}
 	c.unsaid = more
 	return f, more
+}
+
+// leaves returns the share of the rate that a ceiling leaves under the present policy.
+func (s *Schedule) leaves(ceiling int64) int64 {
+	a := s.policy.Retry.Adaptive
+	if a == nil || ceiling <= 0 {
+		return whole
+	}
+	return max(min(ceiling, whole), whole*a.Floor/100, 1)
 }
 
 // What is not worth telling: a hold that lasts so little longer, and a share that is so little lower.
@@ -168,7 +178,7 @@ func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
 	if a == nil || f.Share <= 0 {
 		return whole
 	}
-	g := governor{ceiling: max(min(f.Share, whole), whole*a.Floor/100, 1), grown: f.At}
+	g := governor{ceiling: s.leaves(f.Share), grown: f.At}
 	if g.grow(a, now); g.ceiling == 0 {
 		return whole
 	}

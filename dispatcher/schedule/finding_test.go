@@ -443,3 +443,27 @@ func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
 	}
 }
+
+// TestRaisedFloorIsToldOnce checks that a replica does not tell the rate again and again after the configuration has
+// raised the floor above it.
+func TestRaisedFloorIsToldOnce(t *testing.T) {
+	f := newCouncil(2, 1)
+	for range 4 {
+		f.pass(time.Second)
+		f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}})
+		f.settle()
+	}
+	for _, d := range f.desks {
+		next := *d.policy
+		next.Retry.Adaptive = &Adaptive{Floor: 50, Recover: time.Minute}
+		d.Adopt(&next)
+	}
+	before := f.version
+	for range 20 {
+		f.pass(10 * time.Millisecond)
+		f.settle()
+	}
+	if f.version > before+1 {
+		t.Errorf("%d writes after the floor was raised", f.version-before)
+	}
+}
