@@ -242,7 +242,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		w.caller.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
 			w.notes.ForgetHold(q)
-			w.notes.TellEnd(q)
+			w.notes.TellEnd(q, fx.Shared)
 		}
 		w.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {

@@ -36,6 +36,7 @@ type common struct {
 	alone  bool          // the breaker opened because no connection could be made
 	claim  bucket.Micros // since when this process may probe the api for all replicas; 0: it may not
 	held   bucket.Micros // the longest hold that an answer to this process asked for
+	shared bucket.Micros // the longest hold of which the replicas have told each other
 	why    string
 	unsaid bool // there may be something to tell
 }
@@ -188,6 +189,7 @@ func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
 // Told reports that a Finding that Tell returned is stored.
 func (s *Schedule) Told(f Finding) {
 	c, b := &s.holds.common, &s.holds.breaker
+	c.shared = max(c.shared, f.Held)
 	if c.turned && (f.Until != b.until || f.Opened != b.opened) {
 		c.turn, c.unsaid = max(c.turn, f.Turn), true // it has turned again meanwhile
 		return
@@ -204,6 +206,7 @@ func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 	h := &s.holds
 	most := now.Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
 	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
+	h.common.shared = max(h.common.shared, f.Held)
 	if f.Held > now {
 		if f.Held > h.held && h.held <= now {
 			news = append(news, HoldChange{Until: f.Held, Why: f.Why})

@@ -467,3 +467,31 @@ func TestRaisedFloorIsToldOnce(t *testing.T) {
 		t.Errorf("%d writes after the floor was raised", f.version-before)
 	}
 }
+
+// TestOwnHoldIsNotShared checks that the end of a hold of which the replicas have told each other is distinguished from
+// the end of one of which they have not, and from the end of a spent budget.
+func TestOwnHoldIsNotShared(t *testing.T) {
+	f := newCouncil(2, 1)
+	ends := func(i int) (n int, shared bool) {
+		f.pass(2 * time.Second)
+		fx := f.desks[i].turn()
+		return len(fx.Resumed), fx.Shared
+	}
+	hold := func() { f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}}) }
+	hold()
+	f.settle()
+	f.pass(2 * time.Second)
+	for i, d := range f.desks {
+		if fx := d.turn(); len(fx.Resumed) != 1 || !fx.Shared {
+			t.Errorf("replica %d: the shared hold ends %d times, shared: %v", i, len(fx.Resumed), fx.Shared)
+		}
+	}
+	hold()
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a hold that was not told ends %d times, shared: %v", n, shared)
+	}
+	f.desks[0].holds.spent = f.desks[0].now.Add(time.Second)
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a spent budget ends %d times, shared: %v", n, shared)
+	}
+}

@@ -61,10 +61,11 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
 }
 
-// end ends the api's holds whose time is over, and returns how many it ended. A slow start begins, unless the only hold
-// was a spent budget.
-func (h *holds) end(now bucket.Micros) (ended int) {
+// end ends the api's holds whose time is over, and returns how many it ended. shared says whether the first of them is
+// one of which the replicas have told each other. A slow start begins, unless the only hold was a spent budget.
+func (h *holds) end(now bucket.Micros) (ended int, shared bool) {
 	if h.held != 0 && h.held <= now {
+		shared = h.held <= h.common.shared.Add(tellLonger)
 		h.held = 0
 		h.governor.restart(now)
 		ended++
@@ -73,7 +74,7 @@ func (h *holds) end(now bucket.Micros) (ended int) {
 		h.spent = 0
 		ended++
 	}
-	return ended
+	return ended, shared
 }
 
 // endOf ends the hold of a queue if its time is over, and reports whether it did. A slow start of the queue begins.

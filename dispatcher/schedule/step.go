@@ -20,7 +20,9 @@ func (s *step) run() {
 	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
 		s.Touch(q)
 	}
-	for range s.holds.end(s.now) {
+	ended, shared := s.holds.end(s.now)
+	s.fx.Shared = shared
+	for range ended {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
 	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil

@@ -199,11 +199,15 @@ func (w *HoldNotes) AnnounceHolds(all []schedule.HoldChange) {
 // TellHold logs a hold that has begun or ended, and sends its event.
 func (w *HoldNotes) TellHold(c schedule.HoldChange) { w.tell(c, "") }
 
-// TellEnd logs that the time of a hold is over, and sends its event. q is nil for a hold of the api.
-func (w *HoldNotes) TellEnd(q *schedule.KeyQueue) {
+// TellEnd logs that the time of a hold is over, and sends its event. q is nil for a hold of the api. shared says whether
+// the api's hold that ends first is one of which the replicas have told each other. The end of any other hold needs an
+// event id of its own, or the stream would take its event for one that it has.
+func (w *HoldNotes) TellEnd(q *schedule.KeyQueue, shared bool) {
 	id := ""
-	if revision := w.stored.Load(); q == nil && revision != 0 {
-		id = fmt.Sprintf("hold.%s.%d.over", w.Name, revision)
+	if q == nil && shared {
+		if revision := w.stored.Swap(0); revision != 0 {
+			id = fmt.Sprintf("hold.%s.%d.over", w.Name, revision)
+		}
 	}
 	w.tell(schedule.HoldChange{Queue: q, Why: "the hold is over"}, id)
 }
