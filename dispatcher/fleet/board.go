@@ -36,6 +36,8 @@ type Board struct {
 	tellers map[string]*Teller
 	newest  uint64        // the newest revision that is in force
 	read    chan struct{} // closed and made anew when newest grows
+
+	blind bool // of Run: the watch is broken, and a log line says so
 }
 
 // sighting is an api's entry as it was seen last.
@@ -44,6 +46,7 @@ type sighting struct {
 	revision uint64
 	found    schedule.Finding // what it says, by this process's clock
 	received time.Time        // when the revision was received
+	claimed  time.Time        // when the process that may probe was last heard to claim the probe, or to renew its claim
 }
 
 // NewBoard returns a Board that has read nothing.
@@ -59,14 +62,20 @@ const watchRetry = 500 * time.Millisecond
 func (b *Board) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.watch(ctx); err != nil && ctx.Err() == nil {
-			b.Log.Warn("cannot watch the holds of other replicas; those in force stay; trying again", "err", err)
+			if !b.blind {
+				b.Log.Warn("cannot watch the holds of other replicas; those in force stay; trying again", "err", err)
+			}
+			b.blind = true
 			stream.Sleep(ctx, watchRetry)
 		}
 	}
 }
 
-// watch follows the entries until ctx ends or the watch breaks.
+// watch follows the entries until ctx ends or the watch breaks. A replica of the bucket that lags shows older entries
+// first, or none. So an entry that is older than the one in force, or gone, counts only when the watch has shown all
+// entries.
 func (b *Board) watch(ctx context.Context) error {
+	began := time.Now()
 	watcher, err := stream.WatchWhole(ctx, b.JetStream.Conn(), b.Control, prefix+">")
 	if err != nil {
 		return fmt.Errorf("watch the holds: %w", err)
@@ -76,6 +85,7 @@ func (b *Board) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shown, last := map[string]sighting{}, uint64(0)
 	for whole := false; ; {
 		select {
 		case e, open := <-watcher.Updates():
@@ -83,13 +93,22 @@ func (b *Board) watch(ctx context.Context) error {
 			case !open:
 				return errors.New("the watch of the holds has ended")
 			case e == nil:
-				whole = true
+				whole, b.blind = true, false
+				b.settle(shown, last, began)
 				b.clear(ctx)
+				continue
+			case e.Revision() < last:
+				return errors.New("the bucket of the holds was made anew")
 			case whole:
 				b.see(e, b.Now())
 			default:
-				b.see(e, clock(e.Created()))
+				at := clock(e.Created())
+				if api, ok := apiOf(e.Key()); ok {
+					shown[api] = newSighting(e.Revision(), e.Operation() == jetstream.KeyValuePut, e.Value(), at)
+				}
+				b.see(e, at)
 			}
+			last = e.Revision()
 		case <-ctx.Done():
 			return nil
 		}
@@ -106,27 +125,79 @@ func (b *Board) serverClock(ctx context.Context) (func(time.Time) bucket.Micros,
 		return nil, fmt.Errorf("ask the server for its time: %w", err)
 	}
 	now, server := b.Now(), s.CachedInfo().TimeStamp
-	return func(t time.Time) bucket.Micros { return now.Add(-max(0, server.Sub(t))) }, nil
+	return func(t time.Time) bucket.Micros { return min(b.Now(), now.Add(t.Sub(server))) }, nil
+}
+
+// newSighting returns a revision that was written at the time at.
+func newSighting(revision uint64, put bool, value []byte, at bucket.Micros) sighting {
+	s := sighting{revision: revision, received: time.Now()}
+	if put {
+		s.entry = read(value)
+		s.found = s.finding(at)
+	}
+	s.claimed = s.received
+	return s
 }
 
 // see takes one entry that was written at the time at.
 func (b *Board) see(e jetstream.KeyValueEntry, at bucket.Micros) {
 	api, ok := apiOf(e.Key())
-	b.mu.Lock()
-	if s := b.seen[api]; ok && e.Revision() > s.revision {
-		s = sighting{revision: e.Revision(), received: time.Now()}
-		if e.Operation() == jetstream.KeyValuePut {
-			s.entry = read(e.Value())
-			s.found = s.finding(at)
-		}
-		b.seen[api] = s
+	if ok {
+		b.wrote(api, newSighting(e.Revision(), e.Operation() == jetstream.KeyValuePut, e.Value(), at))
 	}
+	b.mu.Lock()
 	t := b.tellers[api]
 	b.mu.Unlock()
 	if t != nil {
 		t.learn()
 	}
 	b.advance(e.Revision())
+}
+
+// settle replaces the entries that were in force when a watch began by those that the watch has shown, if these are
+// older, and forgets entries that it has not shown. The bucket was made anew, or lost entries. newest is the newest
+// revision that the watch has shown.
+func (b *Board) settle(shown map[string]sighting, newest uint64, began time.Time) {
+	b.mu.Lock()
+	var lost []*Teller
+	b.newest = newest
+	for api, s := range b.seen {
+		if present := shown[api]; present.revision < s.revision && s.received.Before(began) {
+			b.seen[api] = present
+			if t := b.tellers[api]; t != nil {
+				lost = append(lost, t)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, t := range lost {
+		t.Log.Warn("the shared holds of the api were lost; this replica stores again what it knows")
+		t.learn()
+	}
+}
+
+// reread reads an api's entry from the bucket's leader, and puts it in the place of s even if it is older, or gone.
+func (b *Board) reread(ctx context.Context, api string, s *sighting) error {
+	ctx, cancel := context.WithTimeout(ctx, writeWait)
+	defer cancel()
+	clock, err := b.serverClock(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := stream.NewestEntry(ctx, b.JetStream.Conn(), b.Control.Bucket(), keyOf(api))
+	if err != nil {
+		return err
+	}
+	var present sighting
+	if m != nil {
+		present = newSighting(m.Seq, !m.Deleted(), m.Data, clock(m.Time))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen[api].revision == s.revision { // the watch has shown nothing meanwhile
+		b.seen[api] = present
+	}
+	return nil
 }
 
 // advance notes that a revision is in force.
@@ -147,11 +218,16 @@ func (b *Board) of(api string) sighting {
 	return b.seen[api]
 }
 
-// wrote notes an entry that this process has written.
+// wrote notes an entry that a process has written, this one or another. A claim is renewed only by the process that has
+// it.
 func (b *Board) wrote(api string, s sighting) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s.revision > b.seen[api].revision {
+	former := b.seen[api]
+	if s.Probing == former.Probing && s.Session != s.Probing {
+		s.claimed = former.claimed
+	}
+	if s.revision > former.revision {
 		b.seen[api] = s
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,6 +91,24 @@ func (r *replica) hasClaim() bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Sched.HasClaim()
+}
+
+// pump steps the schedule as the dispatcher does, and reports whether a job is made ready.
+func (r *replica) pump() bool {
+	r.Mu.Lock()
+	fx := r.Sched.Step(r.Teller.Now())
+	unsaid := r.Sched.HasUnsaid()
+	r.Mu.Unlock()
+	r.Look(unsaid || fx.Unclaim, fx.Claim)
+	return len(fx.Load) > 0
+}
+
+// push adds a job that may be called.
+func (r *replica) push() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Sched.Allow(true)
+	r.Sched.Push("key", 1, &schedule.Partition{Open: true})
 }
 
 func control(t *testing.T) (jetstream.JetStream, jetstream.KeyValue) {
@@ -202,5 +221,192 @@ func TestEntriesOfRemovedAPIs(t *testing.T) {
 		if _, err := kv.Get(t.Context(), keyOf(api)); (err == nil) != kept {
 			t.Errorf("%s: %v", api, err)
 		}
+	}
+}
+
+// TestOpenBreakerIsProbedWithoutTheBucket checks that a replica that can store neither a turn of the breaker nor a claim
+// probes by itself in the end, and says so once.
+func TestOpenBreakerIsProbedWithoutTheBucket(t *testing.T) {
+	t.Parallel()
+	for what, told := range map[string]bool{"the turn is not stored": false, "the claim is not stored": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			js, kv := control(t)
+			r := startReplica(t, js, kv, "only", 0)
+			var lines lines
+			r.Teller.Log, r.Board.Log = slog.New(&lines), slog.New(&lines)
+			open := func() { r.end(schedule.CallEnd{Denied: true, Detail: "401"}) }
+			if told {
+				open()
+				await.Until(t, "the turn", func() bool { return r.awaitsProbe() == 1 })
+			}
+			if err := js.DeleteKeyValue(t.Context(), kv.Bucket()); err != nil {
+				t.Fatal(err)
+			}
+			if !told {
+				open()
+			}
+			r.push()
+			await.Until(t, "the probe", r.pump)
+			if n := lines.count("by itself"); n != 1 {
+				t.Errorf("%d log lines say that the replica probes by itself", n)
+			}
+		})
+	}
+}
+
+// lines counts log lines.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *lines) WithGroup(string) slog.Handler            { return l }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, r.Message)
+	return nil
+}
+
+func (l *lines) count(part string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.all {
+		if strings.Contains(line, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestLostEntry checks that replicas claim the probe although the entry was lost while the breaker was open, and that
+// another replica learns the breaker's state again.
+func TestLostEntry(t *testing.T) {
+	t.Parallel()
+	for what, lose := range map[string]func(t *testing.T, js jetstream.JetStream){
+		"purged": func(t *testing.T, js jetstream.JetStream) {
+			s, err := js.Stream(t.Context(), "KV_weir_control")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the bucket was made anew": func(t *testing.T, js jetstream.JetStream) {
+			if err := js.DeleteKeyValue(t.Context(), "weir_control"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "weir_control"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			js, kv := control(t)
+			for range 5 { // so that the entries' revisions are greater than those of a new bucket
+				if _, err := kv.Put(t.Context(), "another", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := startReplica(t, js, kv, "first", 0)
+			r.end(schedule.CallEnd{Denied: true, Detail: "401"})
+			await.Until(t, "the turn", func() bool { return r.awaitsProbe() == 1 })
+			lose(t, js)
+			r.push()
+			await.Until(t, "the claim", func() bool { r.pump(); return r.hasClaim() })
+			late := startReplica(t, js, kv, "late", 0)
+			if turn := late.awaitsProbe(); turn != 1 {
+				t.Errorf("a replica that starts later awaits the probe of the turn %d", turn)
+			}
+		})
+	}
+}
+
+// TestWatchForgetsLostEntries checks that a new watch forgets an entry that is gone without a trace.
+func TestWatchForgetsLostEntries(t *testing.T) {
+	js, kv := control(t)
+	if _, err := kv.Put(t.Context(), keyOf("pay"), entry{Turn: 1, Open: true, Denied: true, Replica: "other", Session: "other"}.encode()); err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(t.Context(), keyOf("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(js, kv, "first", 0)
+	r.see(e, r.Board.Now())
+	s, err := js.Stream(t.Context(), "KV_weir_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); await.Return(t, "the end of a board", running.Wait) })
+	await.Until(t, "the entry to be forgotten", func() bool { return r.of("pay").revision == 0 })
+}
+
+// TestOthersDoNotRenewAClaim checks that the claim of a replica that died ends although others write the entry.
+func TestOthersDoNotRenewAClaim(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	claimed := time.Now().Add(-time.Minute)
+	r.wrote("pay", sighting{entry: entry{Session: "dead", Probing: "dead"}, revision: 1, claimed: claimed})
+	for i, writer := range []string{"other", "first"} {
+		r.wrote("pay", sighting{entry: entry{Session: writer, Probing: "dead"}, revision: uint64(2 + i), claimed: time.Now()})
+	}
+	if s := r.of("pay"); r.claimable(&s, 0) > 0 {
+		t.Errorf("the claim lasts %v more", r.claimable(&s, 0))
+	}
+	r.wrote("pay", sighting{entry: entry{Session: "dead", Probing: "dead"}, revision: 4, claimed: time.Now()})
+	if s := r.of("pay"); r.claimable(&s, 0) <= 0 {
+		t.Error("a renewed claim has ended")
+	}
+}
+
+// TestLastFindingIsStored checks that a replica that stops stores what it has found although another replica has written
+// since its watch ended, and that it ends the other's claim if it turns the breaker.
+func TestLastFindingIsStored(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	if _, err := kv.Put(t.Context(), keyOf("pay"), entry{Turn: 4, Probing: "other", Replica: "other", Session: "other"}.encode()); err != nil {
+		t.Fatal(err)
+	}
+	r.end(schedule.CallEnd{Denied: true, Detail: "401"})
+	r.Teller.end(t.Context())
+	e, err := kv.Get(t.Context(), keyOf("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := read(e.Value()); !got.Denied || got.Turn != 5 || got.Probing != "" {
+		t.Errorf("the entry is %+v", got)
+	}
+}
+
+// TestServerClock checks that an entry that was written after the server was asked for its time is not taken for older.
+func TestServerClock(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	now := bucket.MicrosOf(time.Now())
+	r.Board.Now = func() bucket.Micros { return now }
+	clock, err := r.serverClock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := time.Now()
+	now = now.Add(time.Hour)
+	if age := clock(server.Add(30 * time.Minute)).Until(now); age < 29*time.Minute || age > 31*time.Minute {
+		t.Errorf("the entry is %v old", age)
+	}
+	if at := clock(server.Add(2 * time.Hour)); at != now {
+		t.Errorf("an entry of the future was written %v from now", now.Until(at))
 	}
 }

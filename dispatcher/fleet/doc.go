@@ -23,7 +23,12 @@
 // # Failures
 //
 // A replica calls only after it has read all entries (AwaitRead). If NATS does not answer, the lease of a replica ends
-// and its calls with it. A replica that cannot write keeps its own hold, and goes on trying.
+// and its calls with it. A replica that cannot write keeps its own hold, and goes on trying. If it can store neither a
+// turn of the breaker nor a claim for claimTerm, it probes by itself: an open breaker is always probed in the end.
+//
+// An operator may purge an entry or make the bucket anew, and a server may lose its newest entries. A new watch shows
+// that. If there is no new watch, a write that keeps being refused makes the replica read the entry from the leader. The
+// replica then stores again what it knows.
 //
 //	entry.go   an entry, and what it means by this process's clock
 //	board.go   the entries of all apis, as they are watched

@@ -22,6 +22,7 @@ const (
 	writeRetry = 250 * time.Millisecond
 	claimTerm  = 5 * time.Second // how long a claim lasts without a renewal, by the others' clocks
 	claimRenew = 1500 * time.Millisecond
+	rereadWait = time.Second            // how long the watch may take to bring the entry that kept a write from being stored
 	claimAgain = 300 * time.Millisecond // by how much the replica whose probe failed lets the others go first
 	idle       = time.Hour              // how long Run sleeps if there is nothing to do
 )
@@ -38,7 +39,14 @@ type Teller struct {
 	// Of the goroutine that writes:
 	written time.Time // when the entry was written last
 	renewed time.Time // when the claim was renewed last
-	failing bool      // the last write failed
+	trouble trouble
+}
+
+// trouble says that the entry cannot be written. The zero trouble says that the last write was stored.
+type trouble struct {
+	since    time.Time // when the first of the writes failed
+	revision uint64    // what the last of them had to replace
+	told     bool      // a log line says so
 }
 
 // Join returns the Teller of an api. What the entry says is in force when Join returns.
@@ -54,14 +62,11 @@ func (b *Board) Join(l *lane.Lane, notes *settle.HoldNotes) *Teller {
 // learn puts in force what the entry says.
 func (t *Teller) learn() {
 	s := t.board.of(t.Name)
-	if s.revision == 0 {
-		return
-	}
 	t.Mu.Lock()
 	now := t.Now()
 	news := t.learnLocked(&s, now)
 	t.Mu.Unlock()
-	t.announce(&s, news, now)
+	t.announce(&s, news)
 	t.look()
 }
 
@@ -74,14 +79,14 @@ func (t *Teller) learnLocked(s *sighting, now bucket.Micros) []schedule.HoldChan
 	if f.Held != 0 {
 		f.Why += " (learned by " + s.Replica + ")"
 	}
+	if f.Held > now {
+		t.notes.Stored(s.revision)
+	}
 	return t.Sched.Learn(f, now)
 }
 
 // announce reports what was learned.
-func (t *Teller) announce(s *sighting, news []schedule.HoldChange, now bucket.Micros) {
-	if s.found.Held > now {
-		t.notes.Stored(s.revision)
-	}
+func (t *Teller) announce(s *sighting, news []schedule.HoldChange) {
 	if len(news) > 0 {
 		t.notes.Learned(news, s.Replica)
 	}
@@ -142,17 +147,20 @@ func (t *Teller) run(ctx context.Context, stopping <-chan struct{}) {
 
 // act writes the entry if there is reason to, and returns when to look again.
 func (t *Teller) act(ctx context.Context) (wait time.Duration) {
-	if wait = joined - time.Since(t.written); wait > 0 {
+	s, now, pause := t.board.of(t.Name), t.Now(), joined
+	if !t.trouble.since.IsZero() && s.revision == t.trouble.revision {
+		pause = writeRetry
+	}
+	if wait = pause - time.Since(t.written); wait > 0 {
 		return wait
 	}
-	s, now := t.board.of(t.Name), t.Now()
 	t.Mu.Lock()
 	news := t.learnLocked(&s, now)
 	f, more := t.Sched.Tell(s.found, now)
 	has := t.Sched.HasClaim()
 	turn, from := t.Sched.AwaitsProbe()
 	t.Mu.Unlock()
-	t.announce(&s, news, now)
+	t.announce(&s, news)
 
 	next, mine, claims := s.entry, s.Probing == t.board.Session, false
 	next.put(&f)
@@ -175,15 +183,21 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		}
 		next.Probing, claims = t.board.Session, true
 	default:
+		if t.trouble != (trouble{}) {
+			t.trouble = trouble{}
+			t.Update((*schedule.Schedule).ProbeTogether)
+		}
 		return idle
 	}
 	if !t.write(ctx, &s, next, f) {
+		t.endure(ctx, &s, f.Turn > s.Turn || turn != 0 && turn == t.wants.Load())
 		return writeRetry
 	}
 	t.Mu.Lock()
 	t.Sched.Told(f)
 	if claims {
 		t.Sched.Claim(turn, t.Now())
+		t.wants.CompareAndSwap(turn, 0) // before a job here can ask for a further claim
 	}
 	t.Mu.Unlock()
 	t.WakeUp()
@@ -191,16 +205,31 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		t.renewed = time.Now()
 	}
 	if claims {
-		t.wants.Store(0)
 		t.Log.Info("this replica tries whether the api answers again")
 	}
 	return joined
 }
 
+// endure handles a failed write in the place of s. probes says that the breaker's probe needs the write.
+func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) {
+	lasts := time.Since(t.trouble.since)
+	if probes && lasts >= claimTerm {
+		alone := false
+		t.Update(func(s *schedule.Schedule) { alone = s.ProbeAlone() })
+		if alone {
+			t.Log.Warn("the state of the breaker cannot be stored for the other replicas; this replica tries the api by itself")
+			t.WakeUp()
+		}
+	}
+	if lasts >= rereadWait {
+		_ = t.board.reread(ctx, t.Name, s) // if it fails, so does the next write
+	}
+}
+
 // claimable returns how long this process must wait before it may claim the probe, which may be made after rest.
 func (t *Teller) claimable(s *sighting, rest time.Duration) time.Duration {
 	if s.Probing != "" {
-		rest = max(rest, claimTerm-time.Since(s.received))
+		rest = max(rest, claimTerm-time.Since(s.claimed))
 	}
 	if s.Turned == t.board.Session && t.board.Replicas() > 1 {
 		rest += claimAgain
@@ -219,36 +248,47 @@ func (t *Teller) write(ctx context.Context, s *sighting, next entry, f schedule.
 	var api *jetstream.APIError
 	switch {
 	case err == nil:
-		t.failing = false
-		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: t.written})
+		t.trouble = trouble{}
+		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: t.written, claimed: t.written})
 		if f.Held > f.At {
 			t.notes.Stored(revision)
 		}
 		return true
 	case errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst):
+		if t.trouble.since.IsZero() || t.trouble.revision != s.revision {
+			t.trouble.since, t.trouble.revision = t.written, s.revision
+		}
 		return false
-	case !t.failing:
-		t.failing = true
+	case t.trouble.since.IsZero():
+		t.trouble.since = t.written
+	}
+	t.trouble.revision = s.revision
+	if !t.trouble.told {
+		t.trouble.told = true
 		t.Log.Warn("the other replicas could not be told what this one has learned of the api; trying again", "err", err)
 	}
 	return false
 }
 
-// end writes what was found out last, and gives the claim back.
+// end writes what was found out last, and gives the claim back. The watch may have ended, so it reads the entry from the
+// leader if another replica has written it.
 func (t *Teller) end(ctx context.Context) {
-	s := t.board.of(t.Name)
-	t.Mu.Lock()
-	f, more := t.Sched.Tell(s.found, t.Now())
-	t.Mu.Unlock()
-	next := s.entry
-	next.put(&f)
-	if f.Turn > s.Turn {
-		next.Turned = t.board.Session
-	}
-	if s.Probing == t.board.Session {
-		next.Probing, more = "", true
-	}
-	if more {
-		t.write(ctx, &s, next, f)
+	for range 2 {
+		s, now := t.board.of(t.Name), t.Now()
+		t.Mu.Lock()
+		t.learnLocked(&s, now)
+		f, more := t.Sched.Tell(s.found, now)
+		t.Mu.Unlock()
+		next := s.entry
+		next.put(&f)
+		if f.Turn > s.Turn {
+			next.Turned, next.Probing = t.board.Session, ""
+		}
+		if s.Probing == t.board.Session {
+			next.Probing, more = "", true
+		}
+		if !more || t.write(ctx, &s, next, f) || t.board.reread(ctx, t.Name, &s) != nil {
+			return
+		}
 	}
 }

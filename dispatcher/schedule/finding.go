@@ -35,6 +35,7 @@ type common struct {
 	turned bool          // the breaker has turned here, and no Finding says so yet
 	alone  bool          // the breaker opened because no connection could be made
 	claim  bucket.Micros // since when this process may probe the api for all replicas; 0: it may not
+	cutOff bool          // the other replicas cannot be told of a turn or a claim, so this process probes without a claim
 	held   bucket.Micros // the longest hold that an answer to this process asked for
 	shared bucket.Micros // the longest hold of which the replicas have told each other
 	why    string
@@ -73,7 +74,26 @@ func (c *common) closes() {
 
 // mayProbe reports whether this process may make the call that tries an open breaker's api.
 func (h *holds) mayProbe() bool {
-	return h.breaker.closed() || !h.common.on || h.common.alone || h.common.claim != 0
+	return h.breaker.closed() || !h.common.on || h.common.alone || h.common.cutOff || h.common.claim != 0
+}
+
+// ProbeAlone lets this process probe without a claim until ProbeTogether, because neither a turn of the breaker nor a
+// claim can be stored. It returns false if the breaker is closed, or if this process may do so already.
+func (s *Schedule) ProbeAlone() bool {
+	if s.holds.breaker.closed() || s.holds.common.cutOff {
+		return false
+	}
+	s.holds.common.cutOff = true
+	s.agenda.touchAll()
+	return true
+}
+
+// ProbeTogether makes the probe need a claim again. A probe that is being called already goes on.
+func (s *Schedule) ProbeTogether() {
+	if s.holds.common.cutOff {
+		s.holds.common.cutOff = false
+		s.LoseClaim()
+	}
 }
 
 // HasUnsaid reports whether Tell may have something to say.
@@ -133,7 +153,8 @@ func (h *holds) claimEnds() bucket.Micros {
 }
 
 // Tell returns the Finding that replicas should know, and whether it says more than known, which must have been
-// learned. The caller must report it by Told once it is stored.
+// learned. The caller must report it by Told once it is stored. If known is older than what this process has learned
+// before, it was lost, and Tell says it again.
 func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
 	h, c := &s.holds, &s.holds.common
 	f = known
@@ -141,10 +162,15 @@ func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool)
 	if c.held > max(now, known.Held.Add(tellLonger)) {
 		f.Held, f.Why, more = c.held, c.why, true
 	}
-	if c.turned {
-		b := &h.breaker
-		f.Turn, more = max(known.Turn, c.turn)+1, true
-		f.Until, f.Opened, f.Denied, f.Reason = b.until, b.opened, b.denied, b.why
+	if f.Turn = max(known.Turn, c.turn); c.turned {
+		f.Turn++
+	}
+	if f.Turn > known.Turn {
+		var b breaker
+		if !c.alone {
+			b = h.breaker
+		}
+		f.Until, f.Opened, f.Denied, f.Reason, more = b.until, b.opened, b.denied, b.why, true
 	}
 	h.governor.grow(s.policy.Retry.Adaptive, now)
 	f.Share = s.shareOf(known, now)
@@ -189,6 +215,7 @@ func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
 // Told reports that a Finding that Tell returned is stored.
 func (s *Schedule) Told(f Finding) {
 	c, b := &s.holds.common, &s.holds.breaker
+	s.ProbeTogether()
 	c.shared = max(c.shared, f.Held)
 	if c.turned && (f.Until != b.until || f.Opened != b.opened) {
 		c.turn, c.unsaid = max(c.turn, f.Turn), true // it has turned again meanwhile

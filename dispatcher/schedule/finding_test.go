@@ -403,44 +403,31 @@ func (f *council) probe(i int, fails bool) {
 	d.OnCallEnd(j, CallEnd{Fault: fails, Again: fails, Sent: true, Started: d.now, Now: d.now})
 }
 
-// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
-// the claim comes later than the job's turn.
-func TestTheProbeYields(t *testing.T) {
-	f := newCouncil(2, 2)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	d := f.desks[0]
-	for range 2 {
-		f.pass(8 * time.Second)
-		if !f.claim(0) {
-			t.Fatal("no job wants to be the probe")
-		}
-		f.starts(0)
-		probe := d.holds.breaker.probe
-		if probe == nil {
-			t.Fatal("there is no probe")
-		}
-		if probe.tripped {
-			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
-		}
-		d.Pipe.end(probe)
-		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
-		d.Rest(probe, fb.NotBefore)
-		f.settle()
-	}
-}
-
-// TestOtherClockDoesNotDenyAgain checks that a mark of a denial does not hold the replicas longer while they share the
-// denial: a replica whose clock is ahead stored it.
-func TestOtherClockDoesNotDenyAgain(t *testing.T) {
+// TestOwnHoldIsNotShared checks that the end of a hold of which the replicas have told each other is distinguished from
+// the end of one of which they have not, and from the end of a spent budget.
+func TestOwnHoldIsNotShared(t *testing.T) {
 	f := newCouncil(2, 1)
-	f.end(0, CallEnd{Denied: true, Detail: "401"})
+	ends := func(i int) (n int, shared bool) {
+		f.pass(2 * time.Second)
+		fx := f.desks[i].turn()
+		return len(fx.Resumed), fx.Shared
+	}
+	hold := func() { f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}}) }
+	hold()
 	f.settle()
-	d := f.desks[1]
-	until := d.holds.breaker.until
-	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
-	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
-		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
+	f.pass(2 * time.Second)
+	for i, d := range f.desks {
+		if fx := d.turn(); len(fx.Resumed) != 1 || !fx.Shared {
+			t.Errorf("replica %d: the shared hold ends %d times, shared: %v", i, len(fx.Resumed), fx.Shared)
+		}
+	}
+	hold()
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a hold that was not told ends %d times, shared: %v", n, shared)
+	}
+	f.desks[0].holds.spent = f.desks[0].now.Add(time.Second)
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a spent budget ends %d times, shared: %v", n, shared)
 	}
 }
 
@@ -468,30 +455,81 @@ func TestRaisedFloorIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestOwnHoldIsNotShared checks that the end of a hold of which the replicas have told each other is distinguished from
-// the end of one of which they have not, and from the end of a spent budget.
-func TestOwnHoldIsNotShared(t *testing.T) {
+// TestOtherClockDoesNotDenyAgain checks that a mark of a denial does not hold the replicas longer while they share the
+// denial: a replica whose clock is ahead stored it.
+func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 	f := newCouncil(2, 1)
-	ends := func(i int) (n int, shared bool) {
-		f.pass(2 * time.Second)
-		fx := f.desks[i].turn()
-		return len(fx.Resumed), fx.Shared
-	}
-	hold := func() { f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}}) }
-	hold()
+	f.end(0, CallEnd{Denied: true, Detail: "401"})
 	f.settle()
-	f.pass(2 * time.Second)
-	for i, d := range f.desks {
-		if fx := d.turn(); len(fx.Resumed) != 1 || !fx.Shared {
-			t.Errorf("replica %d: the shared hold ends %d times, shared: %v", i, len(fx.Resumed), fx.Shared)
+	d := f.desks[1]
+	until := d.holds.breaker.until
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
+	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
+		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
+	}
+}
+
+// TestProbeAlone checks that a replica that cannot store a claim may probe without one, until it can.
+func TestProbeAlone(t *testing.T) {
+	f := newCouncil(2, 2)
+	d := f.desks[0]
+	if d.ProbeAlone() {
+		t.Error("there is a probe while the breaker is closed")
+	}
+	f.end(0, CallEnd{Denied: true})
+	f.pass(8 * time.Second)
+	if n := f.starts(0); n != 0 {
+		t.Fatalf("%d calls before the others know that the breaker is open", n)
+	}
+	if !d.ProbeAlone() || d.ProbeAlone() {
+		t.Error("ProbeAlone does not report a change once")
+	}
+	if d.turn(); d.holds.breaker.probe == nil {
+		t.Fatal("there is no probe")
+	}
+	f.settle()
+	if d.holds.breaker.probe != nil {
+		t.Error("there is a probe without a claim after the turn was stored")
+	}
+	if !f.claim(0) {
+		t.Error("the probe cannot be claimed any more")
+	}
+}
+
+// TestLostFindingIsToldAgain checks that a replica tells the breaker's state again if the entry was lost.
+func TestLostFindingIsToldAgain(t *testing.T) {
+	f := newCouncil(3, 1)
+	f.end(0, CallEnd{Denied: true, Detail: "401"})
+	f.settle()
+	f.entry = Finding{}
+	if f.settle(); f.entry.Turn != 1 || !f.entry.Denied || f.version != 2 {
+		t.Errorf("the entry after %d writes: %+v", f.version, f.entry)
+	}
+}
+
+// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
+// the claim comes later than the job's turn.
+func TestTheProbeYields(t *testing.T) {
+	f := newCouncil(2, 2)
+	f.end(0, CallEnd{Denied: true})
+	f.settle()
+	d := f.desks[0]
+	for range 2 {
+		f.pass(8 * time.Second)
+		if !f.claim(0) {
+			t.Fatal("no job wants to be the probe")
 		}
-	}
-	hold()
-	if n, shared := ends(0); n != 1 || shared {
-		t.Errorf("a hold that was not told ends %d times, shared: %v", n, shared)
-	}
-	f.desks[0].holds.spent = f.desks[0].now.Add(time.Second)
-	if n, shared := ends(0); n != 1 || shared {
-		t.Errorf("a spent budget ends %d times, shared: %v", n, shared)
+		f.starts(0)
+		probe := d.holds.breaker.probe
+		if probe == nil {
+			t.Fatal("there is no probe")
+		}
+		if probe.tripped {
+			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
+		}
+		d.Pipe.end(probe)
+		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
+		d.Rest(probe, fb.NotBefore)
+		f.settle()
 	}
 }
