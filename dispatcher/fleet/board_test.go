@@ -314,12 +314,15 @@ func TestLostEntry(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := startReplica(t, js, kv, "first", 0)
+			r, other := startReplica(t, js, kv, "first", 0), startReplica(t, js, kv, "other", 0)
 			r.end(schedule.CallEnd{Denied: true, Detail: "401"})
-			await.Until(t, "the turn", func() bool { return r.awaitsProbe() == 1 })
+			for _, r := range []*replica{r, other} {
+				await.Until(t, "the turn", func() bool { return r.awaitsProbe() == 1 })
+			}
 			lose(t, js)
 			r.push()
 			await.Until(t, "the claim", func() bool { r.pump(); return r.hasClaim() })
+			await.Until(t, "the other replica to see the claim", func() bool { return other.of("pay").Probing == "first" })
 			late := startReplica(t, js, kv, "late", 0)
 			if turn := late.awaitsProbe(); turn != 1 {
 				t.Errorf("a replica that starts later awaits the probe of the turn %d", turn)
