@@ -26,6 +26,8 @@ type replicaLimit struct {
 	tat      bucket.Micros // when the rate's bucket is empty again
 	last     bucket.Micros // the slot counted last, which may be given back
 	before   bucket.Micros // tat before that
+	counted  bucket.Micros // when that slot counts as used
+	started  rateUse
 }
 
 // newReplicaLimits returns the limits of rules. A rate that has not changed keeps its state.
@@ -44,7 +46,7 @@ func newReplicaLimits(r *bucket.Rules, former replicaLimits) replicaLimits {
 		}
 		for _, was := range former.all {
 			if l.Rate != nil && was.Rate != nil && was.Name == l.Name && was.interval == l.interval && was.burst == l.burst {
-				l.known, l.tat, l.last, l.before = was.known, was.tat, was.last, was.before
+				l.known, l.tat, l.last, l.before, l.counted, l.started = was.known, was.tat, was.last, was.before, was.counted, was.started
 			}
 		}
 		limits.all = append(limits.all, l)
@@ -113,8 +115,9 @@ func (r *replicaLimits) after(ahead float64, from bucket.Micros) (at bucket.Micr
 func (r *replicaLimits) take(at, now bucket.Micros) {
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 {
-			l.last, l.before = at, l.tat
-			l.tat = max(l.tat, at, now) + l.interval
+			l.last, l.before, l.counted = at, l.tat, max(at, now)
+			l.tat = max(l.tat, l.counted) + l.interval
+			l.started.correct(l.Rate, l.counted, l.counted, 1)
 		}
 	}
 }
@@ -124,8 +127,22 @@ func (r *replicaLimits) giveBack(at bucket.Micros) {
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 && l.last == at && at != 0 {
 			l.tat, l.last = l.before, 0
+			l.started.correct(l.Rate, l.counted, l.counted, -1)
 		}
 	}
+}
+
+// uses returns how much of the limits this process uses, while so many calls run.
+func (r *replicaLimits) uses(rules *bucket.Rules, now bucket.Micros, running int) (uses []LimitUse) {
+	for i := range r.all {
+		l := &r.all[i]
+		u := LimitUse{Limit: l.Name, Used: int64(running + r.beside), Count: l.most, Replica: true}
+		if l.most == 0 {
+			u.Used, u.Per, u.Count = l.started.sum(l.Rate, now), usedPer(l.Rate), mostUsed(l.Rate, rules.Lowered(l.Rate.Count))
+		}
+		uses = append(uses, u)
+	}
+	return uses
 }
 
 // has reports whether there is a limit of this name.

@@ -157,3 +157,45 @@ func TestReplicaLimitsCountInquiries(t *testing.T) {
 		t.Error("an inquiry that was not sent takes from the rate")
 	}
 }
+
+// TestUsesOfReplicaLimits checks that the use of a limit of the process is what its calls and inquiries take, without an
+// inquiry that was not made.
+func TestUsesOfReplicaLimits(t *testing.T) {
+	f := foresee(t, 300*time.Millisecond, bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 50},
+		Replica: []bucket.Limit{
+			{Name: "paced", Rate: &bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 7, Replica: true},
+		},
+	})
+	check := func(what string, paced, few int64) {
+		t.Helper()
+		uses := f.s.At(f.now).Uses()
+		if len(uses) != 2 {
+			t.Fatalf("%s: %+v", what, uses)
+		}
+		of, running := uses[0], uses[1]
+		if of.Limit != "paced" || of.Used < paced-1 || of.Used > paced || of.Count != 10 || of.Per != time.Second || !of.Replica {
+			t.Errorf("%s: the rate: %+v", what, of)
+		}
+		if running.Limit != "few" || running.Used < few-1 || running.Used > few || running.Count != 7 || running.Per != 0 || !running.Replica {
+			t.Errorf("%s: of calls in flight: %+v", what, running)
+		}
+	}
+	for range 100 {
+		f.submit("k")
+	}
+	f.run(5 * time.Second)
+	check("while jobs wait", 10, 4)
+	f.s.Pause("", Pause{})
+	f.run(3 * time.Second)
+	check("when all calls have ended", 0, 0)
+	for range 3 {
+		f.run(200 * time.Millisecond)
+		if _, limit := f.s.TakeReplica(f.now, f.now); limit != "" {
+			t.Fatalf("%s refuses an inquiry", limit)
+		}
+	}
+	check("of three inquiries", 3, 3)
+	f.s.EndReplica(f.now, false)
+	check("without the last of them", 2, 2)
+}

@@ -30,6 +30,12 @@ func TestLimitsOfEachReplica(t *testing.T) {
 				for began := time.Now(); len(r.CallsBy()) < 2 && time.Since(began) < weirtest.Patience; { // on a busy machine one may be late
 					r.AwaitCalls(ctx, 20)
 				}
+				status := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "status")
+				for _, want := range []string{"of 20 used in the last 1s at replica-", "of 2 calls running at replica-"} {
+					if !strings.Contains(status.Stdout, want) {
+						t.Errorf("weir status does not say %q: %s%s", want, status.Stdout, status.Stderr)
+					}
+				}
 			})
 			r.Judge("idempotency")
 			calls := map[string][]bucket.Arrival{}
