@@ -171,7 +171,7 @@ func (b *Board) settle(shown map[string]sighting, newest uint64, began time.Time
 	}
 	b.mu.Unlock()
 	for _, t := range lost {
-		t.Log.Warn("the shared holds of the api were lost; this replica stores again what it knows")
+		t.sayLost()
 		t.learn()
 	}
 }
@@ -193,9 +193,14 @@ func (b *Board) reread(ctx context.Context, api string, s *sighting) error {
 		present = newSighting(m.Seq, !m.Deleted(), m.Data, clock(m.Time))
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.seen[api].revision == s.revision { // the watch has shown nothing meanwhile
+	replaces := b.seen[api].revision == s.revision // the watch has shown nothing meanwhile
+	if replaces {
 		b.seen[api] = present
+	}
+	t := b.tellers[api]
+	b.mu.Unlock()
+	if replaces && present.revision < s.revision && t != nil {
+		t.sayLost()
 	}
 	return nil
 }

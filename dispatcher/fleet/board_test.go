@@ -46,6 +46,13 @@ func newReplica(js jetstream.JetStream, kv jetstream.KeyValue, name string, off 
 func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, name string, off time.Duration) *replica {
 	t.Helper()
 	r := newReplica(js, kv, name, off)
+	r.start(t)
+	return r
+}
+
+// start runs the replica until the test ends, and waits until it has read the entries.
+func (r *replica) start(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -54,7 +61,6 @@ func startReplica(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, n
 	if err := r.AwaitRead(await.Context(t, "the entries")); err != nil {
 		t.Fatal(err)
 	}
-	return r
 }
 
 // end ends a call of the replica.
@@ -232,9 +238,10 @@ func TestOpenBreakerIsProbedWithoutTheBucket(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			js, kv := control(t)
-			r := startReplica(t, js, kv, "only", 0)
+			r := newReplica(js, kv, "only", 0)
 			var lines lines
 			r.Teller.Log, r.Board.Log = slog.New(&lines), slog.New(&lines)
+			r.start(t)
 			open := func() { r.end(schedule.CallEnd{Denied: true, Detail: "401"}) }
 			if told {
 				open()
@@ -314,7 +321,10 @@ func TestLostEntry(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r, other := startReplica(t, js, kv, "first", 0), startReplica(t, js, kv, "other", 0)
+			var told lines
+			r, other := newReplica(js, kv, "first", 0), startReplica(t, js, kv, "other", 0)
+			r.Teller.Log = slog.New(&told)
+			r.start(t)
 			r.end(schedule.CallEnd{Denied: true, Detail: "401"})
 			for _, r := range []*replica{r, other} {
 				await.Until(t, "the turn", func() bool { return r.awaitsProbe() == 1 })
@@ -326,6 +336,9 @@ func TestLostEntry(t *testing.T) {
 			late := startReplica(t, js, kv, "late", 0)
 			if turn := late.awaitsProbe(); turn != 1 {
 				t.Errorf("a replica that starts later awaits the probe of the turn %d", turn)
+			}
+			if n := told.count("were lost"); n != 1 {
+				t.Errorf("%d log lines say that the holds were lost", n)
 			}
 		})
 	}
@@ -391,6 +404,35 @@ func TestLastFindingIsStored(t *testing.T) {
 	}
 	if got := read(e.Value()); !got.Denied || got.Turn != 5 || got.Probing != "" {
 		t.Errorf("the entry is %+v", got)
+	}
+}
+
+// TestAwaitReadAwaitsForce checks that an entry does not count as read before it is in force.
+func TestAwaitReadAwaitsForce(t *testing.T) {
+	js, kv := control(t)
+	r := startReplica(t, js, kv, "first", 0)
+	r.Mu.Lock() // so that nothing can be put in force
+	revision, err := kv.Put(t.Context(), keyOf("pay"), entry{Turn: 1, Open: true, Denied: true, Replica: "other", Session: "other"}.encode())
+	if err != nil {
+		r.Mu.Unlock()
+		t.Fatal(err)
+	}
+	await.Until(t, "the entry", func() bool { return r.of("pay").revision == revision })
+	read := make(chan error, 1)
+	go func() { read <- r.AwaitRead(t.Context()) }()
+	select {
+	case err := <-read:
+		t.Errorf("an entry that is not in force counts as read: %v", err)
+		r.Mu.Unlock()
+		return
+	case <-time.After(50 * time.Millisecond):
+	}
+	r.Mu.Unlock()
+	if err := await.Receive(t, "the end of AwaitRead", read); err != nil {
+		t.Fatal(err)
+	}
+	if turn := r.awaitsProbe(); turn != 1 {
+		t.Errorf("the breaker's turn in force is %d", turn)
 	}
 }
 

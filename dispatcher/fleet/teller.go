@@ -93,6 +93,11 @@ func (t *Teller) announce(s *sighting, news []schedule.HoldChange) {
 	t.WakeUp()
 }
 
+// sayLost logs that the entry is older than the one that this process has seen, or gone.
+func (t *Teller) sayLost() {
+	t.Log.Warn("the shared holds of the api were lost; this replica stores again what it knows")
+}
+
 // Look makes the Teller look whether there is something to write, if unsaid says so, and whether a job of this process
 // may be the probe of a turn of the breaker, 0 for none. It does not block.
 func (t *Teller) Look(unsaid bool, turn int64) {

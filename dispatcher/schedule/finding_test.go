@@ -533,3 +533,17 @@ func TestTheProbeYields(t *testing.T) {
 		f.settle()
 	}
 }
+
+// TestNearlyWholeRateIsNotTold checks that a rate that has almost grown back is not told to replicas that know of no
+// lower rate.
+func TestNearlyWholeRateIsNotTold(t *testing.T) {
+	f := newCouncil(2, 1)
+	g := &f.desks[0].holds.governor
+	for share, writes := range map[int64]int{whole - tellLower: 0, whole - 2*tellLower: 1} {
+		f.entry, f.version, f.read = Finding{}, 0, make([]int, 2)
+		g.ceiling, g.lowered, g.grown = share, f.desks[0].now, f.desks[0].now
+		if f.tell(0); f.version != writes {
+			t.Errorf("%d writes of %d of %d of the rate", f.version, share, whole)
+		}
+	}
+}
