@@ -122,6 +122,8 @@ type Limit struct {
 	Budget   *Budget
 	Cost     ingest.Cost // of a call; unused for a budget, which counts the price
 	Shadow   bool        // counts the calls that it would have held, and holds none
+	// Replica says that the limit counts the calls of one replica only. Such limits are in Rules.Replica.
+	Replica bool
 	// Left names the header of an answer that says how much of a rate or quota the vendor has left. LeftUntil names the
 	// header that says until when. Both are optional (left.go).
 	Left, LeftUntil ingest.Source
@@ -196,6 +198,7 @@ type Rules struct {
 	Key       KeyLimits // every key's own bucket
 	Overrides []Override
 	Shared    []Limit
+	Replica   []Limit // of each replica for itself: rates and calls at once, where each call counts as one
 	Admit     []Admission
 	// TenantUntil is the text that ends the tenant's name in a key. Keys of one tenant share a turn at the shared
 	// limits. If it is "", every key takes turns by itself.

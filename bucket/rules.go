@@ -142,6 +142,18 @@ func (r Rules) Validate() error {
 		if err := r.validateLimit(l); err != nil {
 			errs = append(errs, fmt.Errorf("limit %q: %w", l.Name, err))
 		}
+		if l.Replica {
+			errs = append(errs, fmt.Errorf("limit %q is of one replica, and stands among those of all", l.Name))
+		}
+	}
+	for _, l := range r.Replica {
+		names[l.Name]++
+		if names[l.Name] == 2 {
+			errs = append(errs, fmt.Errorf("limit %q is named twice", l.Name))
+		}
+		if err := r.validateReplica(l); err != nil {
+			errs = append(errs, fmt.Errorf("limit %q: %w", l.Name, err))
+		}
 	}
 	for i, a := range r.Admit {
 		if err := a.Validate(); err != nil {
@@ -208,6 +220,14 @@ func (rate Rate) Validate() error {
 			rate.Burst, rate.Per, rate.Count)
 	}
 	return nil
+}
+
+// validateReplica returns an error if a limit of each replica is out of bounds.
+func (r Rules) validateReplica(l Limit) error {
+	if !l.Replica || l.Quota != nil || l.Budget != nil || l.Account != "" || l.Shadow || len(l.Cost) > 0 || l.ReadsLeft() {
+		return errors.New("per replica, only a rate or in_flight of calls can be limited")
+	}
+	return r.validateLimit(l)
 }
 
 // validateLimit returns why a shared limit cannot be kept.

@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/dispatcher/fleet"
 	"weir/dispatcher/inquiry"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
@@ -36,6 +37,7 @@ type apiWorker struct {
 	inquirer *inquiry.Inquirer
 	poller   *polling.Poller
 	answers  *answers
+	teller   *fleet.Teller // nil: no other replica calls the api
 
 	inventories *takeover.Inventories
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
@@ -58,7 +60,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.Terms = d.env.NewTerms(o.API, nil)
 	w.Sched = schedule.New(w.Terms.Policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
-		Clock: o.Clock, Replica: replicaAt(o.Clock),
+		Clock: o.Clock, Replica: replicaAt(o.Clock), Common: d.board != nil,
 	}, w.pace.KnownLocked)
 	w.AdoptReuseLocked()
 	w.answers = newAnswers(l)
@@ -81,6 +83,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	if hold, held := d.env.Restored.Hold(&o.API.Rules, w.Now()); held {
 		w.Sched.Hold(nil, hold.Until, hold.Why)
 		w.notes.TellHold(hold)
+	}
+	if d.board != nil {
+		w.teller = d.board.Join(l, w.notes)
 	}
 	return w
 }
@@ -129,7 +134,8 @@ func replicaAt(clock schedule.StoreClock) string {
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
 // the worker has returned.
 func (w *apiWorker) run(soft, hard context.Context) error {
-	teller := w.slots.grants.run(hard)
+	settled := w.slots.grants.run(hard)
+	told := w.teller.Start(hard)
 	var opening errgroup.Group
 	ctx, cancel := context.WithCancelCause(soft)
 	defer cancel(nil)
@@ -151,7 +157,8 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	asking.Wait()
 	err := opening.Wait()
 	w.stop(hard)
-	teller()
+	settled()
+	told()
 	w.Mu.Lock()
 	last := w.Terms
 	w.Mu.Unlock()
@@ -185,6 +192,12 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		if w.d.owner != nil {
+			replicas := w.d.owner.Replicas()
+			w.Mu.Lock()
+			w.Sched.Divide(replicas)
+			w.Mu.Unlock()
+		}
 		next := w.pump(ctx, hard)
 		wait := wallCheck
 		if next != schedule.Never {
@@ -214,7 +227,9 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
 		forfeited = w.Sched.Forfeited - forfeited
+		unsaid := w.Sched.HasUnsaid()
 		w.Mu.Unlock()
+		w.teller.Look(unsaid || fx.Unclaim, fx.Claim)
 		if w.slotsAway.Swap(unknown) && !unknown {
 			for _, other := range w.beside() {
 				other.WakeUp()
@@ -227,7 +242,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		w.caller.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
 			w.notes.ForgetHold(q)
-			w.notes.TellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
+			w.notes.TellEnd(q, fx.Shared)
 		}
 		w.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
+	"weir/dispatcher/fleet"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/inquiry"
 	"weir/dispatcher/lane"
@@ -50,8 +52,8 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	// Control holds the right to end letters, and notes of which jobs wait. Nil: weir asks no api about letters, and
-	// does not notice that jobs were deleted while it was stopped.
+	// Control holds the right to end letters, notes of which jobs wait, and the holds that replicas share. Nil: weir asks
+	// no api about letters, does not notice that jobs were deleted while it was stopped, and shares no holds.
 	Control  jetstream.KeyValue
 	Instance string // this replica's name
 	Version  string
@@ -115,6 +117,7 @@ type Dispatcher struct {
 	env    *lane.Env
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
+	board  *fleet.Board       // what the replicas tell each other; nil if no other replica can dispatch
 	failed chan error
 	down   atomic.Int32    // how many workers have a store that does not answer
 	added  chan *apiWorker // from StartAPI to Run
@@ -144,9 +147,14 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	var err error
 	if o.Registry != nil {
 		d.owner = ownership.NewManager(ownership.ManagerOptions{
-			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin,
+			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: d.mayBegin,
 			Host: host{d}, Log: d.env.Log,
 		})
+		if o.Control != nil {
+			d.board = fleet.NewBoard(fleet.Options{
+				JetStream: o.JetStream, Control: o.Control, Instance: o.Instance, Session: rand.Text(), Now: o.Now, Replicas: d.owner.Replicas, Log: o.Log,
+			})
+		}
 	}
 	if d.env.Results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
@@ -156,6 +164,15 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	}
 	d.env.Metrics = lane.NewMetrics(o.Registerer, &gauges{d: d})
 	return d, nil
+}
+
+// mayBegin runs when a lease has begun. It blocks until this process has put in force what the other replicas have found
+// out about the apis, too.
+func (d *Dispatcher) mayBegin(ctx context.Context) error {
+	if err := d.opts.MayBegin(ctx); err != nil || d.board == nil {
+		return err
+	}
+	return d.board.AwaitRead(ctx)
 }
 
 // newDispatcher returns a dispatcher that has opened nothing.
@@ -223,6 +240,9 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 		<-sharing.Done()
 		return nil
 	})
+	if d.board != nil {
+		workers.Go(func() error { d.board.Run(ctx); return nil })
+	}
 	for _, w := range d.workersNow() {
 		workers.Go(func() error { return w.run(ctx, hard) })
 	}

@@ -94,15 +94,20 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 		if err := l.closed(); err != nil {
 			return use, latest, err
 		}
+		if err := l.awaitReplica(ctx); err != nil {
+			return use, latest, err
+		}
 		w.Mu.Lock()
 		ask := bucket.Ask{Key: key, Limits: *w.Sched.Policy().LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.tat(key)}
 		w.Mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {
+			l.endReplica(false)
 			return use, latest, fmt.Errorf("no slot is available: %w", err)
 		}
 		came, a := time.Now(), answers[0]
 		if len(a.Grants) == 0 {
+			l.endReplica(false)
 			if a.Wait.Limit == bucket.OwnCheckpoint {
 				w.checkpoint()
 			}
@@ -122,11 +127,38 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 			return use, latest, nil
 		}
 		use.Returned = true
+		l.endReplica(false)
 		w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
 			return use, latest, &noSlotError{why: "no slot came in time"}
 		}
 	}
+}
+
+// awaitReplica waits until this replica's own limits let the inquiry pass, and counts it there. It fails with a
+// *noSlotError if they do not within slotWait.
+func (l *askedLetter) awaitReplica(ctx context.Context) error {
+	for {
+		l.w.Mu.Lock()
+		now := l.w.Now()
+		l.slot = now.Add(slotAhead)
+		at, limit := l.w.Sched.TakeReplica(now, l.slot)
+		l.w.Mu.Unlock()
+		wait := now.Until(at)
+		switch {
+		case at == 0:
+			return nil
+		case wait > slotWait:
+			return &noSlotError{fmt.Sprintf("limit %s has no room for it", limit), time.Now().Add(wait)}
+		case !stream.Sleep(ctx, max(wait, leastAskWait)):
+			return &noSlotError{why: fmt.Sprintf("limit %s had no room for it within %s", limit, slotWait)}
+		}
+	}
+}
+
+// endReplica ends the inquiry for this replica's own limits. made says whether it was sent.
+func (l *askedLetter) endReplica(made bool) {
+	l.w.Update(func(s *schedule.Schedule) { s.EndReplica(l.slot, made) })
 }
 
 // ask waits for a slot and asks the api in it. If the inquiry is too late for its slot, or is not sent for another
@@ -142,6 +174,7 @@ func (l *askedLetter) ask(ctx context.Context) (r httpcall.Response, use bucket.
 	}
 	r = l.terms.Call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: func() bool { return l.mayEnd() && !time.Now().After(latest) }})
 	use.Returned = !r.Sent
+	l.endReplica(r.Sent)
 	l.w.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 	return r, use, nil
 }
@@ -219,7 +252,8 @@ func (l *askedLetter) rate() bucket.Rate {
 func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		l.w.Update(func(s *schedule.Schedule) {
-			s.Hold(nil, l.w.Now().Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status))
+			now := l.w.Now()
+			s.HoldLonger(now.Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status), now)
 		})
 	}
 }

@@ -105,6 +105,20 @@ func (m *Manager) Beside() bool {
 	return false
 }
 
+// Replicas returns how many replicas dispatch, as far as this one knows, itself included.
+func (m *Manager) Replicas() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o == nil {
+		return 1
+	}
+	n := len(m.o.members)
+	if _, listed := m.o.members[m.o.self]; !listed {
+		n++
+	}
+	return n
+}
+
 // AwaitNoRival blocks until this replica has no rival. A rival is a replica that must not dispatch beside this one,
 // which has these rules and counts shared limits at sharedBy. AwaitNoRival fails if a rival is alive. A replica that
 // does not renew for the term of its membership counts as dead, and AwaitNoRival ends its membership. The caller must

@@ -88,6 +88,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.wait(q, jobs[0], jobs[len(a.Grants)], jobs[0].turn, &a.Wait)
 		}
 	}
+	s.replicaFreed()
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
 	s.loosen()
@@ -106,14 +107,15 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	}
 	q.confirm(g.TAT + shift)
 	s.paced(j)
+	s.replica.take(at, s.now)
 	s.Shared.granted(j, at)
 	s.Pipe.granted(s.now)
 	s.Pipe.without(j, -1)
 }
 
 // paced tells the governors that a job was granted its slot. The governor of the api gets the interval of the shared
-// rate that slows a job of these costs most. If no shared rate limits the job, it gets the key's own interval divided
-// by the number of keys.
+// rate that slows a job of these costs most, as many times as there are replicas: each has that part of the slower pace.
+// If no shared rate limits the job, it gets the key's own interval divided by the number of keys.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return
@@ -122,7 +124,8 @@ func (s *answering) paced(j *Job) {
 	if g := j.Queue.brake.governor; g != nil {
 		g.granted(own, j.At)
 	}
-	all := s.Shared.interval(j.Costs)
+	replicas := time.Duration(max(s.replicas, 1))
+	all := min(s.Shared.interval(j.Costs), longestInterval/replicas) * replicas
 	if all == 0 {
 		all = own / time.Duration(max(len(s.byKey), 1))
 	}

@@ -196,7 +196,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 		most = min(most, row)
 	}
 	switch {
-	case s.holds.slow(q):
+	case s.holds.slow(q), s.replica.any():
 		return 1
 	case len(s.Shared) == 0:
 		return most
@@ -216,8 +216,8 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	return n
 }
 
-// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue waits in line, or the
-// schedule must look at it again at the time again.
+// mayAsk reports whether the governors and the replica's own limits let a queue ask for slots for jobs. If not, the
+// queue waits in line, or the schedule must look at it again at the time again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
 	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {
@@ -228,10 +228,11 @@ func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) 
 			return at, false
 		}
 	}
-	if !s.holds.governor.slows() {
+	slow, may := s.holds.governor.slows(), s.mayAskReplica()
+	if !slow && may {
 		return 0, true
 	}
-	if at := s.holds.governor.earliest(); at > s.now {
+	if at := s.holds.governor.earliest(); slow && at > s.now {
 		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {

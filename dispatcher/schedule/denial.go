@@ -15,6 +15,7 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 		return true
 	}
 	if changed = probe || b.closed() && e.Started >= b.turned; changed {
+		h.common.opens(e.Sent, b)
 		b.deny(retry, e)
 		f.Denied = true
 		f.News = append(f.News, HoldChange{Until: b.until, Why: b.why})
@@ -51,11 +52,16 @@ func denialPace(retry *Retry) BreakerPolicy {
 
 // DenyAgain restores a denial from a stored mark: this process stored it before a restart, or a former owner did. The
 // mark says that the api denied weir and must not be called before until. Then one call tries the api, even if until
-// has passed already. DenyAgain ignores a mark that is older than this process's own findings.
+// has passed already. DenyAgain ignores a mark that is older than this process's own findings. It also ignores a mark
+// while the replicas share a denial: they know the api's state, and the clock that the mark was stored by may be wrong.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
-	b := &s.holds.breaker
+	b, c := &s.holds.breaker, &s.holds.common
+	if b.denied && c.on && c.turn != 0 && !c.turned && !c.alone {
+		return
+	}
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {
 		return
 	}
+	c.opens(true, b)
 	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }

@@ -54,6 +54,7 @@ func (s *Schedule) HoldLonger(until bucket.Micros, why string, now bucket.Micros
 		news = append(news, HoldChange{Until: until, Why: why})
 	}
 	s.Hold(nil, until, why)
+	s.holds.common.found(until, why)
 	return news
 }
 
@@ -122,6 +123,9 @@ func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 		former = own.held
 	}
 	h.hold(scope, n.Until, n.Why)
+	if scope == nil {
+		h.common.found(n.Until, n.Why)
+	}
 	if former <= e.Now {
 		f.News = append(f.News, n)
 	}
@@ -161,20 +165,20 @@ func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 			o = denialPace(&j.Policy.Retry)
 		}
 		if e.Fault || b.denied && e.PushedBack { // pushback does not say that the api accepts weir again
+			h.common.opens(e.Sent, b)
 			b.open(o, e.Now, e.Jitter)
 			opened = true
 			break
 		}
-		why := "the api answers again"
-		if b.denied {
-			why = "the api accepts weir's calls again"
-		}
+		why := answersAgain(b.denied)
 		b.close(e.Now)
+		h.common.closes()
 		h.governor.restart(e.Now)
 		f.News = append(f.News, HoldChange{Why: why})
 	case !e.Fault:
 		b.worked(e.Started)
 	case b.failed(o, e.Started, e.Now, e.Jitter):
+		h.common.opens(e.Sent, &breaker{})
 		opened = true
 	}
 	if opened {
@@ -207,6 +211,7 @@ func (h *holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 		g = scope.brake.governor
 	}
 	g.pushedBack(a, e.Started, e.Now)
+	h.common.unsaid = h.common.unsaid || h.common.on && scope == nil
 }
 
 // Advice is what an answer's headers say about later calls.

@@ -93,6 +93,7 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 		}
 		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
 	}
+	at = max(at, v.s.replica.after(ahead, from))
 	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.hasEarly() {
 		return v.afterEarlier(q, own, at)
 	}

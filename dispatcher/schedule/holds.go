@@ -25,6 +25,7 @@ type holds struct {
 	governor governor      // of the api
 	spent    bucket.Micros // when the spent budget begins again; 0: none is spent
 	spentBy  string        // name of the spent budget
+	common   common        // what the replicas share of these
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -35,8 +36,8 @@ type brake struct {
 	paused   bool          // by an operator
 }
 
-func newHolds() holds {
-	return holds{keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+func newHolds(p *Pace) holds {
+	return holds{common: common{on: p.Common}, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
 // MostHold bounds the hold that an api's answer may ask for, and a hold that is restored after a restart.
@@ -60,10 +61,11 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
 }
 
-// end ends the api's holds whose time is over, and returns how many it ended. A slow start begins, unless the only hold
-// was a spent budget.
-func (h *holds) end(now bucket.Micros) (ended int) {
+// end ends the api's holds whose time is over, and returns how many it ended. shared says whether the first of them is
+// one of which the replicas have told each other. A slow start begins, unless the only hold was a spent budget.
+func (h *holds) end(now bucket.Micros) (ended int, shared bool) {
 	if h.held != 0 && h.held <= now {
+		shared = h.held <= h.common.shared.Add(tellLonger)
 		h.held = 0
 		h.governor.restart(now)
 		ended++
@@ -72,7 +74,7 @@ func (h *holds) end(now bucket.Micros) (ended int) {
 		h.spent = 0
 		ended++
 	}
-	return ended
+	return ended, shared
 }
 
 // endOf ends the hold of a queue if its time is over, and reports whether it did. A slow start of the queue begins.

@@ -301,14 +301,14 @@ func (v View) Count(ours func(key string) bool) Counts {
 	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
-// Uses returns how much this process uses of the shared rates and limits of calls in flight.
+// Uses returns how much this process uses of rates and limits of calls in flight: of the shared ones, then of its own.
 func (v View) Uses() (uses []LimitUse) {
 	for i := range v.s.Shared {
 		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {
 			uses = append(uses, u)
 		}
 	}
-	return uses
+	return append(uses, v.s.replica.uses(&v.s.policy.Rules, v.now, v.s.Pipe.calls)...)
 }
 
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
@@ -345,6 +345,9 @@ func (v View) width() int {
 	n, known, _ := v.near()
 	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
+	}
+	if v.s.replica.any() {
+		n = min(n, v.s.replica.near(v.now, v.s.onWay()))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }

@@ -6,12 +6,14 @@ import (
 	"weir/bucket"
 )
 
-// LimitUse says how much this process now uses of a shared rate, or of a shared limit of calls in flight.
+// LimitUse says how much this process now uses of a rate, or of a limit of calls in flight.
 type LimitUse struct {
 	Limit string
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
 	Count int64         // how much Used may be
 	Per   time.Duration // 0 for in_flight
+	// Replica says that only this process's calls count. Else the limit is shared.
+	Replica bool
 }
 
 // use returns how much of the limit this process uses. calls is how many calls run now. counted is false for quotas and
@@ -20,12 +22,8 @@ func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u Limi
 	u.Limit = l.Name
 	switch l.Kind() {
 	case bucket.KindRate:
-		u.Per = usedPer(l.Rate)
-		u.Count = int64(float64(r.By(l.Limit).Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
-		l.started.at(l.Rate, now)
-		for _, units := range l.started.units {
-			u.Used += units
-		}
+		u.Used, u.Per = l.started.sum(l.Rate, now), usedPer(l.Rate)
+		u.Count = mostUsed(l.Rate, r.By(l.Limit).Lowered(l.Rate.Count))
 	case bucket.KindInFlight:
 		u.Used, u.Count = int64(calls), l.most
 	case bucket.KindQuota, bucket.KindBudget:
@@ -49,6 +47,20 @@ type rateUse struct {
 }
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
+
+// mostUsed returns how much of a rate may be used within usedPer, if it lets count units pass within its own period.
+func mostUsed(r *bucket.Rate, count int64) int64 {
+	return int64(float64(count) * float64(usedPer(r)) / float64(r.Per))
+}
+
+// sum returns how many units were used within the last period.
+func (u *rateUse) sum(r *bucket.Rate, now bucket.Micros) (used int64) {
+	u.at(r, now)
+	for _, units := range u.units {
+		used += units
+	}
+	return used
+}
 
 // correct adds units, which may be negative, for a call that began at began. If that time is before the last period,
 // correct drops negative units, and counts positive ones as used now.

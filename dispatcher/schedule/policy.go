@@ -82,9 +82,11 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.gate.open()
 	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
 		s.holds.breaker = breaker{}
+		s.holds.common.turned, s.holds.common.alone, s.holds.common.claim = false, false, 0
 	}
 	s.grants = s.grants.under(s.sharesStore())
 	s.Shared = newSharedLimits(s.policy, s.grants)
+	s.replica = newReplicaLimits(&next.Rules, s.replica)
 	s.turns.reset(next.Rules.Weights)
 }
 

@@ -31,7 +31,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 		more, j.Unsent = true, false
 		s.Touch(j.Queue)
 	}
-	return more
+	return s.replicaFreed() || more
 }
 
 // Unstage removes a staging job from the pipeline, or ends the look at a job. The job is then settled without a call.
@@ -70,6 +70,7 @@ func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Shared.settled(j, actual, now)
 	s.Touch(j.Queue)
 	s.PermitFreed()
+	s.replicaFreed()
 }
 
 // Rest lets a job wait for its retry and drops its message from memory.

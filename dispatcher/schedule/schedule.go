@@ -15,6 +15,7 @@ type Pace struct {
 	GrantTTL     time.Duration // how long after its time a slot may still be used
 	Clock        StoreClock    // the clock by which the store counts
 	Replica      string        // names this process among those that use the store; "" if no other does
+	Common       bool          // other replicas may call the api, and share its holds (finding.go)
 
 	MaxStaged int // most jobs that are ready at the same time, over all keys
 	MaxCalls  int // most calls that run at the same time, over all keys
@@ -29,19 +30,21 @@ type Schedule struct {
 	ahead  bucket.Micros // how far the wall clock is ahead of now: see FollowWall
 	byKey  map[string]*KeyQueue
 
-	agenda   agenda       // which queue is looked at, and when
-	looks    looks        // which jobs are looked at for an earlier answer
-	turns    turns        // which queue is next at shared limits and room
-	gate     gate         // when the store may be asked again for shared limits
-	Shared   SharedLimits // the state of the limits that keys share
-	grants   *grants      // the granted calls that Shared counts
-	store    storeLink    // the way to the store of slots
-	Pipe     Pipeline     // the jobs on their way through a call
-	holds    holds        // holds, pauses, breaker and slow starts
-	polling  polling      // the operations that go on at the api
-	suspects suspects     // jobs that may have killed their owners
-	packs    packs        // the jobs that wait to go in one call
-	causes   causes       // what queues have waited for
+	agenda   agenda        // which queue is looked at, and when
+	looks    looks         // which jobs are looked at for an earlier answer
+	turns    turns         // which queue is next at shared limits and room
+	gate     gate          // when the store may be asked again for shared limits
+	Shared   SharedLimits  // the state of the limits that keys share
+	grants   *grants       // the granted calls that Shared counts
+	replica  replicaLimits // the limits of this process alone
+	store    storeLink     // the way to the store of slots
+	Pipe     Pipeline      // the jobs on their way through a call
+	holds    holds         // holds, pauses, breaker and slow starts
+	polling  polling       // the operations that go on at the api
+	suspects suspects      // jobs that may have killed their owners
+	packs    packs         // the jobs that wait to go in one call
+	causes   causes        // what queues have waited for
+	replicas int           // how many processes call the api, this one included; 0: only this one
 
 	census    census // numbers of jobs and queues
 	Forfeited int64  // slots that were given back
@@ -51,11 +54,12 @@ type Schedule struct {
 // store's clock, 0 if it has none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
-		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
+		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(&p),
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
 	s.grants = &grants{others: s.sharesStore()}
 	s.Shared = newSharedLimits(policy, s.grants)
+	s.replica = newReplicaLimits(&policy.Rules, replicaLimits{})
 	s.turns.shares.onWay = &s.Pipe.onWay
 	s.turns.reset(policy.Rules.Weights)
 	return s
@@ -73,7 +77,10 @@ type Effects struct {
 	Cancel  []*Job      // an operator cancelled them
 	Recall  []*Job      // an operator cancelled them while they were polled
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
+	Shared  bool        // the first nil in Resumed is a hold of which the replicas have told each other
 	Stale   []*Job      // withdrawn: they rest, and are made ready again later
+	Claim   int64       // claim the probe of the breaker's turn with this number, then call Claim; 0: not needed
+	Unclaim bool        // the claim is not used any more
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
 	asked   [][]*Job // the jobs for which each ask asks
@@ -153,7 +160,7 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
-	next := min(s.agenda.timers.next(), s.holds.next())
+	next := min(s.agenda.timers.next(), s.holds.next(), s.holds.claimEnds())
 	if s.turns.asking() > 0 && !s.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}

@@ -48,7 +48,12 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			may = may.without(turn)
 			continue
 		}
-		if !s.Pipe.hasRoom(&s.holds.breaker) || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
+		room := s.Pipe.hasRoom(&s.holds.breaker)
+		if room && !s.holds.mayProbe() { // before a job yields: it must yield to the jobs that come with the claim
+			s.fx.Claim, _ = s.AwaitsProbe()
+			return again // the claim touches every queue, and so does each turn of the breaker
+		}
+		if !room || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
 			s.turns.awaitRoom(q, turn)
 			return again
 		}

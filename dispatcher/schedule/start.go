@@ -75,6 +75,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		s.Shared.release(j)
+		s.replica.giveBack(j.At)
 		s.Pipe.exit.leave(j)
 		s.Pipe.without(j, 1)
 		j.Phase, j.missed = ready, false
@@ -82,6 +83,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		q.TAT = j.At
 	}
 	q.passed = q.count(asking) > 0
+	s.replicaFreed()
 }
 
 // nextStart returns the time of the queue's next granted call, Never if there is none.

@@ -20,7 +20,9 @@ func (s *step) run() {
 	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
 		s.Touch(q)
 	}
-	for range s.holds.end(s.now) {
+	ended, shared := s.holds.end(s.now)
+	s.fx.Shared = shared
+	for range ended {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
 	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil
@@ -38,6 +40,7 @@ func (s *step) run() {
 	}
 	s.unblock()
 	s.invite()
+	s.fx.Unclaim = s.holds.endsClaim(s.now)
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
 		if s.sharesStore() && len(s.Shared) > 0 {
@@ -94,8 +97,8 @@ func (s *step) standInLine() {
 // take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
-	if s.store.isDown() || s.holds.governor.slows() {
-		most = 1 // one ask tests whether the store answers again, and a slow start allows only one
+	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
+		most = 1 // one ask tests whether the store answers again; a slow start, or a limit of this replica, allows only one
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
 		q, own := s.turns.toAsk()

@@ -84,7 +84,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitNotBefore, until: q.waits.firstDue()}
 	case v.s.policy.Reuse && q.awaiting() != nil:
 		return keeping{what: WaitAnswer, until: Never, why: q.awaiting().awaits}
-	case !v.s.holds.breaker.closed() && v.s.holds.breaker.probe != nil && v.s.holds.breaker.halfOpen(v.now):
+	case (v.s.holds.breaker.probe != nil || !v.s.holds.mayProbe()) && v.s.holds.breaker.halfOpen(v.now):
 		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
 	case v.s.holds.breaker.until > max(v.now, q.brake.held, v.s.holds.held):
 		return keeping{what: WaitAPIHeld, until: v.s.holds.breaker.until, byBreaker: true}

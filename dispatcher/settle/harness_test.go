@@ -54,6 +54,17 @@ func newSettlingRig(e *lane.Env, q *queue.Queue, api *httpcall.API) *settling {
 // writing returns the markers of the queue's first partition. They and the letters are written until the test ends.
 func writing(t *testing.T, e *lane.Env, q *queue.Queue) *queue.Markers {
 	t.Helper()
+	markers, err := q.Partitions()[0].Own(t.Context(), "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeLetters(t, e, markers.Run)
+	return markers
+}
+
+// writeLetters opens the letters of an Env. They are written until the test ends, and so is what others write.
+func writeLetters(t *testing.T, e *lane.Env, others ...func(context.Context) error) {
+	t.Helper()
 	letters, err := deadletter.Open(t.Context(), deadletter.Options{
 		Conn: e.Conn, JetStream: e.JS, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: e.Log,
 		Registerer: prometheus.NewRegistry(),
@@ -62,16 +73,12 @@ func writing(t *testing.T, e *lane.Env, q *queue.Queue) *queue.Markers {
 		t.Fatal(err)
 	}
 	e.Letters = letters
-	markers, err := q.Partitions()[0].Own(t.Context(), "me")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var writers errgroup.Group
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	writers.Go(func() error { return letters.Run(ctx) })
-	writers.Go(func() error { return markers.Run(ctx) })
+	for _, run := range append(others, letters.Run) {
+		writers.Go(func() error { return run(ctx) })
+	}
 	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) })
-	return markers
 }
 
 // opened returns a tenure of the rig's first partition, whose queue has been read.

@@ -1,7 +1,9 @@
 package settle
 
 import (
+	"fmt"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -16,11 +18,32 @@ type HoldNotes struct {
 	*lane.Lane
 	Marks   map[string]lane.HoldMark // the stored marks, by key, "" for the api; the lane's lock guards it
 	storing map[string]lane.HoldMark // by key, the longest mark that is being stored; the lane's lock guards it
+	// stored is the revision of the entry by which the replicas share the api's hold (dispatcher/fleet), 0 for none.
+	stored atomic.Uint64
 }
 
 // NewHoldNotes returns notes without marks.
 func NewHoldNotes(l *lane.Lane) *HoldNotes {
 	return &HoldNotes{Lane: l, Marks: map[string]lane.HoldMark{}, storing: map[string]lane.HoldMark{}}
+}
+
+// Stored notes the revision of the entry by which the replicas share the api's hold. All of them send the event of its
+// end, and the stream stores it once.
+func (w *HoldNotes) Stored(revision uint64) { w.stored.Store(revision) }
+
+// Learned logs the holds that this replica has because of what another one has found. That one sends the events.
+func (w *HoldNotes) Learned(all []schedule.HoldChange, replica string) {
+	for _, c := range all {
+		attrs := []any{"replica", replica, "reason", c.Why}
+		if c.Until != 0 {
+			w.Log.Info("held, as another replica is", append(attrs, "until", c.Until.Time())...)
+			continue
+		}
+		w.Log.Info("resumed, as another replica is", attrs...)
+		w.Mu.Lock()
+		w.dropDenialsLocked()
+		w.Mu.Unlock()
+	}
 }
 
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
@@ -176,9 +199,25 @@ func (w *HoldNotes) AnnounceHolds(all []schedule.HoldChange) {
 }
 
 // TellHold logs a hold that has begun or ended, and sends its event.
-func (w *HoldNotes) TellHold(c schedule.HoldChange) {
+func (w *HoldNotes) TellHold(c schedule.HoldChange) { w.tell(c, "") }
+
+// TellEnd logs that the time of a hold is over, and sends its event. q is nil for a hold of the api. shared says whether
+// the api's hold that ends first is one of which the replicas have told each other. The end of any other hold needs an
+// event id of its own, or the stream would take its event for one that it has.
+func (w *HoldNotes) TellEnd(q *schedule.KeyQueue, shared bool) {
+	id := ""
+	if q == nil && shared {
+		if revision := w.stored.Swap(0); revision != 0 {
+			id = fmt.Sprintf("hold.%s.%d.over", w.Name, revision)
+		}
+	}
+	w.tell(schedule.HoldChange{Queue: q, Why: "the hold is over"}, id)
+}
+
+// tell is TellHold for an event with this id; "" makes a new one.
+func (w *HoldNotes) tell(c schedule.HoldChange, id string) {
 	data := deadletter.HoldData{Why: c.Why}
-	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.Name, Key: lane.KeyOf(c.Queue)}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.Name, Key: lane.KeyOf(c.Queue), ID: id}
 	attrs := []any{}
 	if e.Key != "" {
 		attrs = append(attrs, "key", e.Key)

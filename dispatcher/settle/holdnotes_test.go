@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/ownership"
@@ -33,6 +34,32 @@ func TestHoldThatIsNotStored(t *testing.T) {
 	if len(w.notes.Marks) != 1 || w.notes.Marks["k"] != former {
 		t.Errorf("the marks are %+v", w.notes.Marks)
 	}
+}
+
+// TestEventsOfHoldEnds checks that replicas store one event of the end of a hold that they share, and that the ends of
+// other holds have events of their own.
+func TestEventsOfHoldEnds(t *testing.T) {
+	e := newEnvOnServer(t)
+	writeLetters(t, e)
+	notes := func() *HoldNotes {
+		return NewHoldNotes(&lane.Lane{Env: e, Name: "pay", Log: e.Log, Now: e.Now, Wake: make(chan struct{}, 1)})
+	}
+	first, second := notes(), notes()
+	first.Stored(7)
+	second.Stored(7)
+	first.TellEnd(nil, true)
+	second.TellEnd(nil, true)
+	first.TellEnd(nil, true) // of a hold of which no entry was seen
+	second.Stored(7)
+	second.TellEnd(nil, false) // of a hold that was not stored
+	events, err := e.JS.Stream(t.Context(), deadletter.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the events", func() bool {
+		info, err := events.Info(t.Context())
+		return err == nil && info.State.Msgs == 3
+	})
 }
 
 // TestHoldBehindALongerOne checks that the mark of a hold is kept until the mark of a longer hold is stored, whichever

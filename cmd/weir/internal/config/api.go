@@ -175,6 +175,7 @@ func (a *API) check(f fields, accounts []Account) {
 		}
 	}
 	warnOfPlainText(f, a)
+	a.splitLimits()
 	a.join(f, accounts)
 	if n := a.answerPointers(); n > ingest.MostPointers {
 		f.fail(fmt.Sprintf("settle and usage name %d places in an answer's body, and weir looks for at most %d", n, ingest.MostPointers),
@@ -196,6 +197,17 @@ func (a *API) check(f fields, accounts []Account) {
 	if f.clean() {
 		checkRules(f.value, a.Rules)
 	}
+}
+
+// splitLimits moves the limits of one replica to their place.
+func (a *API) splitLimits() {
+	r := &a.Rules
+	for _, l := range r.Shared {
+		if l.Replica {
+			r.Replica = append(r.Replica, l)
+		}
+	}
+	r.Shared = slices.DeleteFunc(r.Shared, func(l bucket.Limit) bool { return l.Replica })
 }
 
 // answerPointers returns how many different pointers into an answer's body settle or count a call.

@@ -35,6 +35,12 @@ func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage
 	} {
 		all[i+1].means, all[i+1].needs = means, ""
 	}
+	if price != nil {
+		all = append(all, field{
+			name: "per", is: one(&at.per, word(perAPI, perReplica)), or: string(perAPI),
+			means: "`replica`: a `rate` or `in_flight` counts the calls of each weir for itself ([levels](levels.md))",
+		})
+	}
 	return section{
 		fields: append(all, []field{
 			{
@@ -101,7 +107,17 @@ type limitFields struct {
 	budget *bucket.Budget
 	window bucket.Window
 	zone   *time.Location
+	per    level
 }
+
+// level says over which calls a limit counts.
+type level string
+
+// The levels.
+const (
+	perAPI     level = "api"     // of all replicas; the default
+	perReplica level = "replica" // of one replica
+)
 
 // check keeps the fields of the limit's kind, and reports the problems that the fields cause together. It refuses a
 // second limit with the same name.
@@ -142,6 +158,7 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, line
 	case f.has("left") && l.Shadow && f.clean():
 		f.place("left").warn("has no effect while the limit only watches", "remove shadow: true, or left")
 	}
+	l.checkLevel(f, kind)
 	if f.clean() && l.Cost.Usual() == 0 && !l.Cost.Settles() {
 		f.place("cost").fail("takes nothing for a job that lacks its numbers: such a call would reserve 0, and nothing settles it",
 			"write a default above 0, or settle: json:/pointer")
@@ -158,6 +175,18 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, line
 		return
 	}
 	lines[l.Name] = place.line
+}
+
+// checkLevel marks a limit of one replica, and reports what such a limit cannot be.
+func (l *limitFields) checkLevel(f fields, kind bucket.Kind) {
+	if l.per != perReplica {
+		return
+	}
+	l.Replica = true
+	if kind != bucket.KindRate && kind != bucket.KindInFlight {
+		f.place("per").fail("a "+string(kind)+" counts over all replicas", "limit each replica by rate or in_flight, or remove per")
+	}
+	f.ignored("to a limit of one replica: each call counts as one", "cost", "left", "left_until", "shadow")
 }
 
 // ownRate names a key's own rate in reasons for waits. No shared limit may have this name.

@@ -249,13 +249,18 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 }
 
 // addLimit adds a replica's use of a limit. If each replica counts the limit itself, the uses are added up. If one
-// store counts it for all replicas, the use comes from the first replica that knows it.
+// store counts it for all replicas, the use comes from the first replica that knows it. If each replica has the limit
+// for itself, the greatest use is kept.
 func (a *API) addLimit(l limitstate.LimitShown) {
 	for i := range a.Limits {
 		have := &a.Limits[i]
 		switch {
 		case have.Limit != l.Limit:
 			continue
+		case l.Replica != "":
+			if l.Used > have.Used {
+				*have = l
+			}
 		case l.Unit == limitstate.InCalls, l.PerMS > 0:
 			have.Used += l.Used
 			if l.Excess > have.Excess {

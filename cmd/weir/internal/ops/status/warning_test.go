@@ -159,3 +159,22 @@ func TestAccountsAreSummed(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsOfReplicasAreNotSummed checks that the status shows which replica uses most of a limit that each has for
+// itself, and adds up the uses of a limit of all replicas.
+func TestLimitsOfReplicasAreNotSummed(t *testing.T) {
+	a := &API{}
+	for i, used := range []int64{2, 5, 3} {
+		name := []string{"weir-0", "weir-1", "weir-2"}[i]
+		a.add(&admin.APIStatus{Limits: []limitstate.LimitShown{
+			{Limit: "rate", Used: used, Count: 20, PerMS: 1000},
+			{Limit: "address", Replica: name, Used: used, Count: 20, PerMS: 1000},
+			{Limit: "sockets", Replica: name, Used: used, Count: 20, Unit: limitstate.InCalls},
+		}}, name)
+	}
+	for i, want := range []limitstate.LimitShown{{Used: 10}, {Used: 5, Replica: "weir-1"}, {Used: 5, Replica: "weir-1"}} {
+		if got := a.Limits[i]; got.Used != want.Used || got.Replica != want.Replica {
+			t.Errorf("of %s %d are used at %q", got.Limit, got.Used, got.Replica)
+		}
+	}
+}

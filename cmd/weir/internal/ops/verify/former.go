@@ -2,6 +2,7 @@ package verify
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -47,6 +48,9 @@ func newFormer(was, present *config.API, changed time.Time) *former {
 		for i := range rules.Overrides {
 			rate(rules.Overrides[i].Rate)
 		}
+		for i := range rules.Replica {
+			rate(rules.Replica[i].Rate)
+		}
 		for i := range rules.Shared {
 			l := &rules.Shared[i]
 			rate(l.Rate)
@@ -79,8 +83,7 @@ func (f *former) limit(now *bucket.Limit) *bucket.Limit {
 		return nil
 	}
 	var renamed *bucket.Limit
-	for i := range f.api.Rules.Shared {
-		was := f.api.Rules.Shared[i]
+	for _, was := range slices.Concat(f.api.Rules.Shared, f.api.Rules.Replica) {
 		if was.Name == now.Name {
 			return &was
 		}

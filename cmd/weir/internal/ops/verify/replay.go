@@ -29,8 +29,9 @@ type replay struct {
 	jitter  time.Duration
 
 	keys     map[string]*keyReplay
-	mostKeys int        // the most keys; 0: no bound
-	shared   []*checked // in the order of the api's limits
+	mostKeys int                   // the most keys; 0: no bound
+	shared   []*checked            // in the order of the api's limits
+	replicas map[string][]*checked // by replica, in the order of the api's limits of each replica
 
 	account *bucket.Account // the use of quotas and budgets; nil if not all calls are read
 	rules   bucket.Rules    // of the api's calls
@@ -82,7 +83,7 @@ const (
 
 func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	r := &replay{
-		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{}, mostKeys: most.Keys,
+		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{}, replicas: map[string][]*checked{}, mostKeys: most.Keys,
 		horizon: longestCall(a) + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}, most: cmp.Or(most.Jobs, mostJobs)},
 	}
 	r.limit()
@@ -287,7 +288,7 @@ func (r *replay) sameCall(before string, c *ledger.Record) bool {
 
 // arrival returns a call in the form in which limits count calls.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
-	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
+	a := keyedArrival{key: c.Key, replica: c.Instance, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
 		l, units, beyond := &r.api.Rules.Shared[i], int64(0), int64(0)
 		if r.counts(l, c) {
@@ -317,6 +318,9 @@ func (r *replay) check(before int64) {
 			key := r.key(a.key)
 			key.rate.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
 			key.inFlight.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+			for _, c := range r.ofReplica(a.replica) {
+				c.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+			}
 		}
 		for i, c := range r.shared {
 			if a.costs[i]+a.beyond[i] > 0 {
@@ -351,10 +355,24 @@ func (r *replay) key(name string) *keyReplay {
 	return k
 }
 
+// ofReplica returns the checks of one replica's own limits.
+func (r *replay) ofReplica(name string) []*checked {
+	all, known := r.replicas[name]
+	if !known {
+		for i := range r.rules.Replica {
+			l := r.rules.Replica[i]
+			all = append(all, newChecked(l, r.former.limit(&l), r.jitter))
+		}
+		r.replicas[name] = all
+	}
+	return all
+}
+
 // keyedArrival is a call that waits until no call with an earlier start can come.
 type keyedArrival struct {
 	key     string
-	other   bool // a call of another api of the account, or the end of an operation
+	replica string // that made the call
+	other   bool   // a call of another api of the account, or the end of an operation
 	at, end int64
 	costs   []int64 // what the call took of each shared limit, up to its reservation
 	beyond  []int64 // what the call took beyond its reservation

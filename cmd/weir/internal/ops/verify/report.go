@@ -34,7 +34,8 @@ type Report struct {
 // LimitReport holds the findings about one limit. For a key's own limit they are those of the worst key.
 type LimitReport struct {
 	Limit        string          `json:"limit"`
-	Key          string          `json:"key,omitempty"` // empty for a limit that all keys share
+	Key          string          `json:"key,omitempty"`     // empty for a limit that all keys share
+	Replica      string          `json:"replica,omitempty"` // of a limit of each replica: the replica that came closest to it
 	Verdict      bucket.Outcome  `json:"verdict"`
 	Calls        int             `json:"calls"`
 	Units        int64           `json:"units"`
@@ -65,7 +66,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 		found = append(found, v)
 		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
 		for _, l := range v.Limits {
-			t.Row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), limitstate.Amount(l.Worst, l.Unit),
+			t.Row(v.API, l.Limit, cmp.Or(l.Key, l.Replica, "all"), strconv.Itoa(l.Calls), limitstate.Amount(l.Worst, l.Unit),
 				limitstate.Amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
 		}
 		if o.As == cli.AsJSON {
@@ -216,6 +217,9 @@ func (r *replay) verdict() Report {
 		l.Used = r.used(&r.api.Rules.Shared[i], time.Now())
 		v.Limits = append(v.Limits, l)
 	}
+	for i := range r.rules.Replica {
+		v.Limits = append(v.Limits, r.worstReplica(i))
+	}
 	if r.Late > 0 {
 		v.Verdict = bucket.Inconclusive
 	}
@@ -228,6 +232,19 @@ func (r *replay) verdict() Report {
 		v.Verdict, v.Repeated = bucket.Fail, r.repeated
 	}
 	return v
+}
+
+// worstReplica returns the findings about the i-th limit of each replica, of the replica that came closest to it.
+func (r *replay) worstReplica(i int) LimitReport {
+	l := r.rules.Replica[i]
+	worst := limitOf(l, newChecked(l, nil, r.jitter).Checking)
+	for _, name := range slices.Sorted(maps.Keys(r.replicas)) {
+		of := limitOf(l, r.replicas[name][i].Checking)
+		if of.Replica = name; worst.Replica == "" || worse(of, worst) {
+			worst = of
+		}
+	}
+	return worst
 }
 
 func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {

@@ -173,7 +173,7 @@ func (o operator) show(req micro.Request) {
 	}
 	shown := KeyShown{KeyDetail: detail, Callback: o.Callback(api)}
 	if state, err := o.Dispatcher.Desk.Detail(api, 0); err == nil {
-		shown.Limits = limitstate.WithUses(o.Limits(api), state.Uses)
+		shown.Limits = limitstate.WithUses(o.Limits(api), state.Uses, o.Instance)
 	}
 	data := marshal(shown)
 	for len(data) > o.most && len(shown.Next) > 1 {

@@ -122,7 +122,7 @@ func (o operator) status(req micro.Request) {
 		s.APIs = nil
 		for _, api := range o.Dispatcher.Desk.APIs() {
 			if detail, err := o.Dispatcher.Desk.Detail(api, limit); err == nil { // otherwise the api was removed meanwhile
-				limits := limitstate.WithUses(o.Limits(api), detail.Uses)
+				limits := limitstate.WithUses(o.Limits(api), detail.Uses, o.Instance)
 				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limits, o.Clock(api), o.Callback(api)})
 			}
 		}

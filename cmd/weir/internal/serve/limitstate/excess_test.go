@@ -51,7 +51,7 @@ func TestExcessShown(t *testing.T) {
 		{Limit: quota, Used: 63, Count: 100, Excess: 37, ExcessUntil: at}, {Limit: rate, Excess: 5, ExcessUntil: at},
 	}})
 	uses := []schedule.LimitUse{{Limit: "account", Used: 12, Count: 60, Per: time.Minute}}
-	shown := WithUses(levels.Shown("pay"), uses)
+	shown := WithUses(levels.Shown("pay"), uses, "me")
 	if len(shown) != 2 {
 		t.Fatalf("%+v", shown)
 	}
@@ -61,6 +61,24 @@ func TestExcessShown(t *testing.T) {
 	} {
 		if text := shown[i].Text(); !strings.HasPrefix(text, want) {
 			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
+// TestReplicaLimitShown checks that the use of a limit of each replica names its replica.
+func TestReplicaLimitShown(t *testing.T) {
+	shown := WithUses(nil, []schedule.LimitUse{
+		{Limit: "all", Used: 12, Count: 60, Per: time.Minute},
+		{Limit: "address", Used: 5, Count: 20, Per: time.Second, Replica: true},
+		{Limit: "sockets", Used: 2, Count: 50, Replica: true},
+	}, "replica-1")
+	want := []string{"12 of 60 used in the last 1m", "5 of 20 used in the last 1s at replica-1", "2 of 50 calls running at replica-1"}
+	if len(shown) != len(want) {
+		t.Fatalf("%+v", shown)
+	}
+	for i := range want {
+		if text := shown[i].Text(); text != want[i] {
+			t.Errorf("%q, want %q", text, want[i])
 		}
 	}
 }

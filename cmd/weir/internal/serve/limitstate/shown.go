@@ -15,6 +15,7 @@ import (
 // LimitShown is a limit's level as operators see it.
 type LimitShown struct {
 	Limit       string     `json:"limit"`
+	Replica     string     `json:"replica,omitempty"` // of a limit of each replica: the replica that uses so much of it
 	Used        int64      `json:"used"`
 	Count       int64      `json:"count"`
 	Unit        Unit       `json:"unit"`
@@ -52,12 +53,16 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 	return limits
 }
 
-// WithUses adds the use of rates and the number of running calls. No store keeps a level of these.
-func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
+// WithUses adds the use of rates and the number of running calls, as the given replica counts them. No store keeps a
+// level of these.
+func WithUses(limits []LimitShown, uses []schedule.LimitUse, instance string) []LimitShown {
 	for _, u := range uses {
 		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds()}
 		if u.Per == 0 {
 			s.Unit = InCalls
+		}
+		if u.Replica {
+			s.Replica = instance
 		}
 		if i := slices.IndexFunc(limits, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
 			s.Shadow, s.Held = limits[i].Shadow, limits[i].Held
@@ -116,6 +121,9 @@ func (l *LimitShown) Text() string {
 		if l.Until != nil {
 			text += " until " + cli.ClockTime(*l.Until)
 		}
+	}
+	if l.Replica != "" {
+		text += " at " + cli.Visible(l.Replica)
 	}
 	if l.Bound {
 		text += ": what was called before the start is being added up"

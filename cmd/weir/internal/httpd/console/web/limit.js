@@ -12,6 +12,7 @@ export function usedText(l) {
   else if (l.unit === "calls") text.push(`${l.used} of ${l.count} calls running`);
   else if (l.per_ms > 0) text.push(`${l.used} of ${l.count} used in the last ${brief(l.per_ms)}`);
   else if (l.count > 0) text.push(`${l.bound ? "at most " : ""}${amount(l.used)} of ${amount(l.count)} used`, l.until && [" until ", moment(l.until)]);
+  if (l.replica) text.push(` at ${l.replica}`);
   if (l.bound) text.push(": what was called before the start is being added up");
   if (l.why && !l.unknown) text.push(": ", said(l.why));
   if (l.excess > 0) text.push(`${text.length > 0 ? "; " : ""}the vendor counts ${l.excess} more than weir until `, moment(l.excess_until));

@@ -1,0 +1,355 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/serve/worker"
+	"weir/cmd/weir/weirtest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// holdsAPI has a bucket that never waits, so that only holds keep its jobs.
+const holdsAPI = `
+apis:
+  pay:
+    url: %s/v1
+    timeout: 2m
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 100/s, capacity: 100}
+    retry: {attempts: 50, min: 300ms, max: 300ms, hold: api}
+    breaker: {failures: 1, min: 300ms, max: 300ms}
+`
+
+// council is several replicas whose api answers as the test says.
+type council struct {
+	*weirtest.KillRig
+	workers []*worker.Worker
+	entries jetstream.KeyWatcher // of the hold that they share
+	answer  atomic.Pointer[func(context.Context, *fakeapi.Request) fakeapi.Behaviour]
+}
+
+// answers sets how the api answers from now on.
+func (c *council) answers(how func(context.Context, *fakeapi.Request) fakeapi.Behaviour) {
+	c.answer.Store(&how)
+}
+
+func fine(context.Context, *fakeapi.Request) fakeapi.Behaviour { return fakeapi.Behaviour{} }
+
+func answering(code int) func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+	return func(context.Context, *fakeapi.Request) fakeapi.Behaviour { return fakeapi.Behaviour{Status: code} }
+}
+
+// newCouncil returns a council without replicas.
+func newCouncil(t *testing.T, url string) *council {
+	t.Helper()
+	c := &council{}
+	c.answers(fine)
+	api, err := fakeapi.Start(fakeapi.Options{
+		Key:    fakeapi.KeyFrom{Segment: -1},
+		Script: func(ctx context.Context, r *fakeapi.Request) fakeapi.Behaviour { return (*c.answer.Load())(ctx, r) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // calls that a kill cuts count as errors
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	c.KillRig = &weirtest.KillRig{T: t, API: api, NC: nc, Acks: map[string]bool{}}
+	return c
+}
+
+// startWorkers starts replicas in this process.
+func (c *council) startWorkers(url string, n int) {
+	c.T.Helper()
+	file := filepath.Join(c.T.TempDir(), "weir.yaml")
+	weirtest.WriteFile(c.T, file, fmt.Sprintf(holdsAPI, c.API.URL()))
+	for i := range n {
+		s := weirtest.ExternalSettings(c.T, url, file, fmt.Sprint("replica-", i))
+		s.Partitions = 12
+		w, err := worker.Start(await.Context(c.T, "a replica to start"), s, weirtest.TestLog(c.T))
+		if err != nil {
+			c.T.Fatal(err)
+		}
+		c.T.Cleanup(w.Stop)
+		c.workers = append(c.workers, w)
+	}
+	c.watch()
+	await.Until(c.T, "a part of the partitions for each replica", func() bool {
+		for _, w := range c.workers {
+			if s, err := w.Parts().Dispatcher.Desk.State("pay"); err != nil || s.Owned != 12/n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (c *council) watch() {
+	c.T.Helper()
+	js, err := jetstream.New(c.NC)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	kv, err := js.KeyValue(c.T.Context(), "weir_control")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	if c.entries, err = kv.Watch(c.T.Context(), "hold.pay"); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// entry is what the test reads of the entry that replicas share.
+type entry struct {
+	Replica, Session, Probing string
+	Open                      bool
+	Turn                      int64
+	HeldMS                    int64 `json:"held_ms"`
+}
+
+// awaitEntry waits until the entry is as the test wants.
+func (c *council) awaitEntry(what string, ok func(entry) bool) entry {
+	c.T.Helper()
+	for {
+		e := await.Receive(c.T, what, c.entries.Updates())
+		if e == nil || e.Operation() != jetstream.KeyValuePut {
+			continue
+		}
+		var got entry
+		if err := json.Unmarshal(e.Value(), &got); err != nil {
+			c.T.Fatalf("%s: %v", e.Value(), err)
+		}
+		if ok(got) {
+			return got
+		}
+	}
+}
+
+// submit submits a job for each of many keys, so that each replica has some.
+func (c *council) submit(round string) {
+	for i := range keys {
+		c.Publish(c.T.Context(), fmt.Sprintf("weir.jobs.pay.key-%d", i), fmt.Sprintf("%s-%d", round, i), []byte(round))
+	}
+}
+
+// keys is how many keys have jobs: enough that no replica is without one.
+const keys = 36
+
+// of returns the calls that the api has answered with a status.
+func (c *council) of(status int) []fakeapi.Arrival {
+	return slices.DeleteFunc(c.API.All(), func(a fakeapi.Arrival) bool { return a.Status != status })
+}
+
+func (c *council) answered(status int) int { return len(c.of(status)) }
+
+// awaitHeld waits until every replica holds the api, and returns how many calls have reached the api by then.
+func (c *council) awaitHeld() int {
+	c.T.Helper()
+	await.Until(c.T, "a hold of every replica", func() bool {
+		for _, w := range c.workers {
+			if d, err := w.Parts().Dispatcher.Desk.Detail("pay", 1); err != nil || len(d.Holds) == 0 || d.Holds[0].Key != "" {
+				return false
+			}
+		}
+		return true
+	})
+	return len(c.API.All())
+}
+
+// TestReplicasShareAHold lets an api answer one call with 429. All replicas hold the api for its Retry-After, although
+// each has jobs, and go on when it is over.
+func TestReplicasShareAHold(t *testing.T) {
+	t.Parallel()
+	url := weirtest.OneServer(t)
+	c := newCouncil(t, url)
+	c.startWorkers(url, 3)
+	c.submit("before")
+	await.Until(t, "the calls of all replicas", func() bool { return c.answered(200) == keys })
+	by := c.instances()
+	if len(by) != 3 {
+		t.Fatalf("calls by replica: %v", by)
+	}
+	var pushed atomic.Bool
+	c.answers(func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+		if pushed.CompareAndSwap(false, true) {
+			return fakeapi.Behaviour{Status: 429, RetryAfter: "6"}
+		}
+		return fakeapi.Behaviour{}
+	})
+	c.Publish(t.Context(), "weir.jobs.pay.key-0", "pushed-back", nil)
+	e := c.awaitEntry("the hold", func(e entry) bool { return e.HeldMS > 0 })
+	before := c.awaitHeld()
+	c.submit("during")
+	c.awaitEnd(t, 6*time.Second)
+	pushedAt := c.of(429)[0].At
+	during := 0
+	for _, a := range c.API.All()[before:] {
+		if time.Duration(a.At-pushedAt) < 5900*time.Millisecond {
+			during++
+		}
+	}
+	if during > 0 {
+		t.Errorf("%d calls while every replica was held, by what %s had learned", during, e.Replica)
+	}
+	await.Until(t, "the jobs of all replicas", func() bool { return c.answered(200) == 2*keys+1 })
+	if n := c.answered(429); n != 1 {
+		t.Errorf("the api had to push back %d times", n)
+	}
+	if held, resumed := c.events("held"), c.events("resumed"); held != 1 || resumed != 1 {
+		t.Errorf("%d events of the hold, %d of its end", held, resumed)
+	}
+}
+
+// events returns how many events of a type are stored.
+func (c *council) events(of string) int {
+	c.T.Helper()
+	js, err := jetstream.New(c.NC)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	s, err := js.Stream(c.T.Context(), "WEIR_EVENTS")
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	info, err := s.Info(c.T.Context(), jetstream.WithSubjectFilter("weir.events."+of+".>"))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	n := uint64(0)
+	for _, of := range info.State.Subjects {
+		n += of
+	}
+	return int(n) //nolint:gosec // a few
+}
+
+// awaitEnd waits until the api is called again.
+func (c *council) awaitEnd(t *testing.T, hold time.Duration) {
+	t.Helper()
+	n := len(c.API.All())
+	ctx, cancel := context.WithTimeout(t.Context(), hold+weirtest.Patience)
+	defer cancel()
+	if err := c.API.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended > int64(n) }); err != nil {
+		t.Fatalf("the api is not called after the hold: %v", err)
+	}
+}
+
+// instances counts the calls of each replica.
+func (c *council) instances() map[string]int {
+	c.T.Helper()
+	by := map[string]int{}
+	await.Until(c.T, "the records of all calls", func() bool {
+		clear(by)
+		js, err := jetstream.New(c.NC)
+		if err != nil {
+			c.T.Fatal(err)
+		}
+		n := 0
+		for _, r := range weirtest.RecordsOf(c.T, js) {
+			by[r.Instance]++
+			n++
+		}
+		return n >= keys
+	})
+	return by
+}
+
+// TestReplicasShareTheBreaker lets an api fail, or deny weir. The breaker opens for all replicas, and one call probes
+// the api for all of them, however long it takes. When it is answered, all go on.
+func TestReplicasShareTheBreaker(t *testing.T) {
+	t.Parallel()
+	for what, code := range map[string]int{"failures": 500, "denial": 401} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url := weirtest.OneServer(t)
+			c := newCouncil(t, url)
+			c.startWorkers(url, 3)
+			c.answers(answering(code))
+			c.submit("job")
+			c.awaitEntry("an open breaker", func(e entry) bool { return e.Open })
+			c.awaitHeld()
+			probes := make(chan struct{}, 100)
+			release := make(chan struct{})
+			c.answers(func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+				probes <- struct{}{}
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return fakeapi.Behaviour{}
+			})
+			await.Receive(t, "a probe", probes)
+			var first entry
+			for n := 0; n < 3; n++ { // the last renewal comes many times later than the breaker is open
+				e := c.awaitEntry("a claim and its renewals", func(e entry) bool { return e.Probing != "" })
+				if e.Probing != first.Probing || e.Turn != first.Turn {
+					first, n = e, 0
+				}
+			}
+			if n := len(probes); n > 0 {
+				t.Errorf("%d more calls while one probed the api for all", n)
+			}
+			c.answers(fine)
+			close(release)
+			c.awaitEntry("a closed breaker", func(e entry) bool { return !e.Open })
+			await.Until(t, "the jobs of all replicas", func() bool { return c.answered(200) == keys })
+		})
+	}
+}
+
+// TestProberKilled kills the replica whose probe is under way. When the others have seen no renewal of its claim for a
+// while, one of them probes the api.
+func TestProberKilled(t *testing.T) {
+	t.Parallel()
+	url := weirtest.OneServer(t)
+	var answer atomic.Pointer[fakeapi.Behaviour]
+	answer.Store(&fakeapi.Behaviour{Status: 500})
+	probes, release := make(chan string, 100), make(chan struct{})
+	r := weirtest.NewReplicasOf(t, url, 2, fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1},
+		Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+			if b := answer.Load(); b != nil {
+				return *b
+			}
+			probes <- ""
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return fakeapi.Behaviour{}
+		},
+	}, strings.TrimPrefix(holdsAPI, "\n"))
+	c := &council{KillRig: r.KillRig}
+	c.watch()
+	c.submit("job")
+	c.awaitEntry("an open breaker", func(e entry) bool { return e.Open })
+	answer.Store(nil)
+	await.Receive(t, "a probe", probes)
+	e := c.awaitEntry("a claim", func(e entry) bool { return e.Probing != "" && e.Probing == e.Session })
+	for i, p := range r.Procs {
+		if e.Replica == fmt.Sprint("replica-", i) {
+			p.Kill()
+		}
+	}
+	next := c.awaitEntry("another claim", func(next entry) bool { return next.Probing != "" && next.Probing != e.Probing })
+	await.Receive(t, "another probe", probes)
+	if next.Replica == e.Replica || len(probes) > 0 {
+		t.Errorf("%s claims the probe after %s was killed, and %d more calls are made", next.Replica, e.Replica, len(probes))
+	}
+	close(release)
+	r.AwaitEmpty()
+}

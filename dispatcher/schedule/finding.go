@@ -1,0 +1,299 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// Finding is what replicas tell each other about an api: what its answers said, and what its breaker does. All times
+// are by this process's clock. The zero Finding says that nothing is known.
+type Finding struct {
+	At   bucket.Micros // when it was said
+	Held bucket.Micros // no call of the api before then, because an answer asked for that; 0: none did
+	Why  string        // the api is held
+	// Turn counts how often the breaker has opened and closed. The Finding with the greater Turn knows the breaker's
+	// present state.
+	Turn   int64
+	Until  bucket.Micros // until when the breaker stays open; 0: it is closed
+	Opened int           // how often in a row it opened without closing
+	Denied bool          // a denial of weir opened it
+	Reason string        // why it is open, as the call's outcome says
+	Share  int64         // of the rate that pushback had left at the time At; 0: all of it
+}
+
+// Open reports whether the breaker is open.
+func (f *Finding) Open() bool { return f.Until != 0 }
+
+// common is the part of the holds that replicas share. This process tells the others what it finds out (Tell), and
+// learns what they have found (Learn). What it learns only delays calls, except that another replica's answered probe
+// closes the breaker. A breaker that opened because no connection could be made is not shared: other replicas may reach
+// the api.
+type common struct {
+	on     bool          // other replicas may call the api
+	turn   int64         // the breaker's last Turn that is known
+	turned bool          // the breaker has turned here, and no Finding says so yet
+	alone  bool          // the breaker opened because no connection could be made
+	claim  bucket.Micros // since when this process may probe the api for all replicas; 0: it may not
+	cutOff bool          // the other replicas cannot be told of a turn or a claim, so this process probes without a claim
+	held   bucket.Micros // the longest hold that an answer to this process asked for
+	shared bucket.Micros // the longest hold of which the replicas have told each other
+	why    string
+	unsaid bool // there may be something to tell
+}
+
+// idleClaim is how long a claim may be held without a probe. A step need not reach the job that will be the probe.
+const idleClaim = 20 * time.Millisecond
+
+// found notes a hold of the api for which an answer to this process asked.
+func (c *common) found(until bucket.Micros, why string) {
+	if c.on && until > c.held {
+		c.held, c.why, c.unsaid = until, why, true
+	}
+}
+
+// opens notes that the breaker has opened, or opened again, because of a call of which sent says whether anything of it
+// was sent. While the breaker is open for all replicas, it stays so.
+func (c *common) opens(sent bool, former *breaker) {
+	c.claim = 0
+	if !sent && (former.closed() || c.alone) {
+		c.alone = true
+		return
+	}
+	c.alone, c.turned, c.unsaid = false, c.on, c.on
+}
+
+// closes notes that the breaker has closed.
+func (c *common) closes() {
+	c.claim = 0
+	if !c.alone {
+		c.turned, c.unsaid = c.on, c.on
+	}
+	c.alone = false
+}
+
+// mayProbe reports whether this process may make the call that tries an open breaker's api.
+func (h *holds) mayProbe() bool {
+	return h.breaker.closed() || !h.common.on || h.common.alone || h.common.cutOff || h.common.claim != 0
+}
+
+// ProbeAlone lets this process probe without a claim until ProbeTogether, because neither a turn of the breaker nor a
+// claim can be stored. It returns false if the breaker is closed, or if this process may do so already.
+func (s *Schedule) ProbeAlone() bool {
+	if s.holds.breaker.closed() || s.holds.common.cutOff {
+		return false
+	}
+	s.holds.common.cutOff = true
+	s.agenda.touchAll()
+	return true
+}
+
+// ProbeTogether makes the probe need a claim again. A probe that is being called already goes on.
+func (s *Schedule) ProbeTogether() {
+	if s.holds.common.cutOff {
+		s.holds.common.cutOff = false
+		s.LoseClaim()
+	}
+}
+
+// HasUnsaid reports whether Tell may have something to say.
+func (s *Schedule) HasUnsaid() bool { return s.holds.common.unsaid }
+
+// AwaitsProbe returns the number of the breaker's turn, and from when on the api may be probed, if this process may
+// claim the probe. It returns 0 if the breaker is closed, if the other replicas do not know that it is open, or if this
+// process has the claim.
+func (s *Schedule) AwaitsProbe() (turn int64, from bucket.Micros) {
+	c := &s.holds.common
+	if s.holds.breaker.closed() || !c.on || c.alone || c.turned || c.claim != 0 {
+		return 0, 0
+	}
+	return c.turn, s.holds.breaker.until
+}
+
+// HasClaim reports whether this process may probe for all replicas.
+func (s *Schedule) HasClaim() bool { return s.holds.common.claim != 0 }
+
+// Claim lets this process probe for all replicas, if the breaker still awaits the probe of this turn.
+func (s *Schedule) Claim(turn int64, now bucket.Micros) {
+	if present, _ := s.AwaitsProbe(); turn != 0 && present == turn {
+		s.holds.common.claim = max(now, 1)
+		s.agenda.touchAll()
+	}
+}
+
+// LoseClaim ends the claim: another replica has it. A probe that is being called already goes on.
+func (s *Schedule) LoseClaim() {
+	s.holds.common.claim = 0
+	s.holds.breaker.keepCalled()
+	s.agenda.touchAll()
+}
+
+// keepCalled drops the probe unless it is being called.
+func (b *breaker) keepCalled() {
+	if b.probe != nil && b.probe.Phase != calling && b.probe.Phase != settling {
+		b.probe = nil
+	}
+}
+
+// endsClaim ends a claim that no job uses, and reports whether it did.
+func (h *holds) endsClaim(now bucket.Micros) bool {
+	if h.common.claim == 0 || h.breaker.probe != nil || now < h.common.claim.Add(idleClaim) {
+		return false
+	}
+	h.common.claim = 0
+	return true
+}
+
+// claimEnds returns when an unused claim ends, Never if there is none.
+func (h *holds) claimEnds() bucket.Micros {
+	if h.common.claim == 0 || h.breaker.probe != nil {
+		return Never
+	}
+	return h.common.claim.Add(idleClaim)
+}
+
+// Tell returns the Finding that replicas should know, and whether it says more than known, which must have been
+// learned. The caller must report it by Told once it is stored. If known is older than what this process has learned
+// before, it was lost, and Tell says it again.
+func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
+	h, c := &s.holds, &s.holds.common
+	f = known
+	f.At = now
+	if c.held > max(now, known.Held.Add(tellLonger)) {
+		f.Held, f.Why, more = c.held, c.why, true
+	}
+	if f.Turn = max(known.Turn, c.turn); c.turned {
+		f.Turn++
+	}
+	if f.Turn > known.Turn {
+		var b breaker
+		if !c.alone {
+			b = h.breaker
+		}
+		f.Until, f.Opened, f.Denied, f.Reason, more = b.until, b.opened, b.denied, b.why, true
+	}
+	h.governor.grow(s.policy.Retry.Adaptive, now)
+	f.Share = s.shareOf(known, now)
+	if own := s.leaves(h.governor.ceiling); own < f.Share-tellLower {
+		f.Share, more = own, true
+	}
+	if f.Share == whole {
+		f.Share = 0
+	}
+	c.unsaid = more
+	return f, more
+}
+
+// leaves returns the share of the rate that a ceiling leaves under the present policy.
+func (s *Schedule) leaves(ceiling int64) int64 {
+	a := s.policy.Retry.Adaptive
+	if a == nil || ceiling <= 0 {
+		return whole
+	}
+	return max(min(ceiling, whole), whole*a.Floor/100, 1)
+}
+
+// What is not worth telling: a hold that lasts so little longer, and a share that is so little lower.
+const (
+	tellLonger = 20 * time.Millisecond
+	tellLower  = whole / 64
+)
+
+// shareOf returns the share of the rate that a Finding leaves now: whole if pushback does not lower the rate.
+func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
+	a := s.policy.Retry.Adaptive
+	if a == nil || f.Share <= 0 {
+		return whole
+	}
+	g := governor{ceiling: s.leaves(f.Share), grown: f.At}
+	if g.grow(a, now); g.ceiling == 0 {
+		return whole
+	}
+	return min(g.ceiling, whole)
+}
+
+// Told reports that a Finding that Tell returned is stored.
+func (s *Schedule) Told(f Finding) {
+	c, b := &s.holds.common, &s.holds.breaker
+	s.ProbeTogether()
+	c.shared = max(c.shared, f.Held)
+	if c.turned && (f.Until != b.until || f.Opened != b.opened) {
+		c.turn, c.unsaid = max(c.turn, f.Turn), true // it has turned again meanwhile
+		return
+	}
+	if f.Turn > c.turn {
+		c.turn, c.turned = f.Turn, false
+		s.agenda.touchAll() // a job may claim the probe now
+	}
+}
+
+// Learn puts in force what another replica has found out. It returns the holds that begin and end. Nothing that it
+// learns lasts longer than this process's own holds may.
+func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
+	h := &s.holds
+	most := now.Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
+	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
+	h.common.shared = max(h.common.shared, f.Held)
+	if f.Held > now {
+		if f.Held > h.held && h.held <= now {
+			news = append(news, HoldChange{Until: f.Held, Why: f.Why})
+		}
+		h.hold(nil, f.Held, f.Why)
+	}
+	if f.Turn > h.common.turn {
+		h.common.turn = f.Turn
+		if change, turned := h.follow(&f, s.policy, now); turned {
+			news = append(news, change)
+		}
+		s.agenda.touchAll()
+	}
+	if share := s.shareOf(f, now); share < whole {
+		h.governor.lowerTo(share, now)
+	}
+	return news
+}
+
+// follow makes the breaker follow a Finding with a greater Turn. turned says whether the breaker opened or closed.
+func (h *holds) follow(f *Finding, p *Policy, now bucket.Micros) (change HoldChange, turned bool) {
+	b, c := &h.breaker, &h.common
+	switch {
+	case f.Open() && (f.Denied || p.Breaker.Failures > 0):
+		former := *b
+		c.claim = 0
+		if b.until = max(f.Until, former.until, 1); f.Until >= former.until {
+			b.why, b.denied, c.turned = f.Reason, f.Denied, false
+		}
+		b.opened, b.turned, b.failures, c.alone = max(f.Opened, former.opened), now, 0, false
+		b.keepCalled()
+		return HoldChange{Until: b.until, Why: b.reason()}, former.closed()
+	case f.Open(), c.alone:
+	case b.closed():
+		b.turned, c.turned = max(b.turned, min(f.At, now)), false
+	case !c.turned: // what this process has found out since, the others learn next
+		why := answersAgain(b.denied)
+		b.close(now)
+		c.claim = 0
+		h.governor.restart(now)
+		return HoldChange{Why: why}, true
+	}
+	return HoldChange{}, false
+}
+
+// answersAgain returns why the breaker closes.
+func answersAgain(denied bool) string {
+	if denied {
+		return "the api accepts weir's calls again"
+	}
+	return "the api answers again"
+}
+
+// lowerTo lowers the ceiling to a share of the rate.
+func (g *governor) lowerTo(share int64, now bucket.Micros) {
+	if g.ceiling == 0 || share < g.ceiling {
+		g.ceiling, g.lowered, g.grown = share, now, now
+	}
+}
+
+// Divide says how many replicas call the api. While its pace is slower than the configured rate, each has an equal part
+// of that pace.
+func (s *Schedule) Divide(replicas int) { s.replicas = replicas }

@@ -1,0 +1,549 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+
+	"pgregory.net/rapid"
+)
+
+// council is the schedules of several replicas that share one entry. A replica writes the entry only if it has read the
+// newest one.
+type council struct {
+	desks   []*desk
+	entry   Finding
+	version int
+	read    []int // the version that each replica has learned
+	news    [][]HoldChange
+}
+
+func newCouncil(replicas, keys int) *council {
+	f := &council{read: make([]int, replicas), news: make([][]HoldChange, replicas)}
+	for i := range replicas {
+		d := newDesk(fast(4))
+		d.holds.common.on = true
+		d.policy.Breaker = BreakerPolicy{Failures: 2, Min: time.Second, Max: 8 * time.Second}
+		d.policy.Retry = Retry{
+			Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second, HoldAPI: true, Adaptive: &Adaptive{Floor: 10, Recover: time.Minute},
+		}
+		d.add(names(fmt.Sprint("r", i, "k"), keys)...)
+		f.desks = append(f.desks, d)
+	}
+	return f
+}
+
+func (f *council) pass(d time.Duration) {
+	for _, r := range f.desks {
+		r.now = r.now.Add(d)
+	}
+}
+
+// learn lets a replica read the entry.
+func (f *council) learn(i int) {
+	d := f.desks[i]
+	if f.read[i] < f.version {
+		f.news[i] = append(f.news[i], d.Learn(f.entry, d.now)...)
+		f.read[i] = f.version
+	}
+}
+
+// tell lets a replica write what it has to say, if it has read the newest entry.
+func (f *council) tell(i int) {
+	d := f.desks[i]
+	if f.read[i] != f.version {
+		return
+	}
+	if said, more := d.Tell(f.entry, d.now); more {
+		f.version++
+		f.entry, f.read[i] = said, f.version
+		d.Told(said)
+	}
+}
+
+// settle lets all replicas read and write until none has more to say.
+func (f *council) settle() {
+	for range 3 * len(f.desks) {
+		for i := range f.desks {
+			f.learn(i)
+			f.tell(i)
+		}
+	}
+}
+
+// end ends a call of a replica.
+func (f *council) end(i int, e CallEnd) Feedback {
+	d := f.desks[i]
+	e.Now, e.Sent = d.now, true
+	if e.Started == 0 {
+		e.Started = d.now
+	}
+	j := &Job{Queue: d.Queue(fmt.Sprintf("r%dk0", i), d.part), Seq: 1000, Policy: d.policy}
+	return d.OnCallEnd(j, e)
+}
+
+// starts returns how many calls a replica starts if it gets every slot that it asks for.
+func (f *council) starts(i int) (n int) {
+	for range 10 {
+		before := f.desks[i].inPhase(calling)
+		f.desks[i].grant()
+		n += f.desks[i].inPhase(calling) - before
+	}
+	return n
+}
+
+// claim gives a replica the claim if its schedule wants it, and reports whether it did.
+func (f *council) claim(i int) bool {
+	d := f.desks[i]
+	fx := d.turn()
+	if fx.Claim == 0 {
+		return false
+	}
+	d.Claim(fx.Claim, d.now)
+	return d.HasClaim()
+}
+
+// TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what it
+// has learned from another.
+func TestHoldsAreShared(t *testing.T) {
+	f := newCouncil(3, 2)
+	f.end(0, CallEnd{PushedBack: true, Again: true, Detail: "429", Hold: Advice{Wait: 3 * time.Second, Header: "retry-after"}})
+	if !f.desks[0].HasUnsaid() {
+		t.Fatal("there is nothing to tell after a 429")
+	}
+	f.settle()
+	if f.version != 1 {
+		t.Errorf("%d writes for one finding", f.version)
+	}
+	f.pass(2999 * time.Millisecond)
+	for i := range f.desks {
+		if n := f.starts(i); n != 0 {
+			t.Errorf("replica %d starts %d calls while the api is held", i, n)
+		}
+		if told := len(f.news[i]); told != min(i, 1) {
+			t.Errorf("replica %d learns %d news", i, told)
+		}
+	}
+	f.pass(10 * time.Millisecond)
+	for i := range f.desks {
+		n := 0
+		for range 10 {
+			f.pass(100 * time.Millisecond)
+			n += f.starts(i)
+		}
+		if n == 0 || f.desks[i].holds.governor.began == 0 {
+			t.Errorf("replica %d makes %d calls after the hold, or does not start slowly", i, n)
+		}
+	}
+	f.settle()
+	f.end(1, CallEnd{PushedBack: true, Again: true, Hold: Advice{Wait: 48 * time.Hour}})
+	f.settle()
+	if until := f.desks[2].holds.held; f.desks[2].now.Until(until) > MostHold {
+		t.Errorf("another replica's hold lasts %v", f.desks[2].now.Until(until))
+	}
+}
+
+// TestShorterHoldIsNotTold checks that a hold that ends before the known one is not written.
+func TestShorterHoldIsNotTold(t *testing.T) {
+	f := newCouncil(2, 1)
+	f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: 3 * time.Second}})
+	f.settle()
+	f.end(1, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}, Started: f.desks[1].now.Add(-time.Minute)})
+	before := f.entry.Held
+	if f.settle(); f.entry.Held != before {
+		t.Error("a shorter hold replaces a longer one")
+	}
+}
+
+// TestHoldOfAnAccountIsShared checks that a hold that comes from another api of the account reaches the other replicas.
+func TestHoldOfAnAccountIsShared(t *testing.T) {
+	f := newCouncil(2, 1)
+	d := f.desks[0]
+	if news := d.HoldLonger(d.now.Add(time.Second), "account: 429", d.now); len(news) != 1 || !d.HasUnsaid() {
+		t.Errorf("%d news, and nothing to tell", len(news))
+	}
+	if f.settle(); len(f.news[1]) != 1 || f.news[1][0].Why != "account: 429" {
+		t.Errorf("the other replica learns %+v", f.news[1])
+	}
+}
+
+// TestOneProbeForAll checks that while the breaker of all replicas is open, none makes a call without the claim, and
+// that the end of the probe holds, or frees, all of them.
+func TestOneProbeForAll(t *testing.T) {
+	for what, fails := range map[string]CallEnd{
+		"failures": {Fault: true, Again: true, Detail: "500"}, "denial": {Denied: true, Detail: "401", Mend: "renew the key"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newCouncil(3, 2)
+			f.end(0, fails)
+			f.end(0, fails)
+			f.settle()
+			for range 3 {
+				for i, d := range f.desks {
+					if n := f.starts(i); n != 0 {
+						t.Fatalf("replica %d starts %d calls while the breaker is open", i, n)
+					}
+					if d.holds.breaker.denied != fails.Denied || d.holds.breaker.opened != f.desks[0].holds.breaker.opened {
+						t.Fatalf("replica %d: %+v", i, d.holds.breaker)
+					}
+				}
+				f.pass(8 * time.Second)
+				for i := range f.desks {
+					if n := f.starts(i); n != 0 {
+						t.Fatalf("replica %d probes without the claim", i)
+					}
+				}
+				f.desks[1].Claim(f.entry.Turn, f.desks[1].now)
+				if n := f.starts(1); n != 1 {
+					t.Fatalf("the replica that has the claim makes %d calls", n)
+				}
+				probe := f.desks[1].holds.breaker.probe
+				e := fails
+				e.Now, e.Started, e.Sent = f.desks[1].now, f.desks[1].now, true
+				f.desks[1].Pipe.end(probe)
+				fb := f.desks[1].OnCallEnd(probe, e)
+				f.desks[1].Rest(probe, fb.NotBefore)
+				f.settle()
+			}
+			f.pass(8 * time.Second)
+			if !f.claim(2) {
+				t.Fatal("no job wants to be the probe")
+			}
+			f.starts(2)
+			probe := f.desks[2].holds.breaker.probe
+			f.desks[2].OnCallEnd(probe, CallEnd{Sent: true, Started: f.desks[2].now, Now: f.desks[2].now})
+			f.settle()
+			for i, d := range f.desks {
+				if !d.holds.breaker.closed() || !d.holds.governor.slows() {
+					t.Errorf("replica %d: an answered probe of another replica does not close the breaker, or does not slow: %+v", i, d.holds.breaker)
+				}
+			}
+			f.pass(2 * time.Second)
+			if n := f.starts(0); n == 0 {
+				t.Error("no call after the breaker has closed")
+			}
+		})
+	}
+}
+
+// TestUnusedClaimEnds checks that a replica without a job for the probe gives the claim back.
+func TestUnusedClaimEnds(t *testing.T) {
+	f := newCouncil(2, 0)
+	f.desks[0].Queue("r0k0", f.desks[0].part)
+	f.end(0, CallEnd{Denied: true})
+	f.settle()
+	f.pass(8 * time.Second)
+	d := f.desks[1]
+	d.Claim(f.entry.Turn, d.now)
+	if fx := d.turn(); fx.Unclaim || !d.HasClaim() {
+		t.Fatal("the claim ends at once: a step need not reach the probe's job")
+	}
+	if next := d.Next(d.now); next > d.now.Add(idleClaim) {
+		t.Errorf("nothing is to be done for %v", d.now.Until(next))
+	}
+	f.pass(idleClaim)
+	if fx := d.turn(); !fx.Unclaim || d.HasClaim() {
+		t.Error("a claim without a job goes on")
+	}
+}
+
+// TestLostClaim checks that a replica that has lost its claim drops a probe that it has not called yet.
+func TestLostClaim(t *testing.T) {
+	f := newCouncil(2, 2)
+	f.end(0, CallEnd{Denied: true})
+	f.settle()
+	f.pass(8 * time.Second)
+	d := f.desks[1]
+	d.Claim(f.entry.Turn, d.now)
+	if d.turn(); d.holds.breaker.probe == nil {
+		t.Fatal("the claim makes no job the probe")
+	}
+	d.LoseClaim()
+	if n := f.starts(1); n != 0 || d.holds.breaker.probe != nil {
+		t.Errorf("%d calls after the claim was lost", n)
+	}
+}
+
+// TestUnreachableIsNotShared checks that a replica that cannot open a connection holds itself alone and probes by itself:
+// another replica may reach the api.
+func TestUnreachableIsNotShared(t *testing.T) {
+	f := newCouncil(2, 2)
+	d := f.desks[0]
+	j := &Job{Queue: d.Queue("r0k0", d.part), Seq: 1000, Policy: d.policy}
+	for range 2 {
+		d.OnCallEnd(j, CallEnd{Fault: true, Again: true, Detail: "connection refused", Started: d.now, Now: d.now})
+	}
+	if d.holds.breaker.closed() {
+		t.Fatal("the breaker is closed")
+	}
+	f.settle()
+	if n := f.starts(1); f.version != 0 || n == 0 {
+		t.Errorf("%d writes; the replica that reaches the api makes %d calls", f.version, n)
+	}
+	f.pass(8 * time.Second)
+	if n := f.starts(0); n != 1 {
+		t.Errorf("the replica that could not reach the api makes %d calls to try again", n)
+	}
+}
+
+// TestLoweredRateIsShared checks that pushback lowers the rate of all replicas once, and that they grow back together.
+func TestLoweredRateIsShared(t *testing.T) {
+	f := newCouncil(3, 1)
+	for i := range f.desks { // calls that ran at the same time
+		f.pass(time.Millisecond)
+		f.end(i, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}, Started: f.desks[i].now.Add(-100 * time.Millisecond)})
+		f.settle()
+	}
+	for i, d := range f.desks {
+		if got := d.holds.governor.ceiling; got != whole/2 {
+			t.Errorf("replica %d has %d of %d of the rate left", i, got, whole)
+		}
+	}
+	f.pass(10 * time.Second)
+	f.end(1, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}})
+	f.settle()
+	for i, d := range f.desks {
+		if got := d.holds.governor.ceiling; got > whole/2 || got < whole/4 {
+			t.Errorf("replica %d has %d of %d left", i, got, whole)
+		}
+	}
+	f.pass(2 * time.Minute)
+	for i, d := range f.desks {
+		if d.turn(); d.shareOf(f.entry, d.now) != whole {
+			t.Errorf("replica %d: the rate does not grow back", i)
+		}
+	}
+}
+
+// TestSlowPaceIsDivided checks that replicas together start as slowly after a hold as one would.
+func TestSlowPaceIsDivided(t *testing.T) {
+	shared := bucket.Limit{Name: "all", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1}}
+	pause := func(replicas int) time.Duration {
+		d := newDesk(fast(4), shared)
+		d.Divide(replicas)
+		d.holds.governor.restart(d.now)
+		d.holds.governor.ramp = whole / 2
+		d.add("key")
+		for range 20 {
+			if d.grant(); d.inPhase(calling) > 0 {
+				return d.now.Until(d.holds.governor.next)
+			}
+		}
+		t.Fatal("no call was granted")
+		return 0
+	}
+	if one, four := pause(0), pause(4); four < 3*one {
+		t.Errorf("one replica pauses %v, and each of four %v", one, four)
+	}
+}
+
+// TestCouncilProperty lets replicas find, read and write in any order. When all have read and written everything, they
+// agree. No replica is held for less than what it found itself.
+func TestCouncilProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 4).Draw(t, "replicas")
+		f := newCouncil(n, 1)
+		own := make([]bucket.Micros, n)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			i := rapid.IntRange(0, n-1).Draw(t, "who")
+			switch rapid.SampledFrom([]string{"held", "fault", "denied", "fine", "learn", "tell", "pass", "probe"}).Draw(t, "what") {
+			case "held":
+				wait := time.Duration(rapid.IntRange(100, 5000).Draw(t, "ms")) * time.Millisecond
+				f.end(i, CallEnd{PushedBack: true, Hold: Advice{Wait: wait}})
+				own[i] = max(own[i], f.desks[i].now.Add(wait))
+			case "fault":
+				f.end(i, CallEnd{Fault: true, Again: true, Detail: "500"})
+			case "denied":
+				f.end(i, CallEnd{Denied: true, Detail: "401"})
+			case "fine":
+				f.end(i, CallEnd{})
+			case "learn":
+				f.learn(i)
+			case "tell":
+				f.tell(i)
+			case "pass":
+				f.pass(time.Duration(rapid.IntRange(1, 2000).Draw(t, "passes")) * time.Millisecond)
+			case "probe":
+				f.probe(i, rapid.Bool().Draw(t, "fails"))
+			}
+			for k, d := range f.desks {
+				if d.holds.held != 0 && d.holds.held < own[k] && own[k] > d.now {
+					t.Fatalf("replica %d is held for %v less than its own answer asked", k, d.holds.held.Until(own[k]))
+				}
+			}
+		}
+		f.settle()
+		for i, d := range f.desks {
+			b, first := &d.holds.breaker, &f.desks[0].holds.breaker
+			if b.closed() != first.closed() || b.denied != first.denied || d.holds.common.turn != f.entry.Turn || d.holds.common.turned {
+				t.Fatalf("replica %d: %+v\nreplica 0: %+v\nentry: %+v", i, *b, *first, f.entry)
+			}
+			if most := slices.Max(own); most > d.now.Add(tellLonger) && d.holds.held < most.Add(-tellLonger) {
+				t.Fatalf("replica %d is held until %v, and an answer asked for %v", i, d.holds.held, most)
+			}
+		}
+	})
+}
+
+// probe makes and ends a probe of a replica, if it may make one.
+func (f *council) probe(i int, fails bool) {
+	d := f.desks[i]
+	turn, from := d.AwaitsProbe()
+	if turn == 0 || from > d.now || f.read[i] != f.version {
+		return
+	}
+	if d.Claim(turn, d.now); !d.HasClaim() {
+		return
+	}
+	j := &Job{Queue: d.Queue(fmt.Sprintf("r%dk0", i), d.part), Seq: 1000, Policy: d.policy}
+	d.holds.breaker.probe = j
+	d.OnCallEnd(j, CallEnd{Fault: fails, Again: fails, Sent: true, Started: d.now, Now: d.now})
+}
+
+// TestOwnHoldIsNotShared checks that the end of a hold of which the replicas have told each other is distinguished from
+// the end of one of which they have not, and from the end of a spent budget.
+func TestOwnHoldIsNotShared(t *testing.T) {
+	f := newCouncil(2, 1)
+	ends := func(i int) (n int, shared bool) {
+		f.pass(2 * time.Second)
+		fx := f.desks[i].turn()
+		return len(fx.Resumed), fx.Shared
+	}
+	hold := func() { f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}}) }
+	hold()
+	f.settle()
+	f.pass(2 * time.Second)
+	for i, d := range f.desks {
+		if fx := d.turn(); len(fx.Resumed) != 1 || !fx.Shared {
+			t.Errorf("replica %d: the shared hold ends %d times, shared: %v", i, len(fx.Resumed), fx.Shared)
+		}
+	}
+	hold()
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a hold that was not told ends %d times, shared: %v", n, shared)
+	}
+	f.desks[0].holds.spent = f.desks[0].now.Add(time.Second)
+	if n, shared := ends(0); n != 1 || shared {
+		t.Errorf("a spent budget ends %d times, shared: %v", n, shared)
+	}
+}
+
+// TestRaisedFloorIsToldOnce checks that a replica does not tell the rate again and again after the configuration has
+// raised the floor above it.
+func TestRaisedFloorIsToldOnce(t *testing.T) {
+	f := newCouncil(2, 1)
+	for range 4 {
+		f.pass(time.Second)
+		f.end(0, CallEnd{PushedBack: true, Hold: Advice{Wait: time.Second}})
+		f.settle()
+	}
+	for _, d := range f.desks {
+		next := *d.policy
+		next.Retry.Adaptive = &Adaptive{Floor: 50, Recover: time.Minute}
+		d.Adopt(&next)
+	}
+	before := f.version
+	for range 20 {
+		f.pass(10 * time.Millisecond)
+		f.settle()
+	}
+	if f.version > before+1 {
+		t.Errorf("%d writes after the floor was raised", f.version-before)
+	}
+}
+
+// TestOtherClockDoesNotDenyAgain checks that a mark of a denial does not hold the replicas longer while they share the
+// denial: a replica whose clock is ahead stored it.
+func TestOtherClockDoesNotDenyAgain(t *testing.T) {
+	f := newCouncil(2, 1)
+	f.end(0, CallEnd{Denied: true, Detail: "401"})
+	f.settle()
+	d := f.desks[1]
+	until := d.holds.breaker.until
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
+	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
+		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
+	}
+}
+
+// TestProbeAlone checks that a replica that cannot store a claim may probe without one, until it can.
+func TestProbeAlone(t *testing.T) {
+	f := newCouncil(2, 2)
+	d := f.desks[0]
+	if d.ProbeAlone() {
+		t.Error("there is a probe while the breaker is closed")
+	}
+	f.end(0, CallEnd{Denied: true})
+	f.pass(8 * time.Second)
+	if n := f.starts(0); n != 0 {
+		t.Fatalf("%d calls before the others know that the breaker is open", n)
+	}
+	if !d.ProbeAlone() || d.ProbeAlone() {
+		t.Error("ProbeAlone does not report a change once")
+	}
+	if d.turn(); d.holds.breaker.probe == nil {
+		t.Fatal("there is no probe")
+	}
+	f.settle()
+	if d.holds.breaker.probe != nil {
+		t.Error("there is a probe without a claim after the turn was stored")
+	}
+	if !f.claim(0) {
+		t.Error("the probe cannot be claimed any more")
+	}
+}
+
+// TestLostFindingIsToldAgain checks that a replica tells the breaker's state again if the entry was lost.
+func TestLostFindingIsToldAgain(t *testing.T) {
+	f := newCouncil(3, 1)
+	f.end(0, CallEnd{Denied: true, Detail: "401"})
+	f.settle()
+	f.entry = Finding{}
+	if f.settle(); f.entry.Turn != 1 || !f.entry.Denied || f.version != 2 {
+		t.Errorf("the entry after %d writes: %+v", f.version, f.entry)
+	}
+}
+
+// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
+// the claim comes later than the job's turn.
+func TestTheProbeYields(t *testing.T) {
+	f := newCouncil(2, 2)
+	f.end(0, CallEnd{Denied: true})
+	f.settle()
+	d := f.desks[0]
+	for range 2 {
+		f.pass(8 * time.Second)
+		if !f.claim(0) {
+			t.Fatal("no job wants to be the probe")
+		}
+		f.starts(0)
+		probe := d.holds.breaker.probe
+		if probe == nil {
+			t.Fatal("there is no probe")
+		}
+		if probe.tripped {
+			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
+		}
+		d.Pipe.end(probe)
+		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
+		d.Rest(probe, fb.NotBefore)
+		f.settle()
+	}
+}
+
+// TestNearlyWholeRateIsNotTold checks that a rate that has almost grown back is not told to replicas that know of no
+// lower rate.
+func TestNearlyWholeRateIsNotTold(t *testing.T) {
+	f := newCouncil(2, 1)
+	g := &f.desks[0].holds.governor
+	for share, writes := range map[int64]int{whole - tellLower: 0, whole - 2*tellLower: 1} {
+		f.entry, f.version, f.read = Finding{}, 0, make([]int, 2)
+		g.ceiling, g.lowered, g.grown = share, f.desks[0].now, f.desks[0].now
+		if f.tell(0); f.version != writes {
+			t.Errorf("%d writes of %d of %d of the rate", f.version, share, whole)
+		}
+	}
+}

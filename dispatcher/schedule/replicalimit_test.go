@@ -1,0 +1,201 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
+)
+
+// limitReplica gives a simulation a rate and a limit of calls at once that its process has for itself.
+func (m *simulation) limitReplica() *simulation {
+	rate := bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1}
+	if m.rnd.IntN(3) == 0 {
+		rate.Burst, rate.Counts = 1+m.rnd.Int64N(10), bucket.ByTokens
+	}
+	m.policy.Rules.Replica = []bucket.Limit{
+		{Name: "paced", Rate: &rate, Replica: true}, {Name: "few", InFlight: 1 + m.rnd.Int64N(6), Replica: true},
+	}
+	m.s.Adopt(m.policy)
+	return m
+}
+
+// checkReplica checks the calls of all keys against the limits of the process.
+func (m *simulation) checkReplica() {
+	var all []bucket.Arrival
+	for _, of := range m.starts {
+		all = append(all, of...)
+	}
+	slices.SortFunc(all, func(a, b bucket.Arrival) int { return int(a.At - b.At) })
+	paced, few := m.policy.Rules.Replica[0], m.policy.Rules.Replica[1]
+	if v := bucket.Check(all, bucket.Expectation{Limit: paced, Jitter: m.policy.Rules.Jitter}); v.Outcome == bucket.Fail {
+		m.t.Fatalf("%s: %s", paced.Name, v)
+	}
+	if m.maxInAPI > int(few.InFlight) {
+		m.t.Fatalf("%d calls ran at once, %d may", m.maxInAPI, few.InFlight)
+	}
+}
+
+// TestReplicaLimits runs seeds with limits of the process beside those of a store, which is in the process or elsewhere.
+// No call exceeds any of them, and every job ends. One seed alone: go test ./dispatcher/schedule -run
+// ReplicaLimits/seed=7.
+func TestReplicaLimits(t *testing.T) {
+	for seed := range seeds.Of(4_000) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed)
+			if seed%2 == 1 {
+				m.sendAway()
+			}
+			m.limitReplica().play()
+			m.checkReplica()
+		})
+	}
+}
+
+// TestReplicaRateIsUsed checks that a process is hardly below its own rate while jobs of many keys wait, and that it
+// makes no burst at its start: a former process may have used the rate.
+func TestReplicaRateIsUsed(t *testing.T) {
+	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	rate := bucket.Rate{Count: 50, Per: time.Second, Burst: 20, Counts: bucket.ByTokens}
+	m.policy.Rules.Replica = []bucket.Limit{{Name: "paced", Rate: &rate, Replica: true}}
+	m.s.Adopt(m.policy)
+	m.run(20, 500)
+	m.rest()
+	m.check()
+	var all []int64
+	for _, of := range m.starts {
+		for _, a := range of {
+			all = append(all, a.At)
+		}
+	}
+	slices.Sort(all)
+	if early := time.Duration(all[10] - all[0]); early < 150*time.Millisecond {
+		t.Errorf("ten calls in %v after the start", early)
+	}
+	if used := float64(len(all)-1) / (time.Duration(all[len(all)-1]-all[0]).Seconds() * 50); used < 0.9 {
+		t.Errorf("%.0f %% of the rate was used while jobs waited", 100*used)
+	}
+}
+
+// asks returns the first turn that asks for something, or else the last of some.
+func (d *desk) asks() (fx Effects) {
+	for range 5 {
+		if fx = d.turn(); len(fx.Asks) > 0 {
+			break
+		}
+	}
+	return fx
+}
+
+// TestReplicaLimitsWithAStore checks the two ways in which one call takes from limits of the process and of the store:
+// what the store refuses takes nothing here, and what is refused here is not asked of the store.
+func TestReplicaLimitsWithAStore(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "all", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1}})
+	d.policy.Rules.Replica = []bucket.Limit{
+		{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 1, Replica: true},
+	}
+	d.Adopt(d.policy)
+	d.add("a", "b")
+	if fx := d.asks(); len(fx.Asks) > 0 {
+		t.Fatal("the rate is not used up at the start")
+	}
+	d.now = d.now.Add(1100 * time.Millisecond)
+	fx := d.asks()
+	if len(fx.Asks) != 1 {
+		t.Fatalf("%d asks", len(fx.Asks))
+	}
+	refused := Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "all", Until: d.now.Add(time.Millisecond)}}}}
+	d.Answer(&fx, refused)
+	if at, by := d.replica.opens(d.now, d.onWay()); at > d.now {
+		t.Errorf("what the store refused counts in %s until %v", by, at)
+	}
+	d.now = d.now.Add(2 * time.Millisecond)
+	d.grant()
+	d.grant()
+	if n := d.inPhase(calling); n != 1 {
+		t.Fatalf("%d calls run", n)
+	}
+	d.now = d.now.Add(1100 * time.Millisecond)
+	if fx := d.asks(); len(fx.Asks) > 0 || d.gate.by != "few" {
+		t.Errorf("the store is asked for %d more while one call runs; waits for %q", len(fx.Asks), d.gate.by)
+	}
+	for _, q := range d.byKey {
+		for _, j := range q.Jobs {
+			if j.Phase == calling {
+				d.Ended(j, nil, d.now)
+			}
+		}
+	}
+	if fx := d.asks(); len(fx.Asks) != 1 {
+		t.Error("the end of the call does not let the next one be asked for")
+	}
+}
+
+// TestReplicaLimitsCountInquiries checks that a call beside the jobs counts like theirs.
+func TestReplicaLimitsCountInquiries(t *testing.T) {
+	d := newDesk(fast(4))
+	d.policy.Rules.Replica = []bucket.Limit{
+		{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 1, Replica: true},
+	}
+	d.Adopt(d.policy)
+	if at, by := d.TakeReplica(d.now, d.now); at == 0 || by != "paced" {
+		t.Fatalf("an inquiry passes a rate that is used up: %s", by)
+	}
+	d.now = d.now.Add(2 * time.Second)
+	if at, by := d.TakeReplica(d.now, d.now); at != 0 {
+		t.Fatalf("%s refuses an inquiry", by)
+	}
+	d.add("a")
+	if fx := d.asks(); len(fx.Asks) > 0 {
+		t.Error("a call is asked for while an inquiry runs")
+	}
+	d.EndReplica(d.now, false)
+	if fx := d.asks(); len(fx.Asks) != 1 {
+		t.Error("an inquiry that was not sent takes from the rate")
+	}
+}
+
+// TestUsesOfReplicaLimits checks that the use of a limit of the process is what its calls and inquiries take, without an
+// inquiry that was not made.
+func TestUsesOfReplicaLimits(t *testing.T) {
+	f := foresee(t, 300*time.Millisecond, bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 50},
+		Replica: []bucket.Limit{
+			{Name: "paced", Rate: &bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 7, Replica: true},
+		},
+	})
+	check := func(what string, paced, few int64) {
+		t.Helper()
+		uses := f.s.At(f.now).Uses()
+		if len(uses) != 2 {
+			t.Fatalf("%s: %+v", what, uses)
+		}
+		of, running := uses[0], uses[1]
+		if of.Limit != "paced" || of.Used < paced-1 || of.Used > paced || of.Count != 10 || of.Per != time.Second || !of.Replica {
+			t.Errorf("%s: the rate: %+v", what, of)
+		}
+		if running.Limit != "few" || running.Used < few-1 || running.Used > few || running.Count != 7 || running.Per != 0 || !running.Replica {
+			t.Errorf("%s: of calls in flight: %+v", what, running)
+		}
+	}
+	for range 100 {
+		f.submit("k")
+	}
+	f.run(5 * time.Second)
+	check("while jobs wait", 10, 4)
+	f.s.Pause("", Pause{})
+	f.run(3 * time.Second)
+	check("when all calls have ended", 0, 0)
+	for range 3 {
+		f.run(200 * time.Millisecond)
+		if _, limit := f.s.TakeReplica(f.now, f.now); limit != "" {
+			t.Fatalf("%s refuses an inquiry", limit)
+		}
+	}
+	check("of three inquiries", 3, 3)
+	f.s.EndReplica(f.now, false)
+	check("without the last of them", 2, 2)
+}
