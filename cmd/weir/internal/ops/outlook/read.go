@@ -312,15 +312,18 @@ func (g *Gaps) notes(say func(format string, args ...any), later string) {
 // moreKeys says of jobs that were left out why.
 const moreKeys = "have more keys than one plan takes: not in the plan"
 
+// neverCalled says of jobs that wait which of them the plan lacks.
+const neverCalled = "those that were never called are not in the plan"
+
 // Notes returns a sentence for each thing that the plan does not know.
 func (r *Recorded) Notes() (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	r.notes(say, "name a later --since")
 	switch {
 	case r.Waiting == nil:
-		say("no running weir answered, so it is unknown how many jobs wait: those that were never called are not in the plan")
+		say("no running weir answered, so it is unknown how many jobs wait: " + neverCalled)
 	case *r.Waiting > 0:
-		say("%s not finished: those that were never called are not in the plan", cli.Count(*r.Waiting, "job")+" "+cli.Verb(*r.Waiting, "is", "are"))
+		say("%s %s not finished: %s", cli.Count(*r.Waiting, "job"), cli.Verb(*r.Waiting, "is", "are"), neverCalled)
 	}
 	if r.Alone {
 		say("the plan knows no other api of the account: --account %s plans all of them", r.Pasts[0].API.Account)
