@@ -148,7 +148,8 @@ func (p *Past) add(job int, c *ledger.Record) {
 	if c.Pack != nil {
 		p.Packed++
 	}
-	p.trace.Called(job, c.Ended.Sub(c.Started), took)
+	counts := (c.Sent || c.Billed != deadletter.NotBilled) && !c.Pack.Follows()
+	p.trace.Called(job, c.Ended.Sub(c.Started), counts, took)
 }
 
 // job adds a job to the trace, and returns its number. It returns noJob if no further key fits, and counts the job.
