@@ -99,17 +99,19 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	}
 }
 
-// TestPlanFollowsTheGrowth plants records of the days before, of two apis of one account, and checks the growth and when
-// it uses up the account's limit. The ledger lists calls by when they were stored, so that a plan may read them.
-func TestPlanFollowsTheGrowth(t *testing.T) {
-	t.Parallel()
-	r := weirtest.NewRig(t, fakeapi.Options{}, `
+const grownYAML = `
 accounts:
   acme: {limits: [{name: calls, quota: 100/day}]}
 apis:
   chat: {url: "%[1]s", account: acme, bucket: {rate: 10/s, capacity: 100}}
   search: {url: "%[1]s", account: acme, bucket: {rate: 10/s, capacity: 100}}
-`)
+`
+
+// TestPlanFollowsTheGrowth plants records of the days before, of two apis of one account, and checks the growth and when
+// it uses up the account's limit. The ledger lists calls by when they were stored, so that a plan may read them.
+func TestPlanFollowsTheGrowth(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, grownYAML)
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
 	seq := uint64(100_000)
 	for day := range 5 {
@@ -134,6 +136,15 @@ apis:
 	}
 	if len(o.Limits) != 1 || o.Limits[0].Limit != "acme/calls" || o.Limits[0].Used != "40" || o.Limits[0].Percent != 40 || o.Limits[0].InDays == nil || *o.Limits[0].InDays != 11 {
 		t.Errorf("the limits are used by %+v, want acme/calls by 40 of 100, and used up in 11 days", o.Limits)
+	}
+	file := r.Dir + "/short.yaml"
+	weirtest.WriteFile(t, file, fmt.Sprintf(grownYAML, r.API.URL())+"dead_letters: {max_age: 4d}\n")
+	var kept outlook.Outlook
+	if err := json.Unmarshal([]byte(r.Must("plan", "--account", "acme", "--since", since, "--json", "-f", file)), &kept); err != nil {
+		t.Fatal(err)
+	}
+	if g := kept.Growth; g == nil || g.Days != 3 || len(kept.Days) != 5 || !strings.Contains(strings.Join(kept.Notes, "\n"), "letters are kept since ") {
+		t.Errorf("with letters of 4 days the growth is %+v, want one of 3 whole days: %q", g, kept.Notes)
 	}
 	js := r.Operators()
 	c := &connect.Connection{Conn: js.Conn(), JetStream: js, Denied: &connect.Denials{}}

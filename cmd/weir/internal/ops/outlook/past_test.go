@@ -307,6 +307,18 @@ func TestGrowthCountsFromNow(t *testing.T) {
 	}
 }
 
+// TestGrowthIsNotTheAgeOfLetters checks that days of which the letters are gone are no whole days.
+func TestGrowthIsNotTheAgeOfLetters(t *testing.T) {
+	r := grown(t)
+	r.LettersBegin = r.Since.Add(36 * time.Hour)
+	if g := r.growth(r.days()); g == nil || g.Days != 3 {
+		t.Errorf("with letters of the last three whole days: %+v", g)
+	}
+	if notes := strings.Join(r.Notes(), "\n"); !strings.Contains(notes, "letters are kept since 2026-03-11") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
 // TestLoadsAreSoughtOnTheBusiestDays checks that many jobs do not make many long runs.
 func TestLoadsAreSoughtOnTheBusiestDays(t *testing.T) {
 	r := grown(t)

@@ -59,6 +59,9 @@ type Gaps struct {
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 	// Begins is since when the ledger is complete, if that is later than requested: older records were removed.
 	Begins time.Time `json:"ledger_begins,omitzero"`
+	// LettersBegin is since when letters are kept, if that is later than requested. Jobs that overflowed or expired
+	// earlier are unknown.
+	LettersBegin time.Time `json:"letters_begin,omitzero"`
 	// ReadUntil is how far was read, if a bound was reached: later records or letters were left out, also of jobs that
 	// came earlier.
 	ReadUntil time.Time `json:"read_until,omitzero"`
@@ -107,6 +110,9 @@ func read(ctx context.Context, c *connect.Connection, q *Question) (*Recorded, e
 	}
 	left := q.Most.Keys
 	r := &Recorded{Account: q.Account, Config: q.Config, Since: q.Since, Until: q.Now, Now: q.Now}
+	if kept := q.Now.Add(-q.Config.DeadLetters.MaxAge); kept.After(q.Since) {
+		r.LettersBegin = kept.UTC()
+	}
 	for _, a := range apis {
 		r.Pasts = append(r.Pasts, newPast(a, q.Since, q.Config.Dedupe, &left))
 		r.Alone = r.Alone || a.Rules.In != nil && len(a.Rules.In.APIs) > len(apis)
@@ -300,6 +306,10 @@ func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	}
 	if !g.Begins.IsZero() {
 		say("the ledger begins at %s: older records were removed", cli.ClockTime(g.Begins))
+	}
+	if !g.LettersBegin.IsZero() {
+		say("letters are kept since %s: jobs that overflowed or expired earlier are not in the plan, and the growth has only the days since then",
+			cli.ClockTime(g.LettersBegin))
 	}
 	if g.Unreadable > 0 {
 		say("%s that cannot be read: not in the plan", cli.Count(g.Unreadable, "record"))
