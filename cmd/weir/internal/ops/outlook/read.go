@@ -32,7 +32,7 @@ type Question struct {
 
 // Bounds limit what is read. All are required.
 type Bounds struct {
-	Records int // of the ledger, those of other apis included if an account is planned
+	Records int // of the ledger, of all apis that are planned together
 	Letters int // of all apis that are planned together
 	Keys    int // of all apis that are planned together
 }
@@ -230,13 +230,9 @@ var errEnough = errors.New("the bound is reached")
 
 // readLedger adds the records of each api.
 func (r *Recorded) readLedger(ctx context.Context, c *connect.Connection, q *Question) error {
-	of := map[string]*Past{}
+	of, filter, n := map[string]*Past{}, ledger.Filter{Since: q.Since}, 0
 	for _, p := range r.Pasts {
-		of[p.API.Name] = p
-	}
-	filter, n := ledger.Filter{Since: q.Since}, 0
-	if len(r.Pasts) == 1 {
-		filter.API = r.Pasts[0].API.Name
+		of[p.API.Name], filter.APIs = p, append(filter.APIs, p.API.Name)
 	}
 	var err error
 	r.Unreadable, err = ledger.Read(ctx, c.JetStream, filter, func(record *ledger.Record, read, all uint64) error {
@@ -250,9 +246,7 @@ func (r *Recorded) readLedger(ctx context.Context, c *connect.Connection, q *Que
 		if n++; q.Read != nil && read%readEvery == 0 {
 			q.Read("calls", read, all)
 		}
-		if p := of[record.API]; p != nil {
-			p.record(record)
-		}
+		of[record.API].record(record)
 		return nil
 	})
 	switch {
