@@ -147,7 +147,7 @@ func (s *search) askQueues(ctx context.Context) {
 	for _, api := range s.APIs {
 		found, err := ask(ctx, api, admin.JobInQueue{Job: s.Job, Key: s.Key})
 		if err != nil {
-			s.t.Silent = append(s.t.Silent, api+": "+err.Error())
+			s.t.Silent = append(s.t.Silent, "a queue could not be asked: "+api+": "+err.Error())
 		}
 		for _, q := range found {
 			j := s.job(api, q.Key)

@@ -9,7 +9,7 @@ import (
 )
 
 // postings adds to each job that has ended whether its end was posted to the callback of its api. It asks one replica
-// for all of them. If none answers, their queues could not be asked either, and the timeline says that.
+// for all of them. If none answers, the timeline says so.
 func (s *search) postings(ctx context.Context) error {
 	var ended []*Job
 	var ends []admin.EndPlace
@@ -21,7 +21,12 @@ func (s *search) postings(ctx context.Context) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	for i, p := range admin.PostingsOf(ctx, s.c, s.Job, ends) {
+	found, err := admin.PostingsOf(ctx, s.c, s.Job, ends)
+	if err != nil {
+		s.t.Silent = append(s.t.Silent, "not known whether a callback has got the job's end: "+err.Error())
+		return nil
+	}
+	for i, p := range found {
 		if p == nil {
 			continue
 		}

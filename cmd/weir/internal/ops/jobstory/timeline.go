@@ -17,7 +17,8 @@ import (
 type Timeline struct {
 	Jobs   []*Job   `json:"jobs"`
 	Looked []Looked `json:"looked"`
-	// Silent says which queues could not be asked, and why: the job may be in one of them.
+	// Silent says which queues could not be asked, and why: the job may be in one of them. It also says why it is not
+	// known whether ends were posted.
 	Silent []string `json:"silent,omitempty"`
 }
 

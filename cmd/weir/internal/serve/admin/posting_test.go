@@ -1,9 +1,43 @@
 package admin
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
+
+	"weir/bucket/natstest"
+	"weir/cmd/weir/internal/nats/connect"
+
+	"github.com/nats-io/nats.go/micro"
 )
+
+// TestPostingsOfABusyReplica checks that a replica says of ends whether they were posted while it answers as many
+// questions about jobs as it may.
+func TestPostingsOfABusyReplica(t *testing.T) {
+	t.Parallel()
+	nc := natstest.JetStream(t).Conn()
+	o := operator{
+		ServiceOptions: ServiceOptions{Posting: func(EndPlace) *Posting { return &Posting{State: Posted} }, Log: slog.New(slog.DiscardHandler)},
+		ctx:            context.Background(), listing: make(chan struct{}), searches: &sync.WaitGroup{},
+	}
+	service, err := micro.AddService(nc, micro.Config{Name: "busy", Version: "1.0.0"})
+	if err == nil {
+		err = service.AddEndpoint("traces", micro.HandlerFunc(o.traces), micro.WithEndpointSubject(tracesSubject))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &connect.Connection{Conn: nc, At: "the test's server"}
+	if _, err := TracesOf(t.Context(), c, "job"); err == nil {
+		t.Fatal("the replica is not busy")
+	}
+	found, err := PostingsOf(t.Context(), c, "job", []EndPlace{{API: "pay", Stream: "WEIR_DEAD", Seq: 1}})
+	if err != nil || len(found) != 1 || found[0] == nil || found[0].State != Posted {
+		t.Errorf("a busy replica says %+v, %v", found, err)
+	}
+}
 
 // TestPostingText checks that the sentence about an end that weir posts no more claims neither that the receiver has
 // accepted it nor that weir has given it up, unless that is known.
