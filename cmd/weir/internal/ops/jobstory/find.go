@@ -86,9 +86,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		}
 	}
 	if s.Posted {
-		if err := s.postings(ctx); err != nil {
-			return nil, c.Explain(err)
-		}
+		s.postings(ctx)
 	}
 	s.t.sort()
 	return s.t, nil

@@ -69,4 +69,10 @@ func TestPostingOfAResultBeyondTheSearch(t *testing.T) {
 		admin.PostingWaits: admin.PostingSettled, admin.PostingTried: admin.PostingSettled, admin.Posted: admin.PostingSettled,
 		admin.PostingGivenUp: admin.PostingGivenUp, admin.PostingUnknown: admin.PostingUnknown, admin.PostingSettled: admin.PostingSettled,
 	})
+	if err := p.js.DeleteStream(t.Context(), ledger.ResultsStream); err != nil {
+		t.Fatal(err)
+	}
+	check("cannot be asked for", map[admin.PostingState]admin.PostingState{
+		admin.PostingWaits: admin.PostingUnknown, admin.Posted: admin.PostingUnknown, admin.PostingGivenUp: admin.PostingGivenUp,
+	})
 }

@@ -65,6 +65,9 @@ func (p *Posting) Text() string {
 	case PostingNone:
 		return "not posted: " + cli.Visible(p.Why)
 	case PostingUnknown:
+		if p.Why != "" {
+			return "not known: " + cli.Visible(p.Why)
+		}
 	}
 	return "not known: the replica that was asked does not know how far the callback has come"
 }
