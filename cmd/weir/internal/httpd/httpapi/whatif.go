@@ -68,11 +68,11 @@ func (w *whatIf) outlook(ctx context.Context, r *request) (any, error) {
 		API: r.word("api"), Account: r.word("account"), Since: since, Now: r.asked,
 		Most: outlook.Bounds{Records: mostPlannedCalls, Letters: mostPlannedDead, Keys: mostPlannedKeys},
 	})
-	if err != nil {
-		return nil, err
+	var o *outlook.Outlook
+	if err == nil {
+		o, err = outlook.Of(ctx, recorded, func(int) {})
 	}
-	o, err := outlook.Of(ctx, recorded, func(int) {})
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, console.NewProblem(http.StatusConflict, "the plan takes longer than %s: say a later since, or use weir plan --since", planTime)
 	}
 	return o, err
