@@ -18,8 +18,8 @@ import (
 )
 
 // Bounds of computations in the process that also makes calls. One plan, one outlook and one verification run at a time.
-// A verification takes at most 150 MB, a plan 100 MB, an outlook 30 MB for an api or for all of an account. For larger ones use the commands, which
-// run in their own process.
+// A verification takes at most 150 MB, a plan 100 MB, and an outlook 120 MB, for an api or for all of an account. For
+// larger ones use the commands, which run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
 	mostVerifiedKeys  = 100_000

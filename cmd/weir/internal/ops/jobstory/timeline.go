@@ -55,7 +55,8 @@ type Job struct {
 	// Result is the newest, of a job that is done. It has a body only in "weir job", and only of up to 64 KiB.
 	Result *KeptResult `json:"result,omitempty"`
 	// Callback says whether the job's newest end was posted to the callback of its api. It is absent if the job has not
-	// ended, if the api has no callback, if no replica answers, and in answers to producers.
+	// ended, if the sequence of its result is unknown, if the api has no callback, if no replica answers, and in answers
+	// to producers.
 	Callback *Callback `json:"callback,omitempty"`
 
 	result *ledger.Result  // the newest result, with its body if that was read

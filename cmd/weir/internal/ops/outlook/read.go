@@ -346,7 +346,7 @@ func (p *Past) note(say func(format string, args ...any)) {
 		what string
 	}{
 		{p.LeftOut, moreKeys},
-		{p.Redriven, "were redriven: they count when they were redriven, not when they first came"},
+		{p.Redriven, "were redriven: they count when they were redriven, and also when they first came if they were called then"},
 		{p.Reused, "got the answers of equal jobs: not in the plan"},
 		{p.Packed, "shared their calls with others: the plan calls each alone"},
 		{p.Imported, "have a letter from another server: not in the plan"},
