@@ -97,6 +97,14 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	if out, code := r.Command("check", "--against", "1h", "--format", "nagios"); code != 0 {
 		t.Errorf("the check with a capacity of %d ends with %d: %s", needs, code, out)
 	}
+	r.Must("pause", "pay")
+	for range 4 {
+		r.Submit("weir.jobs.pay.quiet", nil, nil)
+	}
+	r.Eventually("4 waiting jobs of 45", func() bool {
+		out, code := r.Command("check", "--against", "1h")
+		return code == 3 && strings.Contains(out, "; 4 jobs wait: those that were never called are not in the plan")
+	})
 }
 
 const grownYAML = `
