@@ -139,6 +139,9 @@ func TestReadBack(t *testing.T) {
 	}{
 		"all":      {Filter{}, []uint64{1, 2, 3, 4}, 5},
 		"an api":   {Filter{API: "pay"}, []uint64{1, 2, 4}, 5},
+		"two apis": {Filter{APIs: []string{"pay", "none"}}, []uint64{1, 2, 4}, 5},
+		"one api":  {Filter{APIs: []string{"other"}}, []uint64{3}, 0},
+		"many":     {Filter{APIs: append(slices.Repeat([]string{"none"}, mostChosen), "other")}, []uint64{3}, 0},
 		"a key":    {Filter{API: "pay", Key: "l.*"}, []uint64{2}, 0},
 		"no key":   {Filter{API: "pay", Key: "none"}, nil, 0},
 		"a time":   {Filter{Since: later}, []uint64{4}, 0},

@@ -57,10 +57,27 @@ func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64,
 	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
 }
 
-// readAll calls read with the portion's end as last, or with the newest message of the portion's subject if that is
-// earlier. It asks the stream's leader for the newest message.
+// newest returns the sequence of the newest message of the portion's subjects, as the stream's leader has it; 0 if there
+// is none.
+func (p *portion) newest(ctx context.Context, js jetstream.JetStream) (newest uint64, err error) {
+	subjects := p.subjects
+	if p.subject != "" || len(subjects) == 0 {
+		subjects = []string{p.subject}
+	}
+	for _, subject := range subjects {
+		last, err := stream.LastOf(ctx, js.Conn(), p.stream, subject)
+		if err != nil {
+			return 0, err
+		}
+		newest = max(newest, last)
+	}
+	return newest, nil
+}
+
+// readAll calls read with the portion's end as last, or with the newest message of the portion's subjects if that is
+// earlier.
 func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
-	last, err := stream.LastOf(ctx, js.Conn(), p.stream, p.subject)
+	last, err := p.newest(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -83,6 +100,7 @@ func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(
 // Filter chooses records. The zero value chooses all.
 type Filter struct {
 	API   string
+	APIs  []string  // for Read, if API is "": of any of these; none: of all apis
 	Key   string    // only with an API
 	Since time.Time // only records stored at this time or later
 	UpTo  uint64    // no record behind this sequence; 0: up to the newest
@@ -113,18 +131,25 @@ func (f *Filter) subject() string {
 
 // Read calls take with every record that f chooses and that is there when Read begins. It does so in the order in which
 // the records were stored, which is about the order in which the calls ended. read and of report the progress. Read
-// ends when take fails. It leaves out and counts records that cannot be read. If f names no api, it also counts records
+// ends when take fails. It leaves out and counts records that cannot be read. If f names no apis, it also counts records
 // that are missing between others. It fails with ErrNoLedger if there is no ledger. It blocks until all are read, or
 // ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
 	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since, upTo: f.UpTo}, uint64(0)
+	ofAll := f.API == "" && len(f.APIs) == 0
+	if f.API == "" {
+		p.subject, p.subjects = "", choose(f.APIs)
+	}
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
 	}
 	seen := uint64(0)
 	err = p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		read++
-		if at := meta.Sequence.Stream; f.API == "" {
+		if f.API == "" && !isOf(f.APIs, msg.Subject()) {
+			return nil
+		}
+		if at := meta.Sequence.Stream; ofAll {
 			if seen != 0 && at > seen+1 {
 				unreadable += int(at - seen - 1) //nolint:gosec // only the server deletes records, the oldest first
 			}
@@ -150,9 +175,27 @@ type Charges struct {
 	Whole       bool // records of all apis are read, and one that is missing between them counts as unreadable
 }
 
-// mostChosen bounds the apis whose records the server selects. If there are more, ReadCharges reads the records of all
-// apis and selects them itself.
+// mostChosen bounds the apis whose records the server selects. If there are more, Read and ReadCharges read the records
+// of all apis and select them themselves.
 const mostChosen = 64
+
+// choose returns the subjects to read for the records of some apis; no apis: of all.
+func choose(apis []string) (subjects []string) {
+	if len(apis) == 0 || len(apis) > mostChosen {
+		return []string{CallSubjects.Below()}
+	}
+	for _, api := range apis {
+		subjects = append(subjects, CallsOf(api))
+	}
+	return subjects
+}
+
+// isOf reports whether a record's subject is of one of some apis; no apis: of any.
+func isOf(apis []string, subject string) bool {
+	return len(apis) == 0 || slices.ContainsFunc(apis, func(api string) bool {
+		return strings.HasPrefix(subject, strings.TrimSuffix(CallsOf(api), ">"))
+	})
+}
 
 // Damage is the first record in a reading that is missing or cannot be read. Its error is an ErrUnreadable.
 type Damage struct {
@@ -173,32 +216,20 @@ func missing(seq uint64) *Damage {
 // cannot read. If o.Whole is set, it also fails at the first record that is missing. It blocks until all are read, or
 // ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
-	p := portion{stream: CallsStream, after: o.After}
-	for _, api := range o.APIs {
-		p.subjects = append(p.subjects, CallsOf(api))
+	p := portion{stream: CallsStream, subjects: choose(o.APIs), after: o.After}
+	if o.Whole {
+		p.subjects = choose(nil)
 	}
-	chosen := func(subject string) bool {
-		return len(o.APIs) == 0 || slices.ContainsFunc(o.APIs, func(api string) bool {
-			return strings.HasPrefix(subject, strings.TrimSuffix(CallsOf(api), ">"))
-		})
-	}
-	if o.Whole || len(p.subjects) == 0 || len(p.subjects) > mostChosen {
-		p.subjects = []string{CallSubjects.Below()}
-	}
-	newest := uint64(0)
-	for _, subject := range p.subjects {
-		last, err := stream.LastOf(ctx, js.Conn(), CallsStream, subject)
-		if err != nil {
-			return fmt.Errorf("ledger: %w", err)
-		}
-		newest = max(newest, last)
+	newest, err := p.newest(ctx, js)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
 	}
 	seen := o.After
-	err := p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = p.read(ctx, js, min(newest, o.Last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if o.Whole && meta.Sequence.Stream != seen+1 {
 			return missing(seen + 1)
 		}
-		if seen = meta.Sequence.Stream; !chosen(msg.Subject()) {
+		if seen = meta.Sequence.Stream; !isOf(o.APIs, msg.Subject()) {
 			return nil
 		}
 		c, err := readRecord(msg, meta)

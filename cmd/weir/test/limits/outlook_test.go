@@ -97,21 +97,35 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	if out, code := r.Command("check", "--against", "1h", "--format", "nagios"); code != 0 {
 		t.Errorf("the check with a capacity of %d ends with %d: %s", needs, code, out)
 	}
+	r.Must("pause", "pay")
+	for range 4 {
+		r.Submit("weir.jobs.pay.quiet", nil, nil)
+	}
+	r.Eventually("4 waiting jobs of 45", func() bool {
+		out, code := r.Command("check", "--against", "1h")
+		return code == 3 && strings.Contains(out, "; 4 jobs wait: those that were never called are not in the plan")
+	})
 }
 
-// TestPlanFollowsTheGrowth plants records of the days before, of two apis of one account, and checks the growth and when
-// it uses up the account's limit. The ledger lists calls by when they were stored, so that a plan may read them.
-func TestPlanFollowsTheGrowth(t *testing.T) {
-	t.Parallel()
-	r := weirtest.NewRig(t, fakeapi.Options{}, `
+const grownYAML = `
 accounts:
   acme: {limits: [{name: calls, quota: 100/day}]}
 apis:
   chat: {url: "%[1]s", account: acme, bucket: {rate: 10/s, capacity: 100}}
   search: {url: "%[1]s", account: acme, bucket: {rate: 10/s, capacity: 100}}
-`)
+`
+
+// TestPlanFollowsTheGrowth plants records of the days before, of two apis of one account, and checks the growth and when
+// it uses up the account's limit. The ledger lists calls by when they were stored, so that a plan may read them.
+func TestPlanFollowsTheGrowth(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, grownYAML)
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
 	seq := uint64(100_000)
+	for range 100 { // of an api that was removed
+		seq++
+		r.Record(ledger.Record{API: "former", Key: "k", Job: fmt.Sprint("f", seq), Stream: "WEIR_former_0", Seq: seq, Call: 1, Accepted: midnight, Final: true})
+	}
 	for day := range 5 {
 		for i := range 20 + 5*day {
 			at := midnight.AddDate(0, 0, day-5).Add(time.Duration(i) * time.Minute)
@@ -135,9 +149,18 @@ apis:
 	if len(o.Limits) != 1 || o.Limits[0].Limit != "acme/calls" || o.Limits[0].Used != "40" || o.Limits[0].Percent != 40 || o.Limits[0].InDays == nil || *o.Limits[0].InDays != 11 {
 		t.Errorf("the limits are used by %+v, want acme/calls by 40 of 100, and used up in 11 days", o.Limits)
 	}
+	file := r.Dir + "/short.yaml"
+	weirtest.WriteFile(t, file, fmt.Sprintf(grownYAML, r.API.URL())+"dead_letters: {max_age: 4d}\n")
+	var kept outlook.Outlook
+	if err := json.Unmarshal([]byte(r.Must("plan", "--account", "acme", "--since", since, "--json", "-f", file)), &kept); err != nil {
+		t.Fatal(err)
+	}
+	if g := kept.Growth; g == nil || g.Days != 3 || len(kept.Days) != 5 || !strings.Contains(strings.Join(kept.Notes, "\n"), "letters are kept since ") {
+		t.Errorf("with letters of 4 days the growth is %+v, want one of 3 whole days: %q", g, kept.Notes)
+	}
 	js := r.Operators()
 	c := &connect.Connection{Conn: js.Conn(), JetStream: js, Denied: &connect.Denials{}}
-	for most, whole := range map[int]bool{50: false, 1000: true} {
+	for most, whole := range map[int]bool{50: false, 160: true} {
 		q := outlook.Question{Since: midnight.AddDate(0, 0, -5), Now: time.Now(), Most: outlook.Bounds{Records: most, Letters: 10, Keys: 10}}
 		next, err := outlook.Next(t.Context(), c, q, 24*time.Hour)
 		if err != nil || len(next) != 2 || next[0].Whole() != whole || next[0].ReadUntil.IsZero() != whole {

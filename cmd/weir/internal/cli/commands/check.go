@@ -38,11 +38,12 @@ CRITICAL and 3 UNKNOWN; wrong usage and a server that cannot be reached are UNKN
 Flags set thresholds for the unfinished jobs and the dead letters of an api, and for the used percentage of a quota or a
 budget. A value that reaches a threshold counts.
 
---against 7d also plans from the jobs that the ledger and the letters recorded in the last 7 days, as ` + "`weir plan --since`" + `
-does, and looks as far ahead by the growth of the whole days. For each api the check overflow is a warning if jobs of a
-key would overflow, and names the first keys. It is UNKNOWN if no key overflows by the jobs that were read, and there
-are more, or if the plan fails; what is critical stays CRITICAL. -f checks the limits of a file in place of the running configuration. For each api, or all apis of an account,
-the check reads at most ` + strconv.Itoa(checkedRecords) + ` records, some 100,000 a second.
+--against 7d also plans from the jobs that the ledger and the letters recorded in the last 7 days, as
+` + "`weir plan --since`" + ` does, and looks as far ahead by the growth of the whole days. For each api the check overflow
+is a warning if jobs of a key would overflow, and names the first keys. It is UNKNOWN if no key overflows by the jobs
+that were read, and there are more, or more jobs wait than a twentieth of the recorded ones; and if the plan fails.
+What is critical stays CRITICAL. -f checks the limits of a file in place of the running configuration. For each api,
+or all apis of an account, the check reads at most ` + strconv.Itoa(checkedRecords) + ` records, some 100,000 a second.
 
 --format nagios prints one line with performance data. --format prometheus is for the textfile collector of the node
 exporter.`,
@@ -112,7 +113,7 @@ func check(cmd *cobra.Command, t status.Thresholds, ahead *checkAhead, format ch
 			checks = s.Checks(t)
 		}
 		if err == nil && ahead.against != "" {
-			checks = append(checks, ahead.checks(cmd, c)...)
+			checks = append(checks, ahead.checks(cmd, c, s.APIs)...)
 		}
 		return err
 	})

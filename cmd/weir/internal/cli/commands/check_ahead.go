@@ -49,10 +49,16 @@ func (a *checkAhead) check() error {
 	return nil
 }
 
-// checks returns a check for each api: whether keys overflow next. If that fails, the last check says why.
-func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection) (checks []status.Check) {
+// checks returns a check for each api: whether keys overflow next. present says how many jobs of each wait. If that
+// fails, the last check says why.
+func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection, present []*status.API) (checks []status.Check) {
+	waiting := map[string]int{}
+	for _, api := range present {
+		waiting[api.API] = api.Waiting()
+	}
 	next, err := a.next(cmd, c)
 	for i := range next {
+		next[i].Queued = waiting[next[i].API]
 		checks = append(checks, checkOf(&next[i], a.against))
 	}
 	if err != nil {

@@ -24,6 +24,9 @@ func TestCheckAheadOfAPart(t *testing.T) {
 		"until a time":    {outlook.Overflows{Load: 1, Tried: 1, Gaps: outlook.Gaps{ReadUntil: until}}, status.Unknown, "read only until 2026-03-10"},
 		"not every key":   {outlook.Overflows{Load: 1, Tried: 1, LeftOut: 3}, status.Unknown, "3 jobs have more keys"},
 		"not the growth":  {outlook.Overflows{Load: 20, Tried: 16, Days: 3}, status.Unknown, "brings 20 times as many jobs, and 16 times as many were tried"},
+		"few that wait":   {outlook.Overflows{Load: 1, Tried: 1, Jobs: 100, Queued: 5}, status.OK, "7d; 5 jobs wait: those that were never called are not in the plan"},
+		"many that wait":  {outlook.Overflows{Load: 1, Tried: 1, Jobs: 100, Queued: 6}, status.Unknown, "7d; 6 jobs wait: "},
+		"one that waits":  {outlook.Overflows{Load: 1, Tried: 1, Queued: 1}, status.Unknown, "7d; 1 job waits: "},
 		"a part with one": {outlook.Overflows{Load: 1, Tried: 1, Overflowing: over, Gaps: outlook.Gaps{ReadUntil: until}}, status.Warning, "read only until 2026-03-10"},
 	} {
 		c.of.API = "pay"

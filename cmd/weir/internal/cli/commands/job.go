@@ -78,7 +78,7 @@ func addScan(flags *pflag.FlagSet, scan *int) {
 func printTimeline(cmd *cobra.Command, t *jobstory.Timeline, id string, as cli.Format) error {
 	talk := cmd.ErrOrStderr()
 	for _, silent := range t.Silent {
-		_, _ = fmt.Fprintf(talk, "weir: a queue could not be asked: %s\n", silent)
+		_, _ = fmt.Fprintf(talk, "weir: %s\n", silent)
 	}
 	for _, l := range t.Looked {
 		if !l.All {

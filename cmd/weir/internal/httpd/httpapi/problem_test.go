@@ -1,10 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"weir/bucket/natstest"
 
 	"github.com/nats-io/nats.go"
 )
@@ -17,5 +22,17 @@ func TestNoConnectionIsUnavailable(t *testing.T) {
 		if p.Status != http.StatusServiceUnavailable || p.RetryAfter != retryAfter || strings.Contains(p.Detail, "buffer") {
 			t.Errorf("%v is answered %+v", err, p)
 		}
+	}
+}
+
+// TestOutlookThatTakesTooLong checks that an outlook whose time is over while it reads gets 409 as while it computes, and
+// not 503: to try again is of no use.
+func TestOutlookThatTakesTooLong(t *testing.T) {
+	a := askedAPI(t, natstest.JetStream(t))
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	_, err := a.whatIf.outlook(ctx, &request{asked: time.Now(), given: url.Values{"since": {"1h"}}})
+	if p := problemOf(err); p.Status != http.StatusConflict || !strings.Contains(p.Detail, "weir plan --since") {
+		t.Errorf("an outlook that takes too long is answered %+v", p)
 	}
 }

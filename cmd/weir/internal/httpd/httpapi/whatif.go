@@ -18,8 +18,8 @@ import (
 )
 
 // Bounds of computations in the process that also makes calls. One plan, one outlook and one verification run at a time.
-// A verification takes at most 150 MB, a plan 100 MB, an outlook 30 MB for an api or for all of an account. For larger ones use the commands, which
-// run in their own process.
+// A verification takes at most 150 MB, a plan 100 MB, and an outlook 120 MB, for an api or for all of an account. For
+// larger ones use the commands, which run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
 	mostVerifiedKeys  = 100_000
@@ -68,11 +68,11 @@ func (w *whatIf) outlook(ctx context.Context, r *request) (any, error) {
 		API: r.word("api"), Account: r.word("account"), Since: since, Now: r.asked,
 		Most: outlook.Bounds{Records: mostPlannedCalls, Letters: mostPlannedDead, Keys: mostPlannedKeys},
 	})
-	if err != nil {
-		return nil, err
+	var o *outlook.Outlook
+	if err == nil {
+		o, err = outlook.Of(ctx, recorded, func(int) {})
 	}
-	o, err := outlook.Of(ctx, recorded, func(int) {})
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, console.NewProblem(http.StatusConflict, "the plan takes longer than %s: say a later since, or use weir plan --since", planTime)
 	}
 	return o, err

@@ -86,9 +86,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		}
 	}
 	if s.Posted {
-		if err := s.postings(ctx); err != nil {
-			return nil, c.Explain(err)
-		}
+		s.postings(ctx)
 	}
 	s.t.sort()
 	return s.t, nil
@@ -147,7 +145,7 @@ func (s *search) askQueues(ctx context.Context) {
 	for _, api := range s.APIs {
 		found, err := ask(ctx, api, admin.JobInQueue{Job: s.Job, Key: s.Key})
 		if err != nil {
-			s.t.Silent = append(s.t.Silent, api+": "+err.Error())
+			s.t.Silent = append(s.t.Silent, "a queue could not be asked: "+api+": "+err.Error())
 		}
 		for _, q := range found {
 			j := s.job(api, q.Key)

@@ -9,8 +9,8 @@ import (
 )
 
 // postings adds to each job that has ended whether its end was posted to the callback of its api. It asks one replica
-// for all of them. If none answers, their queues could not be asked either, and the timeline says that.
-func (s *search) postings(ctx context.Context) error {
+// for all of them. If none answers, the timeline says so. If a result cannot be read, postings reads no further ones.
+func (s *search) postings(ctx context.Context) {
 	var ended []*Job
 	var ends []admin.EndPlace
 	for _, j := range s.t.Jobs {
@@ -19,20 +19,25 @@ func (s *search) postings(ctx context.Context) error {
 		}
 	}
 	if len(ends) == 0 {
-		return nil
+		return
 	}
-	for i, p := range admin.PostingsOf(ctx, s.c, s.Job, ends) {
+	found, err := admin.PostingsOf(ctx, s.c, s.Job, ends)
+	if err != nil {
+		s.t.Silent = append(s.t.Silent, "not known whether a callback has got the job's end: "+err.Error())
+		return
+	}
+	var unread error
+	for i, p := range found {
 		if p == nil {
 			continue
 		}
 		j := ended[i]
-		if err := s.lookAgain(ctx, j); err != nil {
-			return err
+		if unread == nil {
+			unread = s.c.Explain(s.lookAgain(ctx, j))
 		}
-		j.judge(p)
+		j.judge(p, unread)
 		j.Callback = &Callback{*p, p.Text()}
 	}
-	return nil
 }
 
 // lookAgain reads the newest result of a done job if the search has not found it: the search may not have reached it.
@@ -66,12 +71,16 @@ func (j *Job) end() admin.EndPlace {
 
 // judge corrects what a replica says of an end by what the story knows of it. weir does not post the letters that were
 // imported, and posts no result that is not kept any more. The replica cannot know whether such a result was posted: the
-// stream may have removed it unread, or after a post that is not noted yet.
-func (j *Job) judge(p *admin.Posting) {
+// stream may have removed it unread, or after a post that is not noted yet. unread is why results cannot be read; it is
+// then not known whether the job's result is kept.
+func (j *Job) judge(p *admin.Posting, unread error) {
 	switch {
 	case j.State == Dead && j.isImported:
 		*p = admin.Posting{State: admin.PostingNone, Why: "`weir dead import` stored its letter"}
-	case j.State == Done && j.lacksResult() && p.State != admin.PostingGivenUp && p.State != admin.PostingUnknown:
+	case j.State != Done || !j.lacksResult() || p.State == admin.PostingGivenUp || p.State == admin.PostingUnknown:
+	case unread != nil:
+		*p = admin.Posting{State: admin.PostingUnknown, Why: "its result cannot be read: " + unread.Error()}
+	default:
 		*p = admin.Posting{State: admin.PostingSettled, Why: "its result is not kept any more"}
 	}
 }

@@ -2,6 +2,7 @@ package jobstory
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"weir/cmd/weir/internal/nats/connect"
@@ -15,9 +16,14 @@ import (
 func TestPostingOfAResultBeyondTheSearch(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
+	c := &connect.Connection{Conn: p.asks.Conn(), JetStream: p.asks, At: "the test's server", Denied: &connect.Denials{}}
 	old, newer := p.result(1), p.result(2)
 	p.call(2, ledger.Done, newer)
 	p.call(1, ledger.Done, old)
+	story, err := Find(t.Context(), c, Options{Job: "job-1", Search: true, Scan: 1, Posted: true})
+	if err != nil || len(story.Jobs) != 1 || story.Jobs[0].Callback != nil || len(story.Silent) != 1 || !strings.Contains(story.Silent[0], "whether a callback") {
+		t.Fatalf("the story that no replica completes: %+v, %v", story, err)
+	}
 	var says admin.PostingState
 	stop, err := admin.StartService(admin.ServiceOptions{
 		Conn: p.js.Conn(), Instance: "weir-0", Log: slog.New(slog.DiscardHandler),
@@ -36,7 +42,6 @@ func TestPostingOfAResultBeyondTheSearch(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := &connect.Connection{Conn: p.asks.Conn(), JetStream: p.asks, At: "the test's server", Denied: &connect.Denials{}}
 	check := func(what string, wants map[admin.PostingState]admin.PostingState) {
 		t.Helper()
 		for of, want := range wants {
@@ -63,5 +68,11 @@ func TestPostingOfAResultBeyondTheSearch(t *testing.T) {
 	check("is gone", map[admin.PostingState]admin.PostingState{
 		admin.PostingWaits: admin.PostingSettled, admin.PostingTried: admin.PostingSettled, admin.Posted: admin.PostingSettled,
 		admin.PostingGivenUp: admin.PostingGivenUp, admin.PostingUnknown: admin.PostingUnknown, admin.PostingSettled: admin.PostingSettled,
+	})
+	if err := p.js.DeleteStream(t.Context(), ledger.ResultsStream); err != nil {
+		t.Fatal(err)
+	}
+	check("cannot be asked for", map[admin.PostingState]admin.PostingState{
+		admin.PostingWaits: admin.PostingUnknown, admin.Posted: admin.PostingUnknown, admin.PostingGivenUp: admin.PostingGivenUp,
 	})
 }

@@ -17,7 +17,8 @@ import (
 type Timeline struct {
 	Jobs   []*Job   `json:"jobs"`
 	Looked []Looked `json:"looked"`
-	// Silent says which queues could not be asked, and why: the job may be in one of them.
+	// Silent says which queues could not be asked, and why: the job may be in one of them. It also says why it is not
+	// known whether ends were posted.
 	Silent []string `json:"silent,omitempty"`
 }
 
@@ -54,7 +55,8 @@ type Job struct {
 	// Result is the newest, of a job that is done. It has a body only in "weir job", and only of up to 64 KiB.
 	Result *KeptResult `json:"result,omitempty"`
 	// Callback says whether the job's newest end was posted to the callback of its api. It is absent if the job has not
-	// ended, if the api has no callback, if no replica answers, and in answers to producers.
+	// ended, if the sequence of its result is unknown, if the api has no callback, if no replica answers, and in answers
+	// to producers.
 	Callback *Callback `json:"callback,omitempty"`
 
 	result *ledger.Result  // the newest result, with its body if that was read

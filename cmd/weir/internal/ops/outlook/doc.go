@@ -13,7 +13,8 @@
 // lists it.
 //
 // Memory is bounded by Bounds, which the caller gives: a job takes some 50 bytes, and 8 for each limit whose units
-// depend on the call. A job whose end was not read yet takes some 60 bytes more.
+// depend on the call. A job whose end was not read yet takes some 60 bytes more. A run takes some 20 bytes for each job
+// that comes in it, which are up to whatif.MostLoad times as many as were read.
 //
 // The package does not know how a table looks.
 package outlook

@@ -313,12 +313,15 @@ func (r *Recorded) days() []whatif.Day {
 	return days
 }
 
-// wholeSpan returns the numbers of the first and the last day that lie within the time that was read. If a bound ended
-// the reading, the last of these days is left out: some of its jobs ended later, so that they were not read.
+// wholeSpan returns the numbers of the first and the last day that lie within the time that was read, and of which the
+// ledger and the letters are kept. If a bound ended the reading, the last of these days is left out: some of its jobs
+// ended later, so that they were not read.
 func (r *Recorded) wholeSpan() (first, last int64) {
 	from := r.Since
-	if r.Begins.After(from) {
-		from = r.Begins
+	for _, begin := range []time.Time{r.Begins, r.LettersBegin} {
+		if begin.After(from) {
+			from = begin
+		}
 	}
 	first, last = wholeDays(from, r.Until)
 	if !r.ReadUntil.IsZero() {

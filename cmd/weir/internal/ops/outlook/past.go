@@ -33,7 +33,8 @@ type Seen struct {
 	Refusals int `json:"refused_again,omitempty"`
 	// LeftOut counts jobs of keys beyond the bound. The plan has none of them.
 	LeftOut int `json:"left_out,omitempty"`
-	// Redriven counts jobs that were redriven. They count when they were redriven, not when they first came.
+	// Redriven counts jobs that were redriven. They count when they were redriven, and also when they first came
+	// if they were called then.
 	Redriven int `json:"redriven,omitempty"`
 	// Reused counts jobs that got the answers of equal jobs. The plan has none of them.
 	Reused int `json:"reused,omitempty"`
@@ -148,7 +149,8 @@ func (p *Past) add(job int, c *ledger.Record) {
 	if c.Pack != nil {
 		p.Packed++
 	}
-	p.trace.Called(job, c.Ended.Sub(c.Started), took)
+	counts := (c.Sent || c.Billed != deadletter.NotBilled) && !c.Pack.Follows()
+	p.trace.Called(job, c.Ended.Sub(c.Started), counts, took)
 }
 
 // job adds a job to the trace, and returns its number. It returns noJob if no further key fits, and counts the job.

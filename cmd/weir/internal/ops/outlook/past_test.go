@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/deadletter"
@@ -306,6 +307,18 @@ func TestGrowthCountsFromNow(t *testing.T) {
 	}
 }
 
+// TestGrowthIsNotTheAgeOfLetters checks that days of which the letters are gone are no whole days.
+func TestGrowthIsNotTheAgeOfLetters(t *testing.T) {
+	r := grown(t)
+	r.LettersBegin = r.Since.Add(36 * time.Hour)
+	if g := r.growth(r.days()); g == nil || g.Days != 3 {
+		t.Errorf("with letters of the last three whole days: %+v", g)
+	}
+	if notes := strings.Join(r.Notes(), "\n"); !strings.Contains(notes, "letters are kept since 2026-03-11") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
 // TestLoadsAreSoughtOnTheBusiestDays checks that many jobs do not make many long runs.
 func TestLoadsAreSoughtOnTheBusiestDays(t *testing.T) {
 	r := grown(t)
@@ -323,5 +336,31 @@ func TestLoadsAreSoughtOnTheBusiestDays(t *testing.T) {
 	days[4].Jobs = 10 * mostSought
 	if parts := o.busiest(r.parts(), days); parts[0].Trace.Jobs() != 8 {
 		t.Errorf("beside a day with too many jobs %d are tried", parts[0].Trace.Jobs())
+	}
+}
+
+// TestUseCountsCallsThatTheAPISaw checks that the use of a limit has no call that was not sent, and a call of a pack once.
+func TestUseCountsCallsThatTheAPISaw(t *testing.T) {
+	since := noon.Add(-12 * time.Hour)
+	p := pastOf(t, since, 10)
+	unsent, sent := callOf("a", noon), callOf("a", noon)
+	unsent.Sent, unsent.Billed, unsent.Outcome, unsent.Final = false, deadletter.NotBilled, "retry", false
+	sent.Call, sent.Attempt = 2, 2
+	p.record(unsent)
+	p.record(sent)
+	for place := range 3 {
+		packed := callOf(fmt.Sprint("p", place), noon)
+		packed.Pack = &queue.Pack{ID: "x", Of: 3, Place: place}
+		p.record(packed)
+	}
+	until := since.Add(24 * time.Hour)
+	p.finish(until)
+	r := &Recorded{Pasts: []*Past{p}, Since: since, Until: until, Now: until}
+	uses := r.limitUses(nil)
+	if len(uses) != 2 || uses[1].Limit != "calls" || uses[1].Used != "2" {
+		t.Errorf("the limits are used by %+v, want calls by the sent call and by that of the pack", uses)
+	}
+	if p.Calls != 5 || p.Packed != 3 {
+		t.Errorf("recorded are %+v, want 5 calls, 3 of them packed", p.Seen)
 	}
 }

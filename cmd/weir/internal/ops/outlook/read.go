@@ -32,7 +32,7 @@ type Question struct {
 
 // Bounds limit what is read. All are required.
 type Bounds struct {
-	Records int // of the ledger, those of other apis included if an account is planned
+	Records int // of the ledger, of all apis that are planned together
 	Letters int // of all apis that are planned together
 	Keys    int // of all apis that are planned together
 }
@@ -59,6 +59,9 @@ type Gaps struct {
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 	// Begins is since when the ledger is complete, if that is later than requested: older records were removed.
 	Begins time.Time `json:"ledger_begins,omitzero"`
+	// LettersBegin is since when letters are kept, if that is later than requested. Jobs that overflowed or expired
+	// earlier are unknown.
+	LettersBegin time.Time `json:"letters_begin,omitzero"`
 	// ReadUntil is how far was read, if a bound was reached: later records or letters were left out, also of jobs that
 	// came earlier.
 	ReadUntil time.Time `json:"read_until,omitzero"`
@@ -107,6 +110,9 @@ func read(ctx context.Context, c *connect.Connection, q *Question) (*Recorded, e
 	}
 	left := q.Most.Keys
 	r := &Recorded{Account: q.Account, Config: q.Config, Since: q.Since, Until: q.Now, Now: q.Now}
+	if kept := q.Now.Add(-q.Config.DeadLetters.MaxAge); kept.After(q.Since) {
+		r.LettersBegin = kept.UTC()
+	}
 	for _, a := range apis {
 		r.Pasts = append(r.Pasts, newPast(a, q.Since, q.Config.Dedupe, &left))
 		r.Alone = r.Alone || a.Rules.In != nil && len(a.Rules.In.APIs) > len(apis)
@@ -224,13 +230,9 @@ var errEnough = errors.New("the bound is reached")
 
 // readLedger adds the records of each api.
 func (r *Recorded) readLedger(ctx context.Context, c *connect.Connection, q *Question) error {
-	of := map[string]*Past{}
+	of, filter, n := map[string]*Past{}, ledger.Filter{Since: q.Since}, 0
 	for _, p := range r.Pasts {
-		of[p.API.Name] = p
-	}
-	filter, n := ledger.Filter{Since: q.Since}, 0
-	if len(r.Pasts) == 1 {
-		filter.API = r.Pasts[0].API.Name
+		of[p.API.Name], filter.APIs = p, append(filter.APIs, p.API.Name)
 	}
 	var err error
 	r.Unreadable, err = ledger.Read(ctx, c.JetStream, filter, func(record *ledger.Record, read, all uint64) error {
@@ -244,9 +246,7 @@ func (r *Recorded) readLedger(ctx context.Context, c *connect.Connection, q *Que
 		if n++; q.Read != nil && read%readEvery == 0 {
 			q.Read("calls", read, all)
 		}
-		if p := of[record.API]; p != nil {
-			p.record(record)
-		}
+		of[record.API].record(record)
 		return nil
 	})
 	switch {
@@ -301,6 +301,10 @@ func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	if !g.Begins.IsZero() {
 		say("the ledger begins at %s: older records were removed", cli.ClockTime(g.Begins))
 	}
+	if !g.LettersBegin.IsZero() {
+		say("letters are kept since %s: jobs that overflowed or expired earlier are not in the plan, and the growth has only the days since then",
+			cli.ClockTime(g.LettersBegin))
+	}
 	if g.Unreadable > 0 {
 		say("%s that cannot be read: not in the plan", cli.Count(g.Unreadable, "record"))
 	}
@@ -312,15 +316,18 @@ func (g *Gaps) notes(say func(format string, args ...any), later string) {
 // moreKeys says of jobs that were left out why.
 const moreKeys = "have more keys than one plan takes: not in the plan"
 
+// neverCalled says of jobs that wait which of them the plan lacks.
+const neverCalled = "those that were never called are not in the plan"
+
 // Notes returns a sentence for each thing that the plan does not know.
 func (r *Recorded) Notes() (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	r.notes(say, "name a later --since")
 	switch {
 	case r.Waiting == nil:
-		say("no running weir answered, so it is unknown how many jobs wait: those that were never called are not in the plan")
+		say("no running weir answered, so it is unknown how many jobs wait: " + neverCalled)
 	case *r.Waiting > 0:
-		say("%s not finished: those that were never called are not in the plan", cli.Count(*r.Waiting, "job")+" "+cli.Verb(*r.Waiting, "is", "are"))
+		say("%s %s not finished: %s", cli.Count(*r.Waiting, "job"), cli.Verb(*r.Waiting, "is", "are"), neverCalled)
 	}
 	if r.Alone {
 		say("the plan knows no other api of the account: --account %s plans all of them", r.Pasts[0].API.Account)
@@ -339,7 +346,7 @@ func (p *Past) note(say func(format string, args ...any)) {
 		what string
 	}{
 		{p.LeftOut, moreKeys},
-		{p.Redriven, "were redriven: they count when they were redriven, not when they first came"},
+		{p.Redriven, "were redriven: they count when they were redriven, and also when they first came if they were called then"},
 		{p.Reused, "got the answers of equal jobs: not in the plan"},
 		{p.Packed, "shared their calls with others: the plan calls each alone"},
 		{p.Imported, "have a letter from another server: not in the plan"},

@@ -14,12 +14,19 @@ import (
 // longSilence is how long polls may report no progress before the silence is a warning.
 const longSilence = 10 * time.Minute
 
+// Waiting returns how many jobs wait for a call.
+func (a *API) Waiting() int {
+	waiting := a.Jobs - a.InFlight
+	if a.Operations != nil {
+		waiting -= a.Operations.UnderWay
+	}
+	return max(0, waiting)
+}
+
 // warnings returns a warning for each budget or quota that is used up while jobs wait for it. It also returns one for
 // operations whose polls have reported no progress for longSilence.
 func (a *API) warnings() (found []Problem) {
-	waiting := a.Jobs - a.InFlight
 	if o := a.Operations; o != nil {
-		waiting -= o.UnderWay
 		if silent := time.Duration(o.SilentMS) * time.Millisecond; silent >= longSilence {
 			found = append(found, Problem{
 				What: fmt.Sprintf("api %s: no poll has said for %s how its %s", a.API, cli.Brief(silent), cli.Count(o.UnderWay, "operation")+" "+cli.Verb(o.UnderWay, "stands", "stand")),
@@ -28,7 +35,8 @@ func (a *API) warnings() (found []Problem) {
 			})
 		}
 	}
-	if waiting <= 0 {
+	waiting := a.Waiting()
+	if waiting == 0 {
 		return found
 	}
 	for i := range a.Limits {

@@ -37,12 +37,16 @@ func (t *Trace) At(job int) bucket.Micros { return t.arrivals[job].at }
 // CameAt says that a job arrived at a time, if that is earlier than is known so far.
 func (t *Trace) CameAt(job int, at bucket.Micros) { t.arrivals[job].at = min(t.arrivals[job].at, at) }
 
-// Called adds a call of a job: how long it lasted, and what it took from each of the limits.
-func (t *Trace) Called(job int, lasted time.Duration, took []int64) {
+// Called adds a call of a job: how long it lasted, and what it took from each of the limits. counts says whether limits
+// count it as a call: they count none that was not sent, and a call of several jobs once.
+func (t *Trace) Called(job int, lasted time.Duration, counts bool, took []int64) {
 	a := &t.arrivals[job]
-	mean := (int64(a.lasts)*int64(a.calls) + max(1, lasted.Microseconds())) / (int64(a.calls) + 1)
-	a.lasts = uint32(max(1, min(mean, math.MaxUint32))) //nolint:gosec // bounded
+	average := (int64(a.lasts)*int64(a.calls) + max(1, lasted.Microseconds())) / (int64(a.calls) + 1)
+	a.lasts = uint32(max(1, min(average, math.MaxUint32))) //nolint:gosec // bounded
 	a.calls = min(a.calls, math.MaxUint16-1) + 1
+	if counts {
+		a.taken = min(a.taken, mean-2) + 1
+	}
 	t.Took(job, took)
 }
 
@@ -74,7 +78,7 @@ func (t *Trace) Finish(until bucket.Micros) {
 		if a.calls > 0 {
 			continue
 		}
-		if a.mean = true; calls == 0 {
+		if a.taken = mean; calls == 0 {
 			continue
 		}
 		a.lasts, a.calls = uint32(lasted/calls), 1 //nolint:gosec // a mean of such numbers
@@ -112,7 +116,7 @@ func (t *Trace) units(a *arrival, column int) (units int64, known bool) {
 type Day struct {
 	Begin bucket.Micros
 	Jobs  int
-	Calls int // recorded
+	Calls int // recorded, without those that limits do not count
 	Takes []int64
 }
 
@@ -135,10 +139,10 @@ func (t *Trace) Days(most int) (days []Day) {
 			continue
 		}
 		d := &days[a.at/perDay-first]
-		if d.Jobs++; a.mean {
+		if d.Jobs++; a.taken == mean {
 			continue
 		}
-		d.Calls += int(a.calls)
+		d.Calls += int(a.taken)
 		for k := range t.limits {
 			d.Takes[k] += max(0, t.takes[int(a.row)*len(t.limits)+k])
 		}

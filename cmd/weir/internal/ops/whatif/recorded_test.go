@@ -19,7 +19,7 @@ func recordedJobs(n, calls int, lasted time.Duration, units int64) *Trace {
 	for i := range n {
 		job := t.Add("k", t0+bucket.Micros(i*1000))
 		for range calls {
-			t.Called(job, lasted, []int64{units})
+			t.Called(job, lasted, true, []int64{units})
 		}
 	}
 	t.Finish(t0.Add(time.Hour))
@@ -62,7 +62,7 @@ func TestPlanOfRecordedCalls(t *testing.T) {
 func TestTraceOfJobsWithoutCalls(t *testing.T) {
 	trace := NewTrace([]string{"spend"})
 	for i, units := range []int64{4, 9} {
-		trace.Called(trace.Add("k", t0.Add(24*time.Hour)), time.Duration(i+1)*time.Second, []int64{units})
+		trace.Called(trace.Add("k", t0.Add(24*time.Hour)), time.Duration(i+1)*time.Second, true, []int64{units})
 	}
 	refused := trace.Add("k", t0.Add(72*time.Hour))
 	trace.CameAt(refused, t0)

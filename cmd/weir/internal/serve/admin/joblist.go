@@ -247,26 +247,36 @@ type aheadReply struct {
 // mostWaits is the most waits, and the most ends, that one question may have.
 const mostWaits = 100
 
-// traces answers with everything that is recorded of a job id, or with an aheadReply, or with a postingsReply.
+// traces answers with everything that is recorded of a job id, or with an aheadReply, or with a postingsReply. It gives
+// the last at once, without a place among the lists: it reads nothing for it but memory.
 func (o operator) traces(req micro.Request) {
 	var q tracesOf
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
+	if len(q.Waits) == 0 && len(q.Ends) > 0 {
+		reply, err := o.contained(func(context.Context) (any, error) { return o.postings(q.Ends), nil })(o.ctx)
+		if err != nil {
+			respondError(req, err)
+			return
+		}
+		_ = req.Respond(marshal(reply)) // on an error the asking process has gone
+		return
+	}
 	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
 		if len(q.Waits) > 0 {
 			return aheadReply{o.Index.Ahead(q.Waits[:min(len(q.Waits), mostWaits)])}, nil
 		}
-		if len(q.Ends) > 0 {
-			reply := postingsReply{Postings: []*Posting{}}
-			for _, end := range q.Ends[:min(len(q.Ends), mostWaits)] {
-				reply.Postings = append(reply.Postings, o.Posting(end))
-			}
-			return reply, nil
-		}
 		return o.Index.Traces(ctx, q.Job), nil
 	}))
+}
+
+func (o operator) postings(ends []EndPlace) (reply postingsReply) {
+	for _, end := range ends[:min(len(ends), mostWaits)] {
+		reply.Postings = append(reply.Postings, o.Posting(end))
+	}
+	return reply
 }
 
 // AheadOf returns, for each of a job's waits, how many calls of other jobs of the same key began during that wait. The

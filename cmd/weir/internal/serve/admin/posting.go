@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -64,6 +65,9 @@ func (p *Posting) Text() string {
 	case PostingNone:
 		return "not posted: " + cli.Visible(p.Why)
 	case PostingUnknown:
+		if p.Why != "" {
+			return "not known: " + cli.Visible(p.Why)
+		}
 	}
 	return "not known: the replica that was asked does not know how far the callback has come"
 }
@@ -87,17 +91,22 @@ type postingsReply struct {
 	Postings []*Posting `json:"postings"`
 }
 
+// errEarlier reports that a replica does not know the question.
+var errEarlier = errors.New("the replica that answered is of an earlier version")
+
 // PostingsOf returns for each of a job's ends whether it was posted to the callback of its api, as one replica knows
-// it. A posting is nil if the api has no callback, or if no replica answers such a question.
-func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []EndPlace) []*Posting {
+// it. A posting is nil if the api has no callback. If PostingsOf fails, no posting is known.
+func PostingsOf(ctx context.Context, c *connect.Connection, job string, ends []EndPlace) ([]*Posting, error) {
 	all := make([]*Posting, 0, len(ends))
 	for some := range slices.Chunk(ends, mostWaits) {
 		var reply postingsReply
-		err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply)
-		if err != nil || len(reply.Postings) != len(some) {
-			reply.Postings = make([]*Posting, len(some))
+		if err := askIndex(ctx, c, tracesSubject, tracesOf{Job: job, Ends: some}, &reply); err != nil {
+			return nil, err
+		}
+		if len(reply.Postings) != len(some) {
+			return nil, errEarlier
 		}
 		all = append(all, reply.Postings...)
 	}
-	return all
+	return all, nil
 }
