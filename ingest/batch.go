@@ -1,0 +1,214 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/ingest/client"
+
+	"github.com/nats-io/nats.go"
+)
+
+// MaxBatch bounds the jobs of one batch.
+const MaxBatch = client.MaxBatch
+
+// batched is one job of a batch, as it stands there. The slices are parts of the message.
+type batched struct {
+	key    string // as in a subject; "" if the line has none
+	header []byte // lines, each with its end
+	body   []byte
+}
+
+// readBatch divides a batch of n jobs, as client.Batch describes it. It accepts only a whole batch, because after one
+// wrong number no boundary is certain. The error says which job is wrong, and at which byte of the message it begins.
+func readBatch(data []byte, n int) ([]batched, error) {
+	jobs := make([]batched, 0, n)
+	for at := 0; len(jobs) < n; {
+		j, size, err := cutJob(data[at:])
+		if err != nil {
+			return nil, fmt.Errorf("job %d of %d, at byte %d: %w", len(jobs)+1, n, at, err)
+		}
+		jobs = append(jobs, j)
+		if at += size; len(jobs) == n && at < len(data) {
+			return nil, fmt.Errorf("%d bytes follow after the last of %d jobs, at byte %d", len(data)-at, n, at)
+		}
+	}
+	return jobs, nil
+}
+
+// longestJobLine bounds the line before a job, in bytes: two numbers, and a key with three bytes for each of its own.
+const longestJobLine = 2*maxDigits + 3*MaxKeyBytes + len("  \r\n")
+
+// maxDigits bounds the digits of a number of bytes. NATS allows no message of a gigabyte.
+const maxDigits = 9
+
+var errJobLine = errors.New("it begins with a line `<bytes of the headers> <bytes of the body> <key>`, which ends with CR LF")
+
+// cutJob returns the job at the beginning of data, and how many bytes of data it takes.
+func cutJob(data []byte) (j batched, size int, err error) {
+	if len(data) == 0 {
+		return j, 0, errors.New("the message ends before it")
+	}
+	line, _, ended := bytes.Cut(data[:min(len(data), longestJobLine)], []byte("\r\n"))
+	if !ended {
+		return j, 0, errJobLine
+	}
+	first, rest, two := bytes.Cut(line, []byte(" "))
+	second, key, keyed := bytes.Cut(rest, []byte(" "))
+	header, ok := parseSize(first)
+	body, ok2 := parseSize(second)
+	if !two || !ok || !ok2 || keyed && len(key) == 0 || bytes.ContainsAny(key, " \t\r\n") {
+		return j, 0, errJobLine
+	}
+	at := len(line) + len("\r\n")
+	if left := len(data) - at; header+body > left {
+		return j, 0, fmt.Errorf("it has %d bytes of headers and %d of body by its line, %d bytes follow", header, body, left)
+	}
+	j.key = string(key)
+	j.header, j.body = data[at:at+header:at+header], data[at+header:at+header+body:at+header+body]
+	return j, at + header + body, nil
+}
+
+// parseSize parses a number of bytes. Each number has one spelling: decimal digits without a sign or leading zeros.
+func parseSize(digits []byte) (n int, ok bool) {
+	if len(digits) == 0 || len(digits) > maxDigits || digits[0] == '0' && len(digits) > 1 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
+}
+
+// parseHeader reads the headers of a batched job as a NATS client reads those of a message. It returns all that it can
+// read, and an error about the first line that is not a header.
+func parseHeader(lines []byte) (h nats.Header, err error) {
+	h = nats.Header{}
+	text := string(lines)
+	values := make([]string, 0, strings.Count(text, "\n"))
+	for len(text) > 0 {
+		line, rest, ended := strings.Cut(text, "\r\n")
+		text = rest
+		name, value, ok := strings.Cut(line, ":")
+		if !ended || !ok || name == "" || strings.ContainsAny(line, "\r\n") {
+			if err == nil {
+				err = fmt.Errorf("headers: %q is no line `Name: value` that ends with CR LF", clip(line))
+			}
+			continue
+		}
+		value = strings.TrimLeft(value, " \t")
+		if known := h[name]; known != nil {
+			h[name] = append(known[:len(known):len(known)], value)
+			continue
+		}
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	return h, err
+}
+
+// batch is a batch on its way. It collects the answers to its jobs.
+type batch struct {
+	from    *endpoint
+	arrived time.Time
+	answers [][]byte // nil while unknown
+	left    atomic.Int32
+	send    func(answer []byte) // called once, with the answer to the batch
+}
+
+// hear takes the answer to job i. The last one sends the answer to the batch.
+func (b *batch) hear(i int, a Answer, most int) {
+	b.from.answered(time.Since(b.arrived), a.Refusal)
+	b.answers[i] = a.Data
+	if b.left.Add(-1) == 0 {
+		b.send(client.JoinAnswers(b.answers, most))
+	}
+}
+
+// handleBatch takes the jobs of a batch in their order, each as if it had come alone, and answers when each has its
+// answer. A batch that cannot be divided is refused as a whole, as one job with a letter of its own. address is as in
+// handle.
+func (s *Service) handleBatch(from *endpoint, req *nats.Msg, address string) {
+	arrived := time.Now()
+	name, tokens, _ := strings.Cut(address, ".")
+	jobs, err := divide(req, tokens)
+	if err != nil {
+		in := &submission{service: s, arrived: arrived, apiName: name, header: req.Header, wrong: refuse(Invalid, "batch: %v", err)}
+		in.hear = func(a Answer) {
+			from.answered(time.Since(arrived), a.Refusal)
+			in.send(req.Reply, a)
+		}
+		whole := Message{Header: in.header, Body: req.Data, Oversize: s.oversize(name, req.Data)}
+		if tokens != NoToken {
+			whole.Key = KeyFromSubject(tokens)
+		}
+		in.take(whole)
+		return
+	}
+	b := &batch{from: from, arrived: arrived, answers: make([][]byte, len(jobs))}
+	b.left.Store(int32(len(jobs)))
+	b.send = func(answer []byte) {
+		s.reply(req.Reply, &nats.Msg{Data: answer}, func() *slog.Logger { return s.log.With("api", name, "jobs", len(jobs)) })
+	}
+	most := int(s.opts.Conn.MaxPayload())
+	all := make([]submission, len(jobs))
+	for i, j := range jobs {
+		in := &all[i]
+		*in = submission{service: s, arrived: arrived, apiName: name, hear: func(a Answer) { b.hear(i, a, most) }}
+		key := j.key
+		if tokens != NoToken {
+			key = tokens
+		}
+		msg := Message{Key: KeyFromSubject(key), Body: j.body, Batched: true}
+		if in.header, err = parseHeader(j.header); err != nil {
+			in.wrong, msg.Oversize = refuse(Invalid, "%v", err), s.oversize(name, j.body)
+		}
+		msg.Header = in.header
+		in.take(msg)
+	}
+}
+
+// oversize returns the size of a body that is too large for a letter of the api, or 0.
+func (s *Service) oversize(api string, body []byte) int64 {
+	if size := int64(len(body)); size > s.Largest(api) {
+		return size
+	}
+	return 0
+}
+
+// divide checks the message of a batch and divides it.
+func divide(req *nats.Msg, tokens string) ([]batched, error) {
+	if asksFastBatch(req.Reply, req.Header) {
+		return nil, errFastBatch
+	}
+	for name := range req.Header {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, "weir-") && lower != "weir-batch" || strings.HasPrefix(lower, "nats-") && name != requestInfo {
+			return nil, fmt.Errorf("header %s: it belongs to the jobs in the body", clip(name))
+		}
+	}
+	values := HeaderValues(req.Header, client.HeaderBatch)
+	n, err := strconv.Atoi(values[0])
+	if err != nil || n < 1 || n > MaxBatch || len(values) > 1 {
+		return nil, fmt.Errorf("header %s: it is the number of jobs, once, from 1 to %d", client.HeaderBatch, MaxBatch)
+	}
+	jobs, err := readBatch(req.Data, n)
+	if err != nil || tokens == NoToken {
+		return jobs, err
+	}
+	for i, j := range jobs {
+		if j.key != "" {
+			return nil, fmt.Errorf("job %d of %d names a key: publish the batch to %s<api>.%s", i+1, n, SubjectPrefix, NoToken)
+		}
+	}
+	return jobs, nil
+}
