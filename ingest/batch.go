@@ -15,9 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MaxBatch bounds the jobs of one batch.
-const MaxBatch = client.MaxBatch
-
 // batched is one job of a batch, as it stands there. The slices are parts of the message.
 type batched struct {
 	key    string // as in a subject; "" if the line has none

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/ingest/await"
+	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -111,6 +112,31 @@ func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 		}
 		if a.Error != nil && a.Error.Code != 503 {
 			return // refused
+		}
+	}
+}
+
+// PublishAll submits jobs in batches and records their receipts. It submits what has no answer, and what weir could not
+// store, again with the same ids, until ctx ends.
+func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) {
+	c := client.New(r.NC, client.Options{AnswerWithin: receiptWait})
+	for len(jobs) > 0 && ctx.Err() == nil {
+		answers, err := c.SubmitMany(ctx, jobs)
+		var open []client.Submission
+		for i, a := range answers {
+			var refusal *client.Refusal
+			switch {
+			case a.Err == nil:
+				r.Mu.Lock()
+				r.Acks[a.Receipt.Job] = true
+				r.Mu.Unlock()
+			case errors.Is(a.Err, client.ErrNoAnswer), errors.As(a.Err, &refusal) && refusal.Code == client.Unavailable:
+				open = append(open, jobs[i])
+			}
+		}
+		jobs = append(open, jobs[len(answers):]...)
+		if err != nil && !stream.Sleep(ctx, 10*time.Millisecond) {
+			return
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weir/ingest"
-	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
 )
@@ -20,18 +19,18 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	flight, _ := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
 	jobs := d.flights[flight] // none for a second answer
 	delete(d.flights, flight)
-	var answers []client.Answer
-	var whole error // the answer to each of its jobs
+	var answers []ingest.BatchAnswer
+	var whole error                                              // the answer to each of its jobs
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server answers: no intake listens
 		whole = fmt.Errorf("%w: no replica accepts jobs", ErrSilent)
 	} else {
-		answers, whole = client.ParseBatch(msg.Data, len(jobs))
+		answers, whole = ingest.ParseBatch(msg.Data, len(jobs))
 	}
 	for i, s := range jobs {
 		if d.open[s.line] != s {
 			continue // an answer to another try has ended it
 		}
-		a := client.Answer{Err: whole, JSON: msg.Data}
+		a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}
 		if whole == nil {
 			a = answers[i]
 		}
@@ -43,7 +42,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 }
 
 // hearOf processes the answer to one job of a batch.
-func (d *delivery) hearOf(s *sending, a client.Answer, flight int, now time.Time) error {
+func (d *delivery) hearOf(s *sending, a ingest.BatchAnswer, flight int, now time.Time) error {
 	last := s.flight == flight
 	receipt, err := a.Receipt, a.Err
 	var refusal *ingest.Refusal
@@ -54,7 +53,7 @@ func (d *delivery) hearOf(s *sending, a client.Answer, flight int, now time.Time
 			return d.again(s, now, err)
 		}
 		return nil
-	case errors.Is(err, client.ErrNoAnswer): // weir itself does not know whether the job is stored
+	case errors.Is(err, ingest.ErrNoAnswer): // weir itself does not know whether the job is stored
 		if last && s.flies {
 			return d.unheard(s, now, fmt.Errorf("%w: weir does not know whether it is stored", ErrSilent))
 		}

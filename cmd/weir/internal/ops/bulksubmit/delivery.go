@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weir/ingest"
-	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
 )
@@ -261,7 +260,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 		s.job.Retries = !d.ReportFull
 		s.msg, err = s.job.Message()
 	}
-	if err == nil && max(len(s.msg.Data)+(32<<10), client.SizeInBatch(s.msg)+client.BatchEnvelope) > int(d.Conn.MaxPayload()) {
+	if err == nil && max(len(s.msg.Data)+(32<<10), ingest.SizeInBatch(s.msg)+ingest.BatchEnvelope) > int(d.Conn.MaxPayload()) {
 		err = fmt.Errorf("the job is larger than the server's limit of %d bytes", d.Conn.MaxPayload())
 	}
 	if err != nil {
@@ -383,11 +382,11 @@ func (d *delivery) send(now time.Time) error {
 
 // publish publishes the first n jobs of an api in one batch: as many as one message may have.
 func (d *delivery) publish(api string, jobs []*sending) (n int, err error) {
-	b, room := client.NewBatch(api), int(d.Conn.MaxPayload())-client.BatchEnvelope
+	b, room := ingest.NewBatch(api), int(d.Conn.MaxPayload())-ingest.BatchEnvelope
 	d.flight++
 	for ; n < min(len(jobs), batchJobs); n++ {
 		s := jobs[n]
-		if room -= client.SizeInBatch(s.msg); room < 0 {
+		if room -= ingest.SizeInBatch(s.msg); room < 0 {
 			break
 		}
 		if err := b.Add(s.msg); err != nil {
