@@ -120,8 +120,11 @@ type batchAnswer struct {
 // is a *ForeignAnswer.
 func ParseBatch(data []byte, jobs int) ([]Answer, error) {
 	var w batchAnswer
-	if err := json.Unmarshal(data, &w); err != nil {
-		return nil, fmt.Errorf("weir's answer cannot be read: %w", err)
+	plain := false
+	if w.Jobs, plain = cutAnswers(data); !plain {
+		if err := json.Unmarshal(data, &w); err != nil {
+			return nil, fmt.Errorf("weir's answer cannot be read: %w", err)
+		}
 	}
 	if w.Jobs == nil {
 		if _, err := ParseAnswer(data); err != nil {

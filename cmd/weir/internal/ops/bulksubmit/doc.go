@@ -1,4 +1,4 @@
-// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each an id, sends many at a time,
+// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each an id, sends them in batches,
 // and keeps a journal from which a later run resumes.
 //
 // # What must hold
