@@ -9,7 +9,8 @@ import (
 
 // SubmitMany submits jobs in their order, up to MaxBatch of an api in one message, and waits until each is stored or
 // refused. A message with a hundred jobs costs little more than one with a single job. Jobs of one api share messages as
-// long as no job of another api is between them. One message is under way at a time.
+// long as no job of another api is between them. One message is under way at a time, and SubmitMany waits for its answer
+// for Options.AnswerWithin at most.
 //
 // SubmitMany gives each job without an ID a new one, in jobs itself. So the same jobs can be submitted again.
 //
@@ -62,7 +63,9 @@ func (c *Client) submitBatch(ctx context.Context, jobs []Submission) ([]Answer, 
 	if len(sent) == 0 {
 		return answers, nil
 	}
-	data, err := c.request(ctx, api, b.Message())
+	once, cancel := context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
+	defer cancel()
+	data, err := c.request(once, api, b.Message())
 	if err != nil {
 		return nil, err
 	}

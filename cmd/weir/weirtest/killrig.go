@@ -117,8 +117,8 @@ func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 }
 
 // PublishAll submits jobs in batches and records their receipts. It submits what has no answer, and what weir could not
-// store, again with the same ids, until ctx ends.
-func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) {
+// store, again with the same ids, until ctx ends. It returns how many of them weir knew already.
+func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) (known int) {
 	c := client.New(r.NC, client.Options{AnswerWithin: receiptWait})
 	for len(jobs) > 0 && ctx.Err() == nil {
 		answers, err := c.SubmitMany(ctx, jobs)
@@ -130,15 +130,19 @@ func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) {
 				r.Mu.Lock()
 				r.Acks[a.Receipt.Job] = true
 				r.Mu.Unlock()
+				if a.Receipt.Duplicate {
+					known++
+				}
 			case errors.Is(a.Err, client.ErrNoAnswer), errors.As(a.Err, &refusal) && refusal.Code == client.Unavailable:
 				open = append(open, jobs[i])
 			}
 		}
 		jobs = append(open, jobs[len(answers):]...)
 		if err != nil && !stream.Sleep(ctx, 10*time.Millisecond) {
-			return
+			return known
 		}
 	}
+	return known
 }
 
 // Outcomes returns the ends of all jobs, by id. An end is "done" or a letter's reason.
