@@ -187,8 +187,14 @@ func TestManyShareMessages(t *testing.T) {
 	c := client.New(s.nc, client.Options{AnswerWithin: 200 * time.Millisecond})
 	large := make([]byte, 400<<10)
 	jobs := []client.Submission{
-		{API: "a", Key: "k", Body: large}, {API: "a", Key: "l", Body: large}, {API: "a", Key: "k", Body: large, ID: "3"},
-		{API: "a", Body: make([]byte, 2<<20)}, {API: "a", JobHeader: nats.Header{"a b": {"1"}}}, {API: "b"}, {API: "a"}, {API: "a"},
+		{API: "a", Key: "k", Body: large},
+		{API: "a", Key: "l", Body: large},
+		{API: "a", Key: "k", Body: large, ID: "3"},
+		{API: "a", Body: make([]byte, 2<<20)},
+		{API: "a", JobHeader: nats.Header{"a b": {"1"}}},
+		{API: "b"},
+		{API: "a"},
+		{API: "a"},
 	}
 	type answered struct {
 		answers []client.Answer
