@@ -184,7 +184,9 @@ func TestNoAnswer(t *testing.T) {
 func TestManyShareMessages(t *testing.T) {
 	t.Parallel()
 	s := newFakeIntake(t)
-	c := client.New(s.nc, client.Options{AnswerWithin: 200 * time.Millisecond})
+	c := client.New(s.nc, client.Options{AnswerWithin: await.Patience})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	large := make([]byte, 400<<10)
 	jobs := []client.Submission{
 		{API: "a", Key: "k", Body: large},
@@ -202,7 +204,7 @@ func TestManyShareMessages(t *testing.T) {
 	}
 	done := make(chan answered, 1)
 	go func() {
-		answers, err := c.SubmitMany(t.Context(), jobs)
+		answers, err := c.SubmitMany(ctx, jobs)
 		done <- answered{answers, err}
 	}()
 	for _, want := range []struct{ subject, jobs, answer string }{
@@ -215,14 +217,14 @@ func TestManyShareMessages(t *testing.T) {
 		if n := msg.Header.Get("Weir-Batch"); msg.Subject != want.subject || n != want.jobs || msg.Size() > 1<<20 {
 			t.Errorf("%s jobs came on %s, want %s on %s", n, msg.Subject, want.jobs, want.subject)
 		}
-		if want.answer != "" {
-			if err := msg.Respond([]byte(want.answer)); err != nil {
-				t.Fatal(err)
-			}
+		if want.answer == "" {
+			cancel()
+		} else if err := msg.Respond([]byte(want.answer)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	d := await.Receive(t, "the answers", done)
-	if !errors.Is(d.err, client.ErrNoAnswer) || len(d.answers) != 6 {
+	if !errors.Is(d.err, context.Canceled) || len(d.answers) != 6 {
 		t.Fatalf("%d answers, %v", len(d.answers), d.err)
 	}
 	var refusal *client.Refusal
@@ -235,10 +237,14 @@ func TestManyShareMessages(t *testing.T) {
 			t.Errorf("job %d has the id %q", i, j.ID)
 		}
 	}
+	impatient := client.New(s.nc, client.Options{AnswerWithin: 10 * time.Millisecond})
+	if answers, err := impatient.SubmitMany(await.Context(t, "no answer"), jobs[5:]); !errors.Is(err, client.ErrNoAnswer) || len(answers) != 0 {
+		t.Errorf("without an answer: %+v, %v", answers, err)
+	}
 	if err := s.sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.SubmitMany(t.Context(), jobs[:1]); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := c.SubmitMany(t.Context(), jobs[5:6]); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("nobody there: %v", err)
 	}
 }
