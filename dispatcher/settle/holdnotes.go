@@ -42,6 +42,7 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 		defer w.Running.Done()
 		if err != nil {
 			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			w.keepFormer(key, n.Until, former)
 			return
 		}
 		w.Mu.Lock()
@@ -54,6 +55,20 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 		}
 		w.Marks[key] = mark
 	})
+}
+
+// keepFormer puts a mark back whose successor, which holds until the given time, could not be stored.
+func (w *HoldNotes) keepFormer(key string, until bucket.Micros, former lane.HoldMark) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	switch {
+	case w.Marks[key].Until != until: // the hold is over, or there is a longer one
+		former.Discard()
+	case former.Seq == 0: // there was none, or it was not stored either
+		delete(w.Marks, key)
+	default:
+		w.Marks[key] = former
+	}
 }
 
 // ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue. It returns nil

@@ -94,7 +94,7 @@ func (c *Client) request(ctx context.Context, api string, msg *nats.Msg) ([]byte
 }
 
 func noWeir(api string) error {
-	return fmt.Errorf("submit to %s: no weir takes jobs there: %w", api, nats.ErrNoResponders)
+	return fmt.Errorf("submit to %s: no running weir accepts jobs of this api: %w", api, nats.ErrNoResponders)
 }
 
 // message renders a submission, with the trace context of ctx.

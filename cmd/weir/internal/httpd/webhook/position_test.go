@@ -191,6 +191,24 @@ func TestForgetBesideAReplicaThatLags(t *testing.T) {
 	}
 }
 
+// TestLagOfAPositionDeletedBetweenWatches checks that a position that was deleted while nothing watched is shown no more.
+func TestLagOfAPositionDeletedBetweenWatches(t *testing.T) {
+	r := newEndsRig(t)
+	r.position("pay.done", entry{Unread: 2})
+	l := &lags{noted: map[string]entry{"pay.done": {Unread: 1}, "sms.done": {Unread: 5}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.watch(ctx, r.kv) }()
+	await.Until(t, "the present positions alone", func() bool { return l.of("sms.done").Unread == 0 })
+	cancel()
+	if err := await.Receive(t, "the end of the watch", ended); err != nil {
+		t.Error(err)
+	}
+	if l.of("pay.done").Unread != 2 {
+		t.Errorf("noted are %+v", l.noted)
+	}
+}
+
 // TestBeginWhilePosting checks that a new configuration does not disturb the sender, which keeps the stored version.
 func TestBeginWhilePosting(t *testing.T) {
 	r := newEndsRig(t)

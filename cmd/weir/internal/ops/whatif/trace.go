@@ -254,7 +254,7 @@ func parseTime(text string) (bucket.Micros, error) {
 	case err != nil || math.IsNaN(seconds) || math.IsInf(seconds, 0):
 		return 0, fmt.Errorf("time %q is neither a number of seconds nor an RFC 3339 time", clip(text))
 	case seconds < 0 || seconds > 4*sinceEpoch:
-		return 0, fmt.Errorf("time %q is not within 0 and %.0f seconds", clip(text), 4*sinceEpoch)
+		return 0, fmt.Errorf("time %q is not between 0 and %.0f seconds", clip(text), 4*sinceEpoch)
 	case seconds < sinceEpoch:
 		seconds += sinceEpoch
 	}
