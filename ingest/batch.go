@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"weir/ingest/client"
@@ -87,11 +87,16 @@ func parseSize(digits []byte) (n int, ok bool) {
 }
 
 // parseHeader reads the headers of a batched job as a NATS client reads those of a message. It returns all that it can
-// read, and an error about the first line that is not a header.
+// read, and an error about the first line that is not a header. Of headers that are too large it reads the first
+// maxHeaderBytes.
 func parseHeader(lines []byte) (h nats.Header, err error) {
 	h = nats.Header{}
+	if len(lines) > maxHeaderBytes {
+		err = fmt.Errorf("the headers have %d bytes, at most %d are allowed", len(lines), maxHeaderBytes)
+		lines = lines[:bytes.LastIndexByte(lines[:maxHeaderBytes], '\n')+1]
+	}
 	text := string(lines)
-	values := make([]string, 0, strings.Count(text, "\n"))
+	values := make([]string, 0, strings.Count(text, "\r\n"))
 	for len(text) > 0 {
 		line, rest, ended := strings.Cut(text, "\r\n")
 		text = rest
@@ -104,7 +109,7 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 		}
 		value = strings.TrimLeft(value, " \t")
 		if known := h[name]; known != nil {
-			h[name] = append(known[:len(known):len(known)], value)
+			h[name] = append(known, value) // the first value has no room behind it, so that this cannot overwrite another
 			continue
 		}
 		values = append(values, value)
@@ -113,27 +118,61 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 	return h, err
 }
 
-// batch is a batch on its way. It collects the answers to its jobs.
+// answerBatchWithin is the longest wait for the answers to the jobs of a batch. Clients wait for 15 seconds.
+const answerBatchWithin = 9 * time.Second
+
+// batch is a batch on its way. It collects the answers to its jobs. It must not refer to the message: jobs may stay
+// open long after the message has its answer.
 type batch struct {
 	from    *endpoint
 	arrived time.Time
-	answers [][]byte // nil while unknown
-	left    atomic.Int32
+	most    int                 // the most bytes of the answer
 	send    func(answer []byte) // called once, with the answer to the batch
+	late    *time.Timer
+
+	mu      sync.Mutex // guards what follows
+	answers [][]byte   // nil while unknown
+	left    int
+	sent    bool
+}
+
+func newBatch(from *endpoint, arrived time.Time, jobs, most int, send func(answer []byte)) *batch {
+	b := &batch{from: from, arrived: arrived, most: most, send: send, answers: make([][]byte, jobs), left: jobs}
+	b.late = time.AfterFunc(answerBatchWithin, b.sendKnown)
+	return b
 }
 
 // hear takes the answer to job i. The last one sends the answer to the batch.
-func (b *batch) hear(i int, a Answer, most int) {
+func (b *batch) hear(i int, a Answer) {
 	b.from.answered(time.Since(b.arrived), a.Refusal)
-	b.answers[i] = a.Data
-	if b.left.Add(-1) == 0 {
-		b.send(client.JoinAnswers(b.answers, most))
+	b.mu.Lock()
+	b.left--
+	if !b.sent {
+		b.answers[i] = a.Data
+	}
+	last := b.left == 0
+	b.mu.Unlock()
+	if last {
+		b.late.Stop()
+		b.sendKnown()
 	}
 }
 
-// handleBatch takes the jobs of a batch in their order, each as if it had come alone, and answers when each has its
-// answer. A batch that cannot be divided is refused as a whole, as one job with a letter of its own. address is as in
-// handle.
+// sendKnown sends the answer to the batch, unless it is sent. The answer says null for the jobs whose answers are
+// unknown: one job whose stream does not answer must not withhold the receipts of the others.
+func (b *batch) sendKnown() {
+	b.mu.Lock()
+	answers, sent := b.answers, b.sent
+	b.answers, b.sent = nil, true
+	b.mu.Unlock()
+	if !sent {
+		b.send(client.JoinAnswers(answers, b.most))
+	}
+}
+
+// handleBatch takes the jobs of a batch in their order, each as if it had come alone. It answers when each has its
+// answer, or after answerBatchWithin. A batch that cannot be divided is refused as a whole, as one job with a letter of
+// its own. address is as in handle.
 func (s *Service) handleBatch(from *endpoint, req *nats.Msg, address string) {
 	arrived := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")
@@ -151,21 +190,18 @@ func (s *Service) handleBatch(from *endpoint, req *nats.Msg, address string) {
 		in.take(whole)
 		return
 	}
-	b := &batch{from: from, arrived: arrived, answers: make([][]byte, len(jobs))}
-	b.left.Store(int32(len(jobs)))
-	b.send = func(answer []byte) {
-		s.reply(req.Reply, &nats.Msg{Data: answer}, func() *slog.Logger { return s.log.With("api", name, "jobs", len(jobs)) })
-	}
-	most := int(s.opts.Conn.MaxPayload())
-	all := make([]submission, len(jobs))
+	reply, n := req.Reply, len(jobs)
+	b := newBatch(from, arrived, n, int(s.opts.Conn.MaxPayload()), func(answer []byte) {
+		s.reply(reply, &nats.Msg{Data: answer}, func() *slog.Logger { return s.log.With("api", name, "jobs", n) })
+	})
 	for i, j := range jobs {
-		in := &all[i]
-		*in = submission{service: s, arrived: arrived, apiName: name, hear: func(a Answer) { b.hear(i, a, most) }}
+		in := &submission{service: s, arrived: arrived, apiName: name, hear: func(a Answer) { b.hear(i, a) }}
 		key := j.key
 		if tokens != NoToken {
 			key = tokens
 		}
-		msg := Message{Key: KeyFromSubject(key), Body: j.body, Batched: true}
+		// A copy of the body: while a job is open, it must not keep the whole batch in memory.
+		msg := Message{Key: KeyFromSubject(key), Body: bytes.Clone(j.body), Batched: true}
 		if in.header, err = parseHeader(j.header); err != nil {
 			in.wrong, msg.Oversize = refuse(Invalid, "%v", err), s.oversize(name, j.body)
 		}

@@ -175,3 +175,16 @@ func TestBatchIsRefusedWhole(t *testing.T) {
 		t.Errorf("a header that is none: %v", got)
 	}
 }
+
+// TestBatchWithLargeHeaders checks that a job whose headers are too large is refused under its id, and alone.
+func TestBatchWithLargeHeaders(t *testing.T) {
+	nc, _, stop := intake()
+	defer stop()
+	got, all := told(t, nc, batchOf(t,
+		ingest.Submission{API: "credit-check", Key: "k", ID: "0", JobHeader: nats.Header{"X-Own": {strings.Repeat("x", 32<<10)}}},
+		ingest.Submission{API: "credit-check", Key: "k", ID: "1"},
+	), 2)
+	if !reflect.DeepEqual(got, []string{"400", "1@k:1"}) || !strings.Contains(fmt.Sprint(all[0].Err), "at most 32768 are allowed") {
+		t.Errorf("%v: %v", got, all[0].Err)
+	}
+}
