@@ -26,19 +26,27 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	} else {
 		answers, whole = ingest.ParseBatch(msg.Data, len(jobs))
 	}
-	for i, s := range jobs {
-		if d.open[s.line] != s {
-			continue // an answer to another try has ended it
-		}
-		a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}
-		if whole == nil {
-			a = answers[i]
-		}
-		if err := d.hearOf(s, a, flight, now); err != nil {
-			return err
+	for _, settled := range []bool{true, false} { // the others may end the run, and then receipts would be lost
+		for i, s := range jobs {
+			a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}
+			if whole == nil {
+				a = answers[i]
+			}
+			if d.open[s.line] != s || settles(a.Err) != settled {
+				continue // an answer to another try has ended it, or it belongs to the other pass
+			}
+			if err := d.hearOf(s, a, flight, now); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// settles reports whether an answer says that weir has accepted the job, or refuses it for a reason of the job's own.
+func settles(err error) bool {
+	var refusal *ingest.Refusal
+	return err == nil || errors.As(err, &refusal) && refusal.Code != ingest.Unavailable
 }
 
 // hearOf processes the answer to one job of a batch.
@@ -55,7 +63,7 @@ func (d *delivery) hearOf(s *sending, a ingest.BatchAnswer, flight int, now time
 		return nil
 	case errors.Is(err, ingest.ErrNoAnswer): // weir itself does not know whether the job is stored
 		if last && s.flies {
-			return d.unheard(s, now, fmt.Errorf("%w: weir does not know whether it is stored", ErrSilent))
+			return d.unheard(s, now, fmt.Errorf("weir does not know whether it is stored: %w", ingest.ErrNoAnswer))
 		}
 		return nil
 	case err == nil:

@@ -394,6 +394,9 @@ func (d *delivery) publish(api string, jobs []*sending) (n int, err error) {
 		}
 		s.flight = d.flight
 	}
+	if n == 0 { // the connection has gone to a server with a lower limit
+		return 0, fmt.Errorf("line %d: the job is larger than the server's limit of %d bytes: %w", jobs[0].line, d.Conn.MaxPayload(), nats.ErrMaxPayload)
+	}
 	d.flights[d.flight] = jobs[:n:n]
 	msg := b.Message()
 	msg.Reply = d.inbox + "." + strconv.Itoa(d.flight)
