@@ -188,3 +188,27 @@ func TestBatchWithLargeHeaders(t *testing.T) {
 		t.Errorf("%v: %v", got, all[0].Err)
 	}
 }
+
+// TestBatchNeedsTheRightToItsKey checks that the subject of a batch is that of its jobs if they have one key, so that a
+// right to publish jobs of that key suffices.
+func TestBatchNeedsTheRightToItsKey(t *testing.T) {
+	nc, _, stop := intake()
+	defer stop()
+	msg := batchOf(t,
+		ingest.Submission{API: "credit-check", Key: "a b", ID: "1", Body: []byte("one")},
+		ingest.Submission{API: "credit-check", Key: "a b", ID: "2", Body: []byte("two")},
+	)
+	if msg.Subject != "weir.jobs.credit-check.a%20b" {
+		t.Errorf("subject %s", msg.Subject)
+	}
+	if got, _ := told(t, nc, msg, 2); !reflect.DeepEqual(got, []string{"1@a b:1", "2@a b:2"}) {
+		t.Errorf("%v", got)
+	}
+	msg = batchOf(t, ingest.Submission{API: "credit-check", Key: "k", ID: "3"}, ingest.Submission{API: "credit-check", ID: "4"})
+	if msg.Subject != "weir.jobs.credit-check._" {
+		t.Errorf("subject %s", msg.Subject)
+	}
+	if got, _ := told(t, nc, msg, 2); !reflect.DeepEqual(got, []string{"3@k:1", "400"}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -21,13 +21,16 @@ const MaxBatch = 1000
 //
 // Each header is a line that ends with \r\n, and these lines are what the first number counts. The key is written as in
 // a subject. A job whose key is elsewhere has none, and no blank before it. The header Weir-Batch has the number of
-// jobs. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> otherwise.
+// jobs. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> if no job has one. If all jobs have
+// one key, the subject is weir.jobs.<api>.<key>, and the lines have none: a right to publish jobs of one key suffices.
 //
 // The zero value is not usable: call NewBatch.
 type Batch struct {
 	api   string
+	key   string // of the first job, as in a subject
 	jobs  int
-	keyed bool
+	keyed []int // where in body the keys are, each with the blank before it
+	mixed bool  // the jobs have different keys
 	body  []byte
 }
 
@@ -56,7 +59,12 @@ func (b *Batch) Add(m *nats.Msg) error {
 	}
 	b.body = strconv.AppendInt(b.body, int64(size), 10)
 	b.body = strconv.AppendInt(append(b.body, ' '), int64(len(m.Data)), 10)
+	if b.jobs == 0 {
+		b.key = key
+	}
+	b.mixed = b.mixed || key != b.key || key == NoToken
 	if keyed {
+		b.keyed = append(b.keyed, len(b.body))
 		b.body = append(append(b.body, ' '), key...)
 	}
 	b.body = append(b.body, "\r\n"...)
@@ -66,7 +74,6 @@ func (b *Batch) Add(m *nats.Msg) error {
 		}
 	}
 	b.body = append(b.body, m.Data...)
-	b.keyed = b.keyed || keyed
 	b.jobs++
 	return nil
 }
@@ -77,10 +84,28 @@ func (b *Batch) Jobs() int { return b.jobs }
 // Message renders the batch. Send it as a request; ParseBatch reads the answer. The batch must not be used any more.
 func (b *Batch) Message() *nats.Msg {
 	subject := SubjectPrefix + b.api
-	if b.keyed {
+	switch {
+	case len(b.keyed) == 0:
+	case b.mixed:
 		subject += "." + NoToken
+	default:
+		subject += "." + b.key
+		b.dropKeys()
 	}
 	return &nats.Msg{Subject: subject, Header: nats.Header{HeaderBatch: {strconv.Itoa(b.jobs)}}, Data: b.body}
+}
+
+// dropKeys removes the one key of the jobs from their lines.
+func (b *Batch) dropKeys() {
+	to := b.keyed[0]
+	for i, at := range b.keyed {
+		end := len(b.body)
+		if i+1 < len(b.keyed) {
+			end = b.keyed[i+1]
+		}
+		to += copy(b.body[to:], b.body[at+len(" ")+len(b.key):end])
+	}
+	b.body = b.body[:to]
 }
 
 // SizeInBatch returns how many bytes a job takes at most in a batch.
@@ -104,7 +129,8 @@ const BatchEnvelope = 64
 type Answer struct {
 	Receipt Receipt // if Err is nil
 	// Err is a *Refusal, or wraps ErrNoAnswer: it is unknown whether the job is stored. Submit it again under the same
-	// id.
+	// id. In the answers of SubmitMany it may also be why the job was not sent. A *ForeignAnswer or an error about an
+	// answer that cannot be read says that it is unknown too.
 	Err error
 	// JSON is the answer as weir sent it. It is nil if Err wraps ErrNoAnswer.
 	JSON []byte

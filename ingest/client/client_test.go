@@ -209,7 +209,7 @@ func TestManyShareMessages(t *testing.T) {
 	}()
 	for _, want := range []struct{ subject, jobs, answer string }{
 		{"weir.jobs.a._", "2", `{"jobs":[{"stream":"WEIR_a_0","seq":1,"job":"1","key":"k","position":1},null]}`},
-		{"weir.jobs.a._", "1", `{"jobs":[{"error":{"code":429,"err_code":20429,"description":"full"},"stream":"WEIR_a_0","seq":0,"retry_after_ms":5}]}`},
+		{"weir.jobs.a.k", "1", `{"jobs":[{"error":{"code":429,"err_code":20429,"description":"full"},"stream":"WEIR_a_0","seq":0,"retry_after_ms":5}]}`},
 		{"weir.jobs.b", "1", `{"jobs":[{"stream":"WEIR_b_0","seq":3,"job":"1","key":"k","position":1}]}`},
 		{"weir.jobs.a", "2", ""},
 	} {

@@ -10,7 +10,8 @@ import (
 // SubmitMany submits jobs in their order, up to MaxBatch of an api in one message, and waits until each is stored or
 // refused. A message with a hundred jobs costs little more than one with a single job. Jobs of one api share messages as
 // long as no job of another api is between them. One message is under way at a time, and SubmitMany waits for its answer
-// for Options.AnswerWithin at most.
+// for Options.AnswerWithin at most. A job that is refused or has no answer loses its place: weir has taken the jobs behind
+// it when it is submitted again.
 //
 // SubmitMany gives each job without an ID a new one, in jobs itself. So the same jobs can be submitted again.
 //

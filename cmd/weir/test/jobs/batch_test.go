@@ -198,7 +198,7 @@ func TestBatchThatIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if letter.Subject != "weir.dead.credit.invalid._" || string(letter.Data) != string(msg.Data) || letter.Header.Get("Weir-Batch") != "3" {
+	if letter.Subject != "weir.dead.credit.invalid.k" || string(letter.Data) != string(msg.Data) || letter.Header.Get("Weir-Batch") != "3" {
 		t.Errorf("the letter is %s %v %q", letter.Subject, letter.Header, letter.Data)
 	}
 	good, err := client.New(r.NC, client.Options{}).SubmitMany(await.Context(t, "a receipt"), []client.Submission{{API: "credit", Key: "k"}})
