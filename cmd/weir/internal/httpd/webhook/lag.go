@@ -17,6 +17,7 @@ import (
 
 // Lag is how far an api's callback is behind, by the positions that the posting replica stored.
 type Lag struct {
+	IsKnown bool      // false: a position is not known, so the other fields say nothing of the ends of that type
 	Behind  uint64    // ends that are stored and not posted yet
 	Oldest  time.Time // when the oldest of these ends was stored; zero: unknown
 	Failing time.Time // since when the receiver has accepted no post; zero: it accepts posts
@@ -33,8 +34,11 @@ func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 	if s.configuredCallback(api) == nil {
 		return lag, false
 	}
+	lag.IsKnown = true
 	for _, kind := range endKinds() {
-		lag.add(s.lags.of(api + "." + string(kind)))
+		e, known := s.lags.of(api + "." + string(kind))
+		lag.IsKnown = lag.IsKnown && known
+		lag.add(e)
 	}
 	return lag, true
 }
@@ -60,10 +64,12 @@ type lags struct {
 	noted map[string]entry
 }
 
-func (l *lags) of(feed string) entry {
+// of returns the position of a feed. ok is false if it is not known.
+func (l *lags) of(feed string) (e entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.noted[feed]
+	e, ok = l.noted[feed]
+	return e, ok
 }
 
 // follow keeps the positions up to date until ctx ends.

@@ -24,7 +24,7 @@ func traced(at []int64, keys int) *Trace {
 	}
 	slices.Sort(at)
 	for i, us := range at {
-		t.arrivals = append(t.arrivals, arrival{sinceEpoch*1_000_000 + bucket.Micros(us), uint32(i % keys), 1, unknown})
+		t.arrivals = append(t.arrivals, arrival{at: sinceEpoch*1_000_000 + bucket.Micros(us), key: uint32(i % keys), cost: 1, took: unknown})
 	}
 	return t
 }
