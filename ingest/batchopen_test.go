@@ -9,6 +9,8 @@ import (
 	"time"
 	"weak"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -39,7 +41,7 @@ func TestBatchIsAnsweredInTime(t *testing.T) {
 		send := func(answer []byte) { sent <- string(answer) }
 		b := newBatch(&endpoint{}, start, 3, 1000, send)
 		b.hear(1, Answer{Data: []byte(`{"seq":1}`)})
-		if got, took := <-sent, time.Since(start); got != `{"jobs":[null,{"seq":1},null]}` || took != answerBatchWithin {
+		if got, took := await.Receive(t, "the answer", sent), time.Since(start); got != `{"jobs":[null,{"seq":1},null]}` || took != answerBatchWithin {
 			t.Errorf("after %v: %s", took, got)
 		}
 		b.hear(0, Answer{Data: []byte(`{"seq":2}`)})
@@ -48,12 +50,13 @@ func TestBatchIsAnsweredInTime(t *testing.T) {
 		b = newBatch(&endpoint{}, start, 2, 1000, send)
 		b.hear(1, Answer{Data: []byte(`{"seq":3}`)})
 		b.hear(0, Answer{Data: []byte(`{"seq":4}`)})
-		if got, took := <-sent, time.Since(start); got != `{"jobs":[{"seq":4},{"seq":3}]}` || took != 0 {
+		if got, took := await.Receive(t, "the answer", sent), time.Since(start); got != `{"jobs":[{"seq":4},{"seq":3}]}` || took != 0 {
 			t.Errorf("after %v: %s", took, got)
 		}
-		<-time.After(2 * answerBatchWithin)
-		if len(sent) > 0 {
-			t.Errorf("sent again: %s", <-sent)
+		select {
+		case again := <-sent:
+			t.Errorf("sent again: %s", again)
+		case <-time.After(2 * answerBatchWithin):
 		}
 	})
 }

@@ -72,6 +72,9 @@ func newFakeIntake(t *testing.T) *fakeIntake {
 	if s.sub, err = nc.ChanSubscribe("weir.jobs.>", s.jobs); err != nil {
 		t.Fatal(err)
 	}
+	if err := nc.Flush(); err != nil { // else a job of another connection may come before the subscription
+		t.Fatal(err)
+	}
 	return s
 }
 
