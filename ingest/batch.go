@@ -63,6 +63,9 @@ func cutJob(data []byte) (j batched, size int, err error) {
 	if !two || !ok || !ok2 || keyed && len(key) == 0 || bytes.ContainsAny(key, " \t\r\n") {
 		return j, 0, errJobLine
 	}
+	if header == 0 { // refused here, a message of such jobs is one letter instead of a thousand
+		return j, 0, fmt.Errorf("it has no headers, and each job of a batch needs an id (%s)", HeaderMsgID)
+	}
 	at := len(line) + len("\r\n")
 	if left := len(data) - at; header+body > left {
 		return j, 0, fmt.Errorf("it has %d bytes of headers and %d of body by its line, %d bytes follow", header, body, left)

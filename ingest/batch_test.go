@@ -22,7 +22,7 @@ func someJob(t *rapid.T) *nats.Msg {
 	if key := rapid.SampledFrom([]string{"", "k", "tenant.42", "%20", "a%0D%0A", "_"}).Draw(t, "key"); key != "" {
 		m.Subject += "." + key
 	}
-	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Nats-Msg-Id", "Weir-Path", "a", "Zoë"}), 0, 3, rapid.ID).Draw(t, "names") {
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Nats-Msg-Id", "Weir-Path", "a", "Zoë"}), 1, 3, rapid.ID).Draw(t, "names") {
 		m.Header[name] = rapid.SliceOfN(rapid.SampledFrom([]string{"", "1", "a: b", "ü", "0 0"}), 1, 3).Draw(t, "values")
 	}
 	return m
@@ -83,7 +83,8 @@ func TestBatchesAreExact(t *testing.T) {
 // the NATS client reads them.
 func FuzzReadBatch(f *testing.F) {
 	f.Add([]byte("14 2 k\r\nNats-Msg-Id:1\r\n{}"), 1)
-	f.Add([]byte("0 0\r\n0 1 a.b\r\n\x00"), 2)
+	f.Add([]byte("5 0\r\na:1\r\n5 1 a.b\r\na:1\r\n\x00"), 2)
+	f.Add([]byte("0 0\r\n"), 1)
 	f.Add([]byte("00 0\r\n"), 1)
 	f.Add([]byte("999999999 999999999 k\r\n"), 1)
 	f.Fuzz(func(t *testing.T, data []byte, n int) {
@@ -129,6 +130,7 @@ func TestWrongBatchesSayWhere(t *testing.T) {
 		{good + good, "26 bytes follow after the last of 1 jobs, at byte 26", 1},
 		{good + "16 3 k\r\nNats-Msg-Id: 1\r\n{}", "job 2 of 2, at byte 26: it has 16 bytes of headers and 3 of body by its line, 18 bytes follow", 2},
 		{"+1 0\r\n1", "job 1 of 1, at byte 0: it begins with a line", 1},
+		{good + "0 2 k\r\n{}", "job 2 of 2, at byte 26: it has no headers, and each job of a batch needs an id (Nats-Msg-Id)", 2},
 		{"01 0\r\n1", "it begins with a line", 1},
 		{"1\r\n1", "it begins with a line", 1},
 		{"1 0 \r\n1", "it begins with a line", 1},
@@ -141,7 +143,7 @@ func TestWrongBatchesSayWhere(t *testing.T) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
-	if _, err := readBatch([]byte("0 0 "+strings.Repeat("%20", MaxKeyBytes)+"\r\n"), 1); err != nil {
+	if _, err := readBatch([]byte("1 0 "+strings.Repeat("%20", MaxKeyBytes)+"\r\n:"), 1); err != nil {
 		t.Errorf("the longest key: %v", err)
 	}
 }

@@ -71,7 +71,7 @@ func TestBatch(t *testing.T) {
 			ingest.Submission{API: api, Key: "a b", ID: "3"},
 			ingest.Submission{API: api, Key: "k", ID: "4", Method: "TRACE"},
 			ingest.Submission{API: api, Key: "a b", ID: "5"},
-			ingest.Submission{API: api, Key: "k"},
+			ingest.Submission{API: api, Key: "k", Path: "/without-an-id"},
 			ingest.Submission{API: api, Key: "k", ID: "7", Body: make([]byte, 65)},
 			ingest.Submission{API: api, ID: "8"},
 			ingest.Submission{API: api, Key: "_", ID: "9"},
@@ -144,6 +144,7 @@ func TestBatchIsRefusedWhole(t *testing.T) {
 	}{
 		{"cut", one, good + good[:20], "batch: job 2 of 2, at byte 26: it has 16 bytes of headers", nats.Header{"Weir-Batch": {"2"}}, false},
 		{"large", one, good + strings.Repeat("x", 100), "batch: 100 bytes follow after the last of 1 jobs", nats.Header{"Weir-Batch": {"1"}}, true},
+		{"no ids", one, strings.Repeat("0 0 k\r\n", 1000), "job 1 of 1000, at byte 0: it has no headers", nats.Header{"Weir-Batch": {"1000"}}, true},
 		{"no jobs", one, "", "the number of jobs, once, from 1 to 1000", nats.Header{"Weir-Batch": {"0"}}, false},
 		{"too many", one, good, "from 1 to 1000", nats.Header{"weir-batch": {"1001"}}, false},
 		{"twice", one, good, "from 1 to 1000", nats.Header{"Weir-Batch": {"1", "1"}}, false},

@@ -19,10 +19,11 @@ const MaxBatch = 1000
 //	Nats-Msg-Id: order-7\r\n
 //	…the body
 //
-// Each header is a line that ends with \r\n, and these lines are what the first number counts. The key is written as in
-// a subject. A job whose key is elsewhere has none, and no blank before it. The header Weir-Batch has the number of
-// jobs. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> if no job has one. If all jobs have
-// one key, the subject is weir.jobs.<api>.<key>, and the lines have none: a right to publish jobs of one key suffices.
+// Each header is a line that ends with \r\n, and these lines are what the first number counts. Each job has an id. The
+// key is written as in a subject. A job whose key is elsewhere has none, and no blank before it. The header Weir-Batch
+// has the number of jobs. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> if no job has
+// one. If all jobs have one key, the subject is weir.jobs.<api>.<key>, and the lines have none: a right to publish jobs
+// of one key suffices.
 //
 // The zero value is not usable: call NewBatch.
 type Batch struct {
@@ -38,7 +39,7 @@ type Batch struct {
 func NewBatch(api string) *Batch { return &Batch{api: api} }
 
 // Add adds a job, which Submission.Message has rendered for the api of the batch. It fails if the batch is full, if the
-// job is for another api, or if no message can carry a header of the job.
+// job is for another api, if no message can carry a header of the job, or if the job has no headers, and so no id.
 func (b *Batch) Add(m *nats.Msg) error {
 	if b.jobs == MaxBatch {
 		return fmt.Errorf("a batch has at most %d jobs", MaxBatch)
@@ -56,6 +57,9 @@ func (b *Batch) Add(m *nats.Msg) error {
 			}
 			size += len(name) + len(v) + len(": \r\n")
 		}
+	}
+	if size == 0 {
+		return fmt.Errorf("a job of a batch needs an id (%s)", HeaderMsgID)
 	}
 	b.body = strconv.AppendInt(b.body, int64(size), 10)
 	b.body = strconv.AppendInt(append(b.body, ' '), int64(len(m.Data)), 10)

@@ -312,7 +312,7 @@ apis:
 	passes("refusal", ask("weir.jobs.tiny", "no key", "three").Data)
 	passes("deadEvent", next(dead).Data)
 	batch, err := r.NC.RequestMsg(&nats.Msg{
-		Subject: "weir.jobs.tiny._", Header: nats.Header{"Weir-Batch": {"2"}}, Data: []byte("18 1 k\r\nNats-Msg-Id: one\r\n10 0 k\r\n"),
+		Subject: "weir.jobs.tiny._", Header: nats.Header{"Weir-Batch": {"2"}}, Data: []byte("18 1 k\r\nNats-Msg-Id: one\r\n16 0 k\r\na: b\r\n"),
 	}, weirtest.Patience)
 	if err != nil {
 		t.Fatal(err)
