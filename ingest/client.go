@@ -23,6 +23,10 @@ type (
 	Code = client.Code
 	// ForeignAnswer is the error that reports that a stream answered in weir's place.
 	ForeignAnswer = client.ForeignAnswer
+	// Batch is several jobs of one api in one message.
+	Batch = client.Batch
+	// BatchAnswer is weir's answer to one job of a batch.
+	BatchAnswer = client.Answer
 )
 
 // The codes of refusals.
@@ -37,6 +41,24 @@ const (
 
 // NewClient returns a client that uses nc. The caller still owns the connection.
 func NewClient(nc *nats.Conn) *Client { return client.New(nc, client.Options{}) }
+
+// MaxBatch bounds the jobs of one batch.
+const MaxBatch = client.MaxBatch
+
+// ErrNoAnswer is wrapped by errors that report that it is unknown whether a job was accepted.
+var ErrNoAnswer = client.ErrNoAnswer
+
+// NewBatch returns a batch without jobs.
+func NewBatch(api string) *Batch { return client.NewBatch(api) }
+
+// SizeInBatch returns how many bytes a job takes at most in a batch.
+func SizeInBatch(m *nats.Msg) int { return client.SizeInBatch(m) }
+
+// BatchEnvelope bounds the headers of a batch's message, in bytes.
+const BatchEnvelope = client.BatchEnvelope
+
+// ParseBatch parses the answer to a batch of so many jobs.
+func ParseBatch(data []byte, jobs int) ([]BatchAnswer, error) { return client.ParseBatch(data, jobs) }
 
 // ParseAnswer parses an answer of the intake. A refusal is returned as a *Refusal, a stream's answer in the intake's
 // place as a *ForeignAnswer.

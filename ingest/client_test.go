@@ -21,6 +21,7 @@ import (
 type drawer struct {
 	mu      sync.Mutex
 	jobs    map[string][]*ingest.Job
+	burying sync.Mutex      // guards writes of refused, because Put calls done with mu locked
 	refused ingest.Refused  // the newest
 	says    *ingest.Refusal // the answer to every job, unless nil
 	later   bool            // Put answers after it has returned
@@ -72,7 +73,9 @@ func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 	service, err := ingest.Start(ingest.Options{
 		Conn: nc, Version: "0.0.0", APIs: func() map[string]*ingest.API { return apis }, Log: slog.New(slog.DiscardHandler),
 		Bury: func(r ingest.Refused, done func(uint64, error)) {
+			kept.burying.Lock()
 			kept.refused = r
+			kept.burying.Unlock()
 			done(55, nil)
 		},
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -38,7 +37,8 @@ const (
 func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) *Refusal {
 	var first *Refusal
 	var msgID string
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	var some [usualHeaders]string
+	for _, name := range sortedNames(h, some[:0]) {
 		if len(h[name]) == 0 {
 			continue
 		}
@@ -68,7 +68,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) 
 // readOne reads one header into the job. It leaves a field unset if its header is refused.
 func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string, from source) (err error) {
 	value := values[0]
-	switch strings.ToLower(name) {
+	switch lower(name) {
 	case "nats-msg-id":
 		err = set(msgID, value, checkMsgID(value))
 	case "weir-job-id":
@@ -131,7 +131,7 @@ func set[T any](field *T, value T, err error) error {
 
 // readOther reads the headers that are known by their prefix.
 func (j *Job) readOther(name string, values []string, rule *Rule, from source) error {
-	lower := strings.ToLower(name)
+	lower := lower(name)
 	if strings.HasPrefix(lower, "weir-header-") {
 		forwarded := name[len(HeaderForward):]
 		if !forwards(rule, forwarded) {
@@ -217,7 +217,7 @@ func checkHeaders(h nats.Header) error {
 
 // meant returns a header's name in lower case. It treats Weir-Header-Content-Type as Content-Type.
 func meant(name string) string {
-	lower := strings.ToLower(name)
+	lower := lower(name)
 	if lower == "weir-header-content-type" {
 		return "content-type"
 	}
@@ -233,6 +233,47 @@ func checkSingle(name string, values []string) error {
 	}
 	return nil
 }
+
+// usualHeaders is how many headers sortedNames sorts without an allocation.
+const usualHeaders = 16
+
+// sortedNames appends the names of h to names, which is empty, and returns them sorted.
+func sortedNames(h nats.Header, names []string) []string {
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// lower returns a header's name in lower case. The names that jobs carry most are in the switch, because strings.ToLower
+// allocates.
+func lower(name string) string {
+	switch name {
+	case HeaderMsgID:
+		return "nats-msg-id"
+	case HeaderJobID:
+		return "weir-job-id"
+	case HeaderMethod:
+		return "weir-method"
+	case HeaderPath:
+		return "weir-path"
+	case HeaderReplyTo:
+		return "weir-reply-to"
+	case HeaderDeadline:
+		return "weir-deadline"
+	case HeaderPriority:
+		return "weir-priority"
+	case HeaderThrottled:
+		return "weir-on-throttled"
+	case headerContentType:
+		return "content-type"
+	}
+	return strings.ToLower(name)
+}
+
+// keptMsgID is the name under which KeptHeader keeps a job's Nats-Msg-Id.
+const keptMsgID = HeaderJobNats + "Msg-Id"
 
 // storedHeader returns the job's header as the queue stores it.
 func storedHeader(h nats.Header, body []byte, id string) nats.Header {
@@ -255,15 +296,19 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 	if len(h) == 0 {
 		return kept
 	}
-	renamed := map[string]bool{} // in lower case
-	for name := range h {
-		if as := keptName(name, body); as != name {
-			renamed[strings.ToLower(as)] = true
+	var renamed map[string]bool // in lower case
+	if len(h) > 1 {
+		renamed = map[string]bool{}
+		for name := range h {
+			if as := keptName(name, body); as != name {
+				renamed[strings.ToLower(as)] = true
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	var some [usualHeaders]string
+	for _, name := range sortedNames(h, some[:0]) {
 		as := keptName(name, body)
-		if as == name && renamed[strings.ToLower(as)] {
+		if as == name && renamed[lower(as)] {
 			continue // an earlier redrive left it; the job's own header wins
 		}
 		for _, v := range h[name] {
@@ -279,6 +324,8 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 
 func keptName(name string, body []byte) string {
 	switch {
+	case name == HeaderMsgID:
+		return keptMsgID
 	case len(name) >= 5 && strings.EqualFold(name[:5], "Nats-"):
 		name = HeaderJobNats + name[5:]
 	case len(body) == 0 && strings.EqualFold(name, "Status"):

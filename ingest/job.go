@@ -101,6 +101,8 @@ type Message struct {
 	Redrive bool
 	// HTTP says that the producer posted the job over HTTP and knows no subjects.
 	HTTP bool
+	// Batched says that the job came in a batch. It must bring an id, so that the batch can be sent again.
+	Batched bool
 	// NewID is the id for a job that brings none. If empty, Parse makes one.
 	NewID string
 }
@@ -168,6 +170,9 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	}
 	if refusal == nil {
 		refusal = j.checkNotBefore(now)
+	}
+	if j.ID == "" && m.Batched && refusal == nil {
+		refusal = refuse(Invalid, "header %s: each job of a batch needs an id", HeaderMsgID)
 	}
 	if j.ID == "" {
 		j.ID = m.NewID

@@ -71,7 +71,7 @@ func endpointMetadata(prefix string) map[string]string {
 	receipt, refusal := client.WireForms()
 	return map[string]string{
 		"weir.subject": prefix + "<api>.<key>",
-		"weir.request": "the body of the call, as it is",
+		"weir.request": "the body of the call, as it is; many jobs in one message: weir help submission",
 		"weir.headers": strings.Join([]string{
 			HeaderMsgID, HeaderMethod, HeaderPath, HeaderQuery, HeaderForward + "<Name>", headerContentType, HeaderDeadline, HeaderNotBefore, HeaderPriority, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderTrace, HeaderBaggage,
 		}, " "),
@@ -146,7 +146,7 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // for lack of room; their producers got no answer
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // messages, for lack of room; their producers got no answer
 	return s
 }
 

@@ -137,9 +137,14 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// handleJob handles a producer's job.
+// handleJob handles a producer's job, or its batch of jobs.
 func (s *Service) handleJob(from *endpoint, msg *nats.Msg) {
-	s.handle(from, msg, strings.TrimPrefix(msg.Subject, SubjectPrefix), false)
+	address := strings.TrimPrefix(msg.Subject, SubjectPrefix)
+	if len(HeaderValues(msg.Header, client.HeaderBatch)) > 0 {
+		s.handleBatch(from, msg, address)
+		return
+	}
+	s.handle(from, msg, address, false)
 }
 
 // handleRedrive handles a redriven job.
@@ -186,6 +191,9 @@ func (in *submission) take(msg Message) {
 	}
 	job, refusal := Parse(msg, api.Rule, now)
 	in.read(job)
+	if in.wrong != nil {
+		refusal = in.wrong
+	}
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
 	}
@@ -245,7 +253,8 @@ type submission struct {
 	job                                  *Job // as far as it could be read
 	metrics                              *apiMetrics
 	redrives                             int
-	fastBatch                            bool // a JetStream fast batch, whose publisher expects other answers
+	fastBatch                            bool     // a JetStream fast batch, whose publisher expects other answers
+	wrong                                *Refusal // why its message cannot be read; nil if it can
 }
 
 // read stores what Parse has read of the job.
@@ -253,10 +262,12 @@ func (in *submission) read(job *Job) {
 	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
+var errFastBatch = errors.New("weir takes single publishes and its own batches, not JetStream's fast batches")
+
 // checkPromises refuses a job that asks for JetStream features that weir does not have.
 func (in *submission) checkPromises() *Refusal {
 	if in.fastBatch {
-		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
+		return refuse(Invalid, "%v", errFastBatch)
 	}
 	if expected := HeaderValues(in.header, headerExpectedStream); len(expected) == 1 && expected[0] != in.stream {
 		return refuse(Invalid, "header %s: it names another stream than the job would go to, %s", headerExpectedStream, in.stream)
@@ -332,15 +343,24 @@ func (in *submission) answer(a Answer) {
 
 // send publishes an answer to the producer's reply subject.
 func (in *submission) send(reply string, a Answer) {
-	if a.Data == nil || reply == "" || notTheirs(reply) {
-		return // Unsure, no reply subject, or one on which weir must not publish for a producer
+	if a.Data == nil {
+		return // Unsure
 	}
-	msg := &nats.Msg{Subject: reply, Data: a.Data}
+	msg := &nats.Msg{Data: a.Data}
 	if a.Refusal != nil {
 		msg.Header = a.Refusal.Headers()
 	}
-	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
-		in.log().Warn("an answer could not be sent", "err", err)
+	in.service.reply(reply, msg, in.log)
+}
+
+// reply publishes an answer to a producer's reply subject, if there is one and weir may publish there for a producer.
+func (s *Service) reply(subject string, msg *nats.Msg, log func() *slog.Logger) {
+	if subject == "" || notTheirs(subject) {
+		return
+	}
+	msg.Subject = subject
+	if err := s.opts.Conn.PublishMsg(msg); err != nil {
+		log().Warn("an answer could not be sent", "err", err)
 	}
 }
 

@@ -11,6 +11,14 @@ import (
 // ParseAnswer parses an answer of the intake. It returns a refusal as a *Refusal, and the answer of a foreign stream as
 // a *ForeignAnswer.
 func ParseAnswer(data []byte) (Receipt, error) {
+	if receipt, ok := plainReceipt(data); ok {
+		return judged(receipt)
+	}
+	return decodeAnswer(data)
+}
+
+// decodeAnswer is ParseAnswer for any spelling.
+func decodeAnswer(data []byte) (Receipt, error) {
 	var receipt struct {
 		Receipt
 		ETA time.Time `json:"eta"`
@@ -37,14 +45,19 @@ func ParseAnswer(data []byte) (Receipt, error) {
 	if err := json.Unmarshal(data, &receipt); err != nil {
 		return Receipt{}, fmt.Errorf("weir's answer cannot be read: %w", err)
 	}
-	if receipt.Stream != "" && (receipt.Job == "" || !strings.HasPrefix(receipt.Stream, queuePrefix)) {
-		return Receipt{}, &ForeignAnswer{Stream: receipt.Stream}
+	receipt.Receipt.ETA = receipt.ETA
+	return judged(receipt.Receipt)
+}
+
+// judged returns a receipt if only weir can have sent it.
+func judged(r Receipt) (Receipt, error) {
+	if r.Stream != "" && (r.Job == "" || !strings.HasPrefix(r.Stream, queuePrefix)) {
+		return Receipt{}, &ForeignAnswer{Stream: r.Stream}
 	}
-	if receipt.Seq == 0 && !receipt.Duplicate || receipt.Job == "" {
+	if r.Seq == 0 && !r.Duplicate || r.Job == "" {
 		return Receipt{}, errors.New("what answered is not weir: its answer is no receipt")
 	}
-	receipt.Receipt.ETA = receipt.ETA
-	return receipt.Receipt, nil
+	return r, nil
 }
 
 // queuePrefix begins the names of the streams that store jobs, and so every stream name in a receipt.

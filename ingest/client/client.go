@@ -14,8 +14,8 @@ type Options struct {
 	// UnderWay bounds the jobs of SubmitAsync that have no answer yet. Zero means DefaultUnderWay. The maximum is
 	// 65536.
 	UnderWay int
-	// AnswerWithin is how long SubmitAsync waits for an answer. Submit waits as long if its context has no deadline,
-	// and Do before it tries again. Zero means DefaultAnswerWithin.
+	// AnswerWithin is how long SubmitAsync waits for an answer, and SubmitMany for that to each message. Submit waits as
+	// long if its context has no deadline, and Do before it tries again. Zero means DefaultAnswerWithin.
 	AnswerWithin time.Duration
 	// Optional. Inject writes the trace context of ctx into the headers of a job. With OpenTelemetry it is:
 	//
@@ -67,6 +67,15 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
+	answer, err := c.request(ctx, s.API, msg)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return ParseAnswer(answer)
+}
+
+// request sends a message with jobs of an api and returns the answer.
+func (c *Client) request(ctx context.Context, api string, msg *nats.Msg) ([]byte, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
@@ -75,13 +84,13 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return Receipt{}, noWeir(s.API)
+		return nil, noWeir(api)
 	case err != nil && errors.Is(context.Cause(ctx), ErrNoAnswer):
-		return Receipt{}, fmt.Errorf("submit to %s: %w", s.API, ErrNoAnswer)
+		return nil, fmt.Errorf("submit to %s: %w", api, ErrNoAnswer)
 	case err != nil:
-		return Receipt{}, fmt.Errorf("submit to %s: %w", s.API, err)
+		return nil, fmt.Errorf("submit to %s: %w", api, err)
 	}
-	return ParseAnswer(answer.Data)
+	return answer.Data, nil
 }
 
 func noWeir(api string) error {

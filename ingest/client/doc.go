@@ -1,7 +1,7 @@
 // Package client submits jobs to weir from a Go program, reads receipts and refusals, and waits for the ends of jobs.
 //
-//	Submit, SubmitAsync ──▶ weir.jobs.<api>.<key> ──▶ Receipt | *Refusal
-//	Do, Await, Follow   ◀── Weir-Reply-To | WEIR_RESULTS, WEIR_DEAD ── End
+//	Submit, SubmitAsync, SubmitMany ──▶ weir.jobs.<api>.<key> ──▶ Receipt | *Refusal
+//	Do, Await, Follow               ◀── Weir-Reply-To | WEIR_RESULTS, WEIR_DEAD ── End
 //
 // It imports the NATS client, and nothing that only a server needs; a test checks that. The rest of weir takes the wire
 // contract from here: keys, headers, receipts, refusals.
@@ -15,7 +15,7 @@
 //     answer: that one may have been accepted. Submit again under the same ID until a receipt comes, as Do does after a
 //     503.
 //   - Jobs that one goroutine passes to SubmitAsync are published in that order. At most Options.UnderWay of them have no
-//     answer yet.
+//     answer yet. SubmitMany keeps the order too, and sends hundreds of jobs in one message.
 //   - Do, Await and Follow continue after a reconnect. Await and Follow also continue after a restart of the process: Await
 //     finds the end of any job whose api, key and id are known, as long as weir keeps it, and Follow resumes at its position.
 //   - Everything that blocks takes a context and returns when the context ends.

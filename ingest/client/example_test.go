@@ -67,6 +67,33 @@ func ExampleClient_SubmitAsync() {
 	// Output: 500 jobs are stored
 }
 
+// Submits many jobs in few messages. Each job is accepted or refused by itself.
+func ExampleClient_SubmitMany() {
+	nc, err := nats.Connect(weirURL())
+	check(err)
+	defer nc.Close()
+	ctx, cancel := patience()
+	defer cancel()
+	weir := client.New(nc, client.Options{})
+
+	var jobs []client.Submission
+	for i := range 100 {
+		jobs = append(jobs, client.Submission{API: "credit-check", Key: fmt.Sprint("customer-", i%10), ID: fmt.Sprint("many-", i)})
+	}
+	jobs[7].Path = "no/path"
+	answers, err := weir.SubmitMany(ctx, jobs)
+	check(err) // otherwise submit jobs[len(answers):] again
+	for i, a := range answers {
+		if a.Err != nil {
+			fmt.Println(jobs[i].ID, "is refused:", a.Err)
+		}
+	}
+	fmt.Println(answers[99].Receipt.Job, "is stored under", answers[99].Receipt.Key)
+	// Output:
+	// many-7 is refused: header Weir-Path: a path begins with / and names no host
+	// many-99 is stored under customer-9
+}
+
 // Submits a job and waits for its end.
 func ExampleClient_Do() {
 	nc, err := nats.Connect(weirURL())

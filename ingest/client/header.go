@@ -16,6 +16,7 @@ const (
 	HeaderCost       = "Weir-Cost"
 	HeaderReplyTo    = "Weir-Reply-To"
 	HeaderThrottled  = "Weir-On-Throttled" // Retry, or nothing
+	HeaderBatch      = "Weir-Batch"        // how many jobs a message has; such a message is a batch
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
 	HeaderBaggage    = "baggage"

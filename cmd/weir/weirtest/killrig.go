@@ -17,6 +17,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/ingest/await"
+	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -113,6 +114,35 @@ func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 			return // refused
 		}
 	}
+}
+
+// PublishAll submits jobs in batches and records their receipts. It submits what has no answer, and what weir could not
+// store, again with the same ids, until ctx ends. It returns how many of them weir knew already.
+func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) (known int) {
+	c := client.New(r.NC, client.Options{AnswerWithin: receiptWait})
+	for len(jobs) > 0 && ctx.Err() == nil {
+		answers, err := c.SubmitMany(ctx, jobs)
+		var open []client.Submission
+		for i, a := range answers {
+			var refusal *client.Refusal
+			switch {
+			case a.Err == nil:
+				r.Mu.Lock()
+				r.Acks[a.Receipt.Job] = true
+				r.Mu.Unlock()
+				if a.Receipt.Duplicate {
+					known++
+				}
+			case errors.Is(a.Err, client.ErrNoAnswer), errors.As(a.Err, &refusal) && refusal.Code == client.Unavailable:
+				open = append(open, jobs[i])
+			}
+		}
+		jobs = append(open, jobs[len(answers):]...)
+		if err != nil && !stream.Sleep(ctx, 10*time.Millisecond) {
+			return known
+		}
+	}
+	return known
 }
 
 // Outcomes returns the ends of all jobs, by id. An end is "done" or a letter's reason.

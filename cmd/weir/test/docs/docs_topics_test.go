@@ -21,6 +21,7 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
+	"weir/ingest/client"
 )
 
 // row is a row of a topic's table: its cells, the names of its columns, and what the heading above it names in backticks.
@@ -226,7 +227,11 @@ func TestDocsOfEvents(t *testing.T) {
 
 func TestDocsOfHeaders(t *testing.T) {
 	t.Parallel()
-	byWeir := []string{ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives, ingest.HeaderOverSoft, ingest.HeaderJobNats, ingest.HeaderError, ingest.HeaderErrorCode}
+	// Headers that weir writes, and that of a message with many jobs.
+	byWeir := []string{
+		ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives, ingest.HeaderOverSoft, ingest.HeaderJobNats, ingest.HeaderError, ingest.HeaderErrorCode,
+		client.HeaderBatch,
+	}
 	var ofJobs []string
 	for _, h := range headersOf(t, "ingest") {
 		if h == ingest.HeaderForward {

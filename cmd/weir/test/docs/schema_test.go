@@ -311,6 +311,16 @@ apis:
 	knows("letter", next(letters).Header)
 	passes("refusal", ask("weir.jobs.tiny", "no key", "three").Data)
 	passes("deadEvent", next(dead).Data)
+	batch, err := r.NC.RequestMsg(&nats.Msg{
+		Subject: "weir.jobs.tiny._", Header: nats.Header{"Weir-Batch": {"2"}}, Data: []byte("18 1 k\r\nNats-Msg-Id: one\r\n16 0 k\r\na: b\r\n"),
+	}, weirtest.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passes("batchAnswer", batch.Data)
+	if !bytes.Contains(batch.Data, []byte(`"duplicate":true`)) || !bytes.Contains(batch.Data, []byte(`"err_code":20400`)) {
+		t.Errorf("the batch is answered %s", batch.Data)
+	}
 	passes("receipt", ask("weir.jobs.fast.k", "3", "four").Data)
 	knows("result", next(results).Header)
 	passes("call", next(calls).Data)

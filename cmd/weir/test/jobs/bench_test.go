@@ -35,6 +35,15 @@ func BenchmarkAccept(b *testing.B) {
 			b.StopTimer()
 			r.stop()
 		})
+		b.Run("batches-"+string(d), func(b *testing.B) {
+			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
+			r.run(config.RoleIngest)
+			b.ResetTimer()
+			weirtest.BenchBatches(b, r.worker.NATSURL(), "bench", 1000)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.StopTimer()
+			r.stop()
+		})
 		b.Run("bare-"+string(d), func(b *testing.B) {
 			url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}})
 			b.ResetTimer()

@@ -17,7 +17,7 @@ import (
 func TestBench(t *testing.T) {
 	t.Setenv(weirtest.AsWeir, "1")
 	for name, contenders := range map[string][]string{
-		"accept":   {"weir", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
+		"accept":   {"weir", "weir, batches of 100", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"latency":  {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync"},
 		"keys":     {"weir, 20 keys waiting", "bare, 20 keys waiting", "weir, 20 keys waiting", "bare, 20 keys waiting"},

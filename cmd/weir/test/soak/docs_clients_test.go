@@ -70,16 +70,44 @@ func TestDocsClientInJavaScript(t *testing.T) {
 // which has as much of it as the program uses.
 func TestDocsClientInPython(t *testing.T) {
 	t.Parallel()
+	holdToClient(t, pythonProgram(t, weirtest.Program(t, "clients", "python")), "python3", "client.py")
+}
+
+// pythonProgram writes a program of the documents to client.py in a new directory.
+func pythonProgram(t *testing.T, text string) (dir string) {
+	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("there is no python3 here")
 	}
-	dir := t.TempDir()
-	weirtest.WriteFile(t, filepath.Join(dir, "client.py"), weirtest.Program(t, "clients", "python"))
+	dir = t.TempDir()
+	weirtest.WriteFile(t, filepath.Join(dir, "client.py"), text)
 	if err := exec.CommandContext(await.Context(t, "python3"), "python3", "-c", "import nats").Run(); err != nil {
 		t.Log("nats-py is not installed here: the program runs with a stand-in")
 		weirtest.WriteFile(t, filepath.Join(dir, "nats.py"), weirtest.MustRead(t, weirtest.Repository+"/cmd/weir/weirtest/testdata/python/nats.py"))
 	}
-	holdToClient(t, dir, "python3", "client.py")
+	return dir
+}
+
+// TestDocsBatchInPython runs the program that hands in a batch: a hundred jobs of ten keys, of which some do not fit.
+func TestDocsBatchInPython(t *testing.T) {
+	t.Parallel()
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+apis:
+  credit-check:
+    url: %s
+    bucket: {rate: 1/h, capacity: 10}
+    keys: {"customer 3": {capacity: 8}}
+`)
+	if _, code := r.Command("pause", "credit-check"); code != 0 {
+		t.Fatal("the api could not be paused")
+	}
+	out, err := r.ClientRun(pythonProgram(t, weirtest.Program(t, "submission", "python")), "python3", "client.py")
+	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, "order-93 bucket full: credit-check/customer 3 holds 8 of 8") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n := r.Waiting("credit-check"); n != 98 {
+		t.Errorf("%d jobs are stored, 98 fit", n)
+	}
 }
 
 // TestDocsConsumerOfResults: each result is read once, including one that came while no consumer was reading.

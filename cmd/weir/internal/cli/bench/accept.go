@@ -16,7 +16,7 @@ const waitingAPI = `apis:
 `
 
 // accept measures how many jobs a second weir accepts. A producer publishes them asynchronously, 4,000 at once, until
-// the last job is acknowledged.
+// the last job is acknowledged. Another producer publishes the same jobs in batches.
 func accept(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", waitingAPI)
 	if err != nil {
@@ -43,12 +43,21 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 	if err != nil {
 		return err
 	}
-	all = append([]contestant{{"weir", w.pids, s.taken(w.producer, "waiting")}}, all...)
+	batches, err := s.Role(ctx, batcherRole, contest.Settings{Store: w.url, Queue: "weir.jobs"})
+	if err != nil {
+		return err
+	}
+	all = append([]contestant{
+		{"weir", w.pids, s.taken(w.producer, "waiting")},
+		{"weir, batches of " + strconv.Itoa(batchJobs), w.pids, s.taken(batches, "waiting")},
+	}, all...)
 	if r.Contenders, err = s.contest(ctx, "jobs/s", all); err != nil {
 		return err
 	}
-	for _, c := range r.Contenders[1:] {
-		r.Ratios = append(r.Ratios, ratio(r.Contenders[0], c))
+	for _, weir := range r.Contenders[:2] {
+		for _, c := range r.Contenders[2:] {
+			r.Ratios = append(r.Ratios, ratio(weir, c))
+		}
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ const (
 
 // Play plays one of the bench's roles until its input ends. Run has started the process in which Play runs.
 func Play(ctx context.Context, in io.Reader, out io.Writer, name, settings string) error {
-	return contest.Play(ctx, in, out, map[string]contest.Make{relayRole: relay, keeperRole: keepingWorker}, name, settings)
+	return contest.Play(ctx, in, out, map[string]contest.Make{relayRole: relay, keeperRole: keepingWorker, batcherRole: batcher}, name, settings)
 }
 
 // keepingWorker is the bare worker, except that it also stores a result and a record for each call.

@@ -25,9 +25,10 @@ weir runs in its own process with its own server, in a directory that is deleted
 	}{
 		{
 			"accept", "Measure accepted jobs per second, beside a bare stream",
-			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The references are bare JetStream
-streams, each on its own server: one that syncs every write, one that does not, and one behind a relay. The relay stores
-each message and answers its producer, as an intake must, and does nothing else.`,
+			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged; then the same jobs in batches, a
+hundred in each message. The references are bare JetStream streams, each on its own server: one that syncs every write,
+one that does not, and one behind a relay. The relay stores each message and answers its producer, as an intake must,
+and does nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 10_000, Keys: 1000},
 		},
 		{

@@ -42,9 +42,12 @@ func channels(reasons []string) object {
 			object{"api": api, "key": key}, "job"),
 		"keylessJobs": channel("weir.jobs.{api}", "Jobs of apis that take the key from a header or from the body. In no stream.",
 			object{"api": api}, "job"),
-		"answers": channel(nil, "The reply subject of a job.", nil, "receipt", "refusal"),
-		"ends":    channel(nil, "The subject in Weir-Reply-To: one message, when the job has ended. Not kept.", nil, "result", "notice"),
-		"results": channel("weir.results.{api}.{key}", "Results, in the stream WEIR_RESULTS.", object{"api": api, "key": key}, "result"),
+		"batches": channel("weir.jobs.{api}._", "Batches: many jobs of an api in one message, each with its key. In no stream. Without keys they go to weir.jobs.{api}.",
+			object{"api": api}, "batch"),
+		"batchAnswers": channel(nil, "The reply subject of a batch.", nil, "batchAnswer", "refusal"),
+		"answers":      channel(nil, "The reply subject of a job.", nil, "receipt", "refusal"),
+		"ends":         channel(nil, "The subject in Weir-Reply-To: one message, when the job has ended. Not kept.", nil, "result", "notice"),
+		"results":      channel("weir.results.{api}.{key}", "Results, in the stream WEIR_RESULTS.", object{"api": api, "key": key}, "result"),
 		"letters": channel("weir.dead.{api}.{reason}.{key}", "Dead letters, in the stream WEIR_DEAD.",
 			object{"api": api, "key": key, "reason": object{"description": "why it will not be called", "enum": reasons}}, "letter"),
 		"events": channel("weir.events.{type}.{api}.{key}", "CloudEvents, in the stream WEIR_EVENTS.",
@@ -61,8 +64,10 @@ func operations() object {
 	for _, o := range []object{take, takeKeyless} {
 		o["reply"] = object{"channel": object{"$ref": "#/channels/answers"}}
 	}
+	takeBatch := on("receive", "batches", "Take many jobs")
+	takeBatch["reply"] = object{"channel": object{"$ref": "#/channels/batchAnswers"}}
 	return object{
-		"takeJob": take, "takeKeylessJob": takeKeyless,
+		"takeJob": take, "takeKeylessJob": takeKeyless, "takeBatch": takeBatch,
 		"tellEnd": on("send", "ends", "Send a job's end to the waiting producer"), "storeResult": on("send", "results", "Store a result"),
 		"storeLetter": on("send", "letters", "Store a dead letter"), "tellEvent": on("send", "events", "Tell an event"),
 		"recordCall": on("send", "calls", "Record a call"),
@@ -83,7 +88,18 @@ func messages(reasons []string) object {
 		},
 	}
 	all := object{
-		"job":     object{"title": "A job", "headers": headers(rows("jobs", "header")), "payload": anything},
+		"job": object{"title": "A job", "headers": headers(rows("jobs", "header")), "payload": anything},
+		"batch": object{"title": "Many jobs, as the topic submission describes", "payload": anything, "headers": object{
+			"type": "object", "required": []string{"Weir-Batch"},
+			"properties": object{"Weir-Batch": object{"type": "string", "description": "the number of jobs"}},
+		}},
+		"batchAnswer": object{"title": "What became of each job of a batch", "payload": object{
+			"type": "object", "required": []string{"jobs"}, "additionalProperties": false,
+			"properties": object{"jobs": object{
+				"type": "array", "description": "in the order of the batch; null: the job may be stored, submit it again",
+				"items": object{"anyOf": []object{receipt, refusal, {"type": "null"}}},
+			}},
+		}},
 		"receipt": object{"title": "The job is on disk", "payload": receipt},
 		"refusal": object{"title": "The job was not taken", "payload": refusal, "headers": object{
 			"type": "object", "properties": object{"Nats-Service-Error": object{"type": "string"}, "Nats-Service-Error-Code": object{"type": "string"}},

@@ -14,25 +14,60 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// hear processes one answer to a job.
+// hear processes the answer to a batch.
 func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
-	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
-	s := d.open[line]
-	if err != nil || s == nil {
-		return nil // a second answer to a job that was sent twice
-	}
-	flew := d.land(s)
+	flight, _ := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
+	jobs := d.flights[flight] // none for a second answer
+	delete(d.flights, flight)
+	var answers []ingest.BatchAnswer
+	var whole error                                              // the answer to each of its jobs
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server itself answers this if no intake listens
-		if flew {
-			s.bucket.inFlight--
-			return d.again(s, now, fmt.Errorf("%w: no replica accepts jobs", ErrSilent))
-		}
-		return nil
+		whole = fmt.Errorf("%w: no replica accepts jobs", ErrSilent)
+	} else {
+		answers, whole = ingest.ParseBatch(msg.Data, len(jobs))
 	}
-	receipt, err := ingest.ParseAnswer(msg.Data)
+	for _, settled := range []bool{true, false} { // the others may end the run, and then receipts would be lost
+		for i, s := range jobs {
+			a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}
+			if whole == nil {
+				a = answers[i]
+			}
+			if d.open[s.line] != s || settles(a.Err) != settled {
+				continue // an answer to another try has ended it, or it belongs to the other pass
+			}
+			if err := d.hearOf(s, a, flight, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settles reports whether an answer says that weir has accepted the job, or refuses it for a reason of the job's own.
+func settles(err error) bool {
+	var refusal *ingest.Refusal
+	return err == nil || errors.As(err, &refusal) && refusal.Code != ingest.Unavailable
+}
+
+// hearOf processes the answer to one job of a batch.
+func (d *delivery) hearOf(s *sending, a ingest.BatchAnswer, flight int, now time.Time) error {
+	last := s.flight == flight
+	receipt, err := a.Receipt, a.Err
 	var refusal *ingest.Refusal
 	switch {
+	case errors.Is(err, ErrSilent):
+		if last && d.land(s) {
+			s.bucket.inFlight--
+			return d.again(s, now, err)
+		}
+		return nil
+	case errors.Is(err, ingest.ErrNoAnswer): // weir itself does not know whether the job is stored
+		if last && s.flies {
+			return d.unheard(s, now, fmt.Errorf("weir does not know whether it is stored: %w", ingest.ErrNoAnswer))
+		}
+		return nil
 	case err == nil:
+		flew := d.land(s)
 		d.useful, d.trouble = true, time.Time{}
 		if !flew {
 			s.bucket.inFlight++ // taken subtracts the job again
@@ -41,13 +76,16 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
 			return err
 		}
-		o := Outcome{Verdict: Taken, Answer: msg.Data}
+		o := Outcome{Verdict: Taken, Answer: a.JSON}
 		if receipt.Duplicate {
 			o.Verdict = Known
 		}
 		return d.end(s, o)
 	case errors.As(err, &refusal):
-		return d.refused(s, refusal, msg.Data, flew, now)
+		if last && d.land(s) { // otherwise it is about an earlier try, and the job already waits for its next one
+			return d.refused(s, refusal, a.JSON, now)
+		}
+		return nil
 	}
 	return fmt.Errorf("line %d: %w", s.line, err) // a stream has answered instead of weir
 }
@@ -64,10 +102,7 @@ func (d *delivery) land(s *sending) bool {
 }
 
 // refused handles weir's refusal of a job.
-func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
-	if !flew {
-		return nil // the refusal is of an earlier try; the job already waits for its next one
-	}
+func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, now time.Time) error {
 	if r.Code == ingest.Unavailable {
 		s.bucket.inFlight--
 		return d.again(s, now, fmt.Errorf("weir refuses with 503: %s", r.Description))
@@ -133,20 +168,28 @@ func (d *delivery) look(now time.Time) error {
 		if !s.flies || now.Sub(s.sentAt) < answerAfter {
 			continue
 		}
-		d.land(s)
-		s.bucket.inFlight--
-		s.unheard = true
-		if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
-			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too late to send the job again")}); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := d.again(s, now, fmt.Errorf("%w within %s", ErrSilent, answerAfter)); err != nil {
+		if err := d.unheard(s, now, fmt.Errorf("%w within %s", ErrSilent, answerAfter)); err != nil {
 			return err
 		}
 	}
+	for flight, jobs := range d.flights {
+		if !slices.ContainsFunc(jobs, func(s *sending) bool { return d.open[s.line] == s }) {
+			delete(d.flights, flight) // its answer would say nothing new
+		}
+	}
 	return nil
+}
+
+// unheard handles a job under way whose last try has no answer. It sends the job again, unless weir may have forgotten
+// its id.
+func (d *delivery) unheard(s *sending, now time.Time, why error) error {
+	d.land(s)
+	s.bucket.inFlight--
+	s.unheard = true
+	if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
+		return d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too late to send the job again")})
+	}
+	return d.again(s, now, why)
 }
 
 // end reports the outcome of a line and forgets the line's job.

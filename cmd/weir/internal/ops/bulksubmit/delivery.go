@@ -17,6 +17,7 @@ import (
 // Bounds of a delivery.
 const (
 	window       = 1024             // the most jobs under way at a time
+	batchJobs    = 128              // the most jobs of one message: several messages are under way, so that weir never waits
 	windowBytes  = 16 << 20         // the most bytes of bodies under way
 	waitingJobs  = 16_384           // the most jobs that wait to be sent
 	waitingBytes = 64 << 20         // the most bytes of bodies that wait
@@ -99,6 +100,7 @@ type sending struct {
 	tries   int
 	sentAt  time.Time
 	flies   bool
+	flight  int  // the number of the batch in which it was sent last
 	unheard bool // an earlier try had no answer, so a later refusal does not prove that the job was not accepted
 }
 
@@ -110,7 +112,9 @@ type delivery struct {
 	answers  chan *nats.Msg
 	buckets  map[[2]string]*bucket
 	due      byDue
-	open     map[int]*sending // by line: jobs under way or waiting
+	open     map[int]*sending   // by line: jobs under way or waiting
+	flights  map[int][]*sending // the jobs of each batch that has no answer yet, by its number
+	flight   int                // the number of the last batch
 	flying   int
 	bytes    int // bytes of bodies under way
 	waiting  int
@@ -126,7 +130,7 @@ type delivery struct {
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
-		buckets: map[[2]string]*bucket{}, open: map[int]*sending{},
+		buckets: map[[2]string]*bucket{}, open: map[int]*sending{}, flights: map[int][]*sending{},
 	}
 	sub, err := o.Conn.ChanSubscribe(d.inbox+".*", d.answers)
 	if err != nil {
@@ -256,7 +260,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 		s.job.Retries = !d.ReportFull
 		s.msg, err = s.job.Message()
 	}
-	if err == nil && int64(len(s.msg.Data))+(32<<10) > d.Conn.MaxPayload() {
+	if err == nil && max(len(s.msg.Data)+(32<<10), ingest.SizeInBatch(s.msg)+ingest.BatchEnvelope) > int(d.Conn.MaxPayload()) {
 		err = fmt.Errorf("the job is larger than the server's limit of %d bytes", d.Conn.MaxPayload())
 	}
 	if err != nil {
@@ -273,7 +277,6 @@ func (d *delivery) take(line Line, now time.Time) error {
 		}
 		s.first, s.unheard = last.at, true
 	}
-	s.msg.Reply = d.inbox + "." + strconv.Itoa(s.line)
 	s.bucket = d.bucketOf(s.api, s.key)
 	d.open[s.line] = s
 	d.await(s)
@@ -331,7 +334,7 @@ func (d *delivery) send(now time.Time) error {
 	if now.Before(d.notUntil) {
 		return nil
 	}
-	var batch []*sending
+	var jobs []*sending
 	for len(d.due) > 0 && !d.due[0].due.After(now) && !d.full() {
 		b := d.due[0]
 		s := b.waiting[0]
@@ -345,7 +348,7 @@ func (d *delivery) send(now time.Time) error {
 			d.bytes += len(s.job.Body)
 			s.sentAt, s.flies = now, true
 			s.tries++
-			batch = append(batch, s)
+			jobs = append(jobs, s)
 			if s.first.IsZero() {
 				s.first = now
 				if err := d.Journal.note(s.id, wordSent, now); err != nil {
@@ -355,16 +358,50 @@ func (d *delivery) send(now time.Time) error {
 		}
 		d.schedule(b, now)
 	}
-	if len(batch) == 0 {
+	if len(jobs) == 0 {
 		return nil
 	}
 	if err := d.Journal.sync(); err != nil {
 		return err
 	}
-	for _, s := range batch {
-		if err := d.Conn.PublishMsg(s.msg); err != nil {
-			return fmt.Errorf("line %d: %w", s.line, err)
+	byAPI := map[string][]*sending{}
+	for _, s := range jobs {
+		byAPI[s.api] = append(byAPI[s.api], s)
+	}
+	for api, jobs := range byAPI {
+		for len(jobs) > 0 {
+			n, err := d.publish(api, jobs)
+			if err != nil {
+				return err
+			}
+			jobs = jobs[n:]
 		}
 	}
 	return nil
+}
+
+// publish publishes the first n jobs of an api in one batch: as many as one message may have.
+func (d *delivery) publish(api string, jobs []*sending) (n int, err error) {
+	b, room := ingest.NewBatch(api), int(d.Conn.MaxPayload())-ingest.BatchEnvelope
+	d.flight++
+	for ; n < min(len(jobs), batchJobs); n++ {
+		s := jobs[n]
+		if room -= ingest.SizeInBatch(s.msg); room < 0 {
+			break
+		}
+		if err := b.Add(s.msg); err != nil {
+			return 0, fmt.Errorf("line %d: %w", s.line, err)
+		}
+		s.flight = d.flight
+	}
+	if n == 0 { // the connection has gone to a server with a lower limit
+		return 0, fmt.Errorf("line %d: the job is larger than the server's limit of %d bytes: %w", jobs[0].line, d.Conn.MaxPayload(), nats.ErrMaxPayload)
+	}
+	d.flights[d.flight] = jobs[:n:n]
+	msg := b.Message()
+	msg.Reply = d.inbox + "." + strconv.Itoa(d.flight)
+	if err := d.Conn.PublishMsg(msg); err != nil {
+		return 0, fmt.Errorf("line %d: %w", jobs[0].line, err)
+	}
+	return n, nil
 }

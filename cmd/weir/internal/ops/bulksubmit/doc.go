@@ -1,5 +1,5 @@
-// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each job an id, sends many at a
-// time, and keeps a journal from which a later run resumes.
+// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each job an id, sends them in
+// batches, and keeps a journal from which a later run resumes.
 //
 // # What must hold
 //
