@@ -109,7 +109,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	switch s.kind {
 	case rollNodes, killNode, cutNode:
 		done.Target, err = f.strikeNode(ctx, s)
-	case killRedis, loseRedis:
+	case killRedis, loseRedis, setBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
 	case changeConfig:
 		c := changes[s.target]
@@ -238,10 +238,22 @@ func (f *fleet) rollNodes(ctx context.Context) error {
 }
 
 func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
+	older := f.redisDir() + "-older"
+	if s.kind == setBackRedis {
+		if err := os.CopyFS(older, os.DirFS(f.redisDir())); err != nil {
+			return fmt.Errorf("copy what Redis has: %w", err)
+		}
+		stream.Sleep(ctx, s.behind)
+	}
 	f.redis.process.Kill()
-	if s.kind == loseRedis {
+	if s.kind == loseRedis || s.kind == setBackRedis {
 		if err := os.RemoveAll(f.redisDir()); err != nil {
 			return fmt.Errorf("lose what Redis had: %w", err)
+		}
+	}
+	if s.kind == setBackRedis {
+		if err := os.Rename(older, f.redisDir()); err != nil {
+			return fmt.Errorf("put the older file of Redis back: %w", err)
 		}
 	}
 	stream.Sleep(ctx, s.last)

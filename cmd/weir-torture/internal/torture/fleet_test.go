@@ -93,13 +93,13 @@ func TestFleetJudge(t *testing.T) {
 func TestStrikes(t *testing.T) {
 	o := Options{
 		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
-		Fleet: FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, Rolls: 1, ServerRolls: 1},
+		Fleet: FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, Rolls: 1, ServerRolls: 1},
 	}
 	one := newPlan(&o)
 	if !reflect.DeepEqual(one, newPlan(&o)) {
 		t.Error("the same seed made two plans")
 	}
-	if len(one.strikes) != 29 || len(one.lives)+len(one.events) > 0 {
+	if len(one.strikes) != 31 || len(one.lives)+len(one.events) > 0 {
 		t.Errorf("%d strikes, %d lives, %d events", len(one.strikes), len(one.lives), len(one.events))
 	}
 	hit := map[kind]map[int]int{}
@@ -113,6 +113,9 @@ func TestStrikes(t *testing.T) {
 			if s.last <= lease.Term+time.Second {
 				t.Errorf("%s for %v", s.kind, s.last)
 			}
+		}
+		if (s.kind == setBackRedis) != (s.behind > 0) {
+			t.Errorf("%s with a file that is %v older", s.kind, s.behind)
 		}
 		if s.kind == cutAPI && s.held != lost {
 			t.Error("calls arrive ten seconds late, for which weir can do nothing")
@@ -141,6 +144,7 @@ func TestFleetOptions(t *testing.T) {
 		{func(o *Options) { o.Replicas = 1 }, "need a fleet"},
 		{func(o *Options) { o.Server = Embedded }, "--server external"},
 		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
+		{func(o *Options) { o.Replicas, o.Fleet = 1, FleetFaults{RedisSetbacks: 1} }, "need a fleet"},
 		{func(o *Options) { o.Keys = 10 }, "multiple of 12"},
 		{func(o *Options) { o.Fleet.CutNode = -1 }, "--cut-node must be from 0"},
 	} {

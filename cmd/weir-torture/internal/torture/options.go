@@ -84,6 +84,7 @@ type FleetFaults struct {
 	CutNode                   int // a NATS node from the other two; half of the times also from its clients
 	RedisKills                int // kill -9 of Redis, which then reads its file
 	RedisLosses               int // kill -9 of Redis, whose file is deleted
+	RedisSetbacks             int // kill -9 of Redis, which then reads an older copy of its file
 	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
 }
 
@@ -167,7 +168,7 @@ func (o *Options) validateFleet() error {
 	case o.Replicas < 1 || o.Replicas > mostReplicas:
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.isFleet() && o.Fleet != FleetFaults{}:
-		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --rolls and --server-rolls need a fleet: --replicas 2 or more")
 	case !o.isFleet():
 		return nil
 	case o.Server != External:
@@ -292,6 +293,7 @@ func (o *Options) Counts() []Count {
 		{"cut-node", "a NATS node is cut off from the others", &f.CutNode, 0, 1},
 		{"redis-kills", "kill -9 of Redis, which reads its file again", &f.RedisKills, 0, 1},
 		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 0},
+		{"redis-setbacks", "kill -9 of Redis, which reads its file as it was up to six seconds before", &f.RedisSetbacks, 0, 1},
 		{"rolls", "rolling restarts of all replicas", &f.Rolls, 0, 1},
 		{"server-rolls", "rolling restarts of all NATS nodes", &f.ServerRolls, 0, 1},
 	}

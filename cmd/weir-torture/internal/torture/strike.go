@@ -18,6 +18,7 @@ const (
 	killNode     kind = "kill -9 of a NATS node"
 	killRedis    kind = "kill -9 of Redis"
 	loseRedis    kind = "Redis lost its file"
+	setBackRedis kind = "Redis came back older"
 	rollReplicas kind = "rolling restart of weir"
 	rollNodes    kind = "rolling restart of NATS"
 )
@@ -30,6 +31,7 @@ type strike struct {
 	last   time.Duration // of a cut or a stop, or until the killed process is started again
 	held   held          // what happens to the bytes that a cut has held up
 	apart  bool          // a cut of a node also cuts it off from its clients
+	behind time.Duration // how much older the file is that Redis gets back
 }
 
 // held says what happens to the bytes that a cut has held up.
@@ -68,6 +70,14 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.Rolls, rollReplicas, 1, 0, 0)
 	add(o.Fleet.ServerRolls, rollNodes, 1, 0, 0)
 	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
+	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
+	for i := range all {
+		s := &all[i]
+		switch s.kind {
+		case setBackRedis:
+			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
+		}
+	}
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i := range all {
 		all[i].pause = between(r, 500*time.Millisecond, 2*time.Second)
