@@ -302,7 +302,7 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},
 		"node":       {"cut-node": 1},
-		"Redis":      {"redis-setbacks": 1},
+		"all nodes":  {"power-losses": 1, "redis-setbacks": 1},
 		"packs":      {"worker-kills": 1, "stops": 1},
 		"features":   {"worker-kills": 1, "stops": 1},
 	}

@@ -18,6 +18,10 @@
 // time (strike.go). The next fault begins when every key has been called again and all streams have all their copies.
 // So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
+// Some faults are of what the nodes have stored (fleet_store.go): all nodes are killed while
+// jobs are deleted. After each of
+// them every stream must get all its copies again, and what was accepted must be there.
+//
 // The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),
 // the weir that is killed (weir.go) and its lives (lives.go), the other faults (mishaps.go), the operator that changes
 // weir's configuration (operator.go), the producers (producer.go), and the network (network.go). A fleet has several of

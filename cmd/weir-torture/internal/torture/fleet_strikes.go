@@ -16,6 +16,7 @@ type Strike struct {
 	Kind      kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
+	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again
 	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
 }
 
@@ -111,6 +112,8 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 		done.Target, err = f.strikeNode(ctx, s)
 	case killRedis, loseRedis, setBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
+	case killNodes: // ofStores
+		err = f.strikeStore(ctx, s, &done)
 	case changeConfig:
 		c := changes[s.target]
 		done.Target, err = c.setting, f.operator.change(ctx, c)
@@ -128,16 +131,24 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	if err != nil {
 		return err
 	}
+	resumed := time.Since(done.Ended)
 	if called {
 		done.Over = time.Now()
 	}
 	if s.kind != changeConfig { // operator.change counts changes
 		f.record.count(s.kind)
 	}
+	behind, err := f.awaitCopies(ctx, currentWithin)
+	if behind != "" {
+		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, behind)
+	}
+	if s.kind.ofStores() {
+		done.Behind = behind
+	}
 	f.strikes = append(f.strikes, done)
 	f.record.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
-		done.Ended.Sub(done.At).Round(100*time.Millisecond), time.Since(done.Ended).Round(100*time.Millisecond))
-	return f.awaitCurrent(ctx)
+		done.Ended.Sub(done.At).Round(100*time.Millisecond), resumed.Round(100*time.Millisecond))
+	return err
 }
 
 // awaitCalls waits until every key was called after a moment. It returns false after resumesWithin.

@@ -44,7 +44,7 @@ type Options struct {
 	Settings      []string // the settings to change; empty: all
 	Reloads       bool     // weir reloads its file on SIGHUP, and some changes use that
 	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
-	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; not for a fleet
+	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of all nodes of a fleet at once
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
 	Revocations   int      // spells in which the api answers 401; not for a fleet
 	Restores      int      // a backup of the store is restored; server inside
@@ -142,7 +142,7 @@ func (o *Options) Validate() error {
 	if o.Durability != "always" && o.Durability != "interval" {
 		wrong = append(wrong, fmt.Errorf("--durability is %q, not always or interval", o.Durability))
 	}
-	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0 || o.PowerLosses > 0) {
+	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0 || o.PowerLosses > 0 && !o.isFleet()) {
 		wrong = append(wrong, errors.New("chosen points, planted bugs and power losses need a weir and a weir-torture built with -tags torture: make torture"))
 	}
 	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
@@ -173,8 +173,8 @@ func (o *Options) validateFleet() error {
 		return nil
 	case o.Server != External:
 		return errors.New("replicas share external servers: --replicas goes with --server external")
-	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses+o.Redrives > 0:
-		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations, --power-losses and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.Redrives > 0:
+		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
 	case o.Settled:
 		return errors.New("--settled is for one weir: a fleet has no limit in tokens")
 	case len(o.Points) > 0:
@@ -282,7 +282,7 @@ func (o *Options) Counts() []Count {
 		{"config-changes", "changes of the configuration: applied, applied just before a kill, or in the file that the next start finds", &o.ConfigChanges, 8, 2},
 		{"idle-kills", "kill -9 of weir while nothing is queued", &o.IdleKills, 3, 0},
 		{"memory-limits", "starts of weir with little or much memory, and a burst of large jobs and of many keys", &o.MemoryLimits, 1, 0},
-		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture)", &o.PowerLosses, 0, 0},
+		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture); of all NATS nodes of a fleet at once, while many jobs are deleted", &o.PowerLosses, 0, 1},
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
 		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
 		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},

@@ -71,6 +71,7 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.ServerRolls, rollNodes, 1, 0, 0)
 	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
 	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
+	add(o.PowerLosses, killNodes, 1, 0, 4*time.Second)
 	for i := range all {
 		s := &all[i]
 		switch s.kind {

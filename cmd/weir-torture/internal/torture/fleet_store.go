@@ -1,0 +1,122 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket/stream"
+)
+
+// The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
+const (
+	killNodes kind = "kill -9 of all NATS nodes"
+)
+
+// ofStores reports whether a fault is one of what the nodes have stored.
+func (k kind) ofStores() bool {
+	switch k {
+	case killNodes:
+		return true
+	}
+	return false
+}
+
+// Bounds of the deletions before a fault.
+const (
+	burstDeletes  = 60 // after a pause, before all nodes are killed
+	deletesWithin = 90 * time.Second
+	burstGathers  = 10 * time.Second // jobs wait for so long, and are called and deleted at once then
+)
+
+// strikeStore executes a fault of what the nodes have stored.
+func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) error {
+	done.Target = "all"
+	return f.killNodes(ctx, s)
+}
+
+// end ends a node, by a signal or a kill.
+func (f *fleet) end(n *node, orderly bool) {
+	if orderly {
+		if err := n.process.Stop(stopWithin); err != nil {
+			f.record.note("an orderly stop: %v", err)
+		}
+		return
+	}
+	now := time.Now()
+	n.process.Kill()
+	f.record.killed(Kill{What: "server", At: now})
+}
+
+// killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
+func (f *fleet) killNodes(ctx context.Context, s strike) error {
+	if err := f.command(ctx, "pause", apiName); err != nil {
+		return err
+	}
+	stream.Sleep(ctx, burstGathers)
+	if err := f.command(ctx, "resume", apiName); err != nil {
+		return err
+	}
+	if err := f.awaitDeletes(ctx, burstDeletes); err != nil {
+		return err
+	}
+	var killing sync.WaitGroup
+	for _, n := range f.nodes {
+		killing.Go(func() { f.end(n, false) })
+	}
+	killing.Wait()
+	stream.Sleep(ctx, s.last)
+	return f.startNodes(ctx)
+}
+
+// command runs a command of weir.
+func (f *fleet) command(ctx context.Context, args ...string) error {
+	p, err := f.programs.start(program{name: "command", args: args, env: f.servers.commandEnv()})
+	if err != nil {
+		return err
+	}
+	if !p.Gone(ctx, appliesWithin) {
+		p.Kill()
+	}
+	if !p.State().Success() {
+		return fmt.Errorf("weir %s: %s", strings.Join(args, " "), lastLine(p.Tail()))
+	}
+	return nil
+}
+
+// awaitDeletes waits until so many more messages of the queue were deleted. weir deletes the message of each job that
+// has ended, and marks that it needs no more.
+func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
+	first, last := -1, 0
+	for limit := time.Now().Add(deletesWithin); time.Now().Before(limit); {
+		deleted, err := f.deleted(ctx)
+		if err == nil {
+			if first < 0 {
+				first = deleted
+			}
+			if last = deleted - first; last >= more {
+				return nil
+			}
+		}
+		if !stream.Sleep(ctx, 100*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	f.record.note("only %d messages were deleted within %v, not %d", last, deletesWithin, more)
+	return nil
+}
+
+// deleted returns how many messages of the queue were deleted since its streams began.
+func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list := f.js.ListStreams(ctx)
+	for s := range list.Info() {
+		if strings.HasPrefix(s.Config.Name, "WEIR_"+apiName+"_") {
+			messages += int(s.State.LastSeq - s.State.Msgs)
+		}
+	}
+	return messages, list.Err()
+}
