@@ -12,13 +12,14 @@ import (
 
 // The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
 const (
-	killNodes kind = "kill -9 of all NATS nodes"
+	killNodes      kind = "kill -9 of all NATS nodes"
+	restartDeleted kind = "NATS node after many deletes"
 )
 
 // ofStores reports whether a fault is one of what the nodes have stored.
 func (k kind) ofStores() bool {
 	switch k {
-	case killNodes:
+	case killNodes, restartDeleted:
 		return true
 	}
 	return false
@@ -26,15 +27,26 @@ func (k kind) ofStores() bool {
 
 // Bounds of the deletions before a fault.
 const (
-	burstDeletes  = 60 // after a pause, before all nodes are killed
-	deletesWithin = 90 * time.Second
+	manyDeletes   = 600              // before the restart of a node
+	burstDeletes  = 60               // after a pause, before all nodes are killed
+	deletesWithin = 90 * time.Second // for either
 	burstGathers  = 10 * time.Second // jobs wait for so long, and are called and deleted at once then
 )
 
 // strikeStore executes a fault of what the nodes have stored.
-func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) error {
-	done.Target = "all"
-	return f.killNodes(ctx, s)
+func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err error) {
+	n := f.nodes[s.target]
+	switch s.kind {
+	case killNodes:
+		done.Target = "all"
+		return f.killNodes(ctx, s)
+	default:
+		done.Target = n.name
+		if err := f.awaitDeletes(ctx, manyDeletes); err != nil {
+			return err
+		}
+		return f.restartNode(ctx, n, s)
+	}
 }
 
 // end ends a node, by a signal or a kill.
@@ -48,6 +60,12 @@ func (f *fleet) end(n *node, orderly bool) {
 	now := time.Now()
 	n.process.Kill()
 	f.record.killed(Kill{What: "server", At: now})
+}
+
+func (f *fleet) restartNode(ctx context.Context, n *node, s strike) error {
+	f.end(n, s.orderly)
+	stream.Sleep(ctx, s.last)
+	return f.startNode(ctx, n)
 }
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.

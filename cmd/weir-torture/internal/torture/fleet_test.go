@@ -95,14 +95,14 @@ func TestFleetJudge(t *testing.T) {
 func TestStrikes(t *testing.T) {
 	o := Options{
 		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
-		Fleet:       FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, Rolls: 1, ServerRolls: 1},
+		Fleet:       FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, DeleteRestarts: 3, Rolls: 1, ServerRolls: 1},
 		PowerLosses: 2,
 	}
 	one := newPlan(&o)
 	if !reflect.DeepEqual(one, newPlan(&o)) {
 		t.Error("the same seed made two plans")
 	}
-	if len(one.strikes) != 33 || len(one.lives)+len(one.events) > 0 {
+	if len(one.strikes) != 36 || len(one.lives)+len(one.events) > 0 {
 		t.Errorf("%d strikes, %d lives, %d events", len(one.strikes), len(one.lives), len(one.events))
 	}
 	hit := map[kind]map[int]int{}
@@ -124,7 +124,7 @@ func TestStrikes(t *testing.T) {
 			t.Error("calls arrive ten seconds late, for which weir can do nothing")
 		}
 	}
-	for k, n := range map[kind]int{killReplica: 2, stopReplica: 1, cutNATS: 1, cutRedis: 1, cutAPI: 1, cutNode: 1, killNode: 1} {
+	for k, n := range map[kind]int{killReplica: 2, stopReplica: 1, cutNATS: 1, cutRedis: 1, cutAPI: 1, cutNode: 1, killNode: 1, restartDeleted: 1} {
 		if want := map[int]int{0: n, 1: n, 2: n}; !reflect.DeepEqual(hit[k], want) {
 			t.Errorf("%s hits %v", k, hit[k])
 		}

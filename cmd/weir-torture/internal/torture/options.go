@@ -85,6 +85,7 @@ type FleetFaults struct {
 	RedisKills                int // kill -9 of Redis, which then reads its file
 	RedisLosses               int // kill -9 of Redis, whose file is deleted
 	RedisSetbacks             int // kill -9 of Redis, which then reads an older copy of its file
+	DeleteRestarts            int // restarts of a NATS node after many deletions
 	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
 }
 
@@ -168,7 +169,7 @@ func (o *Options) validateFleet() error {
 	case o.Replicas < 1 || o.Replicas > mostReplicas:
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.isFleet() && o.Fleet != FleetFaults{}:
-		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --delete-restarts, --rolls and --server-rolls need a fleet: --replicas 2 or more")
 	case !o.isFleet():
 		return nil
 	case o.Server != External:
@@ -294,6 +295,7 @@ func (o *Options) Counts() []Count {
 		{"redis-kills", "kill -9 of Redis, which reads its file again", &f.RedisKills, 0, 1},
 		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 0},
 		{"redis-setbacks", "kill -9 of Redis, which reads its file as it was up to six seconds before", &f.RedisSetbacks, 0, 1},
+		{"delete-restarts", "restarts of a NATS node right after hundreds of deletions", &f.DeleteRestarts, 0, 1},
 		{"rolls", "rolling restarts of all replicas", &f.Rolls, 0, 1},
 		{"server-rolls", "rolling restarts of all NATS nodes", &f.ServerRolls, 0, 1},
 	}

@@ -25,13 +25,14 @@ const (
 
 // strike is one planned fault of a fleet. Each is over before the next begins.
 type strike struct {
-	kind   kind
-	target int           // index of the replica or node
-	pause  time.Duration // before the strike
-	last   time.Duration // of a cut or a stop, or until the killed process is started again
-	held   held          // what happens to the bytes that a cut has held up
-	apart  bool          // a cut of a node also cuts it off from its clients
-	behind time.Duration // how much older the file is that Redis gets back
+	kind    kind
+	target  int           // index of the replica or node
+	pause   time.Duration // before the strike
+	last    time.Duration // of a cut or a stop, or until the killed process is started again
+	held    held          // what happens to the bytes that a cut has held up
+	apart   bool          // a cut of a node also cuts it off from its clients
+	orderly bool          // a node is stopped by a signal, not killed
+	behind  time.Duration // how much older the file is that Redis gets back
 }
 
 // held says what happens to the bytes that a cut has held up.
@@ -72,11 +73,14 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
 	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
 	add(o.PowerLosses, killNodes, 1, 0, 4*time.Second)
+	add(o.Fleet.DeleteRestarts, restartDeleted, nodes, 0, 4*time.Second)
 	for i := range all {
 		s := &all[i]
 		switch s.kind {
 		case setBackRedis:
 			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
+		case restartDeleted:
+			s.orderly = r.IntN(2) == 0
 		}
 	}
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
