@@ -303,7 +303,7 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},
 		"node":       {"cut-node": 1},
 		"all nodes":  {"power-losses": 1, "redis-setbacks": 1},
-		"stores":     {"delete-restarts": 1},
+		"stores":     {"delete-restarts": 1, "scales": 1},
 		"packs":      {"worker-kills": 1, "stops": 1},
 		"features":   {"worker-kills": 1, "stops": 1},
 	}

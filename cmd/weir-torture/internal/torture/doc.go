@@ -19,7 +19,7 @@
 // So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
 // Some faults are of what the nodes have stored (fleet_store.go): all nodes are killed while
-// jobs are deleted, a node is restarted after many deletions. After each of
+// jobs are deleted, a node is restarted after many deletions, a stream is scaled to one copy and back. After each of
 // them every stream must get all its copies again, and what was accepted must be there.
 //
 // The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),

@@ -3,10 +3,12 @@ package torture
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 )
 
@@ -14,12 +16,13 @@ import (
 const (
 	killNodes      kind = "kill -9 of all NATS nodes"
 	restartDeleted kind = "NATS node after many deletes"
+	scaleStream    kind = "stream scaled to one and back"
 )
 
 // ofStores reports whether a fault is one of what the nodes have stored.
 func (k kind) ofStores() bool {
 	switch k {
-	case killNodes, restartDeleted:
+	case killNodes, restartDeleted, scaleStream:
 		return true
 	}
 	return false
@@ -40,12 +43,15 @@ func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err er
 	case killNodes:
 		done.Target = "all"
 		return f.killNodes(ctx, s)
-	default:
+	case restartDeleted:
 		done.Target = n.name
 		if err := f.awaitDeletes(ctx, manyDeletes); err != nil {
 			return err
 		}
 		return f.restartNode(ctx, n, s)
+	default:
+		done.Target, err = f.scaleStream(ctx, s)
+		return err
 	}
 }
 
@@ -66,6 +72,16 @@ func (f *fleet) restartNode(ctx context.Context, n *node, s strike) error {
 	f.end(n, s.orderly)
 	stream.Sleep(ctx, s.last)
 	return f.startNode(ctx, n)
+}
+
+func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s, err := f.js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.CachedInfo(), nil
 }
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
@@ -137,4 +153,71 @@ func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 		}
 	}
 	return messages, list.Err()
+}
+
+// scaleStream gives a stream one copy, and three again after a while. Then it restarts the node that had the only copy:
+// at once, or when the other copies are current.
+func (f *fleet) scaleStream(ctx context.Context, s strike) (target string, err error) {
+	names, err := f.streams(ctx)
+	if err != nil {
+		return "", err
+	}
+	name := names[s.seed%uint64(len(names))]
+	if err := f.setCopies(ctx, name, 1); err != nil {
+		return "", err
+	}
+	stream.Sleep(ctx, s.last)
+	info, err := f.info(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("%s with one copy: %w", name, err)
+	}
+	if err := f.setCopies(ctx, name, nodes); err != nil {
+		return "", err
+	}
+	how := "at once"
+	if !s.apart {
+		how = "current"
+		if err := f.awaitCurrent(ctx); err != nil {
+			return "", err
+		}
+	}
+	at := slices.IndexFunc(f.nodes, func(n *node) bool { return n.name == info.Cluster.Leader })
+	if at < 0 {
+		return "", fmt.Errorf("%s with one copy is led by %q", name, info.Cluster.Leader)
+	}
+	return fmt.Sprintf("%s, then %s, %s", name, f.nodes[at].name, how), f.restartNode(ctx, f.nodes[at], s)
+}
+
+// streams returns the names of all streams, in order.
+func (f *fleet) streams(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list := f.js.StreamNames(ctx)
+	var names []string
+	for name := range list.Name() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list the streams: %w", err)
+	}
+	return names, nil
+}
+
+// setCopies sets how many copies a stream has. It waits until a stream with one copy has no other.
+func (f *fleet) setCopies(ctx context.Context, name string, copies int) error {
+	for limit := time.Now().Add(startWithin); ; {
+		info, err := f.info(ctx, name)
+		if err == nil && info.Config.Replicas != copies {
+			c := info.Config
+			c.Replicas = copies
+			_, err = f.js.UpdateStream(ctx, c)
+		}
+		if err == nil && info.Config.Replicas == copies && (copies > 1 || info.Cluster != nil && len(info.Cluster.Replicas) == 0) {
+			return nil
+		}
+		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("%s with %d copies: %w", name, copies, err)
+		}
+	}
 }

@@ -112,7 +112,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 		done.Target, err = f.strikeNode(ctx, s)
 	case killRedis, loseRedis, setBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
-	case killNodes, restartDeleted: // ofStores
+	case killNodes, restartDeleted, scaleStream: // ofStores
 		err = f.strikeStore(ctx, s, &done)
 	case changeConfig:
 		c := changes[s.target]

@@ -55,7 +55,7 @@ func TestFleetJudge(t *testing.T) {
 		{"three at once", func(e *Evidence) { e.Arrivals[7].End += int64(150 * time.Millisecond) }, "at once"},
 		{"never got over", func(e *Evidence) { e.Strikes[0].Over = time.Time{} }, "resumed"},
 		{"a copy stayed away", func(e *Evidence) { e.Strikes[0].Kind, e.Strikes[0].Behind = killNodes, "S" }, "copies"},
-		{"the copies came back", func(e *Evidence) { e.Strikes[0].Kind = killNodes }, ""},
+		{"the copies came back", func(e *Evidence) { e.Strikes[0].Kind = scaleStream }, ""},
 		{"one does the work", func(e *Evidence) {
 			for i := range 20 {
 				e.Arrivals[2*i].Fields[1].Value = "two"
@@ -95,14 +95,14 @@ func TestFleetJudge(t *testing.T) {
 func TestStrikes(t *testing.T) {
 	o := Options{
 		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
-		Fleet:       FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, DeleteRestarts: 3, Rolls: 1, ServerRolls: 1},
+		Fleet:       FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, DeleteRestarts: 3, Scales: 3, Rolls: 1, ServerRolls: 1},
 		PowerLosses: 2,
 	}
 	one := newPlan(&o)
 	if !reflect.DeepEqual(one, newPlan(&o)) {
 		t.Error("the same seed made two plans")
 	}
-	if len(one.strikes) != 36 || len(one.lives)+len(one.events) > 0 {
+	if len(one.strikes) != 39 || len(one.lives)+len(one.events) > 0 {
 		t.Errorf("%d strikes, %d lives, %d events", len(one.strikes), len(one.lives), len(one.events))
 	}
 	hit := map[kind]map[int]int{}
@@ -148,7 +148,7 @@ func TestFleetOptions(t *testing.T) {
 		{func(o *Options) { o.Server = Embedded }, "--server external"},
 		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
 		{func(o *Options) { o.PowerLosses = 1 }, ""}, // of all nodes: no build with hooks is needed
-		{func(o *Options) { o.Replicas, o.Fleet = 1, FleetFaults{RedisSetbacks: 1} }, "need a fleet"},
+		{func(o *Options) { o.Replicas, o.Fleet = 1, FleetFaults{Scales: 1} }, "need a fleet"},
 		{func(o *Options) { o.Keys = 10 }, "multiple of 12"},
 		{func(o *Options) { o.Fleet.CutNode = -1 }, "--cut-node must be from 0"},
 	} {

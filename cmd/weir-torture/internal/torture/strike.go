@@ -32,6 +32,7 @@ type strike struct {
 	held    held          // what happens to the bytes that a cut has held up
 	apart   bool          // a cut of a node also cuts it off from its clients
 	orderly bool          // a node is stopped by a signal, not killed
+	seed    uint64        // determines the stream that is scaled
 	behind  time.Duration // how much older the file is that Redis gets back
 }
 
@@ -74,13 +75,14 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
 	add(o.PowerLosses, killNodes, 1, 0, 4*time.Second)
 	add(o.Fleet.DeleteRestarts, restartDeleted, nodes, 0, 4*time.Second)
+	add(o.Fleet.Scales, scaleStream, 1, time.Second, 6*time.Second)
 	for i := range all {
 		s := &all[i]
 		switch s.kind {
 		case setBackRedis:
 			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
-		case restartDeleted:
-			s.orderly = r.IntN(2) == 0
+		case restartDeleted, scaleStream:
+			s.orderly, s.seed = r.IntN(2) == 0, r.Uint64()
 		}
 	}
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
