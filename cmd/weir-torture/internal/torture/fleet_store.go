@@ -14,6 +14,7 @@ import (
 
 // The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
 const (
+	flipNode       kind = "bytes of a NATS node flipped"
 	killNodes      kind = "kill -9 of all NATS nodes"
 	restartDeleted kind = "NATS node after many deletes"
 	scaleStream    kind = "stream scaled to one and back"
@@ -22,7 +23,7 @@ const (
 // ofStores reports whether a fault is one of what the nodes have stored.
 func (k kind) ofStores() bool {
 	switch k {
-	case killNodes, restartDeleted, scaleStream:
+	case flipNode, killNodes, restartDeleted, scaleStream:
 		return true
 	}
 	return false
@@ -40,6 +41,8 @@ const (
 func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err error) {
 	n := f.nodes[s.target]
 	switch s.kind {
+	case flipNode:
+		return f.flipNode(ctx, s, done)
 	case killNodes:
 		done.Target = "all"
 		return f.killNodes(ctx, s)

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ type Strike struct {
 	Kind      kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
-	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again
+	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again, or cannot be read from one
 	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
 }
 
@@ -112,7 +113,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 		done.Target, err = f.strikeNode(ctx, s)
 	case killRedis, loseRedis, setBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
-	case killNodes, restartDeleted, scaleStream: // ofStores
+	case flipNode, killNodes, restartDeleted, scaleStream: // ofStores
 		err = f.strikeStore(ctx, s, &done)
 	case changeConfig:
 		c := changes[s.target]
@@ -143,7 +144,7 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, behind)
 	}
 	if s.kind.ofStores() {
-		done.Behind = behind
+		done.Behind = cmp.Or(done.Behind, behind)
 	}
 	f.strikes = append(f.strikes, done)
 	f.record.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,

@@ -85,6 +85,7 @@ type FleetFaults struct {
 	RedisKills                int // kill -9 of Redis, which then reads its file
 	RedisLosses               int // kill -9 of Redis, whose file is deleted
 	RedisSetbacks             int // kill -9 of Redis, which then reads an older copy of its file
+	FlipNodes                 int // bytes in the store of a NATS node are flipped while it is stopped
 	DeleteRestarts            int // restarts of a NATS node after many deletions
 	Scales                    int // a stream gets one copy, and three again; then the node that had it is restarted
 	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
@@ -170,7 +171,7 @@ func (o *Options) validateFleet() error {
 	case o.Replicas < 1 || o.Replicas > mostReplicas:
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.isFleet() && o.Fleet != FleetFaults{}:
-		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --delete-restarts, --scales, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --flip-nodes, --delete-restarts, --scales, --rolls and --server-rolls need a fleet: --replicas 2 or more")
 	case !o.isFleet():
 		return nil
 	case o.Server != External:
@@ -296,6 +297,7 @@ func (o *Options) Counts() []Count {
 		{"redis-kills", "kill -9 of Redis, which reads its file again", &f.RedisKills, 0, 1},
 		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 0},
 		{"redis-setbacks", "kill -9 of Redis, which reads its file as it was up to six seconds before", &f.RedisSetbacks, 0, 1},
+		{"flip-nodes", "eight bytes in the store of a NATS node are flipped while it is stopped: of messages, of a stream's state, of snapshots in turn", &f.FlipNodes, 0, 0},
 		{"delete-restarts", "restarts of a NATS node right after hundreds of deletions", &f.DeleteRestarts, 0, 1},
 		{"scales", "a stream is scaled from three copies to one and back, and the node that had it is restarted", &f.Scales, 0, 1},
 		{"rolls", "rolling restarts of all replicas", &f.Rolls, 0, 1},

@@ -32,7 +32,8 @@ type strike struct {
 	held    held          // what happens to the bytes that a cut has held up
 	apart   bool          // a cut of a node also cuts it off from its clients
 	orderly bool          // a node is stopped by a signal, not killed
-	seed    uint64        // determines the stream that is scaled
+	part    part          // of a node's store, in which bytes are flipped
+	seed    uint64        // determines the damaged bytes, or the stream that is scaled
 	behind  time.Duration // how much older the file is that Redis gets back
 }
 
@@ -73,14 +74,20 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.ServerRolls, rollNodes, 1, 0, 0)
 	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
 	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
+	add(o.Fleet.FlipNodes, flipNode, nodes, 0, 4*time.Second)
 	add(o.PowerLosses, killNodes, 1, 0, 4*time.Second)
 	add(o.Fleet.DeleteRestarts, restartDeleted, nodes, 0, 4*time.Second)
 	add(o.Fleet.Scales, scaleStream, 1, time.Second, 6*time.Second)
+	flips := int(o.Seed % uint64(len(parts)))
 	for i := range all {
 		s := &all[i]
 		switch s.kind {
 		case setBackRedis:
 			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
+		case flipNode:
+			s.part, s.seed = parts[flips%len(parts)], r.Uint64()
+			s.orderly = !s.part.ofMessages() || r.IntN(2) == 0 // a node that was killed need not have the others
+			flips++
 		case restartDeleted, scaleStream:
 			s.orderly, s.seed = r.IntN(2) == 0, r.Uint64()
 		}
