@@ -307,7 +307,11 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 		"packs":      {"worker-kills": 1, "stops": 1},
 		"features":   {"worker-kills": 1, "stops": 1},
 	}
-	more := map[string]string{"stores": " --seed 7", "packs": " --pack 3 --jobs 96", "features": " --priorities --callbacks --operations --reuse"}
+	more := map[string]string{
+		"stores":   " --seed 7", // of a stream's state: nats-server rebuilds that from the messages
+		"packs":    " --pack 3 --jobs 96",
+		"features": " --priorities --callbacks --operations --reuse",
+	}
 	runs := map[string]*tortured{}
 	for name, faults := range kept {
 		runs[name] = startTorture(t, bin, places, fleetFaults(faults)+more[name])
