@@ -37,8 +37,14 @@ const healsWithin = 30 * time.Second
 
 // flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes were a stream's, the node must
 // lead that stream when it is current again, so that everything is read from its copy.
-func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) error {
+func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error) {
 	n := f.nodes[s.target]
+	if s.part == ofQueue { // with jobs in it; when they are called, the node's copy must have them
+		if err := f.gather(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.command(ctx, "resume", apiName)) }()
+	}
 	f.end(n, s.orderly)
 	dir := filepath.Join(f.storeOf(n), "jetstream")
 	file, err := flipPart(dir, s.part, rand.New(rand.NewPCG(f.programs.o.Seed, s.seed)))

@@ -89,10 +89,9 @@ func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
 func (f *fleet) killNodes(ctx context.Context, s strike) error {
-	if err := f.command(ctx, "pause", apiName); err != nil {
+	if err := f.gather(ctx); err != nil {
 		return err
 	}
-	stream.Sleep(ctx, burstGathers)
 	if err := f.command(ctx, "resume", apiName); err != nil {
 		return err
 	}
@@ -106,6 +105,15 @@ func (f *fleet) killNodes(ctx context.Context, s strike) error {
 	killing.Wait()
 	stream.Sleep(ctx, s.last)
 	return f.startNodes(ctx)
+}
+
+// gather pauses the api, so that jobs gather in the queue. The caller resumes it.
+func (f *fleet) gather(ctx context.Context) error {
+	if err := f.command(ctx, "pause", apiName); err != nil {
+		return err
+	}
+	stream.Sleep(ctx, burstGathers)
+	return nil
 }
 
 // command runs a command of weir.
