@@ -77,7 +77,8 @@ is called, and the api's ledger is held against the receipts.
 With --replicas 2 or more it runs a fleet: three NATS nodes in a cluster with three copies of every stream, a Redis that syncs
 every write, and replicas that are killed, stopped for longer than their lease, restarted one after the other, and cut off
 from NATS, from Redis or from the api; nodes are killed, restarted and cut off from each other, Redis is killed and robbed of
-its file. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
+its file, or gets an older one back. All nodes are killed at once, bytes of a node's store are flipped, and a stream is scaled to one
+copy and back. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
 lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
 
 With --priorities, --callbacks, --operations, --reuse, --settled or --pack weir runs with that feature, and what the feature promises is

@@ -302,10 +302,16 @@ func TestFleetTorture(t *testing.T) { // not parallel: each of its runs has six 
 		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},
 		"node":       {"cut-node": 1},
+		"all nodes":  {"power-losses": 1, "redis-setbacks": 1},
+		"stores":     {"flip-nodes": 1, "delete-restarts": 1, "scales": 1},
 		"packs":      {"worker-kills": 1, "stops": 1},
 		"features":   {"worker-kills": 1, "stops": 1},
 	}
-	more := map[string]string{"packs": " --pack 3 --jobs 96", "features": " --priorities --callbacks --operations --reuse"}
+	more := map[string]string{
+		"stores":   " --seed 7", // of a stream's state: nats-server rebuilds that from the messages
+		"packs":    " --pack 3 --jobs 96",
+		"features": " --priorities --callbacks --operations --reuse",
+	}
 	runs := map[string]*tortured{}
 	for name, faults := range kept {
 		runs[name] = startTorture(t, bin, places, fleetFaults(faults)+more[name])

@@ -14,6 +14,7 @@ import (
 type Aftermath struct {
 	Kind    kind     `json:"kind"`
 	Of      int      `json:"of"`
+	Behind  int      `json:"not_whole"`   // faults of the nodes' stores after which a stream did not get all its copies
 	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
 	Stall   Recovery `json:"stall"`       // the longest time that a key had no call, counted from the fault
 	After   Recovery `json:"after"`       // the part of Stall after the end of the fault
@@ -37,6 +38,9 @@ func (e *Evidence) aftermath() []Aftermath {
 			gathered[s.Kind], kinds = a, append(kinds, s.Kind)
 		}
 		a.Of++
+		if s.Behind != "" {
+			a.Behind++
+		}
 		if s.Over.IsZero() {
 			a.Missing++
 			s.Over = s.Ended.Add(resumesWithin)
@@ -172,9 +176,12 @@ func (e *Evidence) judgeFleet(r *Report) {
 
 // fleetFindings returns the verdicts on the promises that only a fleet makes.
 func (r *Report) fleetFindings() []Finding {
-	missing, faults := 0, 0
+	missing, faults, behind, ofStores := 0, 0, 0, 0
 	for _, a := range r.Aftermath {
 		missing, faults = missing+a.Missing, faults+a.Of
+		if a.Kind.ofStores() {
+			behind, ofStores = behind+a.Behind, ofStores+a.Of
+		}
 	}
 	resumed := Finding{bucket.Pass, "resumed", fmt.Sprintf("after %d of %d faults every key was called again within %v", faults-missing, faults, resumesWithin)}
 	if missing > 0 {
@@ -189,7 +196,15 @@ func (r *Report) fleetFindings() []Finding {
 		text += fmt.Sprintf("of an even part, in the most uneven calm spell; %.0f %% may be missing or too much", 100*shareWithin)
 	}
 	atOnce := Finding{cmp.Or(r.AtOnceOutcome, bucket.Pass), "at once", fmt.Sprintf("%d calls at the most", r.AtOnce)}
-	return []Finding{atOnce, resumed, {cmp.Or(r.Shared, bucket.Pass), "work share", text}}
+	all := []Finding{atOnce, resumed, {cmp.Or(r.Shared, bucket.Pass), "work share", text}}
+	if ofStores > 0 {
+		copies := Finding{bucket.Pass, "copies", fmt.Sprintf("after %d of %d faults of stores every stream got all its copies again within %v", ofStores-behind, ofStores, currentWithin)}
+		if behind > 0 {
+			copies.Outcome = bucket.Fail
+		}
+		all = append(all, copies)
+	}
+	return all
 }
 
 // fleetLines prints the figures of a fleet.

@@ -33,7 +33,14 @@ type Ends struct {
 	Answers map[string]answerOf  // by job id: the call whose answer the result has
 	Reused  map[string]string    // by job id: another job whose answer the result has
 	Stored  map[string]time.Time // by job id: when its result was stored
+	Unread  []string             // streams that count messages which cannot be read
 }
+
+// errUnread says that a stream counts messages which do not come.
+var errUnread = errors.New("messages cannot be read")
+
+// comesWithin bounds the wait for the next message of a stream that has one.
+const comesWithin = 30 * time.Second
 
 // answerOf names a call, by its number in the api's ledger, and the place of a job in the call.
 type answerOf struct {
@@ -41,13 +48,13 @@ type answerOf struct {
 	place int
 }
 
-// readEnds reads the streams of results, letters and events.
+// readEnds reads the streams of results, letters and events. It goes on without messages that cannot be read.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 	e := &Ends{
 		Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{},
 		Reused: map[string]string{}, Stored: map[string]time.Time{},
 	}
-	err := errors.Join(
+	read := []error{
 		readStream(ctx, js, ledger.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			id := m.Headers().Get(ingest.HeaderJobID)
 			e.Results[id]++
@@ -95,8 +102,14 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			if json.Unmarshal(m.Data(), &event) == nil {
 				e.Events[event.Data.Job]++
 			}
-		}))
-	return e, err
+		}),
+	}
+	for i, err := range read {
+		if errors.Is(err, errUnread) {
+			e.Unread, read[i] = append(e.Unread, err.Error()), nil
+		}
+	}
+	return e, errors.Join(read...)
 }
 
 // timeOf parses the time in a header. It returns zero if the header has none.
@@ -118,7 +131,7 @@ func originOf(id string) place {
 	return place{parts[0], n}
 }
 
-// readStream calls take for each message that a stream has now.
+// readStream calls take for each message that a stream has now. It returns errUnread if some do not come.
 func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
@@ -142,11 +155,22 @@ func readStream(ctx context.Context, js jetstream.JetStream, name, subject strin
 	}
 	defer msgs.Stop()
 	for ; left > 0; left-- {
-		m, err := msgs.Next(jetstream.NextContext(ctx))
+		m, err := next(ctx, msgs)
 		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
+			return fmt.Errorf("read %s, of which %d messages are left: %w", name, left, err)
 		}
 		take(m)
 	}
 	return nil
+}
+
+// next waits for the next message, at most comesWithin.
+func next(ctx context.Context, msgs jetstream.MessagesContext) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, comesWithin, errUnread)
+	defer cancel()
+	m, err := msgs.Next(jetstream.NextContext(ctx))
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return m, err
 }

@@ -103,14 +103,20 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 
 // startServers starts Redis and all nodes at once, because no node becomes ready alone.
 func (f *fleet) startServers(ctx context.Context) error {
+	started := make(chan error, 1)
+	go func() { started <- f.startNodes(ctx) }()
+	return errors.Join(f.startRedis(ctx), <-started)
+}
+
+// startNodes starts all nodes at once.
+func (f *fleet) startNodes(ctx context.Context) error {
 	var starting sync.WaitGroup
 	failed := make([]error, len(f.nodes))
 	for i, n := range f.nodes {
 		starting.Go(func() { failed[i] = f.startNode(ctx, n) })
 	}
-	err := f.startRedis(ctx)
 	starting.Wait()
-	return errors.Join(append(failed, err)...)
+	return errors.Join(failed...)
 }
 
 func (f *fleet) connect(ctx context.Context) (err error) {

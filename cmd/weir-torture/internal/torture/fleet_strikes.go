@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ type Strike struct {
 	Kind      kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
+	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again, or cannot be read from one
 	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
 }
 
@@ -109,8 +111,10 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	switch s.kind {
 	case rollNodes, killNode, cutNode:
 		done.Target, err = f.strikeNode(ctx, s)
-	case killRedis, loseRedis:
+	case killRedis, loseRedis, setBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
+	case flipNode, killNodes, restartDeleted, scaleStream: // ofStores
+		err = f.strikeStore(ctx, s, &done)
 	case changeConfig:
 		c := changes[s.target]
 		done.Target, err = c.setting, f.operator.change(ctx, c)
@@ -128,16 +132,24 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	if err != nil {
 		return err
 	}
+	resumed := time.Since(done.Ended)
 	if called {
 		done.Over = time.Now()
 	}
 	if s.kind != changeConfig { // operator.change counts changes
 		f.record.count(s.kind)
 	}
+	behind, err := f.awaitCopies(ctx, currentWithin)
+	if behind != "" {
+		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, behind)
+	}
+	if s.kind.ofStores() {
+		done.Behind = cmp.Or(done.Behind, behind)
+	}
 	f.strikes = append(f.strikes, done)
 	f.record.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
-		done.Ended.Sub(done.At).Round(100*time.Millisecond), time.Since(done.Ended).Round(100*time.Millisecond))
-	return f.awaitCurrent(ctx)
+		done.Ended.Sub(done.At).Round(100*time.Millisecond), resumed.Round(100*time.Millisecond))
+	return err
 }
 
 // awaitCalls waits until every key was called after a moment. It returns false after resumesWithin.
@@ -238,10 +250,22 @@ func (f *fleet) rollNodes(ctx context.Context) error {
 }
 
 func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
+	older := f.redisDir() + "-older"
+	if s.kind == setBackRedis {
+		if err := os.CopyFS(older, os.DirFS(f.redisDir())); err != nil {
+			return fmt.Errorf("copy what Redis has: %w", err)
+		}
+		stream.Sleep(ctx, s.behind)
+	}
 	f.redis.process.Kill()
-	if s.kind == loseRedis {
+	if s.kind == loseRedis || s.kind == setBackRedis {
 		if err := os.RemoveAll(f.redisDir()); err != nil {
 			return fmt.Errorf("lose what Redis had: %w", err)
+		}
+	}
+	if s.kind == setBackRedis {
+		if err := os.Rename(older, f.redisDir()); err != nil {
+			return fmt.Errorf("put the older file of Redis back: %w", err)
 		}
 	}
 	stream.Sleep(ctx, s.last)

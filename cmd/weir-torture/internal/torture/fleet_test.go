@@ -53,7 +53,10 @@ func TestFleetJudge(t *testing.T) {
 	}{
 		{"all well", func(*Evidence) {}, ""},
 		{"three at once", func(e *Evidence) { e.Arrivals[7].End += int64(150 * time.Millisecond) }, "at once"},
+		{"a result cannot be read", func(e *Evidence) { e.Ends.Unread = []string{"read WEIR_RESULTS"} }, "unread"},
 		{"never got over", func(e *Evidence) { e.Strikes[0].Over = time.Time{} }, "resumed"},
+		{"a copy stayed away", func(e *Evidence) { e.Strikes[0].Kind, e.Strikes[0].Behind = flipNode, "S" }, "copies"},
+		{"the copies came back", func(e *Evidence) { e.Strikes[0].Kind = scaleStream }, ""},
 		{"one does the work", func(e *Evidence) {
 			for i := range 20 {
 				e.Arrivals[2*i].Fields[1].Value = "two"
@@ -93,16 +96,17 @@ func TestFleetJudge(t *testing.T) {
 func TestStrikes(t *testing.T) {
 	o := Options{
 		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
-		Fleet: FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, Rolls: 1, ServerRolls: 1},
+		Fleet:       FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, RedisSetbacks: 2, FlipNodes: 6, DeleteRestarts: 3, Scales: 3, Rolls: 1, ServerRolls: 1},
+		PowerLosses: 2,
 	}
 	one := newPlan(&o)
 	if !reflect.DeepEqual(one, newPlan(&o)) {
 		t.Error("the same seed made two plans")
 	}
-	if len(one.strikes) != 29 || len(one.lives)+len(one.events) > 0 {
+	if len(one.strikes) != 45 || len(one.lives)+len(one.events) > 0 {
 		t.Errorf("%d strikes, %d lives, %d events", len(one.strikes), len(one.lives), len(one.events))
 	}
-	hit := map[kind]map[int]int{}
+	hit, flipped := map[kind]map[int]int{}, map[part]bool{}
 	for _, s := range one.strikes {
 		if hit[s.kind] == nil {
 			hit[s.kind] = map[int]int{}
@@ -114,14 +118,26 @@ func TestStrikes(t *testing.T) {
 				t.Errorf("%s for %v", s.kind, s.last)
 			}
 		}
+		if (s.kind == setBackRedis) != (s.behind > 0) {
+			t.Errorf("%s with a file that is %v older", s.kind, s.behind)
+		}
+		if s.part != "" {
+			flipped[s.part] = true
+		}
+		if (s.kind == flipNode) != (s.part != "") || s.part != "" && !s.part.ofMessages() && !s.orderly {
+			t.Errorf("%s in %q, orderly: %v", s.kind, s.part, s.orderly)
+		}
 		if s.kind == cutAPI && s.held != lost {
 			t.Error("calls arrive ten seconds late, for which weir can do nothing")
 		}
 	}
-	for k, n := range map[kind]int{killReplica: 2, stopReplica: 1, cutNATS: 1, cutRedis: 1, cutAPI: 1, cutNode: 1, killNode: 1} {
+	for k, n := range map[kind]int{killReplica: 2, stopReplica: 1, cutNATS: 1, cutRedis: 1, cutAPI: 1, cutNode: 1, killNode: 1, flipNode: 2, restartDeleted: 1} {
 		if want := map[int]int{0: n, 1: n, 2: n}; !reflect.DeepEqual(hit[k], want) {
 			t.Errorf("%s hits %v", k, hit[k])
 		}
+	}
+	if len(flipped) != len(parts) {
+		t.Errorf("bytes are flipped in %v", flipped)
 	}
 	if o.Seed = 2; reflect.DeepEqual(one, newPlan(&o)) {
 		t.Error("two seeds made the same plan")
@@ -141,6 +157,8 @@ func TestFleetOptions(t *testing.T) {
 		{func(o *Options) { o.Replicas = 1 }, "need a fleet"},
 		{func(o *Options) { o.Server = Embedded }, "--server external"},
 		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
+		{func(o *Options) { o.PowerLosses = 1 }, ""}, // of all nodes: no build with hooks is needed
+		{func(o *Options) { o.Replicas, o.Fleet = 1, FleetFaults{Scales: 1} }, "need a fleet"},
 		{func(o *Options) { o.Keys = 10 }, "multiple of 12"},
 		{func(o *Options) { o.Fleet.CutNode = -1 }, "--cut-node must be from 0"},
 	} {

@@ -66,6 +66,10 @@ func Judge(e *Evidence) *Report {
 		Points: map[string]int{}, Changed: e.Timeline.changed(), Ways: e.Ways,
 	}
 	r.countKills(e)
+	for _, what := range e.Ends.Unread {
+		r.Unread++
+		r.example("unread", what)
+	}
 	e.nameLost()
 	r.Restores, r.Unnoticed, r.RestoresTold, r.Flips = len(e.SetBacks), e.Unnoticed, e.Heard.restored, len(e.Damages)
 	e.judgeEnds(r)

@@ -53,7 +53,7 @@ func newNodes(p *ports) ([]*node, error) {
 func (f *fleet) startNode(ctx context.Context, n *node) error {
 	args := []string{
 		"nats-server", "--name", n.name, "--listen", n.clients, "--cluster-listen", n.cluster,
-		"--dir", filepath.Join(f.programs.o.Dir, n.name), "--durability", f.programs.o.Durability,
+		"--dir", f.storeOf(n), "--durability", f.programs.o.Durability,
 	}
 	for _, l := range n.routes {
 		args = append(args, "--routes", l.addr())
@@ -65,6 +65,9 @@ func (f *fleet) startNode(ctx context.Context, n *node) error {
 	n.process = p
 	return p.awaitReady(ctx, startWithin)
 }
+
+// storeOf returns the directory of a node's store.
+func (f *fleet) storeOf(n *node) string { return filepath.Join(f.programs.o.Dir, n.name) }
 
 // paths returns the links between a node and the other nodes, in both directions.
 func (f *fleet) paths(n *node) []*link {
@@ -104,17 +107,25 @@ const currentWithin = 90 * time.Second
 // awaitCurrent waits until every stream has a leader and all its copies are current. Before that, no other node may go
 // down. After currentWithin it notes the lag and returns.
 func (f *fleet) awaitCurrent(ctx context.Context) error {
-	last := ""
-	for limit := time.Now().Add(currentWithin); time.Now().Before(limit); {
-		if last = f.behind(ctx); last == "" {
-			return nil
+	last, err := f.awaitCopies(ctx, currentWithin)
+	if last != "" {
+		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, last)
+	}
+	return err
+}
+
+// awaitCopies waits until every stream has a leader and all its copies are current. It returns a stream that is not
+// current after the time within, or "".
+func (f *fleet) awaitCopies(ctx context.Context, within time.Duration) (behind string, err error) {
+	for limit := time.Now().Add(within); time.Now().Before(limit); {
+		if behind = f.behind(ctx); behind == "" {
+			return "", nil
 		}
 		if !stream.Sleep(ctx, 200*time.Millisecond) {
-			return context.Cause(ctx)
+			return "", context.Cause(ctx)
 		}
 	}
-	f.record.note("after %v not every copy of a stream was current: %s", currentWithin, last)
-	return nil
+	return behind, nil
 }
 
 // behind returns a stream that is not current on every node, or an error as text. It returns "" if all are current.

@@ -44,7 +44,7 @@ type Options struct {
 	Settings      []string // the settings to change; empty: all
 	Reloads       bool     // weir reloads its file on SIGHUP, and some changes use that
 	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
-	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; not for a fleet
+	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of all nodes of a fleet at once
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
 	Revocations   int      // spells in which the api answers 401; not for a fleet
 	Restores      int      // a backup of the store is restored; server inside
@@ -84,6 +84,10 @@ type FleetFaults struct {
 	CutNode                   int // a NATS node from the other two; half of the times also from its clients
 	RedisKills                int // kill -9 of Redis, which then reads its file
 	RedisLosses               int // kill -9 of Redis, whose file is deleted
+	RedisSetbacks             int // kill -9 of Redis, which then reads an older copy of its file
+	FlipNodes                 int // bytes in the store of a NATS node are flipped while it is stopped
+	DeleteRestarts            int // restarts of a NATS node after many deletions
+	Scales                    int // a stream gets one copy, and three again; then the node that had it is restarted
 	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
 }
 
@@ -141,7 +145,7 @@ func (o *Options) Validate() error {
 	if o.Durability != "always" && o.Durability != "interval" {
 		wrong = append(wrong, fmt.Errorf("--durability is %q, not always or interval", o.Durability))
 	}
-	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0 || o.PowerLosses > 0) {
+	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0 || o.PowerLosses > 0 && !o.isFleet()) {
 		wrong = append(wrong, errors.New("chosen points, planted bugs and power losses need a weir and a weir-torture built with -tags torture: make torture"))
 	}
 	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
@@ -167,13 +171,13 @@ func (o *Options) validateFleet() error {
 	case o.Replicas < 1 || o.Replicas > mostReplicas:
 		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
 	case !o.isFleet() && o.Fleet != FleetFaults{}:
-		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --redis-setbacks, --flip-nodes, --delete-restarts, --scales, --rolls and --server-rolls need a fleet: --replicas 2 or more")
 	case !o.isFleet():
 		return nil
 	case o.Server != External:
 		return errors.New("replicas share external servers: --replicas goes with --server external")
-	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses+o.Redrives > 0:
-		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations, --power-losses and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.Redrives > 0:
+		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
 	case o.Settled:
 		return errors.New("--settled is for one weir: a fleet has no limit in tokens")
 	case len(o.Points) > 0:
@@ -281,7 +285,7 @@ func (o *Options) Counts() []Count {
 		{"config-changes", "changes of the configuration: applied, applied just before a kill, or in the file that the next start finds", &o.ConfigChanges, 8, 2},
 		{"idle-kills", "kill -9 of weir while nothing is queued", &o.IdleKills, 3, 0},
 		{"memory-limits", "starts of weir with little or much memory, and a burst of large jobs and of many keys", &o.MemoryLimits, 1, 0},
-		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture)", &o.PowerLosses, 0, 0},
+		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture); of all NATS nodes of a fleet at once, while many jobs are deleted", &o.PowerLosses, 0, 1},
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
 		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
 		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},
@@ -292,6 +296,10 @@ func (o *Options) Counts() []Count {
 		{"cut-node", "a NATS node is cut off from the others", &f.CutNode, 0, 1},
 		{"redis-kills", "kill -9 of Redis, which reads its file again", &f.RedisKills, 0, 1},
 		{"redis-losses", "kill -9 of Redis, whose file is lost", &f.RedisLosses, 0, 0},
+		{"redis-setbacks", "kill -9 of Redis, which reads its file as it was up to six seconds before", &f.RedisSetbacks, 0, 1},
+		{"flip-nodes", "eight bytes in the store of a NATS node are flipped while it is stopped: of messages, of a stream's state, of snapshots in turn", &f.FlipNodes, 0, 0},
+		{"delete-restarts", "restarts of a NATS node right after hundreds of deletions", &f.DeleteRestarts, 0, 1},
+		{"scales", "a stream is scaled from three copies to one and back, and the node that had it is restarted", &f.Scales, 0, 1},
 		{"rolls", "rolling restarts of all replicas", &f.Rolls, 0, 1},
 		{"server-rolls", "rolling restarts of all NATS nodes", &f.ServerRolls, 0, 1},
 	}

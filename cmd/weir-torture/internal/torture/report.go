@@ -47,6 +47,7 @@ type Report struct {
 	Results              int `json:"results"`
 	Waiting              int `json:"waiting"`
 	Lost                 int `json:"lost"`
+	Unread               int `json:"unread,omitempty"` // streams that count messages which cannot be read
 	EndedTwice           int `json:"ended_twice"`
 	Unasked              int `json:"unasked"` // called jobs that were refused, or never submitted
 	CalledTwice          int `json:"called_twice"`
@@ -214,6 +215,9 @@ func (r *Report) findings() []Finding {
 	add("accepted", 0, "%d, of them %d with a result", r.Accepted, r.Results)
 	add("called", r.Unasked, "%d of them, in %d calls (%d answered 429); %d other jobs", r.Called, r.Calls, r.PushedBack, r.Unasked)
 	add("lost", r.Lost+r.Waiting, "%d; %d still wait", r.Lost, r.Waiting)
+	if r.Unread > 0 {
+		add("unread", r.Unread, "%d streams count results, letters or events that they do not give", r.Unread)
+	}
 	add("ended twice", r.EndedTwice, "%d", r.EndedTwice)
 	if r.Idempotent || r.Changed {
 		add("called twice", r.CalledTwice+r.BilledTwice, "%d with another idempotency key or none; %d calls repeated with the same; %d billed twice",

@@ -18,18 +18,23 @@ const (
 	killNode     kind = "kill -9 of a NATS node"
 	killRedis    kind = "kill -9 of Redis"
 	loseRedis    kind = "Redis lost its file"
+	setBackRedis kind = "Redis came back older"
 	rollReplicas kind = "rolling restart of weir"
 	rollNodes    kind = "rolling restart of NATS"
 )
 
 // strike is one planned fault of a fleet. Each is over before the next begins.
 type strike struct {
-	kind   kind
-	target int           // index of the replica or node
-	pause  time.Duration // before the strike
-	last   time.Duration // of a cut or a stop, or until the killed process is started again
-	held   held          // what happens to the bytes that a cut has held up
-	apart  bool          // a cut of a node also cuts it off from its clients
+	kind    kind
+	target  int           // index of the replica or node
+	pause   time.Duration // before the strike
+	last    time.Duration // of a cut or a stop, or until the killed process is started again
+	held    held          // what happens to the bytes that a cut has held up
+	apart   bool          // a cut of a node also cuts it off from its clients
+	orderly bool          // a node is stopped by a signal, not killed
+	part    part          // of a node's store, in which bytes are flipped
+	seed    uint64        // determines the damaged bytes, or the stream that is scaled
+	behind  time.Duration // how much older the file is that Redis gets back
 }
 
 // held says what happens to the bytes that a cut has held up.
@@ -68,6 +73,25 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.Rolls, rollReplicas, 1, 0, 0)
 	add(o.Fleet.ServerRolls, rollNodes, 1, 0, 0)
 	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
+	add(o.Fleet.RedisSetbacks, setBackRedis, 1, 0, 4*time.Second)
+	add(o.Fleet.FlipNodes, flipNode, nodes, 0, 4*time.Second)
+	add(o.PowerLosses, killNodes, 1, 0, 4*time.Second)
+	add(o.Fleet.DeleteRestarts, restartDeleted, nodes, 0, 4*time.Second)
+	add(o.Fleet.Scales, scaleStream, 1, time.Second, 6*time.Second)
+	flips := int(o.Seed % uint64(len(parts)))
+	for i := range all {
+		s := &all[i]
+		switch s.kind {
+		case setBackRedis:
+			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
+		case flipNode:
+			s.part, s.seed = parts[flips%len(parts)], r.Uint64()
+			s.orderly = !s.part.ofMessages() || r.IntN(2) == 0 // a node that was killed need not have the others
+			flips++
+		case restartDeleted, scaleStream:
+			s.orderly, s.seed = r.IntN(2) == 0, r.Uint64()
+		}
+	}
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i := range all {
 		all[i].pause = between(r, 500*time.Millisecond, 2*time.Second)
