@@ -35,6 +35,7 @@ var rooms = []struct{ room, imports string }{
 	{"deadletter", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue"},
 	{"dispatcher/internal/seeds", ""},
 	{"dispatcher/schedule", "bucket"},
+	{"dispatcher/sites", "bucket"},
 	{"dispatcher/reuse", "ingest bucket"},
 	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
 	{"dispatcher/retell", "ingest bucket bucket/stream deadletter dispatcher/ledger"},
