@@ -194,7 +194,7 @@ func TestMistakesAreCaught(t *testing.T) {
 }
 
 // mostSeeds is how many seeds a mistake may take until it is caught.
-const mostSeeds = 3000
+const mostSeeds = 2000
 
 // TestSeedsRepeat checks that the seed alone decides what happens.
 func TestSeedsRepeat(t *testing.T) {

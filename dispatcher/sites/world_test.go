@@ -41,7 +41,7 @@ const (
 	second    = int64(1_000_000)
 	jitter    = 20 * time.Millisecond
 	ahead     = time.Second // the farthest slot
-	lease     = 12 * time.Second
+	lease     = 40 * time.Second
 	following = 700 * time.Millisecond
 )
 
@@ -148,7 +148,8 @@ func newWorld(seed uint64, plant mistake) *world {
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}, InFlight: 1000}, Jitter: jitter, Lease: lease,
 		In: &bucket.Membership{Account: account, API: "api", APIs: []string{"api"}, Jitter: jitter, Lease: lease},
 	}
-	if w.lasts = 400 * time.Millisecond; w.rnd.IntN(2) == 0 {
+	w.lasts = []time.Duration{400 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second, lease - 2*time.Second}[w.rnd.IntN(4)]
+	if plant == ignoresRunning {
 		w.lasts = lease - 2*time.Second
 	}
 	n := 2 + w.rnd.IntN(4)

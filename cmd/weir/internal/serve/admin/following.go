@@ -20,6 +20,8 @@ type ConfigState struct {
 	Seen     uint64 `json:"seen"`              // the newest version that it has considered
 	Version  uint64 `json:"version"`           // the version in force on this replica
 	Why      string `json:"why,omitempty"`     // why the newest is not in force
+	// Busy says, by account with shares, why calls of this site may exceed its share in a window that still sees calls.
+	Busy map[string]string `json:"busy,omitempty"`
 }
 
 // ErrCannotFollow reports that a replica has considered a version and cannot run by it.

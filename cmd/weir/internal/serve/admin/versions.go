@@ -45,7 +45,14 @@ type StoredConfig struct {
 	// Order is greater than the Order of every earlier version, even if NATS was restored meanwhile. It is the time in
 	// microseconds, or the Order before plus one. Versions that an earlier weir stored have none.
 	Order int64 `json:"order,omitempty"`
+	// Site is the site of this store, and Shares are its shares of accounts that are in force, in percent. They belong to
+	// the version, so that replicas follow a share as they follow any change. Only weir shares raises one.
+	Site   string           `json:"site,omitempty"`
+	Shares map[string]int64 `json:"shares,omitempty"`
 }
+
+// Take notes the site and the shares of a configuration that is to be stored.
+func (s *StoredConfig) Take(c *config.Config) { s.Site, s.Shares = c.Site(), c.InForce() }
 
 // After returns the Order of a new version behind s. s may be nil: there is no version.
 func (s *StoredConfig) After() int64 {
@@ -106,15 +113,25 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	if err := json.Unmarshal(entry.Value(), &v.StoredConfig); err != nil {
 		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
 	}
-	var err error
-	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
+	if err := v.parse(entry.Created()); err != nil {
 		return nil, err
 	}
+	return v, nil
+}
+
+// parse parses the version's text. created is when the version was stored.
+func (v *Version) parse(created time.Time) (err error) {
+	v.Config, err = config.Parse([]byte(v.YAML), config.Options{
+		Name: fmt.Sprintf("version %d from %s", v.Number, v.From), Site: v.Site, Shares: v.Shares,
+	})
+	if err != nil {
+		return err
+	}
 	if v.Order == 0 {
-		v.Order = entry.Created().UnixMicro()
+		v.Order = created.UnixMicro()
 	}
 	v.Config.Version = v.Order
-	return v, nil
+	return nil
 }
 
 // ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history.

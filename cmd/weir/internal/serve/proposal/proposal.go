@@ -22,6 +22,7 @@ type Proposal struct {
 	From   string // its origin: a file, or an earlier version
 	Text   string
 	Config *config.Config
+	Site   string // of the proposing process; empty: that of the version in force
 
 	current *admin.Version // the version in force; nil: there is none
 	last    uint64         // the newest revision when the proposal was compared
@@ -57,6 +58,9 @@ func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Wri
 	}
 	if err != nil && !never {
 		return nil, c.Explain(err)
+	}
+	if err := p.succeed(); err != nil {
+		return nil, err
 	}
 	d := p.differs()
 	if !d.Same {
@@ -112,6 +116,16 @@ func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint
 	return p, nil
 }
 
+// succeed gives the proposal the shares of accounts that are in force. A rollback changes none of them.
+func (p *Proposal) succeed() (err error) {
+	how := config.Lowering
+	if p.back {
+		how = config.Keeping
+	}
+	p.Config, err = p.Config.Succeed(p.before(), p.Site, how)
+	return err
+}
+
 func (p *Proposal) before() *config.Config {
 	if p.current == nil {
 		return nil
@@ -140,6 +154,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	next := admin.StoredConfig{
 		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(applied.Changes), Vendors: p.Config.Vendors(),
 	}
+	next.Take(p.Config)
 	switch {
 	case p.current == nil:
 	case p.back:

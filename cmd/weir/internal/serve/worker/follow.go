@@ -65,6 +65,7 @@ type followerOptions struct {
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
+	site     string                     // of this weir, empty for none
 	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to other users
 	log      *slog.Logger
 }
@@ -199,6 +200,9 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 // references.
 func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
+		return err
+	}
+	if err := c.RefuseSite(f.site); err != nil {
 		return err
 	}
 	if f.guarded != nil {
