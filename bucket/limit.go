@@ -121,6 +121,7 @@ type Limit struct {
 	InFlight int64
 	Budget   *Budget
 	Cost     ingest.Cost // of a call; unused for a budget, which counts the price
+	Share    int64       // the part of the limit that this is, in percent; 0: the whole
 	Shadow   bool        // counts the calls that it would have held, and holds none
 	// Left names the header of an answer that says how much of a rate or quota the vendor has left. LeftUntil names the
 	// header that says until when. Both are optional (left.go).

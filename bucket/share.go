@@ -25,6 +25,7 @@ func (l Limit) Part(percent int64) (Limit, error) {
 	if percent < 1 || percent > WholeShare {
 		return l, fmt.Errorf("a share of %d%% is not within 1%% to %d%%", percent, WholeShare)
 	}
+	l.Share = percent
 	switch l.Kind() {
 	case KindRate:
 		rate := l.Rate.part(percent)

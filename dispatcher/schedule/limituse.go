@@ -12,12 +12,13 @@ type LimitUse struct {
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
 	Count int64         // the limit of Used
 	Per   time.Duration // 0 for in_flight
+	Share int64         // the part of the limit that this site enforces, in percent; 0: all of it
 }
 
 // use returns how much of the limit this process uses. calls is how many calls run now. The store counts quotas and
 // budgets: counted is false for these.
 func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
-	u.Limit = l.Name
+	u.Limit, u.Share = l.Name, l.Share
 	switch l.Kind() {
 	case bucket.KindRate:
 		u.Per = usedPer(l.Rate)

@@ -76,6 +76,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/ops/whatif", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},
 	{"cmd/weir/internal/ops/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin cmd/weir/internal/serve/limitstate cmd/weir/internal/cli/terminal"},
 	{"cmd/weir/internal/ops/status", "ingest deadletter dispatcher/desk dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin cmd/weir/internal/serve/limitstate cmd/weir/internal/ops/spend dispatcher/ledger"},
+	{"cmd/weir/internal/ops/shares", "bucket dispatcher/schedule dispatcher/sites cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin"},
 	{"cmd/weir/internal/ops/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/limitstate cmd/weir/internal/ops/status"},
 	{"cmd/weir/internal/ops/jobstory", "ingest bucket bucket/stream deadletter dispatcher/desk dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin dispatcher cmd/weir/internal/ops/jobindex"},
 	{"cmd/weir/internal/ops/deadview", "ingest deadletter dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/ops/jobstory bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/nats/connect"},

@@ -168,11 +168,12 @@ func (m *moving) await(t *testing.T, text string) {
 }
 
 // end waits for the end of the command, and returns its exit code and what it said.
-func (m *moving) end() (code int, said string) {
+func (m *moving) end(t *testing.T) (code int, said string) {
+	t.Helper()
 	for m.lines.Scan() {
 		m.said = append(m.said, m.lines.Text())
 	}
-	return weirtest.ExitCode(m.cmd.Wait()), strings.Join(m.said, "\n")
+	return weirtest.ExitCode(await.Result(t, "the end of weir shares", m.cmd.Wait)), strings.Join(m.said, "\n")
 }
 
 // TestMoveCutOff cuts the link to the site that would be raised, after the other site was lowered: nothing is raised. The
@@ -190,7 +191,7 @@ func TestMoveCutOff(t *testing.T) {
 	m := startMove(t, behind, "eu=20%", "us=80%")
 	m.await(t, "site eu lowered")
 	link.Cut()
-	code, said := m.end()
+	code, said := m.end(t)
 	if code == 0 || !strings.Contains(said, "goes on") || strings.Contains(said, "raised") {
 		t.Errorf("the move that was cut ends with %d: %s", code, said)
 	}
@@ -219,7 +220,7 @@ func TestMoversOvertake(t *testing.T) {
 	first := startMove(t, where, "eu=30%", "us=70%")
 	first.await(t, "site eu lowered")
 	now := shares(t, where, "eu=55%", "us=45%")
-	code, said := first.end()
+	code, said := first.end(t)
 	if code == 0 || !strings.Contains(said, "another change came first") {
 		t.Errorf("the first move ends with %d: %s", code, said)
 	}
@@ -273,7 +274,7 @@ func refusedStart(t *testing.T, r *weirtest.Rig, want string) {
 	w, err := worker.Start(await.Context(t, "a refused start"), r.Settings(), weirtest.TestLog(t))
 	if err == nil {
 		w.Stop()
-		_ = w.Wait()
+		_ = await.Result(t, "the end of the worker", w.Wait)
 	}
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("site %q: %v, want %q", r.Site, err, want)

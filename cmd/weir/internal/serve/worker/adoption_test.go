@@ -34,7 +34,7 @@ func TestAdoptionRace(t *testing.T) {
 		return f
 	}
 	begin := func(f *configFile) *adoption {
-		a, err := adopt(t.Context(), home, f)
+		a, err := adopt(t.Context(), home, f, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	}
 	start := func(rate string) string {
 		f := fileAt(t, rate)
-		a, err := adopt(t.Context(), home, f)
+		a, err := adopt(t.Context(), home, f, "")
 		if err != nil {
 			t.Fatal(err)
 		}

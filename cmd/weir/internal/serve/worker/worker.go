@@ -206,7 +206,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
 	}
-	if err := w.refuseRestored(ctx); err != nil {
+	if err := w.refuseRestored(ctx, w.config); err != nil {
 		return nil, err
 	}
 	w.openRecorder()
