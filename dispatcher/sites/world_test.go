@@ -303,11 +303,9 @@ func (w *world) run(lasts time.Duration) {
 // mover is one move under way: a coroutine that the world resumes when an answer, or the end of a wait, has come.
 type mover struct {
 	w      *world
-	name   int
 	resume func() (struct{}, bool)
 	end    func()
 	yield  func(struct{}) bool
-	reply  func() error // sets the answer; nil while none has come
 	dead   bool
 }
 

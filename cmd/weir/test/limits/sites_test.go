@@ -51,10 +51,17 @@ func wholeAcme() []bucket.Limit {
 // twoSites starts a weir for each of two sites, which call one API. Each has a nats-server of its own.
 func twoSites(t *testing.T) (eu, us *weirtest.Rig) {
 	t.Helper()
+	return twoSitesWith(t, func(*weirtest.Rig) {})
+}
+
+// twoSitesWith is twoSites, and prepares each rig before its start.
+func twoSitesWith(t *testing.T, prepare func(*weirtest.Rig)) (eu, us *weirtest.Rig) {
+	t.Helper()
 	eu = weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "")
 	us = &weirtest.Rig{T: t, API: eu.API, Dir: t.TempDir()}
 	for site, r := range map[string]*weirtest.Rig{"eu": eu, "us": us} {
 		r.Site, r.YAML = site, fmt.Sprintf(sharesOf(site, "{eu: 60%%, us: 40%%}"), eu.API.URL())
+		prepare(r)
 		r.Start()
 		t.Cleanup(r.Stop)
 	}
@@ -102,7 +109,21 @@ func sitesAt(eu, us string) string { return "eu=" + eu + ",us=" + us }
 // changes what each calls, and that no window exceeds the account's limits meanwhile. A restart keeps what was moved.
 func TestSharesOfTwoSites(t *testing.T) {
 	t.Parallel()
-	eu, us := twoSites(t)
+	for name, prepare := range map[string]func(*weirtest.Rig){
+		"process": func(*weirtest.Rig) {},
+		"redis":   func(r *weirtest.Rig) { r.Redis = weirtest.RedisSetting(t, "redis://"+weirtest.StartRedis(t).Addr) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eu, us := twoSitesWith(t, prepare)
+			moveBetween(t, eu, us)
+		})
+	}
+}
+
+// moveBetween moves shares between two sites that call, there and back.
+func moveBetween(t *testing.T, eu, us *weirtest.Rig) {
+	t.Helper()
 	where := sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
 	keepCalling(t, eu, 600)
 	keepCalling(t, us, 600)
@@ -268,6 +289,39 @@ func TestSiteIsRefused(t *testing.T) {
 	eu.Start()
 }
 
+// TestRestoredSiteIsPaused checks that a start with --restored pauses the APIs of an account with shares, and that the
+// site calls again after a move and a resumption.
+func TestRestoredSiteIsPaused(t *testing.T) {
+	t.Parallel()
+	eu, us := twoSites(t)
+	keepCalling(t, eu, 200)
+	eu.AwaitCalls(10)
+	eu.Stop()
+	s := eu.Settings()
+	s.Restored = true
+	w, err := worker.Start(await.Context(t, "a restored start"), s, weirtest.TestLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		w.Stop()
+		_ = await.Result(t, "the end of the worker", w.Wait)
+	}()
+	env := []string{"WEIR_NATS_URL=" + w.NATSURL()}
+	if did := weirtest.Command(t, env, "show", "eu", "k0"); !strings.Contains(did.Stdout, "may have an old share of account acme") {
+		t.Errorf("weir show: %s%s", did.Stdout, did.Stderr)
+	}
+	where := sitesAt(w.NATSURL(), us.Worker.NATSURL())
+	if now := shares(t, where, "eu=55%", "us=40%"); now["eu"] != 55 {
+		t.Errorf("in force: %v", now)
+	}
+	called := len(eu.API.All())
+	if did := weirtest.Command(t, env, "resume", "eu"); did.Code != 0 {
+		t.Errorf("weir resume: %s", did.Stderr)
+	}
+	eu.AwaitCalls(called + 10)
+}
+
 // refusedStart checks that a start fails with a message.
 func refusedStart(t *testing.T, r *weirtest.Rig, want string) {
 	t.Helper()
@@ -310,6 +364,10 @@ func TestSharesAreShown(t *testing.T) {
 	}
 	if !slices.Equal(all, []string{"eu 60 60", "us 40 40"}) {
 		t.Errorf("%v: %s", all, did.Stderr)
+	}
+	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "status")
+	if !strings.Contains(did.Stdout, "(this site has 60%)") {
+		t.Errorf("weir status: %s", did.Stdout)
 	}
 	us.Stop()
 	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "shares", "acme")
