@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Account says what an api's quotas and budgets have used, by the records of calls. It is kept beside the meters, which
-// claim units ahead. An account contains no claims, so it gives the exact use before a crash once the records are read.
-// Times are by the calendar's clock. An account is not safe for concurrent use.
+// Account holds the use of an api's quotas and budgets. An account that is added up from the records of calls gives the
+// exact use before a crash. The restored meters do not, because a snapshot claims units ahead (snapshot.go). Times are
+// by the calendar's clock. An account is not safe for concurrent use.
 type Account struct {
 	Limits []LimitAccount `json:"limits"`
 }
 
-// LimitAccount is what one quota or budget has used. For a calendar or fixed one it counts the newest period in which a
-// call was made; for a sliding one it has the times and units of its calls, in order.
+// LimitAccount holds the use of one quota or budget. A calendar or fixed limit counts the newest period in which a call
+// was made. A sliding limit lists the times and units of its calls in the order of time.
 type LimitAccount struct {
 	Name  string     `json:"name"`
-	By    string     `json:"by"` // its periods: a limit with different ones needs another account
+	By    string     `json:"by"` // the limit's periods; if they change, this count no longer applies
 	Start Micros     `json:"start,omitempty"`
 	End   Micros     `json:"end,omitempty"`
 	Used  int64      `json:"used,omitempty"`
@@ -28,7 +28,7 @@ type LimitAccount struct {
 // mostLogged bounds the entries of a sliding quota's account. Beyond it two neighbours become one, with the later time.
 const mostLogged = 2 * maxEntries
 
-// NewAccount returns an account of the rules' quotas and budgets, of which nothing is used yet.
+// NewAccount returns an account of the rules' quotas and budgets without any use.
 func NewAccount(rules Rules) *Account {
 	a := &Account{}
 	for i := range rules.Shared {
@@ -80,8 +80,8 @@ func (a *Account) Clone() *Account {
 	return c
 }
 
-// Follow adapts the account to the limits of present, which holds this process's counts. A new limit begins with
-// nothing. A limit whose periods have changed begins with its count in present; Follow returns the names of these.
+// Follow gives the account the same limits as present, which holds this process's own counts. A new limit begins
+// without use. If a limit's periods have changed, Follow takes its count from present and returns its name.
 func (a *Account) Follow(present *Account) (changed []string) {
 	next := make([]LimitAccount, len(present.Limits))
 	for i := range present.Limits {
@@ -111,7 +111,7 @@ func (a *Account) Slide(present *Account) (changed []string) {
 	return changed
 }
 
-// Add counts units that a call took at the time at from the limit called name. It ignores a call in a period before the
+// Add counts a call that took units from the limit called name at the time at. It ignores a call in a period before the
 // newest.
 func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
 	l := a.Of(name)
@@ -175,7 +175,7 @@ func (a *Account) Forget(rules Rules, now Micros) {
 	}
 }
 
-// UsedAt returns the units of a limit that count at now. Forget must have dropped the old ones.
+// UsedAt returns the units of a limit that count at now. Forget must have dropped the old calls first.
 func (l *LimitAccount) UsedAt(now Micros) (used int64) {
 	if now < l.End {
 		used = l.Used

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Admission limits say which jobs are accepted at all, before one waits in a bucket. They protect weir and its
-// producers from each other, not the api: accepting a few jobs too many costs no money. So they may estimate
-// (sliding_window), accept a part more and report it (soft), or lend a key what other keys leave free (elastic). Each
-// counts per key.
+// Admission limits say which jobs are accepted at all, before a job is queued. They protect weir and its producers from
+// each other, not the api: accepting a few jobs too many costs no money. So they may estimate (sliding_window), accept
+// more than the limit and report it (soft), or lend a key what other keys leave free (elastic). Each counts per key.
 //
 // A refused job does not count, whether this limit, another one or the full bucket behind them refuses it. Counting it,
 // as some limiters do, locks a client out for as long as it retries. A job that is sent again under its id does not
@@ -37,11 +36,11 @@ type Admittance struct {
 	at      Micros        // when it was counted
 }
 
-// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets keys after one
-// to two lengths without a job, a generation at a time, without a sweep.
+// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. It forgets a key that has had no
+// job for one to two times length. For that it drops a whole generation of keys at once, without a sweep.
 type Admitter struct {
 	Admission Admission
-	soft      int64 // the limit with its soft part
+	soft      int64 // hard and SoftPercent of it
 	hard      int64
 	interval  Interval
 	length    Micros // of a generation: after that long a key's count is 0
@@ -141,7 +140,7 @@ func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	}
 }
 
-// stateLocked returns a key's state, new if there is none. It first turns the generations if it is time.
+// stateLocked returns a key's state, new if there is none. It first begins a new generation if the present one is over.
 func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	if now-x.turned >= x.length {
 		x.older, x.recent = x.recent, map[string]*admitState{}
@@ -237,9 +236,9 @@ func (w *windowCount) takeBack(at, per Micros, cost int64) {
 	}
 }
 
-// fits returns when cost fits by the sliding window counter. The counter assumes that the window before was evenly
-// filled, and counts only the part of it that is less than one period before now. In whole numbers:
-// before*(per-elapsed) + (present+cost)*per <= limit*per.
+// fits returns the first time at which cost fits, as the sliding window counter counts. The counter assumes that the
+// former window was filled evenly, and counts only the part of it that lies within one period before now. In whole
+// numbers: before*(per-elapsed) + (present+cost)*per <= limit*per.
 func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	w.turn(now, per)
 	elapsed := now - w.start
@@ -253,7 +252,8 @@ func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
 	return w.start + per + fade(w.present, limit-cost, per)
 }
 
-// fade returns how much of a window must have passed until at most left of the former window's units count.
+// fade returns how far into a window at most left of the former window's units still count. before is their number at
+// first.
 func fade(before, left int64, per Micros) Micros {
 	if before <= left {
 		return 0

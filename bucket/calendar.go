@@ -27,7 +27,7 @@ func (q Quota) Over(left Micros, jitter time.Duration) Micros {
 	return end
 }
 
-// moved shifts the span by the lead of a clock that is ahead. The zero span, which is no period, stays zero.
+// moved returns the span shifted by the given time. The zero span, which is no period, stays zero.
 func (s span) moved(by Micros) span {
 	if s == (span{}) {
 		return s
@@ -40,9 +40,9 @@ func (s span) holds(at Micros) bool { return s.start <= at && at < s.end }
 // spanAt returns the period that holds at. Spans of one quota follow each other without gap or overlap.
 //
 // Wall clocks in the quota's zone decide where calendar periods lie. A period begins at the first instant at which the
-// clocks show its beginning or, if a change of clocks skips that, anything later. So a day has 23, 24 or 25 hours. A
-// day whose midnight does not exist begins at one o'clock. The hour that is shown twice when clocks go back is one
-// period of two hours, not two periods: that allows less.
+// clocks show its beginning. If a change of the clocks skips that time, the period begins at the first later time that
+// they show. So a day has 23, 24 or 25 hours. A day whose midnight does not exist begins at one o'clock. The hour that
+// is shown twice when clocks go back is one period of two hours, not two periods: that allows less.
 func (q Quota) spanAt(at Micros) span {
 	if q.Window == Fixed {
 		per := Micros(ceilMicros(q.Per))

@@ -78,8 +78,8 @@ func (r Rules) Window(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Interval(rate).times(1))
 }
 
-// memory returns how long after it became empty a bucket of a rate may still matter, if the rate changes to another one
-// of the same length.
+// memory returns how long a bucket must be kept after it became empty, in case its rate changes to another one with the
+// same period.
 func (r Rules) memory(rate Rate) Micros {
 	return max(Micros(ceilMicros(rate.Per)+ceilMicros(r.Jitter)), r.Window(rate), r.Interval(rate).times(r.Burst(rate)))
 }
@@ -105,7 +105,7 @@ func (p *pace) after(last Micros) Micros {
 	return min(maxMicros, last+window+p.interval.times(p.burst-1))
 }
 
-// clear returns the time from which calls until last no longer matter for a bucket.
+// clear returns the time from which calls that arrived until last no longer affect a bucket.
 func (p *pace) clear(last Micros) Micros {
 	if p.window == 0 {
 		return p.after(last)
@@ -113,16 +113,16 @@ func (p *pace) clear(last Micros) Micros {
 	return last + p.window
 }
 
-// tally is a bucket and the pace in which it is counted. since is the time until which calls may have arrived that the
-// bucket has not counted, 0 if there are none.
+// tally is a bucket and the pace in which it is counted. Calls that arrived until since may not have been counted;
+// since is 0 if there are no such calls.
 type tally struct {
 	gcra
 	pace
 	since Micros
 }
 
-// unknown returns the tally of a bucket of which two facts are known. No call arrived between last and now. The bucket
-// has counted all calls that arrived after since.
+// unknown returns the tally of a bucket that may not have counted all calls. No call arrived between last and now, and
+// the bucket has counted every call that arrived after since.
 func (p *pace) unknown(now, last, since Micros) tally {
 	t := tally{pace: *p, since: since}
 	if last > 0 && p.clear(last) > now {
@@ -131,7 +131,7 @@ func (p *pace) unknown(now, last, since Micros) tally {
 	return t
 }
 
-// carry changes the tally to another pace. arrived is no earlier than the arrival of any call granted so far.
+// carry changes the tally to another pace. No call granted so far arrives after arrived.
 //
 // It uses floating point because the product of two intervals and a debt is not exact in Lua. A microsecond at either
 // end covers the rounding.
@@ -172,7 +172,7 @@ const coarseTo = 1 << 20
 // was called. The zero value has forgotten nothing.
 type turning struct {
 	memory    Micros // how long a key is remembered now
-	least     Micros // the shortest time that a key was remembered whose last call arrived between forgotten and latest
+	least     Micros // the shortest memory of a key whose last call arrived after forgotten, until latest
 	forgotten Micros // a key whose last call arrived by then may have been forgotten, however long ago that is
 	latest    Micros // when the last call that was granted under former paces arrives
 	former    []Former
@@ -206,8 +206,8 @@ func (m *Memory) Former(former []Former) {
 }
 
 // lastCall returns the latest time at which a call of a forgotten key can have arrived. A key is remembered for memory
-// after its last call. A key whose last call arrived by latest may have been forgotten after least, and a key whose
-// last call arrived by forgotten at any time.
+// after its last call. If that call arrived by latest, the key may have been remembered only for least. If it arrived
+// by forgotten, the key may have been forgotten at any time.
 func (t *turning) lastCall(now Micros) Micros {
 	return max(now-t.memory, t.forgotten, min(t.latest, now-t.least))
 }

@@ -11,13 +11,13 @@ type Checking struct {
 	expected Expectation
 	verdict  Verdict
 	seen     int  // number of arrivals
-	judges   bool // the arrival that is added may fail
+	judges   bool // the arrival that is being added can make the check fail
 
 	window   []counted // arrivals that may share a window with the next, the oldest first
 	sum      int64     // units in the window
 	beyond   int64     // taken in the window beyond reservations
 	period   span      // of a calendar or fixed quota
-	first    int       // arrival of the period
+	first    int       // index of the period's first arrival
 	underWay []counted // ends of the calls under way, the earliest first
 
 	count, per uint64 // of a rate, in lowest terms
@@ -157,7 +157,8 @@ func (c *Checking) found(units int64, from, to int) (over bool) {
 	return over
 }
 
-// fill adds to the virtual queue of a rate.
+// fill drains the virtual queue of a rate up to the arrival's time, and then adds the arrival's units. The check fails
+// if the queue gets longer than burst allows.
 func (c *Checking) fill(a Arrival, burst int64, index int) {
 	if c.filled {
 		drained := mul(c.count, uint64(a.At-c.last))

@@ -59,12 +59,11 @@ type sharedLimit struct {
 	partial  bool  // the count has missed calls, and the limit grants nothing until FillIn has added them
 	since    int64 // engine.applied when the count began to miss calls
 	spare    int64 // units that the vendor allows and weir never uses
-	slack    int64 // by how many units an answer may say less than weir's count without an excess (Spare)
+	slack    int64 // by how many units an answer may be below weir's count without an excess (Rules.Spare)
 	excess   excess
 }
 
-// microsPerAsk is the least average duration of an ask, in microseconds, with which serials never repeat after a
-// restart.
+// microsPerAsk is how many microseconds an ask must take on average, so that serials never repeat after a restart.
 const microsPerAsk = 32
 
 // maxIntervals bounds the intervals kept in memory. Beyond it all of them are dropped and computed again.
@@ -178,7 +177,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 }
 
 // slot finds the earliest time at which every limit lets one call of the ask pass, or returns why there is none within
-// the horizon. burst is the key's own. It changes nothing.
+// the horizon. burst is the key's own. slot changes nothing.
 //
 // Every limit moves the time only forward. So slot repeats until no limit moves it any more, and ends at the earliest
 // common time.
@@ -395,7 +394,7 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
-// owe makes a new rate count everything as used that calls until last may have taken.
+// owe charges a new rate with all units that calls until last may have taken.
 func (l *sharedLimit) owe(now, last Micros, asked int64) {
 	if m, ok := l.meter.(*rateMeter); ok && last > 0 {
 		m.tally = m.unknown(now, last, coarse(last))
@@ -455,8 +454,8 @@ func (l *sharedLimit) onExhausted() Exhausted {
 	return l.Budget.OnExhausted
 }
 
-// exhausted returns what happens to a job whose call the limit moved from one time to another. It returns "" for a
-// budget that is not spent, which has only moved the call out of the edge of a period.
+// exhausted returns what happens to a job if the limit delayed its call from one time to another. It returns "" if the
+// budget is not spent, and has only kept the call away from the edge of a period.
 func (l *sharedLimit) exhausted(from, to Micros, cost int64) Exhausted {
 	if m, ok := l.meter.(*quotaMeter); ok && !m.spent(from, to, cost) {
 		return ""

@@ -10,7 +10,7 @@ import "time"
 // processes are known, Correct replaces the bound by their units; this process's own grants still count. So if
 // processes are killed one after the other, their claims never add up.
 
-// boundPoll is after how long to ask again if perhaps only such a bound keeps a call waiting. A job stays ready for
+// boundPoll is how long a call waits before it asks again if perhaps only such a bound holds it. A job stays ready for
 // less time than that. So no job with a stored intent waits until the bound is replaced.
 const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
 
@@ -66,8 +66,8 @@ func (m *Memory) Bounds() map[string]int64 {
 	return bounds
 }
 
-// Correct replaces the restored bounds by the units that former processes used, by the records of their calls. A limit
-// keeps its bound for good if former lacks the limit, or counts it in other periods. former may be nil.
+// Correct replaces the restored bounds by the exact use of former processes, which former has from the records of their
+// calls. A limit keeps its bound for good if former lacks the limit, or counts it in other periods. former may be nil.
 func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

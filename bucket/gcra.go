@@ -22,8 +22,8 @@ type gcra struct {
 }
 
 // slot returns the earliest time, not before now, at which cost units conform. A cost above the burst waits until the
-// bucket is empty, and then for cost-burst more intervals. Such a call is alone in its burst, and later calls stay
-// within the burst.
+// bucket is empty, and then for cost-burst more intervals. So only a window that holds no other call has more than the
+// rate allows.
 func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	base, rem := now, int64(0)
 	if g.tat >= now || cost > burst {
@@ -32,8 +32,9 @@ func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	return max(now, base+Micros(ceilDiv(rem+(cost-burst)*t.P, t.Q)))
 }
 
-// take charges cost units from slot at on. A slot is an exact time rounded up. So a slot within a microsecond after the
-// TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s would drift.
+// take charges cost units to a call with the slot at. A slot is an exact time rounded up. So a slot within a
+// microsecond after the TAT continues from the TAT: starting from the slot would lose the fraction every time, and 7/s
+// would drift.
 func (g *gcra) take(at Micros, t Interval, cost int64) {
 	if at > g.end() {
 		g.tat, g.rem = at, 0
@@ -54,8 +55,8 @@ func (g *gcra) untake(t Interval, cost int64) {
 }
 
 // idle reports whether the bucket is empty at now and can be forgotten without changing a later slot. A bucket that
-// became empty within the last microsecond cannot be forgotten, because take continues from its fraction of a
-// microsecond.
+// became empty less than a microsecond before now is not idle: take charges the next call from the exact time at which
+// the bucket became empty.
 func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }
 
 // end returns the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.

@@ -48,8 +48,8 @@ func (e *engine) inTurn(now, at Micros, a *Ask, wait *Wait) {
 	}
 }
 
-// scarce returns the first limit of a scope that cannot let one call like a pass for every waiting key by reach, or
-// whose units are kept for dear calls. It returns nil if there is none.
+// scarce returns the first limit of a scope that has too little left: by the time reach it cannot let a call like that
+// of a pass for every waiting key, or its units are kept for dear calls. It returns nil if there is no such limit.
 func (e *engine) scarce(now, reach Micros, a *Ask, dear []string, within scope) *placed {
 	calls := e.standing().calls(within)
 	for i := range e.limits {

@@ -16,7 +16,7 @@ type keptKey struct {
 	tat  Micros
 	last int64
 	rem  uint32 // below maxQ
-	pace uint32 // the number of its pace and since in the table of paces
+	pace uint32 // number of its keptPace in the paceTable
 }
 
 // keyTable holds the buckets of all keys that are in debt. It also keeps buckets that became empty lately, because a
@@ -67,8 +67,8 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 	return t.unpack(t.at(i)), true
 }
 
-// open returns the state of key, which is idle if the key is unknown, and the place for store. The place is valid until
-// the next open. A key is kept for memory after it became idle.
+// open returns the state of a key, and the place at which store must put it back. An unknown key has an idle state. The
+// place is valid until the next open. A key is kept for memory after it became idle.
 func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
 	t.evict(now - memory)
 	t.evict(now - memory)

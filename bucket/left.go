@@ -64,7 +64,7 @@ import (
 //     programs take afterwards. Before, it may refuse the calls that were granted until the first answer said so. If a
 //     vendor rounds its time down, it may also refuse calls in the second after until.
 //  6. An excess withholds too much by at most the units of calls that were granted after c and counted before c. The
-//     answers to these calls end that.
+//     answers to these calls correct that.
 //  7. A wrong figure holds calls no longer than until. If it leaves nothing, no call is made whose answer could correct
 //     it: then only a change of the limit's configuration ends it sooner.
 
@@ -72,8 +72,8 @@ import (
 type Left struct {
 	Valid bool  // the rest is valid
 	Units int64 // left when the vendor counted the call
-	// Until is when the vendor's count begins anew at the latest, and Least when it does at the earliest, by the
-	// store's clock. Both are 0 if the answer does not say.
+	// Until is the latest time at which the vendor's count may begin anew, and Least the earliest, by the store's
+	// clock. Both are 0 if the answer does not say.
 	Until, Least Micros
 }
 
@@ -118,9 +118,9 @@ func (l *Limit) Period() time.Duration {
 	return 0
 }
 
-// Spare returns the number of units that the vendor allows and weir leaves unused because of headroom. slack is by how
-// many units an answer may say less than weir's count although only weir uses the account: a full token bucket gets no
-// tokens while a call is late.
+// Spare returns the number of units that the vendor allows and weir leaves unused because of headroom. slack is the
+// number of units by which an answer may be below weir's count although only weir uses the account: a full token bucket
+// gets no tokens while a call is late.
 func (r Rules) Spare(l Limit) (spare, slack int64) {
 	r = r.By(&l)
 	switch l.Kind() {
@@ -141,7 +141,7 @@ func (r Rules) Spare(l Limit) (spare, slack int64) {
 // excess is what the vendor counts of a limit and weir does not. The zero value is no excess.
 type excess struct {
 	units  int64  // that count as used
-	until  Micros // slots from then on are not concerned
+	until  Micros // when it ends: it does not hold slots from then on
 	room   int64  // units that may be granted before until; unused for a sliding quota
 	serial int64  // answers to calls granted up to this one are ignored
 }
@@ -156,7 +156,7 @@ func (x *excess) take(at Micros, units int64) {
 	}
 }
 
-// short reports whether less than units are left until the time reach because of the excess.
+// short reports whether the excess lets fewer than units pass by the time reach.
 func (x *excess) short(now, reach Micros, units int64) bool {
 	return now < x.until && reach < x.until && units > x.room
 }
@@ -242,8 +242,8 @@ func (l *sharedLimit) heed(now Micros, g *Grant, left Left, count Count) {
 	x.units, x.until, x.room = free+since-units, until, units-since
 }
 
-// free returns what weir's own count would still grant of a quota, or of a rate before until. If until is 0, it is what
-// a rate would let start at the slot at if it counted, at that time, all units granted since.
+// free returns how many units weir's own count would still grant of a quota, or of a rate before until. If until is 0,
+// and for a token bucket, free returns what startAt returns for the slot at.
 func (l *sharedLimit) free(now, at, until Micros) int64 {
 	switch m := l.meter.(type) {
 	case *rateMeter:
@@ -259,7 +259,7 @@ func (l *sharedLimit) free(now, at, until Micros) int64 {
 	return 0
 }
 
-// hair is the part of a unit that the floating point of startsBefore and startAt may lose.
+// hair is the part of a unit that startsBefore and startAt may lose by floating point.
 const hair = 1e-6
 
 // startsBefore returns how many units the rate grants at slots before until.
@@ -308,7 +308,8 @@ type ExcessSnapshot struct {
 	Room  int64  `json:"room"`
 }
 
-// snapshotExcess returns the excess as it is when units more have been granted by until; nil if there is none.
+// snapshotExcess returns the excess as it will be if units more are granted by until. It returns nil if there is no
+// excess.
 func (l *sharedLimit) snapshotExcess(now, until Micros, units int64) *ExcessSnapshot {
 	x := &l.excess
 	if now >= x.until {

@@ -42,7 +42,8 @@ type Line struct {
 	// Keys that ask now count as waiting. There are at most MostTenants entries.
 	Tenants []Waiting
 	More    int // further tenants with waiting keys; each counts as a tenant that waits at no other replica
-	// Keys is how many keys wait, if some wait with jobs of several priorities. 0: as many as Tenants and More say.
+	// Keys is the number of waiting keys. It is less than the sum of Tenants and More if some keys wait with jobs of
+	// several priorities. 0 stands for that sum.
 	Keys    int
 	Weights Weights // of the priorities
 	// Held says that the replica itself keeps its other keys from asking in this round. The store keeps no slot for
@@ -95,7 +96,7 @@ func scopeOf(l *Limit) scope {
 	return theAPI
 }
 
-// lines is what the latest Lines of the replicas of an api, or of an account, said. It is empty while no replica waits.
+// lines holds the latest Lines of the replicas of an api, or of an account. It is empty while no replica waits.
 type lines struct {
 	clock float64     // virtual time of the replica that was granted a slot last
 	all   []*standing // in the order in which they came
@@ -128,7 +129,8 @@ type lined struct {
 	parts   float64 // the sum of its replicas' weights before the api's weight is divided among them
 }
 
-// kept is what the Store keeps for a replica that has its turn, even for slots before the time when it is expected.
+// kept is what the Store keeps for a replica whose turn it is. Other replicas do not get it, even for slots before the
+// time at which the replica is expected to ask.
 type kept int8
 
 const (
@@ -306,7 +308,7 @@ func (l *lines) weights(within scope) (w float64) {
 // whose returns the tenant and priority of an entry, which all replicas of the api share.
 func (s *standing) whose(w Waiting) ofAPI { return ofAPI{s.api, w.whose()} }
 
-// each returns the weight of a tenant of each priority. It is 1 if all tenants that wait have one priority.
+// each returns the weight of one tenant, for each priority. It is 1 if all tenants that wait have one priority.
 func (a *lined) each(parts Weights) (each [len(Priorities)]float64) {
 	kinds, sum, all := 0, int64(0), 0
 	for i, p := range Priorities {
@@ -358,8 +360,8 @@ func (s *standing) competes(now, slot Micros) bool {
 	return s.due != 0 && now <= s.until(slot) && (s.kept != keptNothing || s.due <= slot)
 }
 
-// until returns until when a replica competes for a slot. For a replica that is not expected in time, the Store keeps a
-// permit or units no longer than goneAfter from its last ask.
+// until returns the time until which a replica competes for a slot. If the replica is not expected in time, the Store
+// keeps a permit or units for it no longer than goneAfter from its last ask.
 func (s *standing) until(slot Micros) Micros {
 	if s.due <= slot {
 		return s.late()
@@ -390,8 +392,8 @@ type behind struct {
 	dear  []string // the limits whose units are kept for dear calls of those replicas
 }
 
-// before returns whether replicas of a scope come before the asking replica for a slot. Without them, the asking
-// replica could have the slot from the time from on. service is what its call takes.
+// before tells whether replicas of a scope come before the asking replica for a slot. Without these replicas, the
+// asking one could have the slot at the time from or later. service is what its call takes.
 func (l *lines) before(now, slot, from Micros, service float64, within scope) (b behind) {
 	own := l.own
 	each := service / own.weight
@@ -434,9 +436,9 @@ func (l *lines) serve(now, slot Micros, service float64) {
 // isApart reports whether a replica of another api waits for a limit of that api.
 func (s *standing) isApart(own *standing) bool { return s.within == theAPI && s.api != own.api }
 
-// pass does the same for replicas of other apis that wait for a limit of their own api (isApart). All such replicas of
-// an api keep, together, one call of the turns that they miss. They keep their order among each other, because they
-// take turns at the api's own limit.
+// pass charges replicas of other apis that wait for a limit of their own api (isApart). Together, all such replicas of
+// an api keep one call of the turns that they miss. They keep their order among each other, because they take turns at
+// the api's own limit.
 func (l *lines) pass(service float64) {
 	own := l.own
 	for i := range l.apis {

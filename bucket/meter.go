@@ -5,7 +5,7 @@ package bucket
 type meter interface {
 	// earliest returns the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
-	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have returned at.
+	// take charges cost units to the grant with that serial and the slot at; earliest(at, cost) must have returned at.
 	take(at Micros, cost, serial int64)
 	// giveBack undoes the take of a call that was never made, unless a later grant may have relied on it.
 	giveBack(at Micros, cost, serial int64)
@@ -21,18 +21,19 @@ var (
 
 // rateMeter is a shared rate.
 //
-// Refunds. A call that cost less than estimated gets the difference back only as far as every later call would still
-// have had its slot. Units that have drained meanwhile no longer count, and refunding them would create units. Let
-// slack(j) be the TAT before a later call j, less the slot of j: that is what the bucket still held at the slot.
-// Lowering the earlier debt by r lowers the debt after j by r only while r <= slack(j). So the refund of call i is at
-// most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least slacks, with
-// rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is refunded.
+// Refunds. A call that cost less than estimated gets the difference back, but at most what would still have allowed
+// every later call at its slot. Units that have drained since the call no longer count: a refund of them would create
+// units. Let slack(j) be what the bucket still held at the slot of a later call j. It is the TAT before j, less the
+// slot. A refund of r units for an earlier call lowers the debt after j by r only while r <= slack(j). So the refund of
+// call i is at most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least
+// slacks, with rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is
+// refunded.
 //
-// An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Otherwise a refund of
-// units that had drained by then would cancel it.
+// An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Without the mark, a
+// refund of units that had drained before the charge would cancel the charge.
 //
-// No call comes after the last grant, so giveBack undoes the last grant completely. The grant before it in the same ask
-// is then the last one.
+// giveBack undoes the last grant completely, because no later call relied on it. The grant before it in the same ask,
+// if there is one, is then the last grant.
 type rateMeter struct {
 	tally
 	last  int64 // serial of the last grant, 0 if it is not known
@@ -116,7 +117,7 @@ func (m *rateMeter) refund(serial, units int64) {
 // keepRefunds refuses refunds to all grants so far, because they were counted in another pace.
 func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
-// mark notes the slack that a call, or an overage, found.
+// mark notes how much of the earlier calls can still be refunded after a call, or an overage, that found this slack.
 func (m *rateMeter) mark(serial int64, slack Micros) {
 	n := len(m.marks)
 	for n > 0 && m.marks[n-1].slack >= slack {

@@ -22,7 +22,7 @@ import (
 // leave with a burst of B and an interval of T, and move by up to J, at most B + (w+J)/T arrive. With m = C-B this is
 // never more than C + r*w if and only if
 //
-//	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
+//	T >= 1/r and m >= r*J        or, with a smaller m      (m+1) * T >= 1/r + J
 //
 // So weir does not use the part of the bucket that refills while a call may be late: 5 of 1000 at 1000/s and 5 ms. If
 // that is less than a twentieth of a call, weir uses all of the bucket and makes the interval that much longer. One

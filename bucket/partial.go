@@ -90,7 +90,7 @@ func (e *engine) adding() bool {
 	return false
 }
 
-// Partial returns the names of the limits in force that wait for FillIn. The number of each changes if the limit is
+// Partial returns the limits in force that wait for FillIn, by name. Each has a number, which changes if the limit is
 // taken out of the rules and put back.
 func (m *Memory) Partial() map[string]int64 {
 	m.mu.Lock()

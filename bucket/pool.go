@@ -20,9 +20,9 @@ import (
 // from the pool: a limit's grants are in order, whichever apis they belong to. The pool also has the members' lines
 // (line.go): the apis of an account take turns as replicas do.
 //
-// A change of the configuration reaches the members one after the other. Meanwhile a member is granted nothing in two
-// cases. Its rules may not say what a call takes from some limit of the pool. Or the pool may await an api that has not
-// come yet, and that may still be called without the account's limits.
+// A change of the configuration reaches the members one after the other. In two cases a member is granted nothing
+// meanwhile. Either its rules do not say what a call takes from some limit of the pool. Or the pool awaits an api that
+// may still be called without the account's limits.
 
 // Membership is an api's place in an account.
 type Membership struct {
@@ -147,7 +147,7 @@ type past struct {
 	pool  *Memory
 }
 
-// maxPasts bounds the pools that a member remembers. Older grants end only in the member's own limits.
+// maxPasts bounds the pools that a member remembers. Grants before these are settled only in the member's own limits.
 const maxPasts = 8
 
 // enter locks the member and its pool. The caller must call the function that it returns.
@@ -279,7 +279,7 @@ func (m *Memory) endPast(serial int64) {
 	}
 }
 
-// placed is a limit that a call needs, with its place in the costs of asks, and the engine that counts it.
+// placed is a limit that a call needs, its index in the costs of an ask, and the engine that counts it.
 type placed struct {
 	*sharedLimit
 	at int
@@ -431,8 +431,8 @@ func (m *Memory) Awaits() bool {
 	return m.engine.awaits
 }
 
-// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that have
-// left it since. It forgets apis that left earlier.
+// Callers returns the apis whose calls the pool may have counted within the last d: its members, and apis that left it
+// within d. It forgets apis that left earlier, unless the rules still name them.
 func (m *Memory) Callers(d time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -455,7 +455,7 @@ func (e *engine) enrolled() []string { return slices.Sorted(maps.Keys(e.members)
 // isPool reports whether the engine counts an account's limits for others.
 func (e *engine) isPool() bool { return e.rules.In != nil && e.rules.In.API == "" }
 
-// joinAhead is how far ahead a slot may lie that an api was given before it came to an account.
+// joinAhead is how far ahead the slots may lie that an api was given before it joined an account.
 const joinAhead = Micros(time.Second / time.Microsecond)
 
 // grown reports whether the next rules bring an api to the pool. The pool does not know the earlier calls of that api.

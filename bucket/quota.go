@@ -17,7 +17,7 @@ type quotaMeter struct {
 	guard  Micros
 	period span // the period of used; zero before the first grant; longer after the calendar was set back
 	used   int64
-	last   Micros        // the latest slot in it
+	last   Micros        // the latest slot in period
 	others []periodCount // other periods that were counted, rising: see turnback.go
 	former int64         // part of used: units that former processes may have used, until Correct
 	near   span          // the period that at looked up last

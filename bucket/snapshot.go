@@ -23,7 +23,7 @@ import (
 //	a rate       its burst: it is empty at Until, so a call of cost n waits until n intervals later, and the whole burst is
 //	             there burst × interval later. For a slow rate that is hours: 1 per 6 h grants nothing for 6 h
 //	in-flight    one lease
-//	a quota      for a moment at most a 64th, or one call, or eight times ahead's worth: until Correct (former.go)
+//	a quota      at most a 64th, one call, or the use of eight times ahead, whichever is largest: until Correct
 //	an excess    what may be granted until the next snapshot counts as granted. One that an answer reported after the
 //	             snapshot is gone until the next answer (left.go)
 //
@@ -121,7 +121,8 @@ func (m *Memory) Restore(s Snapshot) (ahead time.Duration) {
 	return m.engine.restore(m.now(), s)
 }
 
-// Checkpoint returns a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
+// Checkpoint returns a snapshot that covers everything that is granted until ahead has passed. ahead is shorter than
+// any period.
 func (m *Memory) Checkpoint(ahead time.Duration) Snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +170,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	return s.moved(e.ahead)
 }
 
-// moved returns the snapshot with all times shifted by the lead of a clock that is ahead.
+// moved returns a copy of the snapshot with all its times shifted by the given time.
 func (s Snapshot) moved(by Micros) Snapshot {
 	move := func(t Micros) Micros {
 		if t == 0 {
@@ -213,7 +214,8 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 	return int64(float64(l.capacity) * min(1, float64(part)/float64(period)))
 }
 
-// snapshot returns the limit's state as if it had taken units more by until. With 0 units the state is exact.
+// snapshot returns the limit's state as it will be at until if the limit takes units more. With 0 units the state is
+// exact.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	s.Excess = l.snapshotExcess(now, until, units)

@@ -114,8 +114,8 @@ type Answer struct {
 	// Elsewhere is how many keys of the ask's tenant wait at other replicas with jobs of the ask's priority, by the
 	// latest Line of each replica.
 	Elsewhere int
-	// Whole is the number of tenants that wait at all replicas with the ask's priority, in thousandths of the asking
-	// replica's share of them. It is 1000 if none waits elsewhere, and 0 if the ask has no Line.
+	// Whole is the number of tenants that wait with the ask's priority at all replicas, divided by the asking replica's
+	// share of them, in thousandths. It is 1000 if none waits elsewhere, and 0 if the ask has no Line.
 	Whole int
 	// Part is the share of the account's limits that the ask's api gets while the same apis wait as now, in
 	// thousandths. It is 1000 if no other api waits, and 0 if the ask has no Line.
@@ -155,8 +155,8 @@ func (r *Refusal) Error() string { return r.Err.Error() + ": " + r.Fix }
 // Unwrap returns why the store refuses.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
-// under-admits. Implementations are safe for concurrent use and pass storetest.
+// Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path grants
+// less, never more. Implementations are safe for concurrent use and pass storetest.
 type Store interface {
 	// Reserve answers every ask, in order. If it returns an error, it has granted no slot.
 	Reserve(ctx context.Context, asks []Ask) ([]Answer, error)

@@ -11,7 +11,7 @@ import (
 // The headers of a letter that hold the api's last answer.
 const (
 	HeaderAnswer            = "Weir-Answer"              // base64 of the body, or of its beginning
-	HeaderAnswerStatus      = "Weir-Answer-Status"       //
+	HeaderAnswerStatus      = "Weir-Answer-Status"       // of the answer
 	HeaderAnswerContentType = "Weir-Answer-Content-Type" // as the api sent it
 	HeaderAnswerCut         = "Weir-Answer-Cut"          // answerCut, or absent
 )

@@ -21,8 +21,8 @@
 //   - The redrive deletes the letter after any answer, because a refusal has stored a letter of its own. It publishes
 //     the letters of one key one after another.
 //   - The job carries what is known of its bill in Weir-Dead-Billed, and the identity of its idempotency key in
-//     Weir-Dead-Idempotency. If a job that was unknown is redriven and becomes a letter overflow, that letter still has
-//     both.
+//     Weir-Dead-Idempotency. If a letter with the reason unknown is redriven and the job overflows, its new letter has
+//     both too.
 //   - A lease ensures that only one process redrives or purges at a time.
 //
 // Events are CloudEvents 1.0 in structured mode on weir.events.<type>.<api>.<key>, kept for a day in WEIR_EVENTS.

@@ -41,7 +41,7 @@ func (e *Edit) Check() error {
 	return nil
 }
 
-// CheckKey refuses an edit that changes the key of a letter's job. It may add a key if the job has none.
+// CheckKey refuses an edit that changes the key of a letter's job. If the job has no key, an edit may add one.
 func (e *Edit) CheckKey(k *Kept, terms Terms) error {
 	if terms.keyInSubject() || k.Key == "" {
 		return nil

@@ -136,8 +136,8 @@ func EventsAfter(ctx context.Context, js jetstream.JetStream, after uint64, take
 	})
 }
 
-// FollowEvents passes the events that f chooses to take as they are stored, from f.Since or from now on. It blocks
-// until ctx ends, which is no error, or take fails.
+// FollowEvents calls take for each event that matches f, as soon as it is stored. It starts with the events since
+// f.Since, or with the next one if f.Since is zero. It blocks until ctx ends, which is no error, or take fails.
 func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, take func(KeptEvent) error) error {
 	source, err := js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -33,7 +33,7 @@ type load struct {
 	keys  map[string][]uint32 // by key: the places of its letters in the whole redrive, from 0
 }
 
-// add adds a letter that is published after so many other letters.
+// add adds a letter. place is how many letters of the redrive are published before it.
 func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	if l.keys == nil {
 		l.keys, l.units = map[string][]uint32{}, make([]float64, len(rules.Shared))

@@ -207,7 +207,8 @@ func hashed(origin string) uint64 {
 	return h.Sum64()
 }
 
-// trace looks for traces of the jobs in each api. It returns the looks by api, for later ones.
+// trace looks for traces of the jobs in each api. It returns the look of each api, so that later looks read only new
+// messages.
 func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
 	looks := map[string]*look{}
 	for api, at := range where {

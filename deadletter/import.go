@@ -167,7 +167,7 @@ type sentCopy struct {
 }
 
 // NewImport reads which letters the stream has. It blocks until it has read all. It fails with ErrTooManyLetters if
-// there are more than most, which also counts the letters that Add adds.
+// there are more than most. Letters that Add adds count too.
 func (b *Browser) NewImport(ctx context.Context, most int) (*Import, error) {
 	i := &Import{browser: b, known: map[copyID]struct{}{}, most: most}
 	scope, err := b.Scope(ctx, Selection{})

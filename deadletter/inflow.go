@@ -27,8 +27,8 @@ type loadedKey struct {
 // rateMargin is the part of a bucket's rate that roomy counts on, because calls do not end at even intervals.
 const rateMargin = 0.9
 
-// overflow returns how many letters find no room if one letter is published every so many seconds and each bucket
-// drains at part of its rate, from 0 to 1.
+// overflow returns how many letters find no room if one is published each time the seconds of every have passed. Part,
+// from 0 to 1, is the share of its rate at which each bucket drains.
 func (f inflow) overflow(every, part float64) (n int64) {
 	for _, k := range f {
 		depth, last := k.waiting, 0.0

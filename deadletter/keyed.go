@@ -11,8 +11,8 @@ import (
 // forgets this one a fixed time later. That time is a term of the present configuration, not a part of the identity. So
 // if an operator corrects it, the correction applies to earlier calls, too.
 
-// KeyMargin is how long before an api forgets a key weir stops repeating calls under it, because the call must still
-// arrive in time.
+// KeyMargin is the time that a repeated call has to arrive. Weir relies on no key that the api forgets sooner than
+// that.
 const KeyMargin = time.Minute
 
 // KeyedSince adds the time at which a call began to an identity.

@@ -104,7 +104,7 @@ type Letter struct {
 	Call            *LastCall // what is known about the job's last call; nil: nothing
 	Operation       string    // the address of the operation that the last call began; "": it began none
 	Refusals        int       // how often the job was refused, as far as counted; 0 and 1: once
-	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
+	Replaces        uint64    // the number of the letter that this one replaces; 0: none
 
 	refusedID string // the message id, if the letter counts refusals; else ""
 }
@@ -172,7 +172,8 @@ func (l *Letter) facts() map[string]string {
 	return facts
 }
 
-// billed returns what is known about all calls of the job. The job's own header has the calls before its redrive.
+// billed returns what is known about all calls of the job. The job's own header tells about the calls before its
+// redrive.
 func (l *Letter) billed() Billed {
 	if l.Redrives == 0 {
 		return l.Billed
@@ -180,7 +181,7 @@ func (l *Letter) billed() Billed {
 	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
 }
 
-// keyed returns the identity of the first keyed call of the job, also over redrives.
+// keyed returns the identity of the first keyed call of the job. Calls before a redrive count too.
 func (l *Letter) keyed() string {
 	if l.Redrives == 0 {
 		return l.Keyed

@@ -131,14 +131,14 @@ type Plan struct {
 	Oldest  time.Time // when the oldest of them was stored
 	Cost    int64     // of one call each, in millionths
 
-	BilledBefore     int   // of them, letters of calls that were charged
+	BilledBefore     int   // of Letters, those with a call that was charged
 	BilledBeforeCost int64 // what they would cost again, in millionths
 	MaybeBilled      int   // letters whose calls may have been charged
 
 	Settled  int          // letters whose jobs were redriven already: to be deleted, not published
 	Skipped  map[Skip]int // left alone
 	NoRoom   int64        // letters that would find no room now if all came at once
-	Overflow int64        // should find no room at the given rate, by the limits of keys and the shared limits
+	Overflow int64        // letters without room at the given rate, by the limits of keys and the shared limits
 	Roomy    *bucket.Rate // if Overflow is not 0: a rate at which none should overflow; nil: there is none
 
 	Publishing time.Duration // at the given rate
@@ -195,8 +195,8 @@ func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 // memory.
 const windowLetters = 100_000
 
-// lookUp finds out what happened to the jobs of the next letters, unless that was done already. It looks up a bounded
-// number.
+// lookUp finds out what happened to the jobs of the next letters, unless that was done already. It looks up at most
+// windowLetters.
 func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
 	if r.lookedUp > next {
 		return nil
@@ -294,7 +294,8 @@ func (r *Redrive) sameTerms(api string) error {
 	return nil
 }
 
-// exclude returns why a letter is not redriven, as far as the letter itself shows: "" if it may be.
+// exclude returns the terms of a letter's api, and why the letter is not redriven, as far as the letter itself shows.
+// It returns "" if the letter may be redriven.
 func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 	terms, configured := r.terms(k.API)
 	switch {
@@ -329,11 +330,12 @@ func (r *Redrive) termsFor(terms *Terms) *Terms {
 
 // unsafeToRepeat reports whether a call of the job may have been processed, and another call may be billed again.
 //
-// A letter unknown says so: its call carried no idempotency key that the api was sure to recognise, whatever the
-// configuration says now. Other letters say how and since when their calls carried the key, if that is known. If it is
-// not known, an api that forgets keys may have forgotten this one. A redriven job that says nothing about keys may have
-// been a letter unknown: the operator agreed to repeat its call once, not twice. The exception is a job that was
-// charged for and rejected: its call is over, and the operator asks for another one.
+// A letter with the reason unknown always is: its call carried no idempotency key that the api was sure to recognise,
+// whatever the configuration says now. Other letters say how and since when their calls carried the key, if that is
+// known. If it is not known, an api that forgets keys may have forgotten this one. A redriven job that says nothing
+// about keys may have been a letter with the reason unknown. The operator then agreed to repeat its call once, not
+// twice. The exception is a job that was charged for and rejected: its call is over, and the operator asks for another
+// one.
 func unsafeToRepeat(k *Kept, terms *Terms, now time.Time) bool {
 	recognised := SameKey(k.Keyed, terms.Keyed)
 	if k.Keyed == "" {

@@ -16,7 +16,7 @@ import (
 
 // Bounds of a redrive.
 const (
-	keysAtOnce  = 512 // of which letters are redriven at once; one letter of each key
+	keysAtOnce  = 512 // keys whose letters are redriven at once, one letter of each key
 	answerWait  = 30 * time.Second
 	storeTries  = 5 // for one letter, while the intake answers 503
 	storePause  = time.Second
@@ -303,8 +303,8 @@ func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, e
 }
 
 // settle acts on the intake's answer. A refusal has stored a new letter, with one redrive more, so settle deletes the
-// old one: a job has one letter. It deletes the new letter instead if the api is no longer configured, because only the
-// old one names its api, or if an edited job was refused for good.
+// old one: a job has one letter. In two cases it deletes the new letter instead: if the api is no longer configured,
+// because only the old letter names its api, and if an edited job was refused for good.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal

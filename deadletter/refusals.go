@@ -31,12 +31,12 @@ import (
 
 // Bounds of what the Writer remembers about refusals.
 const (
-	mostRefusals    = 65536 // jobs; beyond it the oldest is forgotten, and the stream finds its letter again
-	mostLives       = 16    // letters of a job with numbered message ids; later ids use the time
-	refusalCheckers = 32    // jobs whose letters are checked at once
-	waitingChecks   = 1024  // the default of Options.Dedupe
-	refusalsKnown   = 10 * time.Minute
-	lookBackLetters = 20_000 // the letters that a start searches for replaced ones
+	mostRefusals    = 65536            // jobs; beyond it the oldest is forgotten, and the stream finds its letter again
+	mostLives       = 16               // letters of a job with numbered message ids; later ids use the time
+	refusalCheckers = 32               // jobs whose letters are checked at once
+	waitingChecks   = 1024             // jobs whose letters wait for a check
+	refusalsKnown   = 10 * time.Minute // the default of Options.Dedupe
+	lookBackLetters = 20_000           // the letters that a start searches for replaced ones
 )
 
 // refusedJob is a job that was refused, and its letter. The lock of refusals guards its fields.
@@ -141,8 +141,8 @@ func (x *refusals) takeLocked(j *refusedJob, n int) []refusalWaiting {
 	return taken
 }
 
-// forgetLocked drops jobs whose first refusal is longer ago than dedupe, and the oldest if there are too many. It stops
-// at a job that is being stored or checked.
+// forgetLocked drops jobs whose first refusal is longer ago than dedupe, and the oldest jobs if there are too many. It
+// stops at the first job whose letter is being stored or checked.
 func (x *refusals) forgetLocked(now time.Time) {
 	n, dedupe := 0, x.dedupe()
 	for n < len(x.order) && (now.Sub(x.order[n].first) > dedupe || len(x.jobs) > mostRefusals-1) && !x.order[n].busy {
@@ -281,8 +281,8 @@ func (x *refusals) end(cause error) {
 	}
 }
 
-// checkRefused looks for a job's letter. If it exists, its number answers the waiting refusals. If not, the first of
-// them becomes a letter. It blocks until the stream answers.
+// checkRefused looks for a job's letter. If the letter exists, its number answers the waiting refusals. If not, the
+// first of these refusals becomes a letter. It blocks until the stream answers.
 func (o *Writer) checkRefused(ctx context.Context, j *refusedJob) {
 	o.refusals.mu.Lock()
 	seq, asked, adopted := j.seq, len(j.waiting), j.written == 0
@@ -346,8 +346,8 @@ func (o *Writer) toldBefore(k *Kept, w refusalWaiting) (before bool, err error) 
 	return false, nil
 }
 
-// answerAsked answers the first asked refusals, which came before the check of the letter. It starts another check if
-// there are more.
+// answerAsked answers the refusals that came before the check of the letter: asked is their number, and they are the
+// first that wait. If more wait, it starts another check.
 func (o *Writer) answerAsked(j *refusedJob, seq uint64, asked int) {
 	x := o.refusals
 	x.mu.Lock()

@@ -17,7 +17,8 @@ import (
 // when the job was accepted or, if the letter does not say when, from the letter's own time.
 func (l *Letter) Deadline() time.Time { return l.timeIn(ingest.HeaderDeadline, ingest.ParseDeadline) }
 
-// NotBefore returns the time before which the letter's job must not be called. It counts durations like Deadline.
+// NotBefore returns the time before which the letter's job must not be called. A duration counts from the same time as
+// in Deadline.
 func (l *Letter) NotBefore() time.Time {
 	return l.timeIn(ingest.HeaderNotBefore, ingest.ParseNotBefore)
 }

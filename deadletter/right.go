@@ -30,9 +30,9 @@ type Right struct {
 	ended chan struct{}
 }
 
-// TakeRight takes the right. It waits for the end of an inquiry and, for some seconds, until the lease of a dead
-// process expires, or until ctx ends. It fails with a *lease.HeldError while any other live process holds the right. nc
-// is a connection to the server of control.
+// TakeRight takes the right. If an inquiry holds the right, TakeRight waits for the end of the inquiry. If a dead
+// process holds it, TakeRight waits some seconds until the lease expires. It fails with a *lease.HeldError while any
+// other live process holds the right, and when ctx ends. nc is a connection to the server of control.
 func TakeRight(ctx context.Context, nc *nats.Conn, control jetstream.KeyValue, holder string) (*Right, error) {
 	lock, err := lease.AcquireLease(ctx, nc, control, rightKey, holder)
 	var held *lease.HeldError

@@ -55,7 +55,7 @@ func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 // maxSeq is greater than the sequence of every letter.
 const maxSeq = math.MaxUint64
 
-// between returns the part of the scope from one sequence up to, but without, another.
+// between returns the scope's letters whose sequences are at least from and less than before.
 func (s *Scope) between(from, before uint64) *Scope {
 	r := *s
 	r.walk = span{first: max(s.walk.first, from), last: min(s.walk.last, before-1)}

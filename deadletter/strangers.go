@@ -37,7 +37,7 @@ const (
 // errStrangers is why a job for an unknown api gets a 503. It wraps ErrTold: watchStrangers logs it once a minute.
 var errStrangers = fmt.Errorf("jobs for apis that are not configured have used their half of the room for letters: %w", ingest.ErrTold)
 
-// admit reserves room for one letter of so many bytes. It fails with errStrangers if there is none.
+// admit reserves room for one letter of this size. It fails with errStrangers if there is none.
 func (s *strangers) admit(bytes int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,7 +112,8 @@ func (w *TaskWorker) next() *Task {
 	return nil
 }
 
-// stopped reports whether an operator has stopped a task, even if it was resumed since, or its entries were deleted.
+// stopped reports whether a task's run must end: an operator has stopped the task, even if it was resumed since, or its
+// entries were deleted.
 func (w *TaskWorker) stopped(t *Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,19 +13,19 @@ import (
 )
 
 // answers reads the results whose answers may be given again to equal jobs. It does so at the start, when a rule of
-// reuse begins to apply, and after partitions were taken over from other replicas. A job that is compared before the
-// reading is done is called.
+// reuse begins to apply, and after partitions were taken over from other replicas. Until a reading is complete, a job
+// may be called although an equal job was answered before.
 type answers struct {
 	*lane.Lane
-	wanted chan struct{} // asks keep for a reading
-	of     *lane.Equals  // filled by the last reading; only keep uses it, rule and read
+	wanted chan struct{} // tells keep to read
+	of     *lane.Equals  // the answers found by the last reading; only keep uses of, rule and read
 	rule   *reuse.Rule   // the rule of the last reading
 	read   uint64        // sequence of the last result that was read
 }
 
 func newAnswers(l *lane.Lane) *answers { return &answers{Lane: l, wanted: make(chan struct{}, 1)} }
 
-// recall makes keep read the answers that are not known yet. It does not block.
+// recall tells keep to read the answers that are not known yet. It does not block.
 func (a *answers) recall() {
 	select {
 	case a.wanted <- struct{}{}:

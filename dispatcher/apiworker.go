@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. The caller,
-// the settler and the slots carry out what a step decides.
+// apiWorker dispatches one api: it steps the api's schedule, and takes partitions over and gives them up. caller,
+// settler and slots carry out what a step decides.
 type apiWorker struct {
 	*lane.Lane
 	d *Dispatcher
@@ -41,7 +41,7 @@ type apiWorker struct {
 	tenancies   []*tenancy // by number, nil if this process does not own the partition; the lane's lock guards it
 
 	changes chan configChange // for the loop to adopt
-	probes  atomic.Bool       // set while the dispatcher must find out whether the api can be reached
+	probes  atomic.Bool       // set while the dispatcher must test whether the api can be reached
 	contact contact           // with the api and its limits; the lane's lock guards it
 
 	slotsKnown bool          // every slot that an operation holds is known; the lane's lock guards it
@@ -117,8 +117,8 @@ func (w *apiWorker) slotsBeside() (others []*slots) {
 	return others
 }
 
-// replicaAt returns a random name that tells this process from the others that use the same store. It returns "" for a
-// store that no other process uses.
+// replicaAt returns a random name by which a shared store tells this process from the others that use it. It returns ""
+// for a store that only this process uses.
 func replicaAt(clock schedule.StoreClock) string {
 	if clock == schedule.OwnClock {
 		return ""
@@ -160,8 +160,8 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 	return err
 }
 
-// openAll opens every partition and keeps it open, for a process that shares its partitions with no other replica. It
-// returns nil if ctx ends before all are open.
+// openAll opens every partition and keeps it open. It is for a process that shares its partitions with no other
+// replica. It returns nil if ctx ends before all are open.
 func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	var group errgroup.Group
 	for number := range w.Partitions {
@@ -176,8 +176,8 @@ func (w *apiWorker) openAll(ctx, hard context.Context) error {
 	return err
 }
 
-// wallCheck is the longest time between two steps of the schedule. The loop must look for itself whether the wall clock
-// was set: no event reports it.
+// wallCheck is the longest time between two steps of the schedule. Each step compares the wall clock with the lane's
+// clock: no event reports that the wall clock was set.
 const wallCheck = 10 * time.Second
 
 // loop steps the schedule whenever something has happened or a time has come.
@@ -244,7 +244,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 }
 
 // slotsUnknownLocked reports whether operations may hold slots that this process does not know yet, because it has not
-// read all of its partitions far enough. It is true only if this process owns every partition and counts the slots
+// read all of its partitions far enough. This can happen only if this process owns every partition and counts the slots
 // itself.
 func (w *apiWorker) slotsUnknownLocked() bool {
 	o := w.Terms.API.Operation
@@ -261,8 +261,8 @@ func (w *apiWorker) slotsUnknownLocked() bool {
 	return false
 }
 
-// othersKnow reports whether the other apis of the account know every slot that their operations hold. The account's
-// calls in flight are counted over all apis.
+// othersKnow reports whether the other apis of the account know every slot that their operations hold. An account
+// counts its calls in flight over all its apis.
 func (w *apiWorker) othersKnow() bool {
 	return !slices.ContainsFunc(w.beside(), func(other *apiWorker) bool { return other.slotsAway.Load() })
 }
@@ -313,8 +313,8 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.Running.Wait()
 }
 
-// wallLocked converts a forecast from the lane's clock to the wall clock. 0 says that there is no forecast, and stays
-// 0.
+// wallLocked converts a forecast from the lane's clock to the wall clock. It returns 0 for 0, which says that there is
+// no forecast.
 func (w *apiWorker) wallLocked(at bucket.Micros) bucket.Micros {
 	if at == 0 {
 		return 0
@@ -361,8 +361,9 @@ func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bu
 	return position, w.wallLocked(notBefore)
 }
 
-// Behind implements queue.Forecaster. Jobs that this worker has not read count as called before the job, unless its
-// priority is high. Most unread jobs are not urgent, and an urgent job must not be refused because of them.
+// Behind implements queue.Forecaster. If p is high, jobs that this worker has not read count as called after the new
+// job. Most unread jobs are not urgent, and an urgent job must not be refused because of them. For other priorities
+// they count as called before it.
 func (w *apiWorker) Behind(key string, upTo int, at bucket.Micros, p ingest.Priority) int {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

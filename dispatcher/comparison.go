@@ -10,10 +10,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// If an api's answers may be given again, each job is compared with those that were answered and those that are being
-// called: when the schedule says so, before its slot (look), and again when it is made ready.
+// If an api's answers may be given again, each job is compared with the jobs that were answered and those that are
+// being called. This happens when the schedule says so, before the job's slot (look), and again when the job is made
+// ready.
 
-// look compares a job whose turn has come, but whose slot has not. The job then has ended, waits for another job's
+// look compares a job whose turn has come before its slot has. Afterwards the job has ended, waits for another job's
 // answer, or waits for its slot.
 func (w *caller) look(ctx context.Context, j *lane.Job) {
 	if !w.open(ctx, j) {
@@ -25,7 +26,7 @@ func (w *caller) look(ctx context.Context, j *lane.Job) {
 }
 
 // compare looks for an answer to a job whose message is loaded. gone is true if the job has ended with an answer, waits
-// for one, or waits for its slot. If gone is false, the job must be called now, and other jobs that ask the same thing
+// for one, or waits for its slot. If gone is false, the job must be called now, and other jobs with an equal request
 // wait for its answer.
 func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 	rule := j.Terms.API.Reuse // its message was read by these terms
@@ -54,8 +55,8 @@ func (w *caller) compare(ctx context.Context, j *lane.Job) (gone bool) {
 }
 
 // endReused ends a job with an earlier answer. If that answer is no longer stored, endReused forgets it and returns
-// false. If the answer cannot be read now, the job was cancelled meanwhile, or jobs before it have not begun, the job
-// rests.
+// false. The job rests in three cases: the answer cannot be read now, the job was cancelled meanwhile, or jobs before
+// it have not begun.
 func (w *caller) endReused(ctx context.Context, j *lane.Job, a reuse.Answer) (gone bool) {
 	of, err := w.settler.Answer(ctx, j, a)
 	if err == nil && of == nil {

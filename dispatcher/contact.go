@@ -10,24 +10,24 @@ import (
 )
 
 // A replica that is cut off from an api, or from the store of its limits, can do nothing with the api's partitions, but
-// another replica may. It leaves them to other replicas when two things are certain: it gets no answers itself, and
-// another replica reports that it does. So if an api is down for all replicas, no partition moves. The replica closes
-// its partitions in order, so that running calls end first.
+// another replica may. It leaves them to other replicas when two things are certain: it gets no answers, and another
+// replica reports that it gets some. So if an api is down for all replicas, no partition moves. The replica closes its
+// partitions in order, so that running calls end first.
 //
-// The replica takes part again when a connection can be opened, the limits answer and a wait is over. The wait doubles
-// each time that the replica soon has to leave again: an open connection does not prove that calls are answered, and
-// partitions must not move back and forth.
+// The replica takes part again when a connection can be opened, the limits answer, and it has stayed away for a certain
+// time. This time doubles if the replica has to leave again soon: an open connection does not prove that calls are
+// answered, and partitions must not move back and forth.
 
 // contact is what this replica knows of its contact with one api. It is a plain value; the lane's lock guards it.
 type contact struct {
 	answered  time.Time // when a call was last answered
-	opened    time.Time // when a connection was last opened to find out
-	silent    time.Time // since when calls have been made and none was answered; zero if the last one was
-	failed    int       // calls that failed since then
+	opened    time.Time // when a probe last opened a connection
+	silent    time.Time // when the first call after the last answered one failed; zero if there is none
+	failed    int       // calls that failed from silent on
 	limitless time.Time // since when the limits do not answer; zero if they do
 
-	cutOff   bool      // it leaves the partitions to other replicas
-	changed  time.Time // when that changed last
+	cutOff   bool      // this replica leaves the partitions to others
+	changed  time.Time // when cutOff changed last
 	patience time.Duration
 }
 
@@ -54,7 +54,7 @@ func (c *contact) note(answered bool, now time.Time) {
 	}
 }
 
-// limits notes whether the limits answer.
+// limits notes whether the limits answer: err is nil if they do.
 func (c *contact) limits(err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -130,8 +130,8 @@ func (w *apiWorker) tellContact(cutOff bool) {
 	w.Log.Info("this replica takes its share of the api's partitions again", "wait", w.contact.patience)
 }
 
-// Times of probes: how often a connection is opened to find out whether an api can be reached, and how long that may
-// take.
+// Times of probes. probeEvery is how often a probe opens a connection to find out whether an api can be reached.
+// probeWait is how long that may take.
 const (
 	probeEvery = time.Second
 	probeWait  = 2 * time.Second

@@ -58,9 +58,9 @@ type Options struct {
 	// Registry is where the replicas claim their partitions. Nil if no other replica can dispatch.
 	Registry *lease.Registry
 	// MayBegin is called after each lease that begins, before any call is made under it. It checks that this replica
-	// should still call the jobs, and has received everything that operators have set. If its error wraps ErrElsewhere,
-	// or this was the first lease, Run ends with the error. After any other error the dispatcher begins another lease.
-	// Nil if there is no Registry.
+	// should still call the jobs, and has received everything that operators have set. If it returns an error for the
+	// first lease, or one that wraps ErrElsewhere for any lease, Run ends with that error. After other errors the
+	// dispatcher begins another lease. Nil if there is no Registry.
 	MayBegin func(ctx context.Context) error
 	// SharedBy is the address at which limits shared by all keys are counted. All replicas must have the same one.
 	// Empty if this process counts them.
@@ -68,7 +68,7 @@ type Options struct {
 	// Recorder notes the state of calls, and knows the notes of ended processes. Nil for none.
 	Recorder   *recorder.Recorder
 	Now        func() bucket.Micros // the clock of every worker and its store
-	Ahead      func() bucket.Micros // by how much calendars are ahead of Now; nil: not at all
+	Ahead      func() bucket.Micros // how far the clock of calendars is ahead of Now; nil: not at all
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
@@ -78,8 +78,9 @@ type Options struct {
 	Restored   *lane.Restoration // nil unless the streams were put back from a backup
 	// Changed is called when a queue's stream was changed by hand. It must not block. Nil if not needed.
 	Changed func(lane.StreamChange)
-	// FirstSeq has the first sequence of each stream that is created, by the stream's name; a missing name means 1. If
-	// a ledger begins later, earlier records are known to be missing, and keys and limits take that into account.
+	// FirstSeq has the first sequence for each stream that is created, by the stream's name; a missing name means 1. If
+	// a ledger's first sequence is greater, earlier records are known to be missing, and keys and limits take that into
+	// account.
 	FirstSeq   map[string]uint64
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
@@ -91,8 +92,8 @@ type APIOptions struct {
 	API   *httpcall.API
 	Queue *queue.Queue
 	Store Store
-	// Clock says by which clock the store counts. If that is not this process's clock, the worker asks the store in the
-	// background.
+	// Clock says by which clock the store counts. If the store counts by another machine's clock, the worker asks it in
+	// the background.
 	Clock schedule.StoreClock
 	// SlotTime asks a store on another machine for the time of the clock by which it grants slots. It takes no slot.
 	SlotTime func(ctx context.Context) (bucket.Micros, error)
@@ -286,7 +287,7 @@ func (w *apiWorker) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Session returns the name of the lease under which this replica dispatches. It is empty if the replica has none, or
+// Session returns the name of the lease under which this replica dispatches. It is empty if the replica has no lease or
 // needs none.
 func (d *Dispatcher) Session() string {
 	if d.owner == nil {
@@ -295,7 +296,8 @@ func (d *Dispatcher) Session() string {
 	return d.owner.Session()
 }
 
-// CheckShared returns an error if rules, by api, cannot be put in force while the present replicas dispatch.
+// CheckShared returns an error if rules cannot be put in force while the present replicas dispatch. rules is indexed by
+// api.
 func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	if d.owner == nil {
 		return nil
@@ -303,7 +305,7 @@ func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	return d.owner.CheckShared(rules)
 }
 
-// Beside reports whether other replicas dispatch, too, as far as this one knows.
+// Beside reports whether this replica knows of others that dispatch, too.
 func (d *Dispatcher) Beside() bool { return d.owner != nil && d.owner.Beside() }
 
 // fail makes Run return err. It does not block. If an earlier error waits for Run, err is dropped.
@@ -337,7 +339,7 @@ func newEnv(o *Options) *lane.Env {
 	}
 }
 
-// RedriveTerms returns the terms of an api that is dispatched here, for a redrive.
+// RedriveTerms returns the terms that a redrive of an api's letters needs, and whether the api is dispatched here.
 func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w := d.worker(api)
 	if w == nil {
@@ -357,7 +359,7 @@ func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, ta
 	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
 }
 
-// Reconcile asks an api what became of the call of one letter unknown, and ends the letter by the answer
+// Reconcile asks an api what became of the call of one unknown letter, and ends the letter as the answer says
 // (inquiry.Inquirer).
 func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (inquiry.Reconciled, error) {
 	w := d.worker(api)

@@ -27,8 +27,8 @@ type grantEnds struct {
 
 	mu    sync.Mutex   // guards what follows
 	ended []bucket.Use // to be reported to a store on another machine
-	// held has the serials of the grants for which ended reports that an operation holds the slot. Each poll reports it
-	// again, but one report is enough while the store does not answer.
+	// held has the serials of the grants for which ended has a report that an operation still holds the slot. Each poll
+	// makes such a report, but while the store does not answer, one for each grant is enough.
 	held map[int64]struct{}
 }
 
@@ -54,7 +54,8 @@ func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
 	}
 }
 
-// addLocked adds ends to those that wait to be reported. It skips a repeated report that an operation holds its slot.
+// addLocked adds ends to those that wait to be reported. If a report that an operation holds its slot waits already,
+// addLocked skips a further one.
 func (g *grantEnds) addLocked(uses []bucket.Use) {
 	if g.held == nil {
 		g.held = map[int64]struct{}{}
@@ -70,9 +71,9 @@ func (g *grantEnds) addLocked(uses []bucket.Use) {
 	}
 }
 
-// run starts reporting the ends of grants to a store on another machine, many at a time. It repeats each report until
-// the store has acknowledged it: a permit that is not given back stays taken until its lease ends. At most as many ends
-// wait here as a worker has calls and operations. The returned function ends the reporting.
+// run starts reporting the ends of grants to a store on another machine, many in one round trip. It repeats each report
+// until the store has acknowledged it: a permit that is not given back stays taken until its lease ends. No more ends
+// wait here than a worker has calls and operations. The returned function ends the reporting.
 func (g *grantEnds) run(hard context.Context) (end func()) {
 	if g.clock == schedule.OwnClock {
 		return func() {}

@@ -53,7 +53,7 @@ func (w *caller) work(ctx context.Context, j *lane.Job, orders <-chan lane.Order
 }
 
 // mostIdle bounds the goroutines that wait for another job after theirs has ended. They are reused because a new
-// goroutine must grow its stack first, which took 2.5 % of weir's CPU.
+// goroutine must first grow its stack, which took 2.5 % of weir's CPU.
 const mostIdle = 64
 
 // begun is a job that is being handed to a goroutine.
@@ -93,8 +93,8 @@ func (w *caller) workAll(ctx context.Context, b begun) {
 	}
 }
 
-// orderLocked sends the schedule's decision to the goroutine of a ready job. It does not block: each wait of the
-// goroutine gets one order, and no order follows one that ends the waiting.
+// orderLocked sends the schedule's decision about a ready job to the job's goroutine. It does not block: the goroutine
+// gets one order each time it waits, and no further order after one that ends its waiting.
 func (w *caller) orderLocked(j *lane.Job, o lane.Order) {
 	orders := j.Orders
 	if o != lane.ToCall {
@@ -115,7 +115,7 @@ func (w *caller) awaitSlot(ctx context.Context, j *lane.Job, orders <-chan lane.
 	case o = <-orders:
 	case <-w.Stopped:
 		select {
-		case o = <-orders: // it came before the stop
+		case o = <-orders: // it came before the worker stopped
 		default:
 			return false
 		}
@@ -136,12 +136,13 @@ func (w *caller) awaitSlot(ctx context.Context, j *lane.Job, orders <-chan lane.
 	case lane.ToOverdraw:
 		w.settler.Bury(ctx, j, deadletter.OverBudget, j.Overdrawn(), nil)
 	default:
-		panic("dispatcher: unknown order") // orderLocked was given one
+		panic("dispatcher: unknown order") // orderLocked was given an unknown one
 	}
 	return false
 }
 
-// endLocked ends a job as the schedule decided, in the job's goroutine if it has one, else in a new one that runs end.
+// endLocked ends a job as the schedule decided. The job's goroutine does so, if it has one. Otherwise a new goroutine
+// runs end.
 func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	if j.Orders != nil {
 		w.orderLocked(j, o)
@@ -150,8 +151,8 @@ func (w *caller) endLocked(j *lane.Job, o lane.Order, end func()) {
 	w.Running.Go(end)
 }
 
-// sent reports to the schedule that a call's first bytes have left, or that it ended without them. Until then the key's
-// next call does not start: a call that loses its slot before must not be overtaken.
+// sent reports to the schedule that a call's first bytes have left, or that the call ended without sending any. Until
+// then the key's next call does not start: it must not overtake a call that may still lose its slot.
 func (w *caller) sent(j *lane.Job) {
 	w.Mu.Lock()
 	more := w.Sched.Sent(j.Job, w.Now())
@@ -161,8 +162,8 @@ func (w *caller) sent(j *lane.Job) {
 	}
 }
 
-// call makes a granted call, and reports whether it was made. If the right to the partition is missing, or the slot was
-// missed, call gives the job's slot back instead.
+// call makes a granted call, and reports whether it was made. If this replica lost the right to the partition, or the
+// slot was missed, call gives the job's slot back instead.
 func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
 	w.Mu.Lock()
 	latest := w.Sched.Latest(j.Job)
@@ -263,7 +264,7 @@ func (w *caller) observeWait(j *lane.Job, waited time.Duration) {
 	}
 }
 
-// unstart takes back a call that this process had no right to make any more, or could not make in its slot.
+// unstart takes back a call that this process may not make any more, or could not make in its slot.
 func (w *caller) unstart(j *lane.Job) {
 	w.Mu.Lock()
 	w.Sched.Unstart(j.Job)
@@ -307,8 +308,8 @@ func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcal
 	return r
 }
 
-// outgoing returns the job as it is sent to its api. If the trace is recorded, the call is the parent of the api's
-// spans.
+// outgoing returns the job's message as it is sent to the api. If the trace is recorded, the message names the call as
+// the parent of the api's spans.
 func (w *caller) outgoing(j *lane.Job) *ingest.Job {
 	t, m := w.settler.Trace(j), j.Message
 	if j.Leads != nil {

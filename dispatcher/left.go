@@ -8,8 +8,9 @@ import (
 	"weir/dispatcher/lane"
 )
 
-// leftOf returns what an answer says is left of each shared limit, nil if it says nothing. Its times are by the store's
-// clock. The job's slot converts them: it is known by the store's clock (Grant.At) and by the lane's (At).
+// leftOf returns what an answer says is left of each shared limit, nil if it says nothing. The returned times are by
+// the store's clock. The job's slot is known by the store's clock (Grant.At) and by the lane's (At), so the difference
+// converts times.
 func (w *caller) leftOf(j *lane.Job, r httpcall.Response) (left []bucket.Left) {
 	remainders := j.Terms.API.Remainders(r)
 	for i := range remainders {

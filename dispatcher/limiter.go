@@ -27,11 +27,11 @@ type slots struct {
 	notes      *settle.HoldNotes
 	rounds     sync.WaitGroup                               // of asks under way
 	slotTime   func(context.Context) (bucket.Micros, error) // APIOptions.SlotTime
-	checkpoint func()                                       // makes the store save its state at once, because slots wait for that
+	checkpoint func()                                       // makes the store save its state at once: slots wait for that
 	answers    func(err error)                              // called under the lock after each ask, with its error
-	beside     func() []*slots                              // of the other apis of the account
-	down       time.Time                                    // since when the store does not answer, zero while it does; the lane's lock guards it
-	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down; guarded likewise
+	beside     func() []*slots                              // returns the slots of the account's other apis
+	down       time.Time                                    // when the store stopped answering, zero while it answers; under the lane's lock
+	refusal    *bucket.Refusal                              // why the store grants nothing although it answers; nil unless down is set; under the lane's lock
 	allDown    *atomic.Int32                                // how many workers have a store that does not answer
 }
 
@@ -55,8 +55,8 @@ func (w *slots) reserve(hard context.Context, fx *schedule.Effects) {
 	})
 }
 
-// round asks the store and applies the answer. It continues when the worker stops, so that granted slots are given
-// back.
+// round asks the store and applies the answer. It continues after the worker was told to stop, so that granted slots
+// are given back.
 func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
@@ -92,11 +92,11 @@ func (w *slots) round(hard context.Context, fx *schedule.Effects) {
 	}
 }
 
-// measureWait bounds the further round trips after one reply.
+// measureWait bounds the time for the further round trips after one reply.
 const measureWait = schedule.MostAhead
 
 // measure makes further round trips to a store on another machine until the reply tells the store's clock precisely
-// enough. If the store does not answer them in time, the reply counts as it is.
+// enough. If the store does not answer one in time, measure leaves the reply as it is.
 func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()
@@ -117,7 +117,7 @@ func (w *slots) isRough(r *schedule.Reply) bool {
 	return w.Sched.IsRough(r)
 }
 
-// heardOfEnds resumes calls that waited for grants to end, now that the store knows of the ends.
+// heardOfEnds resumes calls that waited for other grants to end, now that the store has counted these ends.
 func (w *slots) heardOfEnds(uses []bucket.Use) {
 	back := slices.ContainsFunc(uses, func(u bucket.Use) bool { return u.Returned || u.Actual != nil })
 	if w.Clock == schedule.OwnClock && !back {
@@ -129,7 +129,7 @@ func (w *slots) heardOfEnds(uses []bucket.Use) {
 	}
 }
 
-// cameBack resumes calls that wait for permits, or for units if some came back.
+// cameBack resumes calls that wait for permits. If units is true, it also resumes calls that wait for units of a limit.
 func (w *slots) cameBack(units bool) {
 	w.Mu.Lock()
 	w.Sched.PermitFreed()
@@ -150,8 +150,8 @@ func (w *slots) askAgain() {
 	w.WakeUp()
 }
 
-// reachable tries a store that did not answer last time with a request that takes no slot. An ask could arrive after
-// its round was given up, and would then use up slots and permits.
+// reachable tests a store that did not answer last time, with a request that takes no slot. A real ask could reach the
+// store after its round was given up, and would then use up slots and permits.
 func (w *slots) reachable(ctx context.Context) error {
 	w.Mu.Lock()
 	down := !w.down.IsZero()
@@ -162,7 +162,7 @@ func (w *slots) reachable(ctx context.Context) error {
 	return w.store.Settle(ctx, nil)
 }
 
-// heard notes whether the store answers, and logs each change once.
+// heard notes whether the store answered, and logs each change once.
 func (w *slots) heard(err error) {
 	var refusal *bucket.Refusal
 	errors.As(err, &refusal)
@@ -191,16 +191,16 @@ func (w *slots) heard(err error) {
 	}
 }
 
-// HeardOfLimiter notes whether an api's limits could just be reached. The worker itself notices an outage only while
-// calls wait.
+// HeardOfLimiter notes whether the caller could just reach an api's limits. The worker itself notices an outage only
+// while calls wait.
 func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	if w := d.worker(api); w != nil {
 		w.slots.heard(err)
 	}
 }
 
-// LimitersDown returns the apis whose calls hold because their limits did not answer last, or refused. The refusal is
-// nil for limits that did not answer.
+// LimitersDown returns the apis whose calls wait because their limits did not answer the last request or refused it.
+// The refusal is nil if the limits did not answer.
 func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	apis := map[string]*bucket.Refusal{}
 	for _, w := range d.workersNow() {
@@ -213,7 +213,8 @@ func (d *Dispatcher) LimitersDown() map[string]*bucket.Refusal {
 	return apis
 }
 
-// isDownLocked reports whether the store did not answer last, or refused. refusal is nil if it did not answer.
+// isDownLocked reports whether the store did not answer the last request, or refused it. refusal is nil if it did not
+// answer.
 func (w *slots) isDownLocked() (down bool, refusal *bucket.Refusal) {
 	return !w.down.IsZero(), w.refusal
 }
@@ -225,8 +226,8 @@ func (d *Dispatcher) CalendarMoved(api string) {
 	}
 }
 
-// HeardOfLevels gives the api's forecasts how much of its shared limits is used. If a vendor has more left than it said
-// before, jobs that wait for that limit ask again. The caller must not change levels afterwards.
+// HeardOfLevels tells the api's forecasts how much of its shared limits is used. If a vendor now reports more left of a
+// limit than before, jobs that wait for that limit ask again. The caller must not change levels afterwards.
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	w := d.worker(api)
 	if w == nil {

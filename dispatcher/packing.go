@@ -17,12 +17,12 @@ import (
 	"weir/ingest"
 )
 
-// If an api takes several jobs in one call, the schedule says which jobs may go together. The job that leads them reads
-// the others when it is made ready, and writes one message for all. If one of them does not go with those before it,
-// the leader puts it and all later ones back, in their order. A job does not go with the others if the call would be
-// too large, would never pass a limit, or would ask for something else.
+// If an api takes several jobs in one call, the schedule says which jobs may go together: a pack. The job that leads
+// the pack reads the others when it is made ready, and writes one message for all. A job does not go with those before
+// it if the call would be too large, would never pass a limit, or would ask for something else. The leader then puts
+// this job and all later ones back, in their order.
 
-// errShort says that a pack must be called again with the same jobs, and that one of them cannot be read now.
+// errShort says that a pack must be called again with the same jobs, but one of them cannot be read now.
 var errShort = errors.New("not all jobs of a pack that is to be called again could be loaded")
 
 // assemble makes a pack of a loaded job and the members that the schedule gave it, and reports whether the pack may be
@@ -82,8 +82,8 @@ func (w *caller) take(p *lane.Pack, j *lane.Job) error {
 	return nil
 }
 
-// join reads the job m and adds it to the pack p, which j leads. If m does not fit, the pack stays as it was. If end is
-// not nil then, it ends m, which must be settling by that time.
+// join reads the job m and adds it to the pack p, which j leads. If m does not fit, the pack is called without m, and
+// end may be set. end then ends m; the caller must let m settle before it calls end.
 func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end func() bool, fits bool) {
 	w.Mu.Lock()
 	m.Bind(j.Terms)
@@ -123,7 +123,7 @@ func (w *caller) join(ctx context.Context, p *lane.Pack, j, m *lane.Job) (end fu
 	return nil, true
 }
 
-// shed puts back the members of a job's pack, from the n-th on.
+// shed puts the members of a job's pack back, from the n-th on.
 func (w *caller) shed(j *lane.Job, n int) {
 	w.Update(func(s *schedule.Schedule) {
 		if n < len(j.Members()) {
@@ -132,8 +132,8 @@ func (w *caller) shed(j *lane.Job, n int) {
 	})
 }
 
-// short lets a pack rest that must be called again with the same jobs, because its member m cannot be called. If end
-// ends m, the other jobs are parked when their turn comes.
+// short lets a pack rest that must be called again with the same jobs, because its member m cannot be called. If end is
+// not nil, short calls it to end m. The other jobs are then parked when their turn comes.
 func (w *caller) short(ctx context.Context, j, m *lane.Job, end func() bool) {
 	w.Update(func(s *schedule.Schedule) {
 		s.Shed(j.Job, 0)
@@ -145,8 +145,8 @@ func (w *caller) short(ctx context.Context, j, m *lane.Job, end func() bool) {
 	w.unprepared(ctx, j, errShort)
 }
 
-// form makes the message of a pack, whose jobs are all known by now, and makes j its leader. If the jobs must be called
-// in the same pack as before, bound is that pack; otherwise it is nil.
+// form makes the message of a pack whose jobs are all known, and makes j its leader. If the jobs must be called in the
+// same pack as before, bound is that pack; otherwise it is nil.
 func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	api := j.Terms.API
 	if bound != nil {
@@ -175,7 +175,7 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	j.Costs = reserve.Costs
 }
 
-// sort puts the jobs of a pack that is called again into the order that they had.
+// sort puts the jobs of a pack that is called again into the order of its earlier call.
 func sort(p *lane.Pack) {
 	order := make([]int, len(p.Jobs))
 	for i := range order {
@@ -189,8 +189,8 @@ func sort(p *lane.Pack) {
 	}
 }
 
-// asked returns the headers of a pack's call: those of its jobs, which are alike. If the jobs set no Content-Type,
-// asked adds that of lines or of JSON, whichever the body is.
+// asked returns the headers of a pack's call. The jobs of a pack set the same headers. If they set no Content-Type,
+// asked adds the one for the pack's body: lines or JSON.
 func asked(forward []ingest.HeaderField, of *httpcall.Pack) []ingest.HeaderField {
 	const lines, text = "application/x-ndjson", "application/json"
 	i := slices.IndexFunc(forward, func(f ingest.HeaderField) bool { return http.CanonicalHeaderKey(f.Name) == "Content-Type" })
@@ -210,8 +210,8 @@ func (w *caller) disband(j *lane.Job) {
 	}
 }
 
-// divide gives each job of a pack its part of the answer, and of what the call took. The job at place 0 is charged all
-// units. Each job is charged its share of the price. began is when the call began, by the lane's clock.
+// divide gives each job of a pack its part of the answer and its share of the price. All units that the call took are
+// charged to the job at place 0. began is when the call began, by the lane's clock.
 func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began bucket.Micros) {
 	p, api := j.Leads, j.Terms.API
 	w.Env.Metrics.Packed.WithLabelValues(w.Name).Add(float64(len(p.Jobs)))

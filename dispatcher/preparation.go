@@ -15,9 +15,9 @@ import (
 	"weir/dispatcher/settle"
 )
 
-// prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. The
-// schedule asks for a slot only then, so that only sending is left to do in the slot. prepare reports whether the job
-// is ready. If not, the job rests or has ended.
+// prepare makes a staged job ready: it loads and reads the message, acquires a connection and stores the intent. Only
+// then does the schedule ask for a slot, so that only sending is left to do in the slot. prepare reports whether the
+// job is ready. If not, the job rests or has ended.
 func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	j.Staged = w.Now()
 	if !w.open(ctx, j) || j.Terms.API.Reuse != nil && w.compare(ctx, j) {
@@ -51,7 +51,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 }
 
 // examine reads a job's message and decides whether the job may be called. If not, it returns the reason and detail for
-// its letter. pack is the pack that a call must be in, "" for none.
+// the job's letter. pack is the pack in which the job is to be called, "" for none.
 func (w *caller) examine(j *lane.Job, e queue.Entry, pack string) (reason deadletter.Reason, detail string) {
 	refusal, err := w.read(j, e)
 	switch {
@@ -101,7 +101,7 @@ func (w *caller) unconnected(ctx context.Context, j *lane.Job, err error) {
 	w.noteHoldupLocked(j)
 	j.Calls++
 	j.Unseen = false
-	j.Paid, j.Usage = j.Reserved, nil // its record tells the price, and that nothing was billed
+	j.Paid, j.Usage = j.Reserved, nil // the job's record tells the price, and that nothing was billed
 	w.Mu.Unlock()
 	w.settler.Settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }

@@ -13,7 +13,7 @@ import (
 func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	tick := time.NewTicker(retireCheck)
 	defer tick.Stop()
-	var looked time.Time // when the loop last looked for queues of APIs that are not configured
+	var looked time.Time // when hasOrphans was last called
 	for {
 		select {
 		case <-tick.C:
@@ -35,7 +35,7 @@ func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	}
 }
 
-// allRecovered reports whether every call that was under way at a death has its record.
+// allRecovered reports whether the ledger has a record of every call that was under way when its process ended.
 func (d *Dispatcher) allRecovered() bool {
 	for _, w := range d.workersNow() {
 		if _, ok := d.Recovered(w.Name); !ok {
@@ -46,7 +46,7 @@ func (d *Dispatcher) allRecovered() bool {
 }
 
 // hasOrphans reports whether there are queues of APIs that are not configured now, which may hold intents. It also
-// reports true if it cannot find out.
+// returns true if it cannot find out.
 func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
 	defer cancel()
@@ -72,9 +72,9 @@ const (
 	orphanCheck = 5 * time.Second
 )
 
-// Recovered reports whether the ledger has every call that was made before this process took an api's partitions,
-// except at most unlogged calls that have no record. ok is false while this process does not own every partition of the
-// api.
+// Recovered reports whether the ledger has every call that was made before this process took an api's partitions.
+// unlogged is how many calls it may lack because their records can never be written. ok is false while this process
+// does not own every partition of the api.
 func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	w := d.worker(api)
 	if w == nil {
@@ -90,8 +90,8 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 	return w.settler.Unrecorded.Left()
 }
 
-// Quiet reports whether no call of an api is running and every outcome is stored, also those of calls that recovery
-// found. The ledger then has every call. Quiet looks at every key that has jobs.
+// Quiet reports whether no call of an api is running and every outcome is stored, including the outcomes of calls that
+// recovery found. The ledger then has every call. Quiet looks at every key that has jobs.
 func (d *Dispatcher) Quiet(api string) bool {
 	w := d.worker(api)
 	if w == nil {

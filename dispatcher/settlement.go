@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// settlements remembers the numbers that the answers of an api reported, by their place in the answer. It is safe for
+// settlements remembers the numbers that an api's answers have reported, for each place in an answer. It is safe for
 // concurrent use.
 type settlements struct {
 	mu      sync.Mutex // guards what follows
@@ -23,24 +23,25 @@ type settlements struct {
 	silent  bool // the last answer that should have reported the units did not
 }
 
-// reports holds what answers reported at one place. A call whose answer reports nothing is charged at least the most of
-// these reports, because it may have used that much.
+// reports holds what answers reported at one place. If the answer to a call reports nothing there, the call is charged
+// at least most, because it may have used that much.
 type reports struct {
 	most   int64
 	recent [learnedFrom]int64 // the newest reports, in a ring
 	n      int                // reports so far
 }
 
-// Bounds of what a term learns from. A percentile needs at least leastTold reports, and only the newest learnedFrom
-// count.
+// Bounds of what the estimate of a term learns from. A percentile needs at least leastTold reports, and only the newest
+// learnedFrom reports count.
 const (
 	learnedFrom = 256
 	leastTold   = 16
-	// mostPlaces bounds the places that are remembered: more than a configuration has, since it may change.
+	// mostPlaces bounds the places that are remembered. It is more than a configuration has, because the configuration
+	// may change.
 	mostPlaces = 1024
 )
 
-// hear notes the numbers that a billed answer reports, each place once.
+// hear notes the numbers that a billed answer reports. It notes each place once, even if several costs use it.
 func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +70,8 @@ func (s *settlements) hear(api *httpcall.API, r httpcall.Response) {
 	}
 }
 
-// learned lowers the estimated numbers of a cost to percentiles of the numbers that answers reported lately. It reports
-// whether there are any percentiles.
+// learned lowers the estimated numbers of a cost to percentiles of the numbers that answers reported lately. It returns
+// true if it had a percentile for any of them.
 func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *settlements) learned(of ingest.Cost, numbers []int64) (some bool) {
 	return some
 }
 
-// most returns the most that answers reported at a place.
+// most returns the largest number that answers have reported at a place.
 func (s *settlements) most(at ingest.Source) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,18 +98,18 @@ func (s *settlements) most(at ingest.Source) int64 {
 	return 0
 }
 
-// raise raises the estimated numbers of a cost that answers have proved too low lately.
+// raise raises those estimated numbers of a cost that recent answers have proved too low.
 func (s *settlements) raise(of ingest.Cost, numbers []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.low.raise(of, numbers)
 }
 
-// settle returns the units of a cost after an answer has replaced its estimated numbers. If the answer does not report
-// a number, the call is charged the larger of the estimate and the most that any answer has reported. If the answer
-// broke off, the estimate is first raised as for a reservation, and what the answer reported until then counts if it is
-// larger. silent says that the answer does not report every number: the caller then charges no less than the call has
-// reserved.
+// settle replaces the estimated numbers of a cost by those that an answer reports, and returns the units. If the answer
+// does not report a number, settle takes the larger of the estimate and the largest number that any answer has
+// reported. If the answer broke off, settle first raises the estimates as for a reservation. A number that such an
+// answer reported before it broke off counts if it is larger. silent says that the answer does not report every number:
+// the caller then charges at least what the call has reserved.
 func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Response) (units int64, silent bool) {
 	if r.Cut {
 		s.raise(of, numbers)
@@ -129,8 +130,8 @@ func (s *settlements) settle(of ingest.Cost, numbers []int64, r httpcall.Respons
 	return of.Sum(numbers), silent
 }
 
-// settleFree is settle for a call that is not billed. If its answer does not report every number, the call is charged
-// at least the units that it had reserved.
+// settleFree is settle for a call that is not billed. A number that the answer does not report counts as 0. If any
+// number is missing, the call is charged at least the units that it had reserved.
 func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64, r httpcall.Response) int64 {
 	silent := false
 	for i := range of {
@@ -149,9 +150,9 @@ func (s *settlements) settleFree(of ingest.Cost, numbers []int64, reserved int64
 	return of.Sum(numbers)
 }
 
-// toll returns what a job's call must reserve, and its price. Both use raised estimates if answers have proved the
-// estimates too low. Learned percentiles lower only what is reserved. A call whose units are settled by its answer
-// reserves at least one, so that a used-up limit does not let it pass.
+// toll returns what a job's call must reserve, and its price. If answers have proved the estimates too low, both are
+// computed from raised estimates. Learned percentiles lower only what is reserved. A call whose units depend on its
+// answer reserves at least one unit, so that a used-up limit does not let it pass.
 func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, price int64, err error) {
 	reserve, price = s.tollOf(&by.API.Rules, func(units lane.Units) (t lane.Toll) {
 		t, err = by.TollBy(j, units)
@@ -160,7 +161,7 @@ func (s *settlements) toll(by *lane.Terms, j *ingest.Job) (reserve lane.Toll, pr
 	return reserve, price, err
 }
 
-// tollOf is toll for a call whose numbers come from by.
+// tollOf is toll for a call whose estimated numbers come from by.
 func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll) (reserve lane.Toll, price int64) {
 	var estimated map[int]int64 // estimates of the costs that answers settle, by limit
 	reserve = by(func(limit int, of ingest.Cost, numbers []int64) int64 {
@@ -192,8 +193,8 @@ func (s *settlements) tollOf(rules *bucket.Rules, by func(lane.Units) lane.Toll)
 	return reserve, price
 }
 
-// estimatesOf returns the estimated units of each shared limit. The units of a budget are those of the price. A cost
-// that answers do not settle is estimated as it is reserved.
+// estimatesOf returns the estimated units of each shared limit. The units of a budget are those of the price. If a cost
+// does not depend on the answer, its estimate is what was reserved.
 func estimatesOf(rules *bucket.Rules, estimated map[int]int64, reserved []int64) []int64 {
 	units := slices.Clone(reserved)
 	for i := range units {
@@ -215,9 +216,9 @@ type settled struct {
 	silent []string // limits whose units the answer should have reported, and did not
 }
 
-// settleUnits returns what a call really took: what its answer reports, 0 from a quota if nothing was sent, and 0 from a
-// budget if the call was not billed. A rate that was reserved and not used stays used, because the time of the call is
-// over.
+// settleUnits returns what a call really took, as its answer reports it. The call took 0 from a quota if nothing was
+// sent, and 0 from a budget if it was not billed. Units of a rate that were reserved and not used count as used,
+// because the time of the call is over.
 func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	out := httpcall.Judge(j.Terms.API, r, time.Now())
 	if out.Verdict == httpcall.Submitted { // only the end of its operation tells more
@@ -254,7 +255,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	news := len(s.silent) > 0 && !w.settlements.silent
 	w.settlements.silent = len(s.silent) > 0 || free && w.settlements.silent
 	w.settlements.mu.Unlock()
-	if err != nil { // it was read before the call, so this does not happen
+	if err != nil { // the message was read before the call, so this does not happen
 		return settled{price: j.Reserved}
 	}
 	s.price = took.Price
@@ -276,7 +277,7 @@ func (w *caller) settleUnits(j *lane.Job, r httpcall.Response) (s settled) {
 	return s
 }
 
-// reservedOf returns what a job's call has reserved of a limit, or its price.
+// reservedOf returns the units of a limit that a job's call has reserved, or its price if limit is lane.OfPrice.
 func reservedOf(j *lane.Job, limit int) int64 {
 	switch {
 	case limit == lane.OfPrice:
@@ -287,7 +288,7 @@ func reservedOf(j *lane.Job, limit int) int64 {
 	return 0
 }
 
-// tollBy returns what the call of a job takes, or the call of the pack that the job leads.
+// tollBy returns what the call of a job takes. If the job leads a pack, it returns what the pack's call takes.
 func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	if j.Leads != nil {
 		return j.Leads.Sum.By(units), nil
@@ -295,10 +296,10 @@ func tollBy(j *lane.Job, units lane.Units) (lane.Toll, error) {
 	return j.Terms.TollBy(j.Message, units)
 }
 
-// beyond returns what a job's operation took, by its final answer, beyond what its call was charged. It charges that to
-// the limits that all keys share. If the operation took less, nothing is given back: the time of the call is over, and
-// budgets and quotas have granted other calls by that count since. If the limits have changed since the call, only
-// money is charged.
+// beyond returns how much more a job's operation took, by its final answer, than its call was charged. It charges the
+// difference to the limits that all keys share. If the operation took less, nothing is given back: the time of the call
+// is over, and budgets and quotas have since granted other calls by the former count. If the limits have changed since
+// the call, beyond charges only money.
 func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	op := j.Operation
 	var proved comparison
@@ -317,7 +318,7 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 		return units
 	})
 	if err != nil {
-		return b // it was read before the call, so this does not happen
+		return b // the message was read before the call, so this does not happen
 	}
 	w.settlements.learn(proved)
 	if !r.Cut {
@@ -343,5 +344,5 @@ func (w *caller) beyond(j *lane.Job, r httpcall.Response) (b settle.Beyond) {
 	return b
 }
 
-// noGrant is a serial that no grant has: a use with it charges the present limits, and ends nothing.
+// noGrant is a serial that no grant has. A use with it charges the present limits, and ends no grant.
 const noGrant = 1 << 52

@@ -12,11 +12,11 @@ import (
 	"weir/ingest"
 )
 
-// estimateOf identifies estimates that are judged together: those of terms with the same from and settle, or the sums
-// of a limit.
+// estimateOf identifies estimates that are judged together. They belong either to terms with the same from and settle,
+// or to the sums of one limit.
 type estimateOf struct {
 	from, settle ingest.Source
-	limit        string // the limit whose sums are judged; "": terms are
+	limit        string // the limit whose sums are judged; "" if terms are judged
 }
 
 // shortfalls remembers by how much recent estimates were too low. The settlements' lock guards it.
@@ -26,10 +26,10 @@ type shortfalls map[estimateOf]*shortfall
 type shortfall struct {
 	recent   [learnedFrom]struct{ estimated, reported int64 } // a ring
 	n        int
-	recalled int // n after the last estimate from the ledger; 0: none
-	// What follows was found from recent when n was judged.
+	recalled int // n after the newest estimate that came from the ledger; 0: none did
+	// judge computed what follows from recent, when n was judged.
 	judged     int
-	worst      ingest.Weight // the largest ratio of report and estimate, at least one
+	worst      ingest.Weight // the largest ratio of report to estimate, at least one
 	most       int64         // the largest report
 	unexpected int64         // the largest report for an estimate of 0
 }
@@ -40,7 +40,7 @@ func (s *shortfall) hear(estimated, reported int64) {
 	s.n++
 }
 
-// judge finds the worst estimate and the largest reports.
+// judge finds the worst estimate and the largest reports, if hear was called since it last did.
 func (s *shortfall) judge() {
 	if s.judged == s.n {
 		return
@@ -61,8 +61,9 @@ func (s *shortfall) judge() {
 	}
 }
 
-// raise returns an estimate times the worst recent ratio of report and estimate, but at most the largest report: one
-// answer far above a small estimate says little about a large estimate. An estimate above that stays, and so does 0.
+// raise multiplies an estimate by the worst recent ratio of report to estimate. The result is at most the largest
+// report: one answer far above a small estimate says little about a large estimate. An estimate that is above the
+// largest report stays as it is, and so does 0.
 func (s *shortfall) raise(estimated int64) int64 {
 	if s.judge(); s.judged == 0 {
 		return estimated
@@ -73,8 +74,8 @@ func (s *shortfall) raise(estimated int64) int64 {
 // fromLedger reports whether some of the recent estimates came from the ledger.
 func (s *shortfall) fromLedger() bool { return s.recalled > 0 && s.n-s.recalled < learnedFrom }
 
-// of returns the shortfall of the estimates at, and creates it if it is missing. If mostPlaces are remembered already,
-// it forgets them first.
+// of returns the shortfall of the estimates at, and creates it if it is missing. If mostPlaces shortfalls exist
+// already, it first forgets them all.
 func (all *shortfalls) of(at estimateOf) *shortfall {
 	s := (*all)[at]
 	if s == nil {
@@ -86,7 +87,7 @@ func (all *shortfalls) of(at estimateOf) *shortfall {
 	return s
 }
 
-// raise raises the estimated numbers of a cost that recent answers have proved too low. A number of 0 stays: it says
+// raise raises those estimated numbers of a cost that recent answers have proved too low. A number of 0 stays: it says
 // that nothing is expected, for example no tokens written to a cache.
 func (all shortfalls) raise(of ingest.Cost, numbers []int64) {
 	for i := range of {
@@ -110,8 +111,8 @@ func (c *comparison) add(at estimateOf, estimated, reported int64) {
 	}
 }
 
-// terms adds what the answer r reports for the estimated numbers of a cost. It adds nothing of an answer that broke
-// off, which reports less than the call took.
+// terms adds what the answer r reports for the estimated numbers of a cost. It adds nothing if the answer broke off,
+// because such an answer reports less than the call took.
 func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response) {
 	for i := range of {
 		if n, ok := r.Number(of[i].Settle); ok && !r.Cut && of[i].Settle.IsPlace() {
@@ -120,7 +121,7 @@ func (c *comparison) terms(of ingest.Cost, numbers []int64, r *httpcall.Response
 	}
 }
 
-// sums adds what the call took of a limit, or its price, from an answer that reports all numbers.
+// sums adds what the call took of a limit, or its price if limit is lane.OfPrice. The answer must report all numbers.
 func (c *comparison) sums(rules *bucket.Rules, limit int, estimated, took int64) {
 	for _, name := range limitsOf(rules, limit) {
 		c.add(estimateOf{limit: name}, estimated, took)
@@ -145,7 +146,8 @@ func (s *settlements) learn(from comparison) {
 }
 
 // bounded returns the units that a call reserves of a limit after its estimate was raised from estimated to raised.
-// They are at most what the limit can ever let through, so that the job can be called.
+// Raising must not make a job impossible: the result is above what the limit can ever let through only if the estimate
+// is.
 func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	most := int64(ingest.MostUnits)
 	for i := range rules.Shared {
@@ -156,9 +158,10 @@ func bounded(rules *bucket.Rules, limit int, estimated, raised int64) int64 {
 	return max(min(estimated, raised), min(raised, most))
 }
 
-// recall learns from the record of another process's call, which took more than was estimated for it. It ignores
-// records with unsettled units: these were charged the most of other answers, which says nothing about the estimate. Of
-// the budgets, a job of a pack was charged its part of the call only.
+// recall learns from the ledger's record of another process's call, which took more than was estimated for it. It
+// ignores records with unsettled units: such a call was charged the most that other answers reported, which says
+// nothing about its estimate. A job of a pack was charged only its part of what the call took of budgets, so recall
+// multiplies that by the number of jobs.
 func (s *settlements) recall(c *ledger.Record, budgets []string) {
 	if len(c.Unsettled) > 0 || c.Billed == deadletter.NotBilled || min(len(c.Costs), len(c.Estimated)) < len(c.Limits) {
 		return
@@ -167,7 +170,7 @@ func (s *settlements) recall(c *ledger.Record, budgets []string) {
 	defer s.mu.Unlock()
 	for i, limit := range c.Limits {
 		took := c.Costs[i]
-		if c.Polled { // an operation's end tells what it took beyond its call
+		if c.Polled { // the record of an operation's end says what the operation took beyond its call
 			if c.Operation == nil || i >= len(c.Operation.Costs) || took == 0 {
 				continue
 			}
@@ -184,9 +187,9 @@ func (s *settlements) recall(c *ledger.Record, budgets []string) {
 }
 
 // raiseSum returns the units of a limit, or the price, that a call must reserve because earlier calls took more than
-// the sums of their estimates. It returns 0 if the estimates of the single terms tell more than their sums. The sums
-// tell more in two cases. Records of the ledger have only sums. And if a term expects nothing, its estimate stays 0, so
-// that the estimates of the other terms must cover what it takes.
+// the sums of their estimates. It returns 0 if the estimates of the single terms say more than the sums. The sums say
+// more in two cases. First, records of the ledger have only sums. Second, a term that expects nothing keeps its
+// estimate of 0, so the estimates of the other terms must cover what it takes.
 func (s *settlements) raiseSum(rules *bucket.Rules, limit int, of ingest.Cost, numbers []int64, estimate int64) (units int64) {
 	nothing := false
 	for i := range of {

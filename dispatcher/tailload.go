@@ -18,7 +18,7 @@ import (
 )
 
 // tailLoads makes takeovers wait for a reading of the ledger. The reading must begin after the takeover's partition was
-// claimed. So takeovers that come during a reading wait for the next one, which serves them all.
+// claimed. So takeovers that begin during a reading wait for the next one, which serves them all.
 type tailLoads struct {
 	*lane.Env
 	opts   *Options
@@ -35,12 +35,12 @@ type tailLoad struct {
 	parts map[lease.PartitionID]struct{}
 	done  chan struct{}
 	err   error
-	left  bool // the takeover that read has ended: the others must read again
+	left  bool // the takeover that did the reading has ended: the others must read again
 }
 
 // loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. If no other
-// replica can own the partition, the ledger was read at the start, and loadTail reads it only for an api that came
-// later.
+// replica can own the partition, the start has read the ledger already. loadTail then reads it only for an api that was
+// added later.
 func (d *tailLoads) loadTail(ctx context.Context, w *apiWorker, number int) error {
 	if w.tailLoaded {
 		return nil
@@ -70,8 +70,8 @@ func (d *tailLoads) loadTail(ctx context.Context, w *apiWorker, number int) erro
 	}
 }
 
-// loadForWaiting reads the ledger until no takeover waits for it any more, or ctx ends. ctx belongs to one takeover, so
-// the others read again if it ends.
+// loadForWaiting reads the ledger until no takeover waits for it any more, or ctx ends. ctx belongs to one takeover. If
+// it ends, the other takeovers read again.
 func (d *tailLoads) loadForWaiting(ctx context.Context) {
 	for lives := true; lives; {
 		d.mu.Lock()
@@ -124,7 +124,7 @@ func (d *tailLoads) readFor(ctx context.Context, parts map[lease.PartitionID]str
 	return nil
 }
 
-// warnShort logs once if the ledger does not reach back as far as ids should be known.
+// warnShort logs once if the ledger does not reach back as far as job ids must be known.
 func (d *tailLoads) warnShort(reached ledger.Extent) {
 	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Length())) {
 		return
@@ -161,8 +161,8 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	return nil
 }
 
-// Remember reads the newest results and records of streams that were restored, because such streams have forgotten the
-// message ids. It must be called before Run.
+// Remember reads the newest results and records after a restore, because restored streams have forgotten their message
+// ids. It must be called before Run.
 func (d *Dispatcher) Remember(ctx context.Context) error {
 	newest := func(name string) stream.Newest {
 		return stream.Newest{JetStream: d.opts.JetStream, Stream: name, Since: time.Now().Add(-ledger.TailAge)}

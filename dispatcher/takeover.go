@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// tenancy works a partition for as long as this process owns it: it reads the partition's stream and gives the partition
-// up in order, or drops it.
+// tenancy works a partition as long as this process owns it: it reads the partition's stream, and at the end gives the
+// partition up in order or drops it.
 type tenancy struct {
 	*takeover.Takeover
 	caller   *caller
@@ -42,9 +42,9 @@ func (w *apiWorker) newTenancy(number int, t ownership.Tenure) *tenancy {
 	return p
 }
 
-// openPartition takes a partition over and blocks until its calls may start. It fences the earlier owner, reads the end
-// of the ledger, and then the stream, which it follows until close or lose. If it returns an error, nothing is left of
-// the partition.
+// openPartition takes a partition over and blocks until its calls may start. It fences the earlier owner and reads the
+// end of the ledger. It then reads the stream, and follows it until close or lose is called. If openPartition returns
+// an error, this process does not own the partition any more.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := w.newTenancy(number, t)
 	p.hard = hard.Done()
@@ -52,8 +52,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	if err != nil {
 		return fmt.Errorf("api %s: %w", w.Name, err)
 	}
-	w.Env.Recorder.Look()                        // the earlier owner may have ended since
-	p.Clean = p.Clean && !p.Markers.AfterDeath() // an owner that left with calls under way may have released it
+	w.Env.Recorder.Look()                        // the earlier owner may have ended since the last look
+	p.Clean = p.Clean && !p.Markers.AfterDeath() // an owner with calls under way may have released it
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)
@@ -97,8 +97,8 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.Name, err)
 }
 
-// leave closes a partition that no other replica can own, before it has been read to its end. No call of it starts any
-// more. Running calls go on: the worker's stop waits for them, and then ends the reading.
+// leave closes a partition that no other replica can own, before it has been read to its end. From then on no call of
+// it starts. Running calls go on: the worker's stop waits for them, and then ends the reading.
 func (p *tenancy) leave() {
 	p.W.Mu.Lock()
 	p.Closing, p.Open = true, false
@@ -124,11 +124,11 @@ func (p *tenancy) broken(err error) {
 	p.W.Running.Go(func() { p.lose() })
 }
 
-// closeCheck is how often a closing partition's jobs are checked: no event tells that the last of them has settled.
+// closeCheck is how often a closing partition's jobs are checked: no event reports that the last of them has settled.
 const closeCheck = 5 * time.Millisecond
 
-// close gives a partition up: no call of it starts any more, running calls end, and their outcomes are stored. It
-// blocks until then. If ctx ends first, the partition is not given up, and the caller must lose it.
+// close gives a partition up: it starts no further call, lets running calls end, and blocks until their outcomes are
+// stored. If ctx ends first, the partition is not given up, and the caller must lose it.
 func (p *tenancy) close(ctx context.Context) error {
 	p.W.Mu.Lock()
 	p.Closing = true
@@ -160,7 +160,7 @@ func (p *tenancy) close(ctx context.Context) error {
 	return err
 }
 
-// end ends a tenancy when the worker stops and no call starts any more.
+// end ends a tenancy. The worker has stopped by then, and no call starts any more.
 func (p *tenancy) end(hard context.Context) {
 	read := p.IsRead()
 	if p.stopReader(); read {
@@ -181,8 +181,8 @@ func (p *tenancy) giveUp(ctx context.Context) {
 	}
 }
 
-// lose drops a partition that another replica may own by now. Running calls end, and nothing about them is stored: the
-// new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
+// lose drops a partition that another replica may own by now. Running calls go on to their ends, but nothing about them
+// is stored: the new owner has judged their jobs by what it found. lose blocks only until the stream is no longer read.
 func (p *tenancy) lose() {
 	p.Lost.Store(true)
 	busy := p.shut()
@@ -194,8 +194,8 @@ func (p *tenancy) lose() {
 	})
 }
 
-// drain blocks until the jobs under way have ended, at most for the timeout of a call. It gives up when hard ends: a
-// job whose outcome could not be stored until then never ends.
+// drain blocks until the jobs under way have ended, or hard ends. The timeout of calls bounds the wait, but a job whose
+// outcome could not be stored before hard ended never ends.
 func (p *tenancy) drain(busy []*schedule.KeyQueue) {
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
@@ -208,7 +208,7 @@ func (p *tenancy) drain(busy []*schedule.KeyQueue) {
 	}
 }
 
-// shut stops new calls in the partition. It returns the queues that have jobs near their call, or past it.
+// shut stops new calls in the partition. It returns the queues with jobs that are near their call or past it.
 func (p *tenancy) shut() (begun []*schedule.KeyQueue) {
 	p.W.Mu.Lock()
 	p.Open = false
@@ -241,7 +241,8 @@ func (p *tenancy) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue
 	return busy
 }
 
-// dropIdleIntents deletes the intents of calls that did not start. The next owner would treat their jobs as called.
+// dropIdleIntents deletes the intents of calls that did not start. The next owner would otherwise treat their jobs as
+// called.
 func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()
@@ -252,7 +253,8 @@ func (p *tenancy) dropIdleIntents(queues []*schedule.KeyQueue) {
 	}
 }
 
-// dropIdleIntentsLocked deletes the intents of one job, unless its last call is lost and must be settled first.
+// dropIdleIntentsLocked deletes the intents of one job and of its pack's members. It keeps those of a job whose last
+// call is lost and must be settled first.
 func dropIdleIntentsLocked(t *schedule.Job) {
 	for _, m := range t.Members() {
 		dropIdleIntentsLocked(m)
@@ -291,7 +293,7 @@ func (p *tenancy) stopReader() {
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and frees their entries in the flight recorder.
-// Jobs of other partitions do not wait for their answers any more.
+// Jobs of other partitions stop waiting for the answers of these jobs.
 func (p *tenancy) forgetLocked(q *schedule.KeyQueue) {
 	for t := range q.Idle {
 		if j, begun := t.Of.(*lane.Job); begun {

@@ -10,15 +10,15 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// configChange is a new configuration of a worker's api on its way to the loop.
+// configChange carries a new configuration of a worker's api to the loop.
 type configChange struct {
 	api  *httpcall.API
 	done chan error
 }
 
 // Apply puts a new configuration of an api in force. Waiting jobs get the new rules, running calls end by the old ones,
-// and a granted slot stays granted. If Apply returns an error, nothing has changed, unless ctx ended. One change is
-// applied at a time.
+// and a granted slot stays granted. If Apply returns an error, it has changed nothing, unless ctx ended. Changes are
+// applied one at a time.
 func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	w := d.worker(api.Name)
 	if w == nil {
@@ -39,8 +39,8 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	}
 }
 
-// adoptChange applies a waiting change if no round of asks is under way. Only the loop calls it, and the loop begins
-// every round. So no ask by the old rules reaches the store after the new ones.
+// adoptChange applies a waiting change if no round of asks is under way. Only the loop calls adoptChange, and only the
+// loop begins rounds. So no ask by the old rules reaches the store after the new rules do.
 func (w *apiWorker) adoptChange() {
 	w.Mu.Lock()
 	asking := w.Sched.At(w.Now()).Asking()
@@ -83,7 +83,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	return nil
 }
 
-// restAll lets jobs rest that were made ready and are not called now.
+// restAll lets jobs rest that were made ready but are not called now.
 func (w *caller) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
@@ -95,7 +95,7 @@ func (w *caller) restAll(stale []*schedule.Job) {
 	}
 }
 
-// restOrderedLocked drops the intents of one ready job and orders its goroutine to let it rest.
+// restOrderedLocked drops the intents of one ready job and orders its goroutine to let the job rest.
 func (w *caller) restOrderedLocked(t *schedule.Job) {
 	j := lane.JobLocked(t)
 	j.DropIntentsLocked()

@@ -178,8 +178,8 @@ func unhonoured(lower string) bool {
 	return false
 }
 
-// carriedByLetters reports whether a header of weir's is one that letters carry and that does no harm if a producer
-// publishes a letter again.
+// carriedByLetters reports whether letters carry this header of weir's. It does no harm if a producer publishes a
+// letter again.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")

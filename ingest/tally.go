@@ -17,8 +17,8 @@ func (t *tally) add(api string) {
 	t.count[api]++
 }
 
-// Throttled returns how many jobs of an api this service has refused since it started because their bucket was full or
-// they would be late. weir_jobs_throttled_total counts the same.
+// Throttled returns how many jobs of an api this service has refused since its start because their bucket was full,
+// they would have been late, or an admission limit refused them. weir_jobs_throttled_total counts the same.
 func (s *Service) Throttled(api string) uint64 {
 	s.throttled.mu.Lock()
 	defer s.throttled.mu.Unlock()

@@ -138,9 +138,9 @@ type Sighting struct {
 }
 
 // Watch passes every entry of the registry to see, and then every change, in the order of the revisions. It blocks
-// until ctx ends or the watch breaks. At the beginning a replica that lags may show older entries, but before the
-// Sighting that says that all were passed, those that the leader has come too. So after a break, an entry that the next
-// Watch does not pass until then is gone.
+// until ctx ends or the watch breaks. A server's replica that lags may show older entries first. But the Sighting that
+// ends the present entries comes only after all entries that the leader has. So after a break, an entry that the next
+// Watch does not pass before that Sighting is gone.
 func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	watcher, err := stream.WatchWhole(ctx, r.js.Conn(), r.kv, jetstream.AllKeys)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // LagReads makes direct reads of a stream answer like a replica that has no messages yet. Only streams and buckets that
-// were opened before read directly.
+// were opened before this call read directly.
 func LagReads(t *testing.T, js jetstream.JetStream, name string) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), name)

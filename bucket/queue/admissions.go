@@ -14,8 +14,8 @@ type admissions struct {
 	counted   []bucket.Admittance
 }
 
-// admitAll asks one limit after the other. If one refuses, it takes back what the job counted against the limits
-// before, and returns the refusal. Without limits it returns nil and nil.
+// admitAll asks one limit after the other. If a limit refuses, admitAll takes back what the job counted against the
+// earlier limits, and returns the refusal. Without limits it returns nil and nil.
 func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions, no *bucket.Admittance) {
 	if len(admitters) == 0 {
 		return nil, nil

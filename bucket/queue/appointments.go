@@ -29,7 +29,7 @@ func (a *appointments) store(key string, one Appointment) {
 	}
 }
 
-// got notes that the owner has received the partition's jobs up to seq, an appointment of the key.
+// got notes that the owner has received the appointment of the key with the sequence seq, and all jobs before it.
 func (a *appointments) got(key string, seq uint64) {
 	a.read = seq
 	a.remove(key, func(one Appointment) bool { return one.Seq <= seq })

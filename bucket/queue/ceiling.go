@@ -27,8 +27,8 @@ const (
 	ceilingStale = 5 * time.Second
 )
 
-// raise notes that at the time asked the streams accepted that many jobs of a key. It never lowers the ceiling, because
-// the streams' ceiling only rises.
+// raise notes an answer of the streams: how many jobs of a key they accept. asked is when they were asked. raise never
+// lowers the ceiling, because the streams' ceiling only rises.
 func (c *ceiling) raise(jobs int64, asked time.Time) {
 	for {
 		old := c.jobs.Load()

@@ -37,10 +37,10 @@ func (t *tally) judged(err error) error {
 	return err
 }
 
-// putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads
-// the last sequence of a key and then the number of its messages. It publishes on the condition that the last sequence
-// is still the same. Since the count only jobs of the key can have left, so the capacity is exact, whatever other
-// processes put. Keys are put in parallel, one job of each key at a time.
+// putCounted stores jobs of keys whose capacity is below what their stream enforces. It reads a key's last sequence,
+// and after that the number of the key's messages. It publishes on the condition that the last sequence is still the
+// same. After the count, jobs of the key can only have left. So the capacity holds, whatever other processes put. Keys
+// are put in parallel, the jobs of one key one after the other.
 func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
 	for len(puts) > 0 {

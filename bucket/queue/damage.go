@@ -29,7 +29,7 @@ const (
 
 // Damage describes the messages of a stream that its server has lost.
 type Damage struct {
-	// Jobs counts, by key, the jobs that the stream counts but cannot deliver. Markers is the number of such markers.
+	// Jobs counts, by key, the jobs that the stream counts but cannot deliver. Markers counts such markers.
 	Jobs    map[string]int
 	Markers int
 	// Seqs are the known sequences of lost messages, in rising order. If the sequence itself is damaged, the message is

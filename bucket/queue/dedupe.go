@@ -96,8 +96,8 @@ const (
 	Same                    // the id was known all the time: it is the ended job
 )
 
-// Judge says how a job that came at the time came relates to the job with its id that was accepted at the time
-// accepted.
+// Judge says how a job relates to an ended job with the same id. The ended job was accepted at the time accepted, and
+// the other job came at the time came.
 func (d *Dedupe) Judge(accepted, came bucket.Micros) Likeness {
 	if came < accepted.Add(-dedupeDoubt) {
 		return Earlier

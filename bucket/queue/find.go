@@ -45,10 +45,10 @@ func nameOfID(id string) uint32 {
 	return max(1, uint32(maphash.String(nameSeed, id)&math.MaxUint32)) //nolint:gosec // masked
 }
 
-// Find returns the partition's unfinished jobs with the id job, of one key, or of all keys if key is "": at most 1,000.
-// However many jobs wait, it loads only jobs with that id. There are two exceptions: if the reader has not come to the
-// stream's end, Find reads the headers of the rest, and if more than 100 jobs have the id, the headers of the whole
-// queue. It blocks for some round trips, or until ctx ends.
+// Find returns the partition's unfinished jobs with the id job: of one key, or of all keys if key is "". It returns at
+// most 1,000. However many jobs wait, it loads only jobs with that id, with two exceptions. If the reader has not come
+// to the stream's end, Find reads the headers of the rest. If more than 100 jobs have the id, it reads the headers of
+// the whole queue. It blocks for some round trips, or until ctx ends.
 func (p *Partition) Find(ctx context.Context, job, key string) (found []Entry, err error) {
 	found, err = p.find(ctx, job, key)
 	if err != nil {

@@ -50,8 +50,8 @@ func (q *Queue) Ended(f Finished) {
 
 // Duplicate says how a message that was just read relates to an ended job with its id. It returns Same in two cases:
 // the stream took the message for a new job because its server had forgotten the id, or the message is the ended job
-// itself, because its server lost the deletion. Calling a Same would call the job twice. It returns Another if the
-// message is unrelated to any ended job.
+// itself, because its server lost the deletion. If the caller called such a message, the job would be called twice.
+// Duplicate returns Another if the message is unrelated to any ended job.
 func (p *Partition) Duplicate(e Entry) Likeness {
 	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))

@@ -148,7 +148,7 @@ type room struct {
 
 	mu      sync.Mutex // guards what follows, and the spaces taken from it
 	used    int64
-	waiting []*waiter // in the order they came; as many as jobs that are made ready or ended at once
+	waiting []*waiter // in the order they came; at most the jobs that are prepared or ended at the same time
 }
 
 type waiter struct {

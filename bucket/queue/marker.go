@@ -70,8 +70,8 @@ type Pack struct {
 	Of    int    `json:"of"`    // jobs of the call
 }
 
-// Follows reports whether the call of a pack is counted with another job than the one at this place. It is counted with
-// the job at place 0.
+// Follows reports whether the pack's call is counted with another job than this one. The call is counted with the job
+// at place 0.
 func (p *Pack) Follows() bool { return p != nil && p.Place > 0 }
 
 // Operation is work that an api continues after it has accepted a call. weir polls it until it has ended, and never
@@ -284,7 +284,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 }
 
 // IntendEnd stores an intent which says that the end of a job's operation may be stored from now on. It returns the
-// intent's sequence. It blocks until the intent is stored or refused, as by Intend.
+// intent's sequence. It blocks until the intent is stored or refused, and fails as Intend does.
 func (m *Markers) IntendEnd(i Intent) (seq uint64, err error) {
 	done := make(chan struct{})
 	m.Intend([]Intent{i}, func(at uint64, storeErr error) {
@@ -311,8 +311,8 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 	return a.Seq, a.Err
 }
 
-// Again stores a mark of an operation that was deleted by hand once more, and returns its new sequence. It blocks until
-// the mark is stored or refused.
+// Again stores a mark of an operation again after the mark was deleted by hand, and returns its new sequence. It blocks
+// until the mark is stored or refused.
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
 	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // a new id: the stream knows the former one

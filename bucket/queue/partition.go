@@ -79,7 +79,7 @@ type pendingPut struct {
 // idPuts are the puts with the same message id that have a ticket.
 type idPuts struct {
 	puts int
-	read bool // the reader received a message with this id: the next ticket that is answered counts it
+	read bool // the reader got a message with this id and did not count it: the ticket of the next answered put does
 }
 
 func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {

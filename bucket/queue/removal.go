@@ -101,9 +101,9 @@ type Gone struct {
 	Another bool     // the stream is not the one that was created at the given time
 }
 
-// Gone finds out which of the given messages, which the reader did not receive, were deleted. If the stream has too
-// many deleted messages to list, Gone takes all of them for deleted. A message that the stream still counts was not
-// deleted: Damage finds it. born is when the stream was created that held the messages.
+// Gone finds out which of the given messages were deleted. The reader has not received these messages. If the stream
+// has too many deleted messages to list, Gone takes all of them for deleted. A message that the stream still counts was
+// not deleted: Damage finds it. born is when the stream that held the messages was created.
 func (p *Partition) Gone(ctx context.Context, seqs []uint64, born time.Time) (g Gone, err error) {
 	info, err := p.details(ctx)
 	if err != nil {
@@ -223,8 +223,8 @@ func (p *Partition) reckon() reckoning {
 	return r
 }
 
-// misses reports whether a stream lacks a message. state was read after before and before r, so messages that the
-// reader read in between do not count.
+// misses reports whether a stream lacks a message. state was read between before and r. So messages that the reader
+// read between them do not count.
 func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
 	least := r.least - int(r.passed-before.passed)
 	if before.fence > 0 && before.fence == r.fence {

@@ -22,8 +22,8 @@ const (
 	mostSilence  = 2 * readHeartbeat
 )
 
-// expectation is up to which sequence a partition's stream has messages, as far as this process knows without asking.
-// It is safe for concurrent use.
+// expectation holds the sequence up to which a partition's stream has messages, as far as this process knows without
+// asking. It is safe for concurrent use.
 type expectation struct {
 	upTo atomic.Uint64 // a sequence
 	news chan struct{} // has a value when upTo was raised

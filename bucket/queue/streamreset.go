@@ -67,8 +67,8 @@ func (p *Partition) readUntil() readPosition {
 	return readPosition{p.sweeper.read, p.sweeper.newest}
 }
 
-// noteIntact notes that the stream was not reset by a loss of connection up to number connection. Finished messages may
-// then be deleted.
+// noteIntact notes that the losses of the connection up to number connection did not reset the stream. Finished
+// messages may then be deleted.
 func (p *Partition) noteIntact(connection uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -52,9 +52,9 @@ func accountPrefix(account string) string { return "{weir:account/" + account + 
 
 func ownPrefix(api string) string { return "{weir:" + api + "}:" }
 
-// Move makes the state that an api has left refuse the api, except under rules of a later Version than version. from is
-// the account that the api has left, or "" if the api had a state of its own. epoch is the last known epoch of the
-// api's own state. Move fails with ErrBehind if the account is counted by a later configuration already.
+// Move tells the state that an api has left to refuse the api from then on, except under rules of a later Version than
+// version. from is the account that the api has left, or "" if the api had a state of its own. epoch is the last known
+// epoch of the api's own state. Move fails with ErrBehind if the account is counted by a later configuration already.
 func Move(ctx context.Context, c Client, api, from, epoch string, version int64) error {
 	key, of := ownPrefix(api)+"state", ""
 	if from != "" {

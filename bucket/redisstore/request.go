@@ -28,7 +28,7 @@ func (r *request) flag(on bool) {
 	r.num(0)
 }
 
-// beginLocked writes the part that all calls have: the mode, the state's identity, and the rules.
+// beginLocked writes the part that all requests have: the mode, the state's identity, and the rules.
 func (s *Store) beginLocked(mode string, keys int) *request {
 	r := &request{keys: make([]string, 0, 3+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
 	r.keys = append(r.keys, s.prefix+"state", s.own+"open", s.prefix+"open")
@@ -228,8 +228,8 @@ func tenantOf(a *bucket.Ask) int64 {
 	return 1 + int64(slices.IndexFunc(a.Line.Tenants, func(t bucket.Waiting) bool { return t.Tenant == a.Tenant && t.Priority == a.Priority }))
 }
 
-// useLocked writes the end of one grant. It writes -1 for a cost that the grant's rules did not have, and for a figure
-// that the answer does not give.
+// useLocked writes the end of one grant to the request. It writes -1 as the cost at a limit that was not in the grant's
+// rules, and -1 for each figure that the api's answer does not give.
 func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.own+"key:"+u.Key)
 	r.num(u.Grant.Serial)

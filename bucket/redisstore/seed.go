@@ -48,11 +48,11 @@ func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error)
 	return lost, missed, nil
 }
 
-// Seed sets the use of lost quotas and budgets. The caller adds used up from the ledger: for a calendar or fixed limit
-// over the present period, for a sliding limit over one period up to now. Calls with an unknown outcome must count too.
-// If several replicas seed a limit, the first Seed counts. Seed skips a limit that was not lost, so a late or repeated
-// Seed does no harm. If the limit's period begins only within the Horizon, the limit stays unknown: seed it when the
-// period has begun.
+// Seed sets the use of lost quotas and budgets. used has the units that the caller has added up from the ledger: for a
+// calendar or fixed limit over the present period, for a sliding limit over one period up to now. Calls with an unknown
+// outcome must count too. If several replicas seed a limit, the first Seed counts. Seed skips a limit that was not
+// lost, so a late or repeated Seed does no harm. If the limit's period begins only within the Horizon, the limit stays
+// unknown: seed it when the period has begun.
 func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()

@@ -35,8 +35,8 @@
 // gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that count as full until Store.Seed
 // sets their use, from the ledger. Only a caller whose Epoch is Fresh accepts an empty Redis.
 //
-// The script cannot detect one case: a copy that lacks fewer asks than have come since, if no caller that knew the
-// higher count has used it in between. Such a copy has lost the last part of the counts.
+// The script cannot detect one kind of older copy. New asks may make up for the lost ones before a caller that knows
+// the higher count uses the copy. The copy has then lost the last part of the counts.
 package redisstore
 
 import (

@@ -167,7 +167,8 @@ func (b *members) settle(api int, u bucket.Use) {
 	}
 }
 
-// apart returns the largest lead of one api over another in any span, in slots.
+// apart returns the largest lead of one api over the other in any span, in slots. A slot of other counts for weight
+// slots.
 func apart(order []int, one, other int, weight int) int {
 	low, high, lead := 0, 0, 0
 	for _, api := range order {

@@ -170,7 +170,7 @@ type changingCall struct {
 	era      int
 }
 
-// calls asks for slots asks times, and uses most of the granted slots.
+// calls asks for slots, asks times in all, and uses most of the granted slots.
 func (c *changing) calls(asks int) {
 	for range asks {
 		key := []string{"a", "b"}[c.rng.IntN(2)]
@@ -208,8 +208,8 @@ func (c *changing) call(key string) bucket.Micros {
 // claimed is how many microseconds ahead a checkpoint may claim.
 const claimed = 100_000
 
-// change puts rules in force. It checks that no call waits for a rate longer than the rate's window, counted from the
-// latest arrival of a call that was granted before.
+// change puts rules in force, and then asks for a call of each key. A call that is not granted must not have to wait
+// longer than the longest window of the rules, counted from the latest time at which an earlier call may arrive.
 func (c *changing) change(rules bucket.Rules) {
 	c.arrived = max(c.arrived, c.clock.now.Add(c.eras[len(c.eras)-2].rules.Jitter)+claimed)
 	if err := c.store.Apply(rules); err != nil {

@@ -42,8 +42,8 @@ func perSecond() bucket.Rules { return only(reading(sharedRate("account", 60, ti
 
 const second = bucket.Micros(1_000_000)
 
-// answered returns the end of a call whose answer says that units are left until the time until after Start. If until
-// is 0, the answer does not say until when.
+// answered returns the end of a call whose answer says that units are left, and that they are for the time until Start
+// plus until. If until is 0, the answer does not say until when.
 func answered(g bucket.Grant, units int64, until bucket.Micros) bucket.Use {
 	l := bucket.Left{Valid: true, Units: units}
 	if until != 0 {

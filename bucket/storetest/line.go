@@ -214,7 +214,7 @@ func dearFirst(b *table) {
 }
 
 // dearIsNamed has a replica wait for units that another replica's dear call needs. The wait must name the limit of
-// these units. The replica must not wait for a permit, nor if its call takes none of these units.
+// these units. The replica must not wait for a permit, and must not wait at all if its call takes none of these units.
 func dearIsNamed(b *table) {
 	b.lay(only(bucket.Limit{Name: "calls", InFlight: 100}, sharedRate("tokens", 100, time.Second, 50)))
 	dear, cheap := replicaOf("dear", waiting("", 1)), replicaOf("cheap", waiting("", 1))

@@ -256,9 +256,9 @@ func lateReturn(b *table) {
 	}
 }
 
-// limitChanges are changes from rules to other rules that are not looser. The calls of some time before the change
-// count under both. Calls are made for the time busy before the change. No window of length per may hold more than most
-// calls.
+// limitChanges are changes from rules to other rules that are not looser. Calls that were made shortly before the
+// change count under both. Calls are made for the time busy before the change. No window of length per may hold more
+// than most calls.
 var limitChanges = []struct {
 	name         string
 	before, then bucket.Rules

@@ -210,8 +210,8 @@ func (s *scene) later(k int, when bucket.Micros) {
 	})
 }
 
-// start uses a grant, unless its slot was missed. Then it returns the grant, sometimes with all later ones, newest
-// first.
+// start uses a grant whose slot was not missed. If the slot was missed, start returns the grant, sometimes with all
+// later ones, newest first.
 func (s *scene) start(g grant) {
 	i := slices.IndexFunc(s.held[g.key], func(h grant) bool { return h.number == g.number })
 	if i < 0 {

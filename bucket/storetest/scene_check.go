@@ -96,8 +96,8 @@ func (s *scene) afterOverages(fail func(string, ...any)) {
 	}
 }
 
-// neverIdle checks that with jobs always waiting at least 95 % of what the limits allow was used. For rates that is the
-// tightest rate over the whole time, for quotas the count of every whole period.
+// neverIdle checks that at least 95 % of what the limits allow was used, because jobs were always waiting. For rates
+// that is the tightest rate over the whole time, for quotas the count of every whole period.
 func (s *scene) neverIdle(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short: the last key to ask may not have had its turn
@@ -149,7 +149,7 @@ func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	}
 }
 
-// tokensPerMicro returns the same for a token bucket. It is at most the rate at which tokens come in, and leaves room
+// tokensPerMicro is perMicro for a token bucket. It returns at most the rate at which tokens come in, and leaves room
 // for late calls.
 func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	left, each, late := float64(100-r.Headroom)/100, float64(rate.Per.Microseconds())/float64(rate.Count), lateTokens(r, rate)

@@ -166,8 +166,8 @@ func (s *scene) holdInFlight(limit int, fail func(string, ...any)) {
 	}
 }
 
-// neverIdleInForce checks that with jobs always waiting, at least 95 % of the tightest rate in force was used in every
-// era. What the era before had granted ahead counts as used.
+// neverIdleInForce checks that in every era at least 95 % of the tightest rate in force was used, because jobs were
+// always waiting. What the era before had granted ahead counts as used.
 func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	if len(s.calls) >= most || len(s.calls) == 0 {
 		return // cut short

@@ -51,7 +51,7 @@ type account struct {
 	per    bucket.Micros // the vendor's period
 	others int64         // units that other programs take at the beginning of each period, in percent
 	timed  bool          // answers say until when
-	blur   bucket.Micros // by how much later than the truth that may be
+	blur   bucket.Micros // by how much later than the truth that time may be
 	flight bucket.Micros // how long a call takes at most
 	calls  int           // keys of weir that always have a job
 	eager  bool          // a key's next call does not wait for the answer to its last

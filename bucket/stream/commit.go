@@ -105,8 +105,8 @@ func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
 	*cost += (each - *cost) / 8
 }
 
-// atomic publishes one atomic batch. After an error nothing of it is stored, except that this is unknown after
-// ErrUnanswered.
+// atomic publishes one atomic batch. After an error nothing of the batch is stored. After ErrUnanswered that is
+// unknown.
 func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, error) {
 	id := nuid.Next()
 	for i, m := range msgs {

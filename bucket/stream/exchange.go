@@ -114,8 +114,8 @@ func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 	return replies
 }
 
-// Every reports true for each message. As wants it asks for all replies; as may it allows every message to be sent
-// again.
+// Every reports true for each message. Passed as wants, it asks for all replies. Passed as may, it lets every message
+// be sent again.
 func Every(int) bool { return true }
 
 // ErrTooLarge says that a message or its headers exceed the maximum of its stream or of the server.

@@ -13,8 +13,9 @@ import (
 const leaderPause = 250 * time.Millisecond
 
 // FromLeader returns a JetStream whose information about a stream comes from the stream's leader. While a stream has no
-// leader, nats-server lets every member answer, and a member may lack the last messages. Stream, and Info of a stream
-// from it, accept no such answer. They ask again until the leader answers, and fail as they do if no server answers.
+// leader, nats-server lets every member answer, and a member may lack the last messages. The method Stream, and Info of
+// a stream that it returned, accept no such answer. They ask again until the leader answers, and fail as they do if no
+// server answers.
 func FromLeader(js jetstream.JetStream) jetstream.JetStream { return led{js} }
 
 type led struct{ jetstream.JetStream }

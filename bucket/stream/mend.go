@@ -25,8 +25,8 @@ type mended struct {
 	Lost   []string               `json:"lost"` // the keys whose values cannot be read
 }
 
-// MendBucket creates a key-value bucket with one value per key again if its server counts values that it cannot read,
-// and returns their keys. No other process may use the bucket meanwhile.
+// MendBucket creates a key-value bucket again if its server counts values that it cannot read, and returns the keys of
+// these values. The bucket must have one value per key. No other process may use it meanwhile.
 func MendBucket(ctx context.Context, js jetstream.JetStream, bucket string) (lost []string, err error) {
 	if lost, err = mendBucket(ctx, js, "KV_"+bucket, "$KV."+bucket+"."); err != nil {
 		return nil, fmt.Errorf("create the damaged bucket %s again: %w", bucket, err)

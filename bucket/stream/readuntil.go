@@ -21,10 +21,10 @@ type Until struct {
 	Ahead  int                             // how many messages may be on their way at once; 0: 1000
 }
 
-// Bounds of such a reading. upToAhead is how many messages may be on their way at once. If a replica delivers nothing
-// for upToWait, ReadUntil asks the leader what is left. If there is more, it gives a first consumer up after upToFirst,
-// and any consumer after upToStall at the latest. ReadIdle is how long the server keeps the consumer of a reader that
-// has ended. A node that was cut off from the other nodes may lag for minutes.
+// Bounds of ReadUntil. upToAhead is how many messages may be on their way at once. If a replica delivers nothing for
+// upToWait, ReadUntil asks the leader what is left. If there is more, it gives a first consumer up after upToFirst, and
+// any consumer after upToStall at the latest. ReadIdle is how long the server keeps the consumer of a reader that has
+// ended. A node that was cut off from the other nodes may lag for minutes.
 //
 // About one of a hundred new consumers in a cluster delivers nothing at all, because its first request is lost. A
 // takeover waits for these readings, so ReadUntil gives a first consumer up soon, and waits twice as long for each next

@@ -39,7 +39,7 @@ func WatchWhole(
 	return w, nil
 }
 
-// beginning is how much a watch has shown of what the bucket held when the watch began.
+// beginning says whether a watch has shown everything that the bucket held when the watch began.
 type beginning struct {
 	newest uint64 // the newest revision that the leader had
 	shown  uint64 // the newest revision that the replica has shown
@@ -94,8 +94,8 @@ func (w *wholeWatcher) run(ctx context.Context, b beginning) {
 	}
 }
 
-// remaining returns the newest revision that the leader has of those up to a revision. The entry of that revision may
-// have expired, or an operator may have removed it, and then no replica shows it.
+// remaining returns the leader's newest revision, or upTo if that is lower. The entry with the revision upTo may have
+// expired, or an operator may have removed it. Then no replica shows it.
 func (w *wholeWatcher) remaining(ctx context.Context, upTo uint64) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, wholeAgain)
 	defer cancel()

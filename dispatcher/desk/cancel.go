@@ -22,11 +22,11 @@ type CancelAnswer struct {
 	Outcome string             `json:"outcome,omitempty"` // of a job that ended meanwhile: done, or a letter's reason
 }
 
-// Cancellation names a job that must not be called. If Key is "", it names the jobs of every key with this id.
+// Cancellation names a job that must not be called. If Key is "", it names the jobs of all keys with this id.
 type Cancellation struct{ API, Key, Job, Why string }
 
-// Cancel ends the unfinished jobs that c names, unless they are being called, in the partitions owned here. It returns
-// when their letters are stored or ctx ends.
+// Cancel ends the unfinished jobs that c names in the partitions owned here, unless they are being called. It returns
+// when their letters are stored, or ctx ends.
 func (d *Desk) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
 	err := d.find(ctx, c, func(w *API, e queue.Entry) error {
@@ -37,7 +37,7 @@ func (d *Desk) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, erro
 	return answers, err
 }
 
-// Find is Cancel without cancelling: its answers have no verdict.
+// Find is Cancel without cancelling. Its answers have no verdict.
 func (d *Desk) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
 	err := d.find(ctx, c, func(_ *API, e queue.Entry) error {
@@ -87,7 +87,7 @@ func (w *API) inspectJob(e queue.Entry) QueuedJob {
 	return j
 }
 
-// foundAtOnce is how many partitions are searched at a time.
+// foundAtOnce is how many partitions are searched at the same time.
 const foundAtOnce = 16
 
 func (d *Desk) find(ctx context.Context, c Cancellation, take func(w *API, e queue.Entry) error) error {
@@ -108,7 +108,7 @@ func (d *Desk) find(ctx context.Context, c Cancellation, take func(w *API, e que
 			return err
 		})
 	}
-	failed := looking.Wait() // the jobs found in other partitions count nevertheless
+	failed := looking.Wait() // the jobs that were found in other partitions still count
 	for _, e := range slices.Concat(found...) {
 		if err := take(w, e); err != nil {
 			return err

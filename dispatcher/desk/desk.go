@@ -36,7 +36,7 @@ type Desk struct {
 	pauses map[string]map[string]schedule.Pause // by api and key
 }
 
-// New returns a desk without apis, for a replica of this name.
+// New returns a desk without apis, for the replica with this name.
 func New(instance string) *Desk {
 	return &Desk{instance: instance, pauses: map[string]map[string]schedule.Pause{}}
 }
@@ -45,12 +45,12 @@ func New(instance string) *Desk {
 type API struct {
 	*lane.Lane
 	since time.Time // when this replica began to dispatch it
-	// down reports whether the store of its limits does not answer, or refuses; called under the lane's lock
+	// down reports whether the store of the api's limits refuses, or does not answer; called under the lane's lock
 	down  func() (bool, *bucket.Refusal)
 	polls func() Polls
 }
 
-// Polls is how the polls of an api's operations stand.
+// Polls says how the polls of an api's operations stand.
 type Polls struct {
 	Silent time.Duration // for how long no poll has said how an operation stands; 0 if the last one did
 	Oldest time.Time     // when the call of the oldest operation was made; zero if there is none
@@ -61,7 +61,7 @@ func NewAPI(l *lane.Lane, down func() (bool, *bucket.Refusal), polls func() Poll
 	return &API{Lane: l, since: time.Now().UTC(), down: down, polls: polls}
 }
 
-// Add adds an api whose worker does not run yet. Pauses that were made before are in force from the start.
+// Add adds an api whose worker does not run yet. Pauses that were made before take effect at once.
 func (d *Desk) Add(a *API) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +153,7 @@ type KeyDetail struct {
 	Gets     *schedule.Share     `json:"gets,omitempty"` // its share among the keys that have jobs here
 }
 
-// State returns how many partitions of an api this replica owns, and what is in them.
+// State returns how many partitions of an api this replica owns, and how much is in them.
 func (d *Desk) State(api string) (APIState, error) {
 	w := d.api(api)
 	if w == nil {
@@ -183,7 +183,7 @@ func (d *Desk) APIs() []string {
 	return names
 }
 
-// Detail returns an api's state, with at most limit of its paused keys and of its held ones.
+// Detail returns an api's state. It lists at most limit paused keys, and at most limit held keys.
 func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 	state, err := d.State(api)
 	w := d.api(api)
@@ -220,8 +220,8 @@ func (d *Desk) Detail(api string, limit int) (APIDetail, error) {
 	return detail, nil
 }
 
-// PausedEmpty returns the keys of an api that are paused and have no jobs, of the partitions owned here, sorted by
-// name: at most limit of them and at most MaxInspected. all is how many there are.
+// PausedEmpty returns those keys of an api that are paused and have no jobs, of the partitions owned here. It returns
+// at most limit keys and at most MaxInspected, sorted by name. all is the number of all such keys.
 func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, all int, err error) {
 	w := d.api(api)
 	if w == nil {
@@ -244,7 +244,8 @@ func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, a
 	return states, all, nil
 }
 
-// KeyPlace is a bucket's place in the order of an api's buckets: the deepest first, and by name within one depth.
+// KeyPlace is a bucket's place in the order of an api's buckets. The deepest bucket is first; buckets of the same depth
+// are ordered by name.
 type KeyPlace struct {
 	Depth int    `json:"depth"`
 	Key   string `json:"key"`
@@ -272,9 +273,9 @@ func (k *KeysWanted) wants(p KeyPlace) bool {
 	return (k.After == nil || p.Behind(*k.After)) && strings.Contains(p.Key, k.Match)
 }
 
-// Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks
+// Keys returns the deepest buckets of an api, deepest first: at most limit of them, and at most MaxInspected. It looks
 // at every key that has jobs. It releases the lock after every lane.LookAtOnce keys, so that calls continue. So the
-// buckets are not all as of one instant.
+// buckets are not all from the same moment.
 func (d *Desk) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	return d.KeysPage(api, KeysWanted{Limit: limit})
 }
@@ -300,8 +301,8 @@ func (d *Desk) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, err
 	return states, nil
 }
 
-// Show returns one key's bucket and its first jobs, at most limit of them and at most MaxInspected. It loads the
-// messages of those whose ids are not in memory.
+// Show returns one key's bucket and its first jobs: at most limit of them, and at most MaxInspected. It loads the
+// messages of those jobs whose ids are not in memory.
 func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail, error) {
 	w := d.api(api)
 	if w == nil {
@@ -342,14 +343,15 @@ func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail,
 		if ctx.Err() != nil {
 			return KeyDetail{}, fmt.Errorf("jobs of %s: %w", key, context.Cause(ctx))
 		}
-		if err == nil { // otherwise it has ended meanwhile
+		if err == nil { // otherwise the job has ended meanwhile
 			j.Job = entry.Header.Get(ingest.HeaderJobID)
 		}
 	}
 	return detail, nil
 }
 
-// shareOf returns a key's share among the keys that have jobs here. It looks at all of them, a few at a time.
+// shareOf returns a key's share among the keys that have jobs here. It looks at all of them, and releases the lock in
+// between.
 func (w *API) shareOf(key string) schedule.Share {
 	var demand schedule.Demand
 	w.Mu.Lock()
@@ -362,12 +364,12 @@ func (w *API) shareOf(key string) schedule.Share {
 }
 
 // deepestKeys returns the deepest of the wanted keys. It releases the lock after every lane.LookAtOnce queues. The map
-// of queues may change meanwhile: Go's range over a map allows that, and keys that came or went may be in the answer or
-// not.
+// of queues may change meanwhile: Go's range over a map allows that. The answer may contain or lack keys that came or
+// went.
 func (w *API) deepestKeys(wanted KeysWanted) []KeyPlace {
 	var top []KeyPlace
 	seen := 0
-	var last *KeyPlace // the last of top, once top has as many as wanted
+	var last *KeyPlace // the last one of top, if top has as many as are wanted
 	w.Mu.Lock()
 	for q := range w.Sched.Queues() {
 		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && (last == nil || p.Compare(*last) < 0) && wanted.wants(p) {
@@ -390,7 +392,7 @@ func keepDeepest(top []KeyPlace, limit int) []KeyPlace {
 	return top[:min(limit, len(top))]
 }
 
-// idLocked returns the id of a queue's job if its message is in memory, else "".
+// idLocked returns the id of a queue's job if the job's message is in memory. Otherwise it returns "".
 func idLocked(q *schedule.KeyQueue, seq uint64) string {
 	if t := q.Job(seq); t == nil {
 		return lane.PartitionOf(q).Cache.KeptID(seq)

@@ -40,29 +40,29 @@ func (j *UnfinishedJob) Calling() bool {
 type UnfinishedWanted struct {
 	Waiting, Calling bool
 	Key              string    // "": of all keys
-	Part             string    // of the job's id; "": all
-	Since            time.Time // came to their state then or later
-	UpTo             time.Time // then or before; zero: all
-	// Behind reports whether a job belongs to the part of the list that is asked for; nil: each does.
+	Part             string    // of the job's id; "": jobs with any id
+	Since            time.Time // only jobs that came to their state at this time or later
+	UpTo             time.Time // only jobs that came to their state at this time or before; zero: all
+	// Behind reports whether a job belongs to the part of the list that is asked for; nil: every job does.
 	Behind func(j *UnfinishedJob) bool
-	Limit  int // jobs at most, of each partition
-	Most   int // headers that are read at most, of each partition
+	Limit  int // most jobs of each partition
+	Most   int // most headers that are read in each partition
 }
 
 // Unfinished are some unfinished jobs.
 type Unfinished struct {
 	Jobs []UnfinishedJob
-	// Reached is how far back the list goes, if it would have taken too long to read on; otherwise it is zero. Jobs before
-	// that are not in it.
+	// Reached is how far back the list goes, if reading further back would have taken too long; otherwise it is zero.
+	// Jobs from before Reached are not listed.
 	Reached time.Time
 }
 
-// listedAtOnce is how many partitions of an api are read at a time.
+// listedAtOnce is how many partitions of an api are read at the same time.
 const listedAtOnce = 4
 
-// Unfinished returns jobs of an api in the partitions owned here, in no order: from each partition the newest ones. It
-// looks at every key to find the jobs that are being called, and reads the headers of waiting jobs. If some partitions
-// cannot be read, it returns the jobs of the others beside the error.
+// Unfinished returns unfinished jobs of an api in the partitions owned here: from each partition the newest ones, in no
+// order. It looks at every key to find the jobs that are being called, and reads the headers of waiting jobs. If some
+// partitions cannot be read, it returns an error and the jobs of the others.
 func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWanted) (Unfinished, error) {
 	w := d.api(api)
 	if w == nil {
@@ -74,12 +74,13 @@ func (d *Desk) Unfinished(ctx context.Context, api string, wanted UnfinishedWant
 		found, err = w.waiting(ctx, &wanted)
 	}
 	if wanted.Calling {
-		found.add(w.beingCalled(&wanted)) // after the waiting ones: a call that begins meanwhile is in one of both
+		found.add(w.beingCalled(&wanted)) // last, so that a job whose call begins meanwhile is in one of the lists
 	}
 	return found, err
 }
 
-// add adds jobs that are being called. A job that is in u as waiting has begun meanwhile: add removes it there.
+// add adds jobs that are being called. If such a job is in u as waiting, its call has begun meanwhile, and add removes
+// it there.
 func (u *Unfinished) add(calling []UnfinishedJob) {
 	type place struct {
 		stream string
@@ -140,7 +141,7 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 }
 
 // phaseOf returns the phase of a job that is in the partition's stream, and the number of its calls. The phase is "" if
-// the job has ended. known says that the reader has delivered the job.
+// the job has ended. known says that the owner's reader has delivered the job.
 func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()
@@ -164,8 +165,8 @@ func (u *UnfinishedWanted) takes(j *UnfinishedJob) bool {
 		(u.Behind == nil || u.Behind(j))
 }
 
-// beingCalled returns the jobs that are being called here: never more than schedule.MaxCalls, and those whose outcomes
-// are being stored.
+// beingCalled returns the jobs that are being called here, of which there are never more than schedule.MaxCalls, and
+// the jobs whose outcomes are being stored.
 func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
 	take := func(q *schedule.KeyQueue) {
 		for state, began := range q.Running {

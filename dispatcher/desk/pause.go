@@ -8,14 +8,14 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// MaxPauses bounds how many single keys of an api may be paused.
+// MaxPauses bounds how many keys of an api may be paused, not counting the pause of the whole api.
 const MaxPauses = 10_000
 
-// ErrTooManyPauses is returned by Pause when MaxPauses keys of the api are paused.
+// ErrTooManyPauses is returned by Pause if MaxPauses keys of the api are paused already.
 var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
-// Pause stops calls of a key of an api, or if key is "", of the whole api. Running calls go on. Pause may be called
-// before the api is added. It fails with ErrTooManyPauses for a key only: the whole api can always be paused.
+// Pause stops calls of a key of an api. If key is "", it stops calls of the whole api. Running calls go on. Pause may
+// be called before the api is added. It fails with ErrTooManyPauses only for a key: the whole api can always be paused.
 func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,8 +55,8 @@ func (d *Desk) Resume(api, key string) {
 	}
 }
 
-// TryNow makes one call of an api at once, without waiting until its open breaker allows it. It reports whether the
-// breaker was open. It fails with ErrNoAPI.
+// TryNow makes one call of an api at once, without waiting until its open breaker allows one. It reports whether the
+// breaker was open. It fails with ErrNoAPI if the api is not dispatched here.
 func (d *Desk) TryNow(api string) (tries bool, err error) {
 	w := d.api(api)
 	if w == nil {
@@ -77,7 +77,7 @@ func (d *Desk) TryDenied() {
 	}
 }
 
-// Pauses returns the pauses of an api that are in force here, by key, with "" for the whole api.
+// Pauses returns the pauses of an api that are in force here, by key. "" stands for the whole api.
 func (d *Desk) Pauses(api string) map[string]schedule.Pause {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// AnswerOf returns what a letter keeps of a response, nil if there was none. It drops weir's own secrets that
-// the api has sent back.
+// AnswerOf returns the part of a response that a letter keeps, nil if there was no answer. If the api has sent back
+// secrets of weir, AnswerOf removes them.
 func AnswerOf(api *API, r Response) *deadletter.Answer {
 	if r.Status == 0 {
 		return nil

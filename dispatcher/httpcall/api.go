@@ -11,20 +11,20 @@ import (
 	"weir/ingest"
 )
 
-// API is what the dispatcher must know of one configured api. It is immutable.
+// API holds the settings of one configured api that the dispatcher needs. It is immutable.
 type API struct {
 	Name        string
 	URL         *url.URL                             // scheme, host and base path; a job only adds a path below it
 	Headers     func() ([]ingest.HeaderField, error) // resolved for every call, so that secrets may rotate
 	Timeout     time.Duration
 	IdleTimeout time.Duration // longest time without a byte of the answer; 0: only Timeout bounds it
-	Price       int64         // of a usual call, in millionths
-	Prices      ingest.Cost   // of a call, in millionths; nil: Price
+	Price       int64         // the price of a usual call, in millionths
+	Prices      ingest.Cost   // the terms of a call's price, in millionths; nil: Price
 	Usage       []UsageCounter
 	Idempotency *Idempotency
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
-	Credentials []string        // headers that carry a secret, to check if the api denies weir
+	Credentials []string        // names of the headers that carry a secret
 	Secrets     func() []string // their values, which are removed from kept answers; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
@@ -36,7 +36,7 @@ type API struct {
 	Pack        *Pack       // nil: each call has one job
 }
 
-// Room returns how many bytes of the answer to a job are held in memory at most.
+// Room returns how many bytes of an answer are held in memory for one job at most.
 func (a *API) Room() int64 {
 	if a.Pack == nil {
 		return a.MaxResult
@@ -44,13 +44,13 @@ func (a *API) Room() int64 {
 	return max(a.MaxResult, leastPart)
 }
 
-// UsageCounter names a number of an answer that is counted for reports.
+// UsageCounter names a number in the api's answers that is counted for reports.
 type UsageCounter struct {
 	Name string
 	From ingest.Source
 }
 
-// UsageOf returns the numbers of an answer that are counted, nil if it has none.
+// UsageOf returns the numbers that an answer has for the usage counters, by counter; nil if it has none.
 func (a *API) UsageOf(r Response) (usage map[string]int64) {
 	for _, u := range a.Usage {
 		if n, ok := r.Number(u.From); ok {
@@ -77,7 +77,7 @@ func (a *API) Costs() iter.Seq[ingest.Cost] {
 	}
 }
 
-// PriceTerms returns what a call costs, in millionths.
+// PriceTerms returns the terms of a call's price, in millionths.
 func (a *API) PriceTerms() ingest.Cost {
 	if a.Prices == nil {
 		return ingest.Units(a.Price)
@@ -85,8 +85,8 @@ func (a *API) PriceTerms() ingest.Cost {
 	return a.Prices
 }
 
-// Idempotency says how calls carry their idempotency keys. An api that has it processes a job once, however often weir
-// sends it.
+// Idempotency says how calls carry their idempotency keys. An api that has Idempotency processes a job once, however
+// often weir sends the job.
 type Idempotency struct {
 	Header string
 	Quoted bool          // as a structured-field string
@@ -95,13 +95,13 @@ type Idempotency struct {
 
 // Retry holds the rules for jobs whose call failed.
 type Retry struct {
-	Attempts int           // calls that count, including the first
+	Attempts int           // most calls that count, including the first
 	Min, Max time.Duration // of the backoff
 	On       []int         // statuses that mean "not processed"
 	Reject   []int         // statuses about the job, although they are usually about weir's access
 	HoldAPI  bool          // pushback holds the api, not only the key
 	// HoldAccount says that pushback holds all apis of the account.
 	HoldAccount bool
-	Obey        bool               // an answer whose headers say that nothing is left holds like a pushback
+	Obey        bool               // weir holds, as after a pushback, if headers say that no call is left
 	Adaptive    *schedule.Adaptive // nil: pushback does not lower the rate
 }

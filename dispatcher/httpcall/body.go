@@ -12,7 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// Bounds for reading an answer to find out which units its call used, independent of how much is kept as the result.
+// Bounds of reading an answer to find out which units its call used. They do not depend on how much is kept as the
+// result.
 const (
 	maxTold    = 16 << 20
 	maxToken   = 1 << 10 // characters of a string, number or word beyond the longest pointer
@@ -20,13 +21,13 @@ const (
 	maxDrain   = 64 << 10 // bytes that are read and dropped; if more of an answer is left, its connection is closed
 )
 
-// reading is an answer's body while it is read: its beginning is kept.
+// reading is an answer's body while it is being read. It keeps the body's beginning.
 type reading struct {
 	body io.Reader
 	most int64
 	kept []byte
-	more bool  // there was more than is kept
-	all  bool  // all of it counts, not only what is kept
+	more bool  // the body is longer than what is kept
+	all  bool  // the whole body counts, not only what is kept
 	err  error // why the body broke off before all that counts was read
 }
 
@@ -45,8 +46,8 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBody reads an answer of a form. It keeps no more than most bytes, and finds the units that the JSON pointers name.
-// A stream is read to its end, which may be the only place that has them.
+// readBody reads an answer's body; of is the body's form. It keeps at most most bytes, and returns the numbers that the
+// JSON pointers name. It reads a stream to its end, because the numbers may be only there.
 func readBody(body io.ReadCloser, of form, most int64, pointers []string) (r *reading, units map[string]int64) {
 	defer func() { _ = body.Close() }() // an error does not invalidate what was read
 	r = &reading{body: body, most: most, all: of != document}
@@ -64,12 +65,12 @@ func readBody(body io.ReadCloser, of form, most int64, pointers []string) (r *re
 	return r, units
 }
 
-// level is one object or array that a search is in.
+// level is an object or array that contains the present place of a search.
 type level struct {
 	array bool
 	index int    // of the present element
 	name  string // of the present member
-	named bool   // its value comes next
+	named bool   // the member's value comes next
 }
 
 // findUnits returns the whole numbers of a JSON text that the pointers name. It keeps neither the text nor a long
@@ -144,7 +145,7 @@ func at(in []level, path []string) bool {
 	})
 }
 
-// settlePointers returns the JSON pointers of the numbers that settle or count a call, in its answer's body.
+// settlePointers returns the JSON pointers to those numbers in an answer's body that settle or count a call.
 func (a *API) settlePointers() (pointers []string) {
 	settled := a.PriceTerms()
 	for i := range a.Rules.Shared {

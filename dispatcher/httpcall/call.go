@@ -22,18 +22,18 @@ type Response struct {
 	Barred  bool // there was a connection, but the call was no longer allowed: nothing was sent
 	Status  int  // 0: no answer
 	Header  http.Header
-	Body    []byte           // at most the api's MaxResult
-	More    bool             // the answer's body was longer
-	Units   map[string]int64 // units by JSON pointer, if the body settles limits
+	Body    []byte           // the beginning of the answer's body
+	More    bool             // the answer's body was longer than Body
+	Units   map[string]int64 // numbers in the body, by JSON pointer, that settle or count the call
 	Cut     bool             // the answer broke off before its end
 	Err     error            // why there is no answer, or why it is cut
-	Started time.Time        // when its first byte was about to be sent, or the call failed before
+	Started time.Time        // when the first byte was about to be sent; if none was, when Call began
 	Headed  time.Time        // when the answer's headers had come; zero without an answer
 	Ended   time.Time
-	Wire    Wire // what is known of the connection
+	Wire    Wire // the connection
 }
 
-// Number reads a whole number from a place in the answer. It reports false if it cannot read one.
+// Number returns the whole number at a place of the answer. It returns false if it cannot read one.
 func (r *Response) Number(at ingest.Source) (int64, bool) {
 	if r.Status == 0 {
 		return 0, false
@@ -55,25 +55,25 @@ func (r *Response) numberAt(at ingest.Place) (int64, bool) {
 	return n, (err == nil || errors.Is(err, strconv.ErrRange)) && n >= 0
 }
 
-// Wire is what is known of the connection that a call was made on.
+// Wire describes the connection that a call was made on.
 type Wire struct {
-	Kept  bool      // it had carried a call before
-	Bytes int64     // bytes that were handed to it; 0: none
-	Wrote time.Time // when the last of the request was handed to it; zero: never
+	Kept  bool      // the connection had carried a call before
+	Bytes int64     // bytes of the call that were handed to the connection
+	Wrote time.Time // when the last byte of the request was handed to the connection; zero: never
 }
 
-// Hooks are the functions that a call uses to report its progress and to ask for the right to begin. Each may be nil,
-// and none may block.
+// Hooks are functions by which a call reports its progress and asks for the right to begin. Each may be nil, and none
+// may block.
 type Hooks struct {
-	// MayWrite is called when only the first byte is left to be sent, maybe more than once and from another goroutine. If
-	// it returns false, nothing is sent.
+	// MayWrite is called when only the first byte is left to be sent. It may be called more than once, and from another
+	// goroutine. If it returns false, nothing is sent.
 	MayWrite func() bool
-	// Begins is called when the first byte is about to be handed to the network, and Left after the first bytes
-	// were; from another goroutine. If Begins returns false, nothing is sent. Both are called again if nothing
-	// had left and another connection is tried.
+	// Begins is called when the first byte is about to be handed to the network, and Left when the first bytes have
+	// been handed to it. Both are called from another goroutine. If Begins returns false, nothing is sent. If nothing
+	// has left and another connection is tried, both are called again.
 	Begins func() bool
 	Left   func()
-	Most   int64 // bytes to keep of the answer's body; 0: the api's MaxResult
+	Most   int64 // bytes of the answer's body to keep, if more than the api's MaxResult
 }
 
 // Client makes the calls of one api. It is safe for concurrent use.
@@ -83,8 +83,8 @@ type Client struct {
 	Conns *Connections
 }
 
-// NewClient returns a Client for an api with at most maxIdle idle connections. It takes over the connections of
-// former, nil for none, if they lead to the same place.
+// NewClient returns a Client for an api. If former is not nil and its connections suit the api, the Client takes them
+// over. Otherwise it gets new ones, of which at most maxIdle are idle.
 func NewClient(api *API, agent string, maxIdle int, former *Client) *Client {
 	idle := idleUnrepeatable
 	if api.Idempotency != nil {
@@ -113,8 +113,8 @@ var (
 	errBarred    = errors.New("the call was no longer allowed when its first byte could be sent")
 )
 
-// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout, and for one second
-// more if the process was stopped when that ended. It never follows a redirect and never sends twice.
+// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. If the process was stopped
+// when the timeout ended, Call blocks for up to one second more. It never follows a redirect and never sends twice.
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	ctx, cancel := withTimeout(ctx, c.API.Timeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		r.Started = *at
 	}
 	if refused := w.refused(); err != nil && refused != nil {
-		r.Sent, r.Err, r.Ended = false, refused, time.Now() // the server closed it without reading
+		r.Sent, r.Err, r.Ended = false, refused, time.Now() // the server closed the connection without reading the call
 		return r
 	}
 	if err != nil {
@@ -187,9 +187,9 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	return r
 }
 
-// wire is the connection that a call is made on. If a connection that net/http has used before breaks, and net/http
-// thinks that the request may be repeated, it takes another connection and sends again. weir prevents that: once a byte
-// has left, every other connection is shut before net/http can write to it.
+// wire is the connection that a call is made on. If a connection breaks that net/http has used before, net/http may
+// take another connection and send the request again. weir prevents that: once a byte has left, every other connection
+// is shut before net/http can write to it.
 type wire struct {
 	conn     *countedConn
 	before   int64
@@ -203,7 +203,7 @@ type wire struct {
 	wrote    atomic.Pointer[time.Time]
 }
 
-// state returns the state of the connection when the call has ended.
+// state describes the connection of a call that has ended.
 func (w *wire) state() Wire {
 	if w.conn == nil {
 		return Wire{}
@@ -217,7 +217,7 @@ func (w *wire) state() Wire {
 
 // begin reports whether the call may write its first byte to the connection. The wait for a quiet connection may be
 // long, so begin checks the right to call before that wait, and again after it. If the right was lost during the wait,
-// begin ends the call: on another connection it would lack the right, too.
+// begin ends the call, which would lack the right on every other connection, too.
 func (w *wire) begin(c *countedConn) bool {
 	switch {
 	case !w.may() || w.begins != nil && !w.begins():
@@ -265,10 +265,11 @@ func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 	next.turns.take(ctx, w)
 }
 
-// sent reports whether anything was written.
+// sent reports whether any byte of the call was written.
 func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
 
-// refused returns why the server rejected a handshake that this side considered done, nil if it did not.
+// refused returns why the server rejected a TLS handshake that this side considered done, nil if the server did not
+// reject it.
 func (w *wire) refused() error {
 	if w.conn == nil {
 		return nil
@@ -279,8 +280,8 @@ func (w *wire) refused() error {
 	return nil
 }
 
-// request builds the call: the api's url with the job's path and query below it, then the headers that the job
-// may set, then the configured ones.
+// request builds the HTTP request. Its url is the api's url with the job's path and query below it. Its headers are
+// those that the job may set, then the configured ones.
 func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, error) {
 	base := c.API.URL
 	target := base.EscapedPath()

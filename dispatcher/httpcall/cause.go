@@ -52,7 +52,7 @@ func ForLetters(err error) error {
 	return err
 }
 
-// closed is the end of a connection, in plain words.
+// closed is the error of a connection that the api has closed. Its text is in plain words.
 type closed struct{ error }
 
 // Error implements error.
@@ -99,7 +99,7 @@ func outOfTime(cert *x509.Certificate, now time.Time) string {
 	return fmt.Sprintf("it has expired at %s: the api's operator must renew it; or this machine's clock is wrong", cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// withoutAddresses replaces the words of an error that are addresses or urls.
+// withoutAddresses replaces the addresses and urls in an error's text.
 func withoutAddresses(text string) string {
 	words := strings.Split(text, " ")
 	for i, word := range words {

@@ -17,7 +17,7 @@ type condensed struct {
 	drops  bool // the rest of the string is left out
 }
 
-// condensedState says what the byte before was.
+// condensedState says to what the last byte belonged.
 type condensedState int8
 
 const (
@@ -28,7 +28,7 @@ const (
 	inEscape                       // a backslash in a string
 )
 
-// errLongToken ends a text with a number or a word that is longer than any that counts.
+// errLongToken ends the reading of a text in which a number or a word is longer than any that counts.
 var errLongToken = errors.New("a number or a word in the answer is too long")
 
 // Read implements io.Reader. It may return 0 bytes and no error.

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Connections holds the open connections to one api. A job acquires one before it asks for a slot. So a slow dial or
-// TLS handshake delays no call beyond its slot: in the slot, only the request is left to send.
+// Connections holds the open connections to one api. A job acquires a connection before it asks for a slot. So a slow
+// dial or TLS handshake delays no call beyond its slot: in the slot, only the request is left to send.
 //
-// Connections use only HTTP/1.1: one call, one connection. Then it is certain what was sent, and no library sends a
-// call again by itself.
+// Connections use only HTTP/1.1, in which a connection carries one call at a time. So it is certain what was sent, and
+// no library sends a call again by itself.
 type Connections struct {
 	transport *http.Transport
 	address   string
@@ -33,18 +33,18 @@ type Connections struct {
 	mu       sync.Mutex // guards the fields below
 	spare    []spare    // dialled ahead for the transport, oldest first
 	alive    int        // number of open connections
-	acquired int        // number of connections acquired for calls that run or will
+	acquired int        // number of connections acquired for calls that run or will run
 }
 
-// spare is a connection that was dialled ahead. Nothing reads from it, so that a close by the server goes unnoticed.
+// spare is a connection that was dialled ahead. Nothing reads from it, so a close by the server goes unnoticed.
 type spare struct {
 	*countedConn
 	since time.Time
 }
 
 // Bounds of connecting. If the server closes an idle connection at the moment of a call, that call's outcome is
-// unknown. Many servers close idle connections after 5 s. So for an api that must not be called twice, they are kept
-// idle only briefly. Spare connections are never kept longer than maxSpare.
+// unknown. Many servers close idle connections after 5 s. So connections to an api that must not be called twice are
+// kept idle only briefly. Spare connections are never kept longer than maxSpare.
 const (
 	maxSpare         = 2 * time.Second
 	dialTimeout      = 10 * time.Second
@@ -52,15 +52,15 @@ const (
 	idleUnrepeatable = 2 * time.Second
 )
 
-// Bounds of an answer's head. A line of few bytes takes some hundred bytes in memory, and every running call may
-// have a head. The count of lines includes those in the part of the body that is read with the head, at most 4
-// KiB.
+// Bounds of an answer's head. A line of few bytes takes some hundred bytes in memory, and every running call may have a
+// head. maxHeadLines also counts the lines in the part of the body that is read with the head, which is at most 4 KiB.
 const (
 	maxHeadBytes = 128 << 10
 	maxHeadLines = 4<<10 + 1<<10
 )
 
-// NewConnections returns connections to one place: at most maxIdle idle ones, each kept idle for at most idle.
+// NewConnections returns Connections to the host of base. At most maxIdle of them are idle, each for at most the
+// duration idle.
 func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int) *Connections {
 	c := &Connections{address: base.Host, host: base.Hostname(), trust: trust, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
 	port := "80"
@@ -81,7 +81,7 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 }
 
 // Acquire makes sure that there is a connection for one more call, and dials if there is none. It blocks for at most
-// dialTimeout to connect, and as long again for TLS. Release gives the connection up.
+// dialTimeout to connect, and for at most dialTimeout more for TLS. Release gives the connection up.
 func (c *Connections) Acquire(ctx context.Context) error {
 	c.mu.Lock()
 	c.acquired++
@@ -93,7 +93,8 @@ func (c *Connections) Acquire(ctx context.Context) error {
 	return err
 }
 
-// Replace dials if a connection that was acquired is gone. It blocks as Acquire does. A failure releases nothing.
+// Replace dials if an acquired connection is gone. It blocks for as long as Acquire may. If it fails, the caller must
+// still call Release.
 func (c *Connections) Replace(ctx context.Context) error {
 	c.dropStale()
 	c.mu.Lock()
@@ -139,7 +140,7 @@ func (c *Connections) dropStale() {
 	}
 }
 
-// take is the transport's dial function.
+// take is the transport's dial function. It returns a spare connection, or dials.
 func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 	c.dropStale()
 	c.mu.Lock()
@@ -193,7 +194,8 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
 	return secure, raw.turns, nil
 }
 
-// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks at most until ctx ends.
+// Probe opens a connection, with its TLS handshake, and closes it. It sends nothing else. It blocks at most until ctx
+// ends.
 func (c *Connections) Probe(ctx context.Context) error {
 	conn, _, err := c.connect(ctx)
 	if err == nil {
@@ -202,14 +204,14 @@ func (c *Connections) Probe(ctx context.Context) error {
 	return err
 }
 
-// lost takes a connection out of the count of open ones.
+// lost takes a connection out of the count of open connections.
 func (c *Connections) lost() {
 	c.mu.Lock()
 	c.alive--
 	c.mu.Unlock()
 }
 
-// Close closes idle connections. Running calls keep theirs.
+// Close closes idle connections. Running calls keep their connections.
 func (c *Connections) Close() {
 	c.mu.Lock()
 	unused := c.spare
@@ -221,8 +223,8 @@ func (c *Connections) Close() {
 	c.transport.CloseIdleConnections()
 }
 
-// countedConn counts what was written, so that a failed call can tell whether anything was sent. It is above TLS: what
-// TLS sends by itself belongs to no call, and a part of a TLS record tells the server nothing.
+// countedConn counts the bytes that were written, so that a failed call can tell whether anything was sent. It is above
+// TLS: what TLS sends by itself belongs to no call, and a part of a TLS record tells the server nothing.
 type countedConn struct {
 	net.Conn
 	owner   *Connections
@@ -231,7 +233,7 @@ type countedConn struct {
 	refused atomic.Pointer[error] // why the server did not take the handshake after all
 	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
-	call    atomic.Pointer[wire] // the call that is about to write its first byte; nil once it has
+	call    atomic.Pointer[wire] // the call that is about to write its first byte; nil once the byte is written
 	turns   *turns
 }
 
@@ -246,7 +248,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	if first != nil && !first.begin(c) {
 		return 0, errShut
 	}
-	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
+	c.written.Add(int64(len(p))) // counted before the write: the answer may be here before Write returns
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
 	if first != nil && n > 0 {

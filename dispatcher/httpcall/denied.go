@@ -12,18 +12,18 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// DeniedCall is the outcome of a call whose answer is about weir and not about the job: its credentials, its
-// account, or its url. Nothing was done, nothing is charged, and every other call would be answered the same. So
-// the whole api is held, whatever the scope of pushback, and one call tries again. A call without its configured headers
-// is not sent, and ends in the same way.
+// DeniedCall is the outcome of a call whose answer is about weir and not about the job: about weir's credentials,
+// account or url for the api. The api has done nothing and charges nothing. It would answer every other call the same.
+// So weir holds the whole api, whatever the scope of pushback, and lets one call try again. A call whose configured
+// headers cannot be read is not sent, and has the same outcome.
 const DeniedCall = "denied"
 
 // longestHost is the longest host of a redirect that is reported.
 const longestHost = 253
 
-// denies reports whether a status is about weir. Redirects are, because weir follows none. By RFC 9110 section 15.4
-// each redirect, known or not, says that something else must be done before the request is fulfilled. Only 303 and 304
-// say that something is done.
+// denies reports whether a status is about weir's access. A redirect is, because weir follows none. By RFC 9110 section
+// 15.4 each redirect, known or not, says that something else must be done before the request is fulfilled. Only 303 and
+// 304 say that something is done.
 func denies(status int) bool {
 	switch status {
 	case 401, 402, 403, 407:
@@ -34,7 +34,7 @@ func denies(status int) bool {
 	return status >= 300 && status < 400
 }
 
-// denial returns the outcome of a denied call, with what an operator must do.
+// denial returns the outcome of a denied call. It contains what an operator must do.
 func denial(api *API, r Response) Outcome {
 	return Outcome{
 		Verdict: Denied, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered %d: %s", r.Status, denialOf(r)),
@@ -50,7 +50,7 @@ func unreadable(api *API, r Response) Outcome {
 	}
 }
 
-// denialOf returns what a status means.
+// denialOf returns in words what the status of a denial means.
 func denialOf(r Response) string {
 	switch r.Status {
 	case 401:
@@ -65,8 +65,8 @@ func denialOf(r Response) string {
 	return "it is to be called under another url"
 }
 
-// mending returns what an operator must do. Of a redirect's target it shows only the scheme and the host: a path
-// or a query may carry a token.
+// mending returns what an operator must do. It shows only the scheme and the host of a redirect's target, because a
+// path or a query may carry a token.
 func mending(api *API, r Response) string {
 	what := "settle the account"
 	switch {
@@ -84,8 +84,8 @@ func mending(api *API, r Response) string {
 		what, api.Name, api.Name)
 }
 
-// leadsTo returns the scheme and the host that a redirect names, "" if it names none that may be shown: the host may
-// contain what weir has sent.
+// leadsTo returns the scheme and the host that a redirect names. It returns "" if the redirect names none that may be
+// shown: the host may contain a secret that weir has sent.
 func leadsTo(h http.Header, secrets []string) string {
 	to, err := url.Parse(h.Get("Location"))
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || len(to.Host) > longestHost ||
@@ -101,7 +101,7 @@ func leadsTo(h http.Header, secrets []string) string {
 	return to.Scheme + "://" + to.Host
 }
 
-// toldToWait returns how long a denial asks weir to wait. Only an explicit wait counts, or a window that is used up.
+// toldToWait returns how long a denial asks weir to wait. Only an explicit wait counts, and a window that is used up.
 func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a

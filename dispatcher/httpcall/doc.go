@@ -1,9 +1,9 @@
 // Package httpcall makes one call of an api and judges its result.
 //
 // A Client makes the calls of one api over its own connections. A Response says what was sent and what was answered.
-// Judge turns it into a verdict: done, to be tried again, pushback, a denial, or the job's end. Judge also reads from
-// the answer's headers how long later calls must wait. An API is what weir must know of a configured api; its
-// KeyIdentity names how its calls carry their idempotency keys.
+// Judge turns a Response into a verdict: done, to be tried again, pushback, a denial, or the job's end. Judge also
+// reads from the answer's headers how long later calls must wait. An API holds the settings of a configured api. Its
+// KeyIdentity identifies how its calls carry their idempotency keys.
 //
 //	call.go, connections.go     one request; HTTP/1.1, one call per connection
 //	unasked.go, heard.go        bytes that belong to no call
@@ -15,8 +15,8 @@
 //	condensed.go                reads JSON without its long strings
 //	cause.go                    errors fit for letters and logs
 //
-// The package knows nothing of queues, slots, schedules or of how the ledger is kept. It stores nothing and
-// retries nothing.
+// The package knows nothing of queues, slots and schedules, or of how the ledger is kept. It stores nothing and retries
+// nothing.
 //
 // # What must hold
 //
@@ -26,8 +26,8 @@
 //   - Bytes that came before the call's first byte was written are never its answer. Bytes that an earlier call left on
 //     a connection belong to no call. Below TLS, bytes are received and noted in one step: each byte is either still in
 //     the socket or noted.
-//   - A process that is suspended after it has checked its lease and its slot must not make the call when it resumes,
-//     nor may a call leave long after its slot because it had to dial. So Hooks.MayWrite is asked immediately before
-//     the first byte, when nothing is left to wait for.
+//   - A process may be suspended after it has checked its lease and its slot. It must not make the call when it resumes.
+//     Nor may a call leave long after its slot because it had to dial. So Hooks.MayWrite is asked immediately before the
+//     first byte, when nothing is left to wait for.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.
 package httpcall

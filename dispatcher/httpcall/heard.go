@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// heardConn is a socket below TLS. It notes in its turns what it receives, in one step with receiving it.
+// heardConn is a socket below TLS. It receives bytes and notes them in its turns in one step.
 type heardConn struct {
 	net.Conn
 	socket syscall.RawConn // nil if the connection has none
@@ -40,14 +40,14 @@ func (c *heardConn) Read(p []byte) (int, error) {
 	return c.receive(p)
 }
 
-// records tells whether a part of a TLS record has come.
+// records tells whether a TLS record has come only in part.
 type records struct {
 	head [5]byte // its type, its version, and the length of what follows
 	read int     // bytes of the head that have come
-	left int     // bytes of the rest that are still to come
+	left int     // bytes after the head that are still to come
 }
 
-// pass counts bytes that have come.
+// pass notes bytes that have come.
 func (r *records) pass(came []byte) {
 	for len(came) > 0 {
 		if r.left > 0 {

@@ -4,7 +4,8 @@ package httpcall
 
 import "syscall"
 
-// hearsAtOnce says that a socket's bytes are noted only after they were received. So no connection takes a second call.
+// hearsAtOnce says whether a socket's bytes are received and noted in one step. On this system they are noted later, so
+// no connection takes a second call.
 const hearsAtOnce = false
 
 func (c *heardConn) receive(p []byte) (int, error) {
@@ -15,5 +16,5 @@ func (c *heardConn) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// isUnread cannot see bytes that are still in the socket on this system: only received ones are known.
+// isUnread always returns false: on this system, bytes that are still in the socket cannot be seen.
 func isUnread(syscall.RawConn) bool { return false }

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// hearsAtOnce says that a socket's bytes are received and noted in one step.
+// hearsAtOnce says whether a socket's bytes are received and noted in one step.
 const hearsAtOnce = true
 
-// receive reads from the socket. A holder of the turns' lock finds what came either in the socket or noted,
-// never in between.
+// receive reads from the socket. Code that holds the turns' lock finds each byte that came either in the socket or
+// noted, never in between.
 func (c *heardConn) receive(p []byte) (n int, err error) {
 	var failed error
 	stopped := c.socket.Read(func(fd uintptr) (done bool) {
@@ -47,7 +47,8 @@ func (c *heardConn) receive(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// isUnread reports whether a socket holds something that was not received yet: bytes, or its end. It does not block.
+// isUnread reports whether a socket holds something that was not received yet: bytes, or the connection's end. It does
+// not block.
 func isUnread(socket syscall.RawConn) (is bool) {
 	var one [1]byte
 	err := socket.Control(func(fd uintptr) {

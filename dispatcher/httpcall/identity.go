@@ -11,11 +11,11 @@ import (
 )
 
 // An api takes two calls of a job for one only if both carry the same idempotency key to the same place. The
-// configuration when a call began decides that, not the present one. So intents, retry marks, the ledger's records and
-// letters store the key's identity. One rule uses it: if a call of a job may have been processed, the job is called
-// again under the same identity while the api knows the key, or not at all.
+// configuration at the time when a call began decides that, not the present configuration. So intents, retry marks, the
+// ledger's records and letters store the key's identity. One rule uses the identity: if a call of a job may have been
+// processed, the job is called again under the same identity while the api knows the key, or not at all.
 
-// CallIdentity returns the identity of a call that begins at a time: KeyIdentity, and that time.
+// CallIdentity returns the identity of a call that begins at a time. It consists of KeyIdentity and that time.
 func (a *API) CallIdentity(begins time.Time) string {
 	if a.Idempotency == nil {
 		return ""
@@ -23,7 +23,7 @@ func (a *API) CallIdentity(begins time.Time) string {
 	return deadletter.KeyedSince(a.KeyIdentity(), begins)
 }
 
-// PackIdentity returns the identity of a call of a pack that begins at a time; see KeyIdentityIn.
+// PackIdentity returns the identity of a pack's call that begins at a time. It consists of KeyIdentityIn and that time.
 func (a *API) PackIdentity(pack string, begins time.Time) string {
 	if a.Idempotency == nil {
 		return ""
@@ -50,10 +50,11 @@ func (a *API) KnowsKeys() time.Duration {
 	return a.Idempotency.For
 }
 
-// KeyIdentity identifies how an api's calls carry their idempotency keys, and to which place; "" if they carry none. To
-// the api, calls of one job under one identity are one call. Another header, form, place or default method makes
-// another identity. The headers with credentials are not part of it: a rotated secret mostly means the same account.
-// The parts of the identity must not change: after an upgrade that changed them, weir would repeat no job in doubt.
+// KeyIdentity identifies how an api's calls carry their idempotency keys, and to which place; "" if they carry none.
+// The api takes all calls of one job under one identity for one call. Another header, form, place or default method
+// makes another identity. The headers with credentials are not part of it, because a rotated secret mostly means the
+// same account. The parts of the identity must not change: after an upgrade that changed them, weir would repeat no job
+// in doubt.
 func (a *API) KeyIdentity() string {
 	if a.Idempotency == nil {
 		return ""
@@ -66,7 +67,7 @@ func (a *API) KeyIdentity() string {
 		place = a.Rule.Methods[0] + " " + place
 	}
 	if a.Pack != nil {
-		place += fmt.Sprintf(" pack %+v", a.Pack.Request) // the body that the key stands for
+		place += fmt.Sprintf(" pack %+v", a.Pack.Request) // the form of the body that the key stands for
 	}
 	sum := sha256.Sum256([]byte(place))
 	name := a.Idempotency.Header

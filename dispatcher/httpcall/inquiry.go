@@ -16,13 +16,13 @@ import (
 	"weir/ingest"
 )
 
-// Inquiry says how to ask an api what became of a call whose outcome is unknown.
+// Inquiry says how to ask an api what has become of a call whose outcome is unknown.
 type Inquiry struct {
 	Method  string
 	Path    string // below the api's url, maybe with a query; the job's values replace {job}, {key} and {json:/pointer}
 	Answers Answers
-	Rate    bucket.Rate   // of inquiries
-	After   time.Duration // from the letter until NotProcessed is believed
+	Rate    bucket.Rate   // bounds the inquiries
+	After   time.Duration // time from the letter until NotProcessed is believed
 	Auto    bool
 	Tries   int
 }
@@ -30,8 +30,8 @@ type Inquiry struct {
 // InquiryAnswer describes one kind of answer and what it means.
 type InquiryAnswer struct {
 	Status int
-	JSON   string   // "": the status alone says it
-	Values []string // none: any value but null
+	JSON   string   // pointer to a value of the body; "": the status alone decides
+	Values []string // values that match; none: any value but null
 	Means  Finding
 }
 
@@ -49,7 +49,7 @@ const (
 	NotProcessed Finding = "not_processed"
 )
 
-// maxInquired bounds the body of an answer to an inquiry. Of a longer answer only the status counts.
+// maxInquired bounds the body of an answer to an inquiry. If the body is longer, only the status counts.
 const maxInquired = 1 << 20
 
 // Asked is the job that an inquiry is about.
@@ -67,8 +67,8 @@ func (q *Inquiry) CanAsk(about Asked) error {
 	return err
 }
 
-// Inquire asks the api about a job. It blocks for at most the api's timeout, or half a minute if that is
-// shorter. It sends once, over a connection that Acquire has made sure of.
+// Inquire asks the api about a job. It blocks for at most the api's timeout, or half a minute if that is shorter. It
+// sends once, over a connection that the caller has acquired.
 func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
 	q := c.API.Inquiry
 	target, err := expand(q.Path, about)
@@ -105,8 +105,8 @@ func expand(path string, about Asked) (string, error) {
 	})
 }
 
-// fill replaces each placeholder of a path by the value that it stands for. It escapes the values, so that none adds a
-// segment to the path or a parameter to the query.
+// fill replaces each placeholder of a path by its value. It escapes the values, so that none adds a segment to the path
+// or a parameter to the query.
 func fill(path string, of func(name string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
@@ -128,7 +128,7 @@ func fill(path string, of func(name string) (string, error)) (string, error) {
 	}
 }
 
-// scalar returns a JSON value as the configuration writes it, "" for an object and an array.
+// scalar returns a JSON value in the spelling of the configuration, "" for an object, an array and null.
 func scalar(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -163,7 +163,7 @@ func (all Answers) Read(r Response) (Finding, string) {
 		}
 		found, err := ingest.Pointed(r.Body, a.JSON)
 		if err != nil || found == nil {
-			continue // there is nothing
+			continue // the body has no such value
 		}
 		if value := scalar(found); len(a.Values) == 0 || slices.Contains(a.Values, value) {
 			return a.Means, fmt.Sprintf("asked, the api answered %d with %q at %s", r.Status, clipped(value), a.JSON)
@@ -172,7 +172,8 @@ func (all Answers) Read(r Response) (Finding, string) {
 	return StillUnknown, fmt.Sprintf("asked, the api answered %d, which tells nothing", r.Status)
 }
 
-// clipped returns an answer's value for a message, cut to 40 bytes, since it may be of any length.
+// clipped returns an answer's value for a message. It cuts the value to 40 bytes, because the value may have any
+// length.
 func clipped(value string) string {
 	const most = 40
 	if len(value) > most {
@@ -181,8 +182,8 @@ func clipped(value string) string {
 	return value
 }
 
-// Target identifies the place that an api's calls go to: an inquiry about a call must go to the same place. It
-// shows no address.
+// Target identifies the place that an api's calls go to, without showing its address. An inquiry about a call must go
+// to the same place.
 func (a *API) Target() string {
 	if a.URL == nil {
 		return ""

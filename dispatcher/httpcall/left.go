@@ -9,24 +9,25 @@ import (
 	"weir/bucket"
 )
 
-// Remainder is what an answer says is left of one limit.
+// Remainder is what is left of one limit, according to an answer.
 type Remainder struct {
 	Valid bool  // Units is valid
-	Units int64 // that were left when the vendor counted the call
+	Units int64 // units that were left when the vendor counted the call
 	Timed bool  // Wait and Early are valid
-	// The vendor's count begins anew at the latest Wait after the answer. It may do so sooner, by up to Early, because
-	// times come in whole seconds.
+	// Wait is the time from the answer until the vendor's count begins again at the latest. The count may begin again
+	// up to Early sooner, because times come in whole seconds.
 	Wait, Early time.Duration
 	Garbled     bool // a header is there and cannot be read
 }
 
-// mostPeriods bounds how far ahead the vendor's count may begin anew, in periods of the limit. A later time is about
+// mostPeriods bounds how far ahead the vendor's count may begin again, in periods of the limit. A later time belongs to
 // another limit, and is not used.
 const mostPeriods = 2
 
-// Remainders returns what an answer says is left of each shared limit. It returns nil if no limit reads that, or there
-// is no answer. It also returns nil if the answer may count the calls of other clients: an answer from a cache counts
-// those of an earlier client, and one that does not accept weir's credentials those of all clients without any.
+// Remainders returns what is left of each shared limit, according to an answer. It returns nil if no limit reads that
+// from answers, or if there is no answer. It also returns nil if the answer may count the calls of other clients. An
+// answer from a cache counts those of an earlier client. An answer that does not accept weir's credentials counts those
+// of all clients without credentials.
 func (a *API) Remainders(r Response) []Remainder {
 	age := r.Header.Get("Age")
 	switch {
@@ -47,10 +48,10 @@ func (a *API) Remainders(r Response) []Remainder {
 	return left
 }
 
-// remainderOf reads the headers of one limit. headed is when they came. What is left of a rate is compared with what
-// the rate lets start until the vendor's count begins anew. So if the configuration names a header for that time, and
-// the answer does not have it, the remainder of a rate is not valid. For a quota, its own period stands in for such a
-// time.
+// remainderOf reads the headers of one limit. headed is when they came. The remainder of a rate is compared with what
+// the rate lets start until the vendor's count begins again. So if the configuration names a header for that time, and
+// the answer does not have that header, the remainder of a rate is not valid. A quota needs no such time: its own
+// period stands in for it.
 func remainderOf(l *bucket.Limit, h http.Header, headed time.Time) (m Remainder) {
 	values := h.Values(l.Left.Header)
 	m.Units, m.Valid = leastLeft(values)
@@ -96,8 +97,8 @@ func leastLeft(values []string) (least int64, found bool) {
 	return least, found
 }
 
-// latestEnd returns the longest wait that the values of a header say, and how much of it may be rounding. A value is a
-// time as readTime accepts it, or the draft's field RateLimit.
+// latestEnd returns the longest wait that the values of a header give, and how much of that wait may be rounding. A
+// value is a time as readTime accepts it, or the draft's field RateLimit.
 func latestEnd(values []string, name string, now time.Time) (wait, early time.Duration, ok bool) {
 	for _, value := range values {
 		if len(value) > longestField {
@@ -130,8 +131,8 @@ func fieldEnd(value string, now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// roundingOf returns by how much a value may be rounded: nothing for a duration with a fraction of a second. Other waits
-// are in whole seconds, and times count from the api's clock, which an answer has in whole seconds.
+// roundingOf returns by how much a value may be rounded. A duration with a fraction of a second is not rounded. Other
+// waits are in whole seconds. Times are compared with the api's clock, which an answer reports in whole seconds.
 func roundingOf(value string) time.Duration {
 	if d, err := time.ParseDuration(value); err == nil && d%time.Second != 0 {
 		return 0

@@ -19,16 +19,16 @@ import (
 )
 
 // Operation says how an api's long operations are polled. If the api answers a call with a status in Accepted, it has
-// begun one.
+// begun an operation.
 type Operation struct {
 	Accepted []int
 	Path     string // of the polls, below the api's url; with {job} and values of the answer that accepted the call
 	Hosts    []string
-	Every    time.Duration // between two polls of one operation
-	Rate     bucket.Rate   // of all polls, by each replica
-	For      time.Duration // from the call until weir stops polling
+	Every    time.Duration // time between two polls of one operation
+	Rate     bucket.Rate   // bounds all polls of one replica
+	For      time.Duration // time from the call until weir stops polling
 	Answers  Answers
-	Result   string // a pointer to the result in the final answer; "": all of it
+	Result   string // a pointer to the result in the final answer; "": the whole body
 	HoldSlot bool   // an operation counts as a call in flight
 	Cancel   *Cancellation
 }
@@ -36,7 +36,7 @@ type Operation struct {
 // Cancellation says how the api is told to cancel an operation.
 type Cancellation struct {
 	Method string
-	Path   string // as in Operation; "": where it is polled
+	Path   string // as in Operation; "": the address of the polls
 }
 
 // What a poll's answer means, beside StillUnknown.
@@ -49,7 +49,8 @@ const (
 // MaxAddress bounds the address of an operation, in bytes.
 const MaxAddress = 2 << 10
 
-// maxAccepted is how much of an answer that accepts a call is read at least, since its body may hold the address.
+// maxAccepted is the least number of bytes that are read of an answer that accepts a call. Its body may hold the
+// operation's address.
 const maxAccepted = 64 << 10
 
 // accepts reports whether an answer with this status has begun an operation.
@@ -58,8 +59,8 @@ func (a *API) accepts(status int) bool {
 }
 
 // Accept completes the outcome of a call that the api has accepted: it finds out where the operation is polled. If the
-// answer does not say so, or names a place that weir must not ask, the job becomes a letter. The api has begun the
-// operation, so the job is not called again.
+// answer does not tell, or names a place that weir must not ask, the job becomes a letter. The job is not called again,
+// because the api has begun the operation.
 func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 	o := a.Operation
 	op := &queue.Operation{Started: r.Started.UTC(), Target: a.Target(), Holds: o.HoldSlot}
@@ -69,7 +70,7 @@ func (a *API) Accept(out Outcome, r Response, job *ingest.Job) Outcome {
 			op.Cancel, err = a.address(o.Cancel.Path, r, job)
 		}
 	}
-	if err != nil && r.Cut && a.Idempotency != nil { // as any other answer that broke off
+	if err != nil && r.Cut && a.Idempotency != nil { // like any other answer that broke off
 		out.Verdict, out.Detail = Again, fmt.Sprintf("status %d, but %v", r.Status, r.Err)
 		return out
 	}
@@ -122,7 +123,7 @@ func (a *API) address(path string, r Response, job *ingest.Job) (string, error) 
 // errOtherHost says that an operation is on a host that the configuration does not name.
 var errOtherHost = errors.New("its address is on a host that is not the api's host; operation.poll.hosts can allow it")
 
-// onlyPlaceholder returns the name in a path that is a single placeholder.
+// onlyPlaceholder reports whether the whole path is one placeholder, and returns the placeholder's name.
 func onlyPlaceholder(path string) (name string, only bool) {
 	name, open := strings.CutPrefix(path, "{")
 	name, closed := strings.CutSuffix(name, "}")
@@ -156,8 +157,8 @@ func accepted(name string, r Response, job *ingest.Job) (string, error) {
 	return value, nil
 }
 
-// mayAsk parses an operation's address, and returns an error unless it leads to the api's own host or to a configured
-// one. The error does not quote the address. It is errOtherHost if only the host is wrong.
+// mayAsk parses an operation's address, and returns an error unless the address leads to the api's own host or to a
+// configured host. The error does not quote the address. If only the host is wrong, the error is errOtherHost.
 func (a *API) mayAsk(address string) (*url.URL, error) {
 	if len(address) > MaxAddress {
 		return nil, fmt.Errorf("its address is longer than %d bytes", MaxAddress)
@@ -178,7 +179,7 @@ func (a *API) mayAsk(address string) (*url.URL, error) {
 
 func (a *API) isOwn(u *url.URL) bool { return placeOf(a.URL) == placeOf(u) }
 
-// placeOf returns a url's scheme and host with its port, if that is not the scheme's own.
+// placeOf returns a url's scheme and host, with the port if it is not the scheme's usual one.
 func placeOf(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	switch u.Scheme {
@@ -190,8 +191,8 @@ func placeOf(u *url.URL) string {
 	return u.Scheme + "://" + host
 }
 
-// Operations asks an api about its operations, over connections of its own, so that no poll uses a call's. It is safe
-// for concurrent use.
+// Operations asks an api about its operations. It has connections of its own, so that no poll uses a call's connection.
+// It is safe for concurrent use.
 type Operations struct {
 	api   *API
 	agent string
@@ -209,7 +210,7 @@ func NewOperations(api *API, agent string) *Operations {
 // idlePolls bounds the idle connections for polls of one host.
 const idlePolls = 4
 
-// errElsewhere says that an operation must not be asked about at its address.
+// errElsewhere says that the configuration does not let weir ask about an operation at the operation's address.
 var errElsewhere = errors.New("it cannot be asked there")
 
 // client returns the client of a host. A host that is not the api's own never gets a header with a secret, nor weir's
@@ -293,8 +294,8 @@ func (o *Operations) Poll(ctx context.Context, address string, h Hooks) (r Respo
 	return r, means, detail
 }
 
-// ResultOf returns a final answer with the result in place of its body, as the configuration says. It returns the
-// answer as it is if the body has nothing there.
+// ResultOf returns a final answer whose body is replaced by the operation's result, as the configuration says. If the
+// body has no value at that pointer, ResultOf returns the answer unchanged.
 func (o *Operation) ResultOf(r Response) Response {
 	if o.Result == "" || r.More || r.Cut {
 		return r

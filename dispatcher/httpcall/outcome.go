@@ -18,26 +18,26 @@ type Verdict int
 
 // The verdicts.
 const (
-	Delivered Verdict = iota // done: keep the result
-	Again                    // call it again later; this one counts
-	Pushback                 // the api said "not now": hold, and call it again; this one does not count
-	Dead                     // bury it
-	Denied                   // weir has no access to the api: hold it, and call this again; this one does not count
-	Submitted                // the api has begun an operation: poll it
+	Delivered Verdict = iota // the job is done: keep the result
+	Again                    // call the job again later; this call counts
+	Pushback                 // the api said "not now": hold, and call the job again; this call does not count
+	Dead                     // bury the job
+	Denied                   // weir has no access: hold the api, and call the job again; this call does not count
+	Submitted                // the api has begun an operation: poll the operation
 )
 
 // Outcome is the whole judgement of one call.
 type Outcome struct {
 	Verdict Verdict
-	Reason  deadletter.Reason // when dead
+	Reason  deadletter.Reason // set if the verdict is Dead
 	Detail  string
 	Billed  deadletter.Billed
 	Fault   bool            // the api did not answer, or answered with a fault of its own
-	After   time.Duration   // the least wait before the job's next call, because the api asks for it
-	Hold    schedule.Advice // what the api says about all calls to come
+	After   time.Duration   // least wait that the api asks for before the job's next call
+	Hold    schedule.Advice // what the api says about all later calls
 	Mend    string          // what an operator must do, if denied
-	// Operation is what the api has begun, if the verdict is Submitted, or if it is Dead because weir must not poll the
-	// operation at its address. Accept sets it.
+	// Operation is the operation that the api has begun. It is set if the verdict is Submitted. It is also set if the
+	// verdict is Dead because weir must not poll the operation at its address. Accept sets it.
 	Operation *queue.Operation
 }
 
@@ -61,7 +61,7 @@ func (o Outcome) Name() string {
 // Counts reports whether the call is one of its job's attempts.
 func (o Outcome) Counts() bool { return o.Verdict != Pushback && o.Verdict != Denied }
 
-// Judge returns what a response means, for its job and for the calls to come.
+// Judge returns what a response means for its job and for later calls.
 func Judge(api *API, r Response, now time.Time) Outcome {
 	out := classify(api, r)
 	switch {
@@ -81,8 +81,8 @@ func Judge(api *API, r Response, now time.Time) Outcome {
 	return out
 }
 
-// classify decides what becomes of the job. An api that is not idempotent is called again only if the call is
-// known not to have been processed.
+// classify decides what becomes of the job. If the api is not idempotent, the job is called again only if it is certain
+// that the call was not processed.
 func classify(api *API, r Response) Outcome {
 	idempotent := api.Idempotency != nil
 	switch {

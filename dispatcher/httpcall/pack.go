@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// Form is how the jobs of a pack are written in the body of its call, or their answers in the body of its answer.
+// Form says how the jobs of a pack are written in the body of its call, or their answers in the body of the answer.
 type Form struct {
 	Lines bool   // one JSON value a line
 	Under string // the JSON pointer of the array; "" if the body is the array
@@ -22,41 +22,42 @@ type Form struct {
 
 // Pack says how an api takes several jobs in one call.
 type Pack struct {
-	Jobs    int   // of one call at most
-	Bytes   int64 // of the body of such a call at most, unless one job alone is larger
+	Jobs    int   // most jobs of one call
+	Bytes   int64 // most bytes of the call's body, unless one job alone is larger
 	Wait    time.Duration
 	Request Form
 	Answers Form
-	// Match is the JSON pointer to what a job's body and its answer have in common; "" if the answers are in the order of
-	// the jobs.
+	// Match is the JSON pointer to the value that a job's body has in common with its answer; "" if the answers are in
+	// the order of the jobs.
 	Match string
-	// Status is the JSON pointer to the status in an answer; "" if each job of a call that succeeded is done.
+	// Status is the JSON pointer to the status in a job's answer; "" if every job is done when the call succeeded.
 	Status string
 }
 
-// leastPart is how much of an answer's body is read for each job of a pack at least: more may be read than is kept.
+// leastPart is the least number of bytes of an answer's body that are read for each job of a pack. This may be more
+// than is kept.
 const leastPart = 4 << 10
 
-// Part is what a pack's call means for one of its jobs.
+// Part is what the call of a pack means for one of the pack's jobs.
 type Part struct {
 	Response Response
 	Outcome  Outcome
 }
 
-// Item returns a job's body as it goes into a pack, and the value by which its answer is found. It fails if no pack can
-// take the job.
+// Item returns a job's body in the form in which it goes into a pack, and the value by which the job's answer is found.
+// It fails if no pack can take the job.
 func (p *Pack) Item(j *ingest.Job) (item []byte, match string, err error) {
 	rule := ingest.Packed{Match: p.Match}
 	return rule.Item(j.Body)
 }
 
-// Alike reports whether two jobs have the same method, path, query and forwarded headers, so that one call can be for
+// Alike reports whether two jobs have the same method, path, query and forwarded headers, so that one call can carry
 // both.
 func Alike(a, b *ingest.Job) bool {
 	return a.Method == b.Method && a.Path == b.Path && a.Query == b.Query && slices.Equal(a.Forward, b.Forward)
 }
 
-// Body writes the body of a call for some items.
+// Body returns the body of a call that carries these items.
 func (p *Pack) Body(items [][]byte) []byte {
 	var b bytes.Buffer
 	before, between, after := "[", ",", "]"
@@ -65,7 +66,7 @@ func (p *Pack) Body(items [][]byte) []byte {
 		before, between, after = "", "\n", "\n"
 	case p.Request.Under != "":
 		for _, name := range pathOf(p.Request.Under) {
-			quoted, _ := json.Marshal(name) // a string has JSON
+			quoted, _ := json.Marshal(name) // every string has a JSON form
 			before, after = before[:len(before)-1]+"{"+string(quoted)+":[", after+"}"
 		}
 	}
@@ -80,11 +81,12 @@ func (p *Pack) Body(items [][]byte) []byte {
 	return b.Bytes()
 }
 
-// Overhead returns the bytes of a body for n items beside the items.
+// Overhead returns how many bytes a body for n items has in addition to the items.
 func (p *Pack) Overhead(n int) int64 { return int64(len(p.Body(make([][]byte, n)))) }
 
-// Parts returns what a call of a pack means for each of its jobs. matches has, for each job, the value by which its
-// answer is found. whole is the judgement of the call itself: its answer is taken apart only if it succeeded.
+// Parts returns what the call of a pack means for each of the pack's jobs. matches has, for each job, the value by
+// which its answer is found. whole is the judgement of the call itself. Parts takes the call's answer apart only if the
+// call succeeded.
 func (p *Pack) Parts(api *API, r Response, whole Outcome, matches []string) []Part {
 	parts := make([]Part, len(matches))
 	for i := range parts {
@@ -138,8 +140,8 @@ func (p *Pack) answersTo(matches []string, r Response) (answers []json.RawMessag
 	return nil, fmt.Errorf("it has %d answers to %d jobs", n, len(matches))
 }
 
-// part judges one job's answer, nil for none. The pack's idempotency key is of no use for a single job, so the answer
-// counts as that of an api that is not idempotent.
+// part judges one job's answer, nil for none. The pack's idempotency key is of no use for a single job, so part judges
+// the answer as if the api were not idempotent.
 func (p *Pack) part(api *API, r Response, item json.RawMessage) Part {
 	if item == nil {
 		return Part{r, Unknown(deadletter.BilledYes, "status %d, but its answer has none to this job of its pack", r.Status)}
@@ -163,13 +165,14 @@ func (p *Pack) part(api *API, r Response, item json.RawMessage) Part {
 	case Pushback:
 		out = Outcome{Verdict: Again, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered this job of the pack with %d", status)}
 	case Denied:
-		out = rejection(of) // the call itself was let in
+		out = rejection(of) // the api let the call itself in
 	default:
 	}
 	return Part{of, out}
 }
 
-// each takes the body of a call's answer apart, and calls do with one answer after the other until do reports false.
+// each takes the body of a call's answer apart. It calls do with one job's answer after the other, until do returns
+// false.
 func (p *Pack) each(r Response, do func(answer json.RawMessage) (more bool)) error {
 	body := r.Body
 	switch {
@@ -189,7 +192,8 @@ func (p *Pack) each(r Response, do func(answer json.RawMessage) (more bool)) err
 	return nil
 }
 
-// eachOf calls do with the elements of a JSON array, as each does, and reports whether the text is an array, or null.
+// eachOf calls do with the elements of a JSON array, until do returns false. It reports whether the text is an array,
+// or null.
 func eachOf(text []byte, do func(json.RawMessage) bool) bool {
 	if !json.Valid(text) {
 		return false
@@ -225,7 +229,7 @@ func eachLine(text []byte, do func(json.RawMessage) bool) error {
 	}
 }
 
-// rawAt returns the part of a JSON text at a pointer.
+// rawAt returns the part of a JSON text that a pointer names.
 func rawAt(text []byte, pointer string) (json.RawMessage, error) {
 	at := json.RawMessage(text)
 	for _, name := range pathOf(pointer) {
@@ -238,7 +242,7 @@ func rawAt(text []byte, pointer string) (json.RawMessage, error) {
 	return at, nil
 }
 
-// numberAt returns the whole number in a JSON text at a pointer.
+// numberAt returns the whole number that a pointer names in a JSON text.
 func numberAt(text []byte, pointer string) (int64, bool) {
 	v, err := ingest.Pointed(text, pointer)
 	number, ok := v.(json.Number)

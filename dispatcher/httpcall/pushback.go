@@ -9,12 +9,12 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// mostHold bounds the wait that an api may ask for: a broken header must not stop a key for a year.
+// mostHold bounds the wait that an api may ask for, so that a broken header does not stop a key for a year.
 const mostHold = schedule.MostHold
 
 // askedToWait reads how long an api that pushed back or failed asks weir to wait. Retry-After comes before everything
-// else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count. If there are none, the
-// windows count that do not say how much is left of them.
+// else, as the draft on RateLimit fields demands. Otherwise the windows that are used up count. If they give no wait,
+// the windows that do not report what is left of them count.
 func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
@@ -36,8 +36,8 @@ func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	return spent
 }
 
-// retryAfter reads the headers that say explicitly how long to wait. If one occurs more than once, as when a
-// proxy adds its own, the longest wait counts.
+// retryAfter reads the headers that say explicitly how long to wait. If a header occurs more than once, as when a proxy
+// adds its own, the longest wait counts.
 func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		for _, value := range h[name] {
@@ -55,15 +55,16 @@ func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	return a, false
 }
 
-// usedUp reads the headers of a normal answer: they hold nothing, unless a window has no call left.
+// usedUp reads the headers of a normal answer. They make weir hold only if a window has no call left.
 func usedUp(h http.Header, now time.Time) schedule.Advice {
 	if age := h.Get("Age"); age != "" && age != "0" {
-		return schedule.Advice{} // from a cache: its counts were another client's, a while ago
+		return schedule.Advice{} // from a cache: the counts are older, and were another client's
 	}
 	return spentOf(readWindows(h, now))
 }
 
-// spentOf returns when the last of the windows that are used up opens again.
+// spentOf returns how long it takes until the last of the windows that are used up opens again. If no window says when,
+// the advice has no wait.
 func spentOf(windows []window) schedule.Advice {
 	var a, untold schedule.Advice
 	for _, w := range windows {
@@ -81,7 +82,7 @@ func spentOf(windows []window) schedule.Advice {
 	return a
 }
 
-// later returns the later of a and the wait until w's reset.
+// later returns the longer of a and the wait until w opens again.
 func later(a schedule.Advice, w window) schedule.Advice {
 	if a.Header == "" || w.reset > a.Wait || w.reset == a.Wait && w.name < a.Header {
 		a.Wait, a.Header = w.reset, w.name
@@ -89,9 +90,9 @@ func later(a schedule.Advice, w window) schedule.Advice {
 	return a
 }
 
-// serverNow returns the time of the api's clock when it answered, because the api's dates count by that clock. Without
-// a Date it returns now. The clock is in whole seconds, rounded down, so that a wait counted from it is up to a second
-// too long and never too short.
+// serverNow returns the time of the api's clock when the api answered, because the api's dates count by that clock.
+// Without a Date it returns now. The header is in whole seconds, rounded down. So a wait counted from it is up to a
+// second too long, and never too short.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
 		return at
@@ -117,7 +118,7 @@ func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
 
 // readTime reads how long it takes from now to a time. It accepts seconds, with or without decimals; a time since 1970
 // in seconds, milliseconds, microseconds or nanoseconds; a Go duration; an HTTP date; a time as in RFC 3339. The wait
-// is from 0 to most. ok is false for what cannot be read and for negative values.
+// is from 0 to most. ok is false for a value that cannot be read or is negative.
 func readTime(value string, now time.Time, most time.Duration) (wait time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if seconds, ok := readNumber(value); ok {
@@ -148,7 +149,7 @@ func readTime(value string, now time.Time, most time.Duration) (wait time.Durati
 	return min(max(0, at.Sub(now)), most), true
 }
 
-// bounded returns a number of seconds as a wait of at most most, rounded up to whole microseconds.
+// bounded converts a number of seconds to a wait of at most most. It rounds up to whole microseconds.
 func bounded(seconds float64, most time.Duration) time.Duration {
 	switch {
 	case seconds <= 0:
@@ -163,8 +164,8 @@ func bounded(seconds float64, most time.Duration) time.Duration {
 	return micros * time.Microsecond
 }
 
-// readNumber reads a number that is not negative: no sign, no hexadecimal, no infinity by name. A number too
-// large for a float64 is infinite.
+// readNumber reads a number that is not negative. It accepts no sign, no hexadecimal digits, and no name for infinity.
+// A number too large for a float64 is infinite.
 func readNumber(text string) (n float64, ok bool) {
 	if text == "" || strings.Trim(text, "0123456789.eE+") != "" || text[0] == '+' {
 		return 0, false
@@ -176,7 +177,8 @@ func readNumber(text string) (n float64, ok bool) {
 	return n, true
 }
 
-// AskedToWait returns how long the headers of an answer ask weir to wait before the next request, 0 if they do not.
+// AskedToWait returns how long the headers of an answer explicitly ask weir to wait before the next request, 0 if they
+// do not.
 func AskedToWait(r Response, now time.Time) time.Duration {
 	if r.Status == 0 {
 		return 0
@@ -185,8 +187,8 @@ func AskedToWait(r Response, now time.Time) time.Duration {
 	return min(a.Wait, schedule.MostHold)
 }
 
-// PushedBackFor returns how long an api that pushed back a request must not be called, at least a second; 0 if it did
-// not push back.
+// PushedBackFor returns how long an api must not be called after it pushed back a request: at least a second. It
+// returns 0 if the api did not push back.
 func PushedBackFor(r Response, now time.Time) time.Duration {
 	if r.Status != 429 && r.Status != 503 {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// form is how an answer's body is made.
+// form says of which JSON texts an answer's body consists.
 type form int8
 
 const (
@@ -22,7 +22,7 @@ const (
 	jsonLines                // application/x-ndjson: each line is a text
 )
 
-// formOf returns the form of an answer. A failure is a document, whatever its headers name: a hold must not wait
+// formOf returns the form of an answer. A failure is a document, whatever its headers say, because a hold must not wait
 // for the end of a stream.
 func formOf(status int, h http.Header) form {
 	if status >= http.StatusMultipleChoices {
@@ -38,18 +38,18 @@ func formOf(status int, h http.Header) form {
 	return document
 }
 
-// IsReusable reports whether a call's answer may be given to other jobs: a whole one of status 2xx that is no stream.
-// Only the reader of a stream knows whether it has all its events.
+// IsReusable reports whether a call's answer may be given to other jobs. The answer must be whole, have a status 2xx but
+// not 206, and be no stream: only the reader of a stream knows whether the stream has all its events.
 func (r *Response) IsReusable() bool {
 	return r.Status >= http.StatusOK && r.Status < http.StatusMultipleChoices && r.Status != http.StatusPartialContent &&
 		!r.Cut && !r.More && formOf(r.Status, r.Header) == document
 }
 
-// maxEvent is the longest event of a stream that is looked at, in bytes, so that a stream without ends of lines does
-// not fill the memory.
+// maxEvent is the longest event of a stream that is read for numbers, in bytes. It keeps a stream without ends of lines
+// from filling the memory.
 const maxEvent = 1 << 20
 
-// unitsOfEvents reads a stream to its end. Of each JSON pointer it finds the number in the last whole event that has
+// unitsOfEvents reads a stream to its end. For each JSON pointer it returns the number in the last whole event that has
 // one.
 func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int64 {
 	found := map[string]int64{}
@@ -84,7 +84,8 @@ func unitsOfEvents(stream io.Reader, of form, pointers []string) map[string]int6
 	}
 }
 
-// readLine appends the next line to a buffer, without its end. Of a longer line it appends about maxEvent bytes.
+// readLine appends the next line to a buffer, without the line's end. If the line is longer than maxEvent, it appends
+// only about that much.
 func readLine(r *bufio.Reader, line []byte) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -127,8 +128,8 @@ func (b *idleBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// idle ends the call, unless a byte has come since the timer fired: Read has then set a later time. If the process
-// could not run when the end was due, what is in the socket is read first (timeout.go).
+// idle ends the call, unless a byte has come since the timer fired: then Read has set a later time. If the process
+// could not run when the call should have ended, idle first leaves time to read what is in the socket (timeout.go).
 func (b *idleBody) idle() {
 	due := b.due.Load()
 	late := time.Since(b.start) - time.Duration(due)

@@ -46,7 +46,7 @@ func (ws *windows) readField(family, value string) {
 	}
 }
 
-// windowName names a window of a structured field, with characters that any text may hold.
+// windowName names a window of a structured field. The name has only characters that are safe in any text.
 func windowName(field, title string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -73,8 +73,8 @@ func (ws *windows) readMember(w *window, params []string) {
 	}
 }
 
-// readPolicy reads the draft's field RateLimit-Policy, which says how much a window holds. A window of
-// concurrent calls has no end to wait for: a call that ends frees it.
+// readPolicy reads the draft's field RateLimit-Policy, which says how much a window allows. A window of concurrent
+// calls has no end to wait for, because each call that ends frees a part of it.
 func (ws *windows) readPolicy(family, value string) {
 	for _, item := range splitField(value, ',') {
 		params := splitField(item, ';')

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// When a stopped process continues, a call's timeout may have passed while its answer is already in the socket. It is
-// chance which of the two the process sees first. So a timeout that fires late, because the process did not run when it
-// was due, leaves time to read the answer.
+// When a stopped process continues, a call's timeout may have passed although its answer is already in the socket. It
+// is chance which of the two the process notices first. So if a timeout fires late, because the process did not run
+// when it was due, it leaves time to read the answer.
 const (
 	lateTimeout = 20 * time.Millisecond // a timer this late was delayed by more than other work
 	readingTime = time.Second           // to read what is in the socket
 )
 
-// withTimeout ends a context after d, with errTimeout as its cause; up to readingTime later if the process could
-// not run when that was due.
+// withTimeout returns a context that ends after d, with errTimeout as its cause. If the process could not run at that
+// time, the context ends up to readingTime later.
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	due := time.Now().Add(d)

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Trust says how to recognise an https api, and which certificate weir shows it.
+// Trust says how weir recognises an https api, and which certificate weir shows to the api.
 type Trust struct {
 	Name string                      // name of the configured trust: connections under another name are not used
 	Load func() (*tls.Config, error) // authorities and weir's certificate, per connection; nil: the machine's
 }
 
-// settings returns the TLS settings for a connection to a host. It fails if weir's certificate has expired: the
-// api would refuse it, and in TLS 1.3 only after a call was sent.
+// settings returns the TLS settings for a connection to a host. It fails if weir's certificate has expired: the api
+// would refuse the certificate, and in TLS 1.3 only after a call was sent.
 func (t Trust) settings(host string, now time.Time) (*tls.Config, error) {
 	s := &tls.Config{}
 	if t.Load != nil {
@@ -37,7 +37,7 @@ func (t Trust) settings(host string, now time.Time) (*tls.Config, error) {
 	return s, nil
 }
 
-// anonymous returns the trust for a host to which weir shows no certificate.
+// anonymous returns the same trust without weir's certificate.
 func (t Trust) anonymous() Trust {
 	load := t.Load
 	if load == nil {
@@ -55,7 +55,7 @@ func (t Trust) anonymous() Trust {
 	return t
 }
 
-// earliestEnd returns when the first certificate of a connection expires; the zero time if there are none.
+// earliestEnd returns when the first of a connection's certificates expires; the zero time if there are none.
 func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	var earliest time.Time
 	note := func(c *x509.Certificate) {
@@ -72,8 +72,8 @@ func earliestEnd(theirs []*x509.Certificate, own []tls.Certificate) time.Time {
 	return earliest
 }
 
-// Expires returns when the first certificate of the newest connection expires, whether the api's, an authority's
-// or weir's own; the zero time if there was none.
+// Expires returns when the first of the newest connection's certificates expires: the api's, an authority's or weir's
+// own. It returns the zero time if there were none.
 func (c *Connections) Expires() time.Time {
 	if at := c.expires.Load(); at > 0 {
 		return time.Unix(at, 0)
@@ -81,16 +81,16 @@ func (c *Connections) Expires() time.Time {
 	return time.Time{}
 }
 
-// refusals are the TLS alerts with which a server ends a handshake because it rejects the client's certificate,
-// as crypto/tls writes them.
+// refusals are the TLS alerts with which a server ends a handshake because it rejects the client's certificate. They
+// have the words of crypto/tls.
 var refusals = []string{
 	"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate", "unknown certificate", "unknown certificate authority",
 	"certificate required",
 }
 
-// refusesCertificate reports whether a read error says that the server rejects weir's certificate. In TLS 1.3
-// that comes when the client considers the handshake done and may have sent a call. The server reads no call
-// before its own handshake is done.
+// refusesCertificate reports whether a read error says that the server rejects weir's certificate. In TLS 1.3 this
+// error comes when the client considers the handshake done and may have sent a call. The server has not read that call:
+// it reads none before its own handshake is done.
 func refusesCertificate(err error) bool {
 	var remote *net.OpError
 	if !errors.As(err, &remote) || remote.Op != "remote error" {

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Bytes that an api sends on a connection while no request is on it belong to no call. The next call would take them
-// for its answer, although they answer another job. net/http looks for such bytes when a connection has become idle,
-// but may give the connection to the next call before that. So a connection takes a call only when everything that came
-// before has been read. From then until the first byte of the request, no byte may be received or wait in the socket.
-// A byte is noted in the same step in which it is received (heard.go). So the check before the request's first byte
-// finds it in one place or the other.
+// An api may send bytes on a connection while no request is on it. Such bytes belong to no call. The next call would
+// take them for its answer, although they answer another job. net/http looks for such bytes when a connection has
+// become idle, but may give the connection to the next call before it has looked. So a connection takes a call only
+// when everything that came before has been read. From then until the first byte of the request, no byte may be
+// received or wait in the socket. heard.go receives and notes a byte in one step. So the check before the request's
+// first byte finds each byte either in the socket or noted.
 //
 // A TLS record may hold nothing for the call, for example a session ticket. So a call waits until TLS has read what
 // came, up to the end of a record.
 //
-// Bytes that come after the first byte cannot be distinguished from an answer. So if an api has once sent unasked bytes
-// between two calls, each call gets its own connection for a while.
+// Bytes that come after the request's first byte cannot be distinguished from an answer. So if an api has once sent
+// unasked bytes between two calls, each call gets its own connection for a while.
 
 // errUnasked breaks a connection on which bytes came that no call had asked for.
 var errUnasked = errors.New("the api sent bytes that no call had asked for")
 
-// distrustedFor is how long each call gets its own connection after such bytes.
+// distrustedFor is how long each call gets its own connection after the api has sent unasked bytes.
 const distrustedFor = time.Hour
 
 // turns orders the calls on a connection. It is safe for concurrent use.
@@ -35,8 +35,8 @@ type turns struct {
 
 	mu      sync.Mutex      // guards the fields below, and receiving
 	of      *wire           // the call whose turn it is, nil between two calls
-	over    <-chan struct{} // closed when the call that has or had the turn ends
-	asked   bool            // the first byte of the present call's request was handed to it
+	over    <-chan struct{} // closed when the call ends that has the turn, or had it last
+	asked   bool            // the present call may write its request, or has written it
 	reading bool            // a read waits for what comes next: all that came before has been taken
 	records *records        // TLS records; nil without TLS
 	early   bool            // bytes came that no call had asked for; always false with TLS, which sends by itself
@@ -44,8 +44,8 @@ type turns struct {
 	lines   int             // lines of the answer's head and of what was read with it; -1 once the head is read
 }
 
-// take gives the connection to a call. It blocks until everything that came before has been read, which is usually at
-// once, or the connection is found broken. If ctx ends first, take breaks the connection.
+// take gives the connection to a call. It blocks until everything that came before has been read, or the connection is
+// found broken. Usually it does not have to wait. If ctx ends first, take breaks the connection.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *turns) ask(by *wire) bool {
 	return t.asked
 }
 
-// quietLocked waits until all that has come was taken, and reports whether the connection is still usable. It
+// quietLocked waits until everything that has come was read, and reports whether the connection is still usable. It
 // releases the lock while it waits.
 func (t *turns) quietLocked() bool {
 	for !t.broken && (!t.reading || t.records != nil && t.records.torn() || t.isUnread()) {
@@ -87,7 +87,7 @@ func (t *turns) end(by *wire) {
 	}
 }
 
-// read notes that the connection is about to be read, because all bytes received before have been taken.
+// read notes that the connection is about to be read. All bytes that were received before have then been taken.
 func (t *turns) read() {
 	t.mu.Lock()
 	t.reading = true
@@ -95,7 +95,7 @@ func (t *turns) read() {
 	t.move()
 }
 
-// receivedLocked notes received bytes, or none at the connection's end.
+// receivedLocked notes bytes that were received. what is empty at the connection's end.
 func (t *turns) receivedLocked(what []byte) {
 	t.reading = false
 	if t.records != nil {
@@ -106,8 +106,9 @@ func (t *turns) receivedLocked(what []byte) {
 	t.move()
 }
 
-// came notes the bytes that came for the present call, none at the connection's end. It fails with errUnasked if no
-// call had asked for them when they were received, and with errLongHead if the answer's head is too long.
+// came notes the bytes that came for the present call. what is empty at the connection's end. came fails with
+// errUnasked if no call had asked for the bytes when they were received, and with errLongHead if the answer's head is
+// too long.
 func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,8 +132,8 @@ func (t *turns) headed() {
 	t.mu.Unlock()
 }
 
-// endless reports whether an answer's head had too many lines. net/http's own error depends on where the head
-// was cut.
+// endless reports whether an answer's head had too many lines. It is needed because net/http's own error depends on
+// where the head was cut.
 func (t *turns) endless() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +166,7 @@ func isLeftOver(err error) bool {
 	return strings.HasPrefix(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)")
 }
 
-// distrust gives each call to come its own connection, for a while.
+// distrust makes each later call use its own connection, for a while.
 func (c *Connections) distrust() {
 	c.unasked.Store(true)
 	c.distrusted.Store(time.Now().Add(distrustedFor).UnixNano())
@@ -178,5 +179,6 @@ func (c *Connections) trusts() bool {
 	return hearsAtOnce && (until == 0 || time.Now().UnixNano() >= until)
 }
 
-// Unasked reports whether the api has sent bytes that no call had asked for since the last call of Unasked.
+// Unasked reports whether the api has sent bytes that no call had asked for. It considers only the time since the last
+// call of Unasked.
 func (c *Connections) Unasked() bool { return c.unasked.Load() && c.unasked.Swap(false) }

@@ -14,13 +14,13 @@ type window struct {
 	name      string // its header's name in lower case, without the word for the quantity that it reports
 	limit     int64
 	remaining int64
-	reset     time.Duration // from the answer on
+	reset     time.Duration // time from the answer until the window opens again
 	limited   bool          // limit is known
 	counted   bool          // remaining is known
 	timed     bool          // reset is known
 	exact     bool          // reset was given as a duration, which needs no clock
 
-	concurrent bool // it limits calls that run at once: the remaining number says nothing about later calls
+	concurrent bool // it limits calls that run at the same time: the remaining number says nothing about later calls
 }
 
 // Bounds of what is read from one answer.
@@ -30,7 +30,7 @@ const (
 	longestName  = 256 // of a window: the log and status show it
 )
 
-// windows are the limits of one answer by name.
+// windows collects the limits that one answer reports.
 type windows struct {
 	now func() time.Time // by the api's clock
 	all []window
@@ -78,7 +78,7 @@ func cutFamily(name string) (family, what string, found bool) {
 	return "", "", false
 }
 
-// of returns the window of that name.
+// of returns the window with this name, and adds it if it is new.
 func (ws *windows) of(name string) *window {
 	for i := range ws.all {
 		if ws.all[i].name == name {
@@ -86,7 +86,7 @@ func (ws *windows) of(name string) *window {
 		}
 	}
 	if len(ws.all) == mostWindows || len(name) > longestName {
-		return &window{} // read and forgotten
+		return &window{} // not kept
 	}
 	ws.all = append(ws.all, window{name: name})
 	return &ws.all[len(ws.all)-1]
@@ -127,8 +127,8 @@ func (ws *windows) readPart(family, what, value string) {
 	}
 }
 
-// setReset notes when the window opens again, given as a time or a wait. If an answer gives both, a value that
-// is certainly a wait takes precedence.
+// setReset notes when the window opens again, given as a time or a wait. If an answer also gives a value that is
+// certainly a wait, that value counts.
 func (w *window) setReset(value string, now time.Time) {
 	if wait, ok := readWait(value, now); ok && !w.exact {
 		w.reset, w.timed = wait, true
@@ -154,8 +154,8 @@ func (w *window) setLimit(value string) {
 	}
 }
 
-// firstOf returns the first of several values, without its parameters: older drafts list all windows behind the
-// one that binds.
+// firstOf returns the first of several values, without its parameters. Older drafts list all windows behind the window
+// that binds.
 func firstOf(value string) string {
 	if end := strings.IndexAny(value, ",;"); end >= 0 {
 		if strings.Contains(value, " GMT") {
@@ -166,7 +166,7 @@ func firstOf(value string) string {
 	return strings.TrimSpace(value)
 }
 
-// readWhole reads a count and drops its decimals: less than one call is none. A negative value is no count: it
+// readWhole reads a count and drops its decimals, because a part of a call is no call. A negative value is no count: it
 // stands for "unknown" and "unlimited".
 func readWhole(text string) (int64, bool) {
 	n, ok := readNumber(text)

@@ -9,7 +9,7 @@ import (
 	"weir/deadletter"
 )
 
-// LastCallOf returns what a letter says of a call that was sent, nil if nothing was.
+// LastCallOf returns what a letter says of a call, nil if nothing of the call was sent.
 func LastCallOf(api *API, r Response) *deadletter.LastCall {
 	if !r.Sent {
 		return nil

@@ -29,11 +29,11 @@ import (
 //	not processed  the job is handed in again, as by a redrive, and then the letter is deleted; its bill is forgotten
 //	anything else  the letter stays
 //
-// No letter ends twice. One right to end letters (deadletter.Right) exists, which redrives and purges need, too. The
-// owner acquires it, and checks it before each write. If the owner dies in between, the next inquiry repeats the
+// No letter ends twice. There is only one right to end letters (deadletter.Right), which redrives and purges need, too.
+// The owner acquires it, and checks it before each write. If the owner dies in between, the next inquiry repeats the
 // missing steps: it finds a stored result before it asks the api, and a redrive finds out whether the job was
-// submitted. "Not processed" counts only when the letter is old enough, because an api may process late. The owner asks
-// the api only at the url of the call: after a change of url another api would answer.
+// submitted. "Not processed" counts only if the letter is old enough, because an api may process late. The owner asks
+// the api only at the url to which the call was made: after a change of the url another api would answer.
 
 // ReconcileEnd is what became of a letter after an inquiry: a closed set.
 type ReconcileEnd string
@@ -67,8 +67,8 @@ type askedLetter struct {
 	terms   *lane.Terms
 	browser *deadletter.Browser
 	right   *deadletter.Right
-	queued  string // the stream of the letter's job
-	at      uint64 // the job's sequence there
+	queued  string // stream of the letter's job
+	at      uint64 // sequence of the job in that stream
 	taken   bucket.Micros
 	traces  ledger.Traces
 	finding httpcall.Finding
@@ -89,9 +89,9 @@ type Inquirer struct {
 // Options are the settings of an Inquirer. All are required.
 type Options struct {
 	Store      bucket.Store
-	Checkpoint func()                                             // asks for the limits' state to be stored at once
+	Checkpoint func()                                             // makes the limits' state be stored at once
 	Settle     func(ctx context.Context, uses []bucket.Use)       // reports the ends of grants to the store
-	TAT        func(key string) bucket.Micros                     // what is known of a key's theoretical arrival time; called under the lane's lock
+	TAT        func(key string) bucket.Micros                     // a key's theoretical arrival time, as far as it is known; called under the lane's lock
 	Terms      func(api string) (terms deadletter.Terms, ok bool) // for a redrive
 }
 
@@ -100,7 +100,7 @@ func New(l *lane.Lane, o Options) *Inquirer {
 	return &Inquirer{Lane: l, store: o.Store, checkpoint: o.Checkpoint, settle: o.Settle, tat: o.TAT, redriveTerms: o.Terms}
 }
 
-// callsSince reads calls from the ledger, for a redrive.
+// callsSince reads the calls that a redrive asks for from the ledger.
 func (w *Inquirer) callsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
 	return ledger.ReadSince(ctx, w.Env.JS, q, take)
 }
@@ -113,7 +113,7 @@ func (l *askedLetter) about() httpcall.Asked {
 	return httpcall.Asked{Job: l.JobID, Key: l.Key, Body: l.Body}
 }
 
-// calls returns how many calls of the job there were, as far as is known.
+// calls returns how many calls of the job were made, as far as is known.
 func (l *askedLetter) calls() int {
 	if l.traces.Record != nil {
 		return l.traces.Record.Call
@@ -126,12 +126,12 @@ type asker int
 
 const (
 	anOperator asker = iota
-	weirItself       // at times of its own, a limited number of times
+	weirItself       // at times that weir chooses, a limited number of times
 )
 
-// Reconcile asks an api about one letter unknown, and ends the letter by the answer. It blocks until then: for the
-// inquiry's rate, a slot and the api's timeout, as far as they apply. It fails with ErrNotOwner if another replica owns
-// the job's partition.
+// Reconcile asks an api what became of one letter's job, and ends the letter if the answer tells. It may wait for the
+// inquiry's rate, then for a slot, and then for the answer, which takes at most the api's timeout. If the api cannot be
+// asked now, the letter stays. Reconcile fails with ErrNotOwner if another replica owns the job's partition.
 func (w *Inquirer) Reconcile(ctx context.Context, seq uint64) (Reconciled, error) {
 	return w.reconcile(ctx, seq, anOperator)
 }
@@ -162,7 +162,7 @@ func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconc
 		return out, err
 	}
 	defer l.right.Give()
-	if _, err := b.Get(ctx, seq); errors.Is(err, deadletter.ErrNoLetter) { // it ended before this inquiry had the right
+	if _, err := b.Get(ctx, seq); errors.Is(err, deadletter.ErrNoLetter) { // ended before this inquiry had the right
 		out.End = EndedGone
 		return out, nil
 	} else if err != nil {
@@ -175,7 +175,7 @@ func (w *Inquirer) reconcile(ctx context.Context, seq uint64, who asker) (Reconc
 }
 
 // stays turns a *noSlotError into the end EndedStays, with the reason and the time of the next try. It returns any
-// other error as it is.
+// other error unchanged.
 func (r Reconciled) stays(err error) (Reconciled, error) {
 	var none *noSlotError
 	if !errors.As(err, &none) {
@@ -190,8 +190,8 @@ func (r Reconciled) stays(err error) (Reconciled, error) {
 	return r, nil
 }
 
-// readAsked reads a letter and checks that this replica can ask about it. If not, it returns either what becomes of
-// the letter (Reconciled.End), or an error.
+// readAsked reads a letter and checks that this replica can ask about it. If not, it returns either an error, or what
+// becomes of the letter (Reconciled.End).
 func (w *Inquirer) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
 	out := Reconciled{Seq: seq, API: w.Name}
 	k, err := b.Get(ctx, seq)
@@ -247,8 +247,8 @@ func (l *askedLetter) tracesOf(ctx context.Context) (ledger.Traces, error) {
 }
 
 // notYet reports whether it is too early for weir itself to ask about a letter, and when the inquiry is due. The first
-// inquiry is due when "not processed" would count, and each wait is twice the one before. The ledger knows the
-// inquiries before a restart. An operator may ask at any time.
+// inquiry is due when the answer "not processed" would count. Each later wait is twice the one before. The ledger has
+// the inquiries that were made before a restart. An operator may ask at any time.
 func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.Time) {
 	q := l.terms.API.Inquiry
 	n := l.traces.Inquiries
@@ -277,8 +277,8 @@ func (w *Inquirer) wall() time.Time { return (w.Now() + w.Env.Ahead()).Time() }
 // longestRest is the longest time between two inquiries about a letter.
 const longestRest = 7 * 24 * time.Hour
 
-// ageAt returns how old a letter is when weir itself asks about it after n inquiries: after, and then a wait each that
-// is twice the one before and at most longestRest.
+// ageAt returns how old a letter is when weir itself asks about it after n inquiries. The first wait is after. Each
+// further wait is twice the one before, and at most longestRest.
 func ageAt(after time.Duration, n int) (age time.Duration) {
 	wait := min(after, longestRest)
 	for range n + 1 {
@@ -288,9 +288,9 @@ func ageAt(after time.Duration, n int) (age time.Duration) {
 	return age
 }
 
-// end asks the api and ends the letter by its answer. The caller must hold the right to end letters.
+// end asks the api and ends the letter as the answer says. The caller must hold the right to end letters.
 func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, error) {
-	if l.traces.Result != 0 { // an earlier inquiry stored it and died
+	if l.traces.Result != 0 { // an earlier inquiry stored the result, and then its owner died
 		out.End, out.Finding, out.Why = EndedDone, httpcall.Processed, "its result stands already"
 		return out, l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 	}
@@ -381,7 +381,7 @@ func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 	return msg
 }
 
-// redriveRate is the rate for handing in one letter, which needs no pace.
+// redriveRate is the rate for handing in one letter. One letter needs no pace.
 var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
 
 // handIn submits the letter's job again, because it was found not processed.
@@ -411,16 +411,17 @@ func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd
 	return EndedStays, nil
 }
 
-// Bounds of the inquiries that weir makes by itself.
+// Bounds of the inquiries that weir makes without an operator.
 const (
-	mostAsked    = 10_000           // how many of an api's letters it looks at, the newest first
-	longestLook  = 10 * time.Second // between two looks at the letters
+	mostAsked    = 10_000           // how many of an api's letters it looks at: the newest
+	longestLook  = 10 * time.Second // longest time between two looks at the letters
 	shortestLook = 250 * time.Millisecond
 )
 
-// InquireByItself asks about the api's letters when they are due, if the configuration says so, until ctx ends.
+// InquireByItself asks about the api's letters when they are due, until ctx ends. It does so only while the
+// configuration asks for it.
 func (w *Inquirer) InquireByItself(ctx context.Context) {
-	next := map[uint64]time.Time{} // when each letter is due; the zero time for letters that never are
+	next := map[uint64]time.Time{} // when each letter is due; zero for letters that never are
 	var last *lane.Terms
 	for {
 		w.Mu.Lock()
@@ -444,7 +445,7 @@ func (w *Inquirer) InquireByItself(ctx context.Context) {
 	}
 }
 
-// askDue looks through the api's letters and asks about those that are due. It returns when each letter is due next.
+// askDue looks through the api's letters, and asks about those that are due. It returns when each letter is due next.
 func (w *Inquirer) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
 	b, err := deadletter.OpenBrowser(ctx, w.Env.JS)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 )
 
 // An inquiry asks an api what became of a call whose outcome is unknown. It is a request to the api like any other. It
-// takes a slot of its key's bucket and of every limit that all keys share, one unit of each, but no money. It waits
-// while the key or the api is paused or held. It also has a rate of its own. The ledger has a record of it, so that
-// limits are counted correctly after a restart.
+// takes a slot of its key's bucket, and one unit of every limit that all keys share, but no money. It waits while the
+// key or the api is paused or held. Inquiries also have a rate of their own. The ledger has a record of each inquiry,
+// so that limits are counted correctly after a restart.
 
 // Bounds of an inquiry.
 const (
@@ -28,8 +28,8 @@ const (
 	leastAskWait = 5 * time.Millisecond
 )
 
-// inquiryPace spaces an api's inquiries by their rate. It is safe for concurrent use; the zero value lets one go at
-// once.
+// inquiryPace spaces an api's inquiries by their rate. It is safe for concurrent use. The zero value lets one inquiry
+// go at once.
 type inquiryPace struct {
 	mu   sync.Mutex // guards what follows
 	next time.Time
@@ -63,7 +63,7 @@ type noSlotError struct {
 
 func (e *noSlotError) Error() string { return e.why }
 
-// closed returns an error that says why no inquiry about the letter's key may be made now, nil if it may.
+// closed returns an error that says why no inquiry about the letter's key may be made now, nil if one may be made.
 func (l *askedLetter) closed() error {
 	l.w.Mu.Lock()
 	now := l.w.Now()
@@ -78,8 +78,8 @@ func (l *askedLetter) closed() error {
 	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
 }
 
-// awaitSlot waits for a slot of the letter's key, and returns at the slot's time, with the time until which the inquiry
-// may leave. It fails with a *noSlotError if the limits leave no room within slotWait.
+// awaitSlot waits for a slot of the letter's key, and returns at the slot's time. latest is the time until which the
+// inquiry may leave. awaitSlot fails with a *noSlotError if the limits leave no room within slotWait.
 func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest time.Time, err error) {
 	w, t, key := l.w, l.terms, l.Key
 	ctx, cancel := context.WithTimeout(ctx, slotWait)
@@ -146,7 +146,7 @@ func (l *askedLetter) ask(ctx context.Context) (r httpcall.Response, use bucket.
 	return r, use, nil
 }
 
-// lateTries bounds how often an inquiry takes another slot because it was too late for its own.
+// lateTries bounds how many slots an inquiry takes because it was too late for the one before.
 const lateTries = 20
 
 // inquire asks about a letter's job in a slot, and stores the inquiry's record in the ledger. It blocks until the
@@ -174,15 +174,15 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	return r, nil
 }
 
-// inquireOperation asks about the operation that the call of a letter's job began. As any poll it takes no slot. It
-// stores a record of the inquiry in the ledger, and blocks until that is stored.
+// inquireOperation asks about the operation that the call of a letter's job began. Like any poll it takes no slot. It
+// stores a record of the inquiry in the ledger, and blocks until that record is stored.
 func (l *askedLetter) inquireOperation(ctx context.Context) (r httpcall.Response, err error) {
 	r, l.finding, l.detail = l.terms.Polls.Poll(ctx, l.Operation, httpcall.Hooks{MayWrite: l.mayEnd})
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
 	if l.finding == httpcall.OperationDone {
-		l.finding = httpcall.Processed // the record and the end are those of a call that was processed
+		l.finding = httpcall.Processed // the record and the end are as for a call that was processed
 	}
 	l.w.Env.Metrics.Polls.WithLabelValues(l.w.Name, l.pollOutcome(r)).Inc()
 	use := bucket.Use{Grant: bucket.Grant{At: l.w.Now()}, Costs: make([]int64, len(l.terms.API.Rules.Shared))}
@@ -194,7 +194,7 @@ func (l *askedLetter) inquireOperation(ctx context.Context) (r httpcall.Response
 	return r, nil
 }
 
-// pollOutcome returns what came of a poll, as the metrics name it.
+// pollOutcome returns what came of a poll, in the words of the metrics.
 func (l *askedLetter) pollOutcome(r httpcall.Response) string {
 	switch {
 	case l.finding == httpcall.Processed:
@@ -207,7 +207,7 @@ func (l *askedLetter) pollOutcome(r httpcall.Response) string {
 	return "unclear"
 }
 
-// rate returns how fast the api may be asked about such letters.
+// rate returns how fast the api may be asked about letters like this one.
 func (l *askedLetter) rate() bucket.Rate {
 	if l.Operation != "" {
 		return l.terms.API.Operation.Rate
@@ -215,7 +215,7 @@ func (l *askedLetter) rate() bucket.Rate {
 	return l.terms.API.Inquiry.Rate
 }
 
-// heedPushback holds calls, too, if the api pushed an inquiry back.
+// heedPushback holds calls if the api pushed an inquiry back.
 func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		l.w.Update(func(s *schedule.Schedule) {
@@ -229,7 +229,7 @@ func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger
 	l.w.Mu.Lock()
 	tat := max(use.Grant.TAT, l.w.Sched.At(l.w.Now()).KnownTAT(l.Key))
 	if q := l.w.Sched.Find(l.Key); q != nil {
-		tat = max(tat, l.w.Sched.Floor(q)) // calls of the key with later slots may have ended before
+		tat = max(tat, l.w.Sched.Floor(q)) // calls of the key that ended before may have later slots
 	}
 	l.w.Mu.Unlock()
 	ahead := l.w.Env.Ahead()

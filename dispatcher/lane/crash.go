@@ -10,7 +10,7 @@ import (
 	"weir/ingest"
 )
 
-// mostCrashes is how often the handling of one job may crash before it is parked.
+// mostCrashes is how often weir may crash over one job before the job is parked.
 const mostCrashes = 2
 
 // Crash is a panic while one job was handled. It affects only that job.
@@ -21,8 +21,8 @@ type Crash struct {
 
 func (c *Crash) Error() string { return fmt.Sprintf("weir crashed over it: %v", c.cause) }
 
-// Contained runs code that depends on one job's own data. It returns the code's panic, nil if there was none. Do not
-// use it around code that holds a lock or changes what jobs share: a panic there must end the process.
+// Contained runs code that depends on one job's own data. It returns the code's panic, nil if there was none. The code
+// must not hold a lock or change what jobs share: a panic there must end the process.
 func Contained(what func()) (c *Crash) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -33,8 +33,8 @@ func Contained(what func()) (c *Crash) {
 	return nil
 }
 
-// Restore reads a job's message by a rule. If reading panics, Restore logs and returns the panic, and returns a job
-// with what its letter needs.
+// Restore reads a job's message by a rule. If reading panics, Restore logs the panic and returns it, with a job that
+// has what the letter needs.
 func (l *Lane) Restore(j *Job, e queue.Entry, rule *ingest.Rule) (job *ingest.Job, refusal *ingest.Refusal, c *Crash) {
 	c = Contained(func() {
 		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, rule, e.Time)

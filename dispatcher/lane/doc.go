@@ -1,5 +1,5 @@
-// Package lane holds what the parts of an api's worker share: the api's schedule and the partitions that this process
-// owns, under one lock (Lane), what all apis share (Env), and the jobs near their call (Job).
+// Package lane holds what the parts of an api's worker share. Lane is the api's schedule and the partitions that this
+// process owns, under one lock. Env is what all apis share. Job is a job near its call.
 //
 // A goroutine that holds the lock must not wait. Functions whose names end with Locked are called with the lock held.
 // The lock guards the embedded schedule.Job of a Job, and every other field that is read under the lock. A job's other

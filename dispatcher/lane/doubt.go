@@ -7,11 +7,11 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// Doubt describes those calls of a job that the api may have processed.
+// Doubt says what is known of those calls of a job that the api may have processed.
 type Doubt struct {
 	Billed   deadletter.Billed // what is known of the charges of its calls so far
-	Identity string            // of the key of the first of these calls; "" if there is none, or its key is unknown
-	never    bool              // no call may follow: a call carried no key, or calls carried different ones
+	Identity string            // of the first such call's key; "" if there is no such call, or its key is unknown
+	never    bool              // no further call may follow: a call carried no key, or calls carried different ones
 }
 
 // Add adds a call that has ended.
@@ -27,7 +27,7 @@ func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
 		return
 	}
 	if !first && d.Identity == "" {
-		identity = deadletter.UntimedKey(identity) // when the first call began is unknown
+		identity = deadletter.UntimedKey(identity) // it is unknown when the first call began
 	}
 	d.never = d.never || d.Identity != "" && identity != "" && !deadletter.SameKey(d.Identity, identity)
 	d.Identity = deadletter.EarlierKey(d.Identity, identity)
@@ -36,8 +36,8 @@ func (d *Doubt) Recall(billed deadletter.Billed, identity string) {
 // Charged returns whether a call may have been processed, and whether it was charged.
 func (d *Doubt) Charged() deadletter.Billed { return d.Billed.Worst(deadletter.NotBilled) }
 
-// Keyed returns the identity under which another call of the job may follow. It is "" if no call may follow, or any
-// identity will do.
+// Keyed returns the identity that another call of the job must have. It is "" if no call may follow, or if any identity
+// will do.
 func (d *Doubt) Keyed() string {
 	if d.never {
 		return ""
@@ -45,14 +45,14 @@ func (d *Doubt) Keyed() string {
 	return d.Identity
 }
 
-// Allows reports whether the job's earlier calls permit another one at now, the wall clock's time. api has the present
-// terms. pack is the id of the pack in which the job would be called, "" if it would be called alone. If the time of an
-// earlier call is unknown, an api that forgets keys counts as having forgotten its key.
+// Allows reports whether the job's earlier calls permit another one at now, by the wall clock. api has the present
+// terms. pack is the id of the pack in which the job would be called, "" if it would be called alone. If it is unknown
+// when an earlier call was made and the api forgets keys, the api counts as having forgotten that call's key.
 func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	switch {
 	case d.Charged() == deadletter.NotBilled:
 		return true
-	case d.never || api.Idempotency == nil, d.Identity == "" && api.Pack != nil: // the key of a pack is not the job's
+	case d.never || api.Idempotency == nil, d.Identity == "" && api.Pack != nil: // a pack's key is not the job's
 		return false
 	case d.Identity != "" && !deadletter.SameKey(d.Identity, api.KeyIdentityIn(pack)):
 		return false
@@ -60,8 +60,8 @@ func (d *Doubt) Allows(api *httpcall.API, pack string, now time.Time) bool {
 	return !deadletter.KeyForgotten(d.Identity, api.KnowsKeys(), now.Add(deadletter.KeyMargin))
 }
 
-// WhyNot says why the api may take another call of a job in doubt for a new one. whole says that the job's pack can be
-// called as it was.
+// WhyNot says why the api may treat another call of a job in doubt as a new one. whole says that all jobs of the pack
+// are still there.
 func (d *Doubt) WhyNot(api *httpcall.API, pack string, whole bool) string {
 	switch {
 	case pack != "" && !whole:

@@ -16,9 +16,9 @@ import (
 )
 
 // The flight recorder notes a call as prepared before its intent is stored, as begun before its first byte is sent, and
-// as answered before anything of its answer is stored. It drops the notes when the intent is dropped. Recovery reads
-// the notes of ended processes: a call that had not begun counts as if it had no intent, and a call that was answered
-// is settled as its process would have.
+// as answered before anything of its answer is stored. It drops these notes when the intent is dropped. Recovery reads
+// the notes of ended processes. A call that had not begun counts as if it had no intent. A call that was answered is
+// settled as its process would have settled it.
 
 // CallOf names an intent's call for the flight recorder.
 func (p *Owned) CallOf(i *queue.Intent, epoch uint64) recorder.Call {
@@ -28,7 +28,7 @@ func (p *Owned) CallOf(i *queue.Intent, epoch uint64) recorder.Call {
 // Flight notes the progress of one call. The goroutines that send the call use it.
 type Flight struct {
 	entry recorder.Entry
-	stale recorder.Entry // of the same call by an earlier intent; it says that the call has not begun
+	stale recorder.Entry // entry of the same call by an earlier intent, which says that the call has not begun
 	tat   bucket.Micros  // the key's TAT after the call, if it is sent in its slot
 	since time.Time      // when late was measured
 	late  time.Duration
@@ -42,8 +42,8 @@ func (j *Job) TakeOff(tat bucket.Micros, late time.Duration) *Flight {
 // Begins notes that the call begins, and reports whether it may.
 func (f *Flight) Begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
 
-// begin notes that the call begins, and reports whether it may. It is called again for each further connection that is
-// tried.
+// begin notes that the call begins, and reports whether it may. It is called once more for each further connection that
+// is tried.
 func (f *Flight) begin() bool {
 	now := time.Now()
 	f.stale.Settle()
@@ -57,11 +57,11 @@ func (f *Flight) Left() {
 	}
 }
 
-// Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown and land notes
+// Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown, and Land notes
 // nothing.
 func (j *Job) Land(f *Flight, r httpcall.Response) { j.land(f, r, nil) }
 
-// LandPart is Land for a job of a pack, given its part of the call.
+// LandPart is Land for a job of a pack. p is the job's part of the call.
 func (j *Job) LandPart(f *Flight, p *httpcall.Part) { j.land(f, p.Response, &p.Outcome) }
 
 // land notes a response and its outcome. If judged is nil, land judges the response itself.
@@ -116,10 +116,10 @@ func (j *Job) Judge(r httpcall.Response) httpcall.Outcome {
 	return j.Crashed(out)
 }
 
-// Verdicts gives the verdicts their numbers in files. Append new ones.
+// Verdicts gives the verdicts the numbers that files use. New verdicts must be appended.
 var Verdicts = [...]httpcall.Verdict{httpcall.Delivered, httpcall.Again, httpcall.Pushback, httpcall.Dead, httpcall.Denied, httpcall.Submitted}
 
-// sumOfLimits returns a hash of the names of the limits that an api's keys share, which identifies this set of limits.
+// sumOfLimits returns a hash of the names of the limits that an api's keys share. It identifies this set of limits.
 func sumOfLimits(api *httpcall.API) uint64 {
 	h := fnv.New64a()
 	for _, name := range api.Rules.Names() {
@@ -140,8 +140,8 @@ func OutcomeOf(a *recorder.Answer) httpcall.Outcome {
 	return out
 }
 
-// ChargeAgain charges an ended process's call the price and the units that the process noted. If the shared limits have
-// changed since, it charges the units that the call was estimated to cost.
+// ChargeAgain charges the call of an ended process the price and the units that this process noted. If the shared
+// limits have changed since, it charges the units that the call was estimated to cost.
 func (j *Job) ChargeAgain(a *recorder.Answer) {
 	j.Charge()
 	j.Paid, j.Noted = a.Paid, true
@@ -156,9 +156,9 @@ func (j *Job) ChargeAgain(a *recorder.Answer) {
 	}
 }
 
-// Charge charges an ended process's call the job's own estimates of units and price.
+// Charge charges the call of an ended process the units and the price of the job's own estimates.
 func (j *Job) Charge() {
-	j.Taken, j.Paid = nil, j.Terms.API.Price // unknown costs
+	j.Taken, j.Paid = nil, j.Terms.API.Price // if the job's costs cannot be read
 	var t Toll
 	var err error
 	toll := j.Terms.Toll
@@ -170,7 +170,7 @@ func (j *Job) Charge() {
 	}
 }
 
-// ResponseOf returns what an ended process noted of a call, in the form in which the call would have returned it.
+// ResponseOf returns what an ended process noted of a call, as the response that the call would have returned.
 func ResponseOf(a *recorder.Answer) httpcall.Response {
 	r := httpcall.Response{
 		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
@@ -182,7 +182,7 @@ func ResponseOf(a *recorder.Answer) httpcall.Response {
 }
 
 // AsFlown completes the record of a call that an ended process made. It takes the key's identity and the price from the
-// call's intent (AsIntended), raises the TAT to the one that the process noted in the flight recorder, and clears the
+// call's intent (AsIntended). It raises the TAT to the one that the process noted in the flight recorder. It clears the
 // planned time, which is unknown.
 func (j *Job) AsFlown(c *ledger.Record) {
 	costs := c.Costs
@@ -194,8 +194,7 @@ func (j *Job) AsFlown(c *ledger.Record) {
 	c.TAT = max(c.TAT, bucket.Micros(j.Flown.TAT))
 }
 
-// LastCallOf returns the description of a call for a letter. If another process made the call, its connection is
-// unknown.
+// LastCallOf describes a call for a letter. If another process made the call, its connection is unknown.
 func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
 	c := httpcall.LastCallOf(j.Terms.API, r)
 	if c != nil && j.Flown != nil {
@@ -204,8 +203,8 @@ func (j *Job) LastCallOf(r httpcall.Response) *deadletter.LastCall {
 	return c
 }
 
-// CalledUnder returns the identity of the key that a job's last call carried, "" for none. began is when that call
-// began.
+// CalledUnder returns the identity of the key that the job's last call carried, "" if it carried none. began is when
+// that call began.
 func (j *Job) CalledUnder(began time.Time) string {
 	if j.Lost != nil {
 		return j.Lost.Idempotency
@@ -229,15 +228,15 @@ func (j *Job) Price() int64 {
 	return j.Paid
 }
 
-// Lose notes that a job's last call, the one of intent i, is lost unless its result is found.
+// Lose notes that a job's last call, whose intent is i, is lost unless its result is found.
 func (j *Job) Lose(i *FoundIntent) {
 	j.Lost, j.Deaths, j.IntendedAt = i, i.Deaths+1, i.Stored
 	j.LastCall = &deadletter.LastCall{Started: i.Stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// AsIntended copies the key's identity and the price from a lost call's intent to the call's record. If the call's
-// process noted a price, it copies that one instead. The price is also what the call takes from each budget, if it was
-// billed.
+// AsIntended copies the key's identity from a lost call's intent to the call's record. It also copies the price from
+// there, unless the call's process noted one, which it copies instead. If the call was billed, the price is also what
+// it takes from each budget.
 func (j *Job) AsIntended(c *ledger.Record) {
 	if j.Lost == nil {
 		c.Idempotency = "" // unknown without an intent
@@ -247,7 +246,7 @@ func (j *Job) AsIntended(c *ledger.Record) {
 	j.ChargeBudgets(c, j.Price())
 }
 
-// ChargeBudgets sets the price of a call's record, which is also what the call takes from each budget, if it was billed.
+// ChargeBudgets sets the price in a call's record. If the call was billed, this is also what it takes from each budget.
 func (j *Job) ChargeBudgets(c *ledger.Record, price int64) {
 	c.Price, c.Costs = ledger.Money(price), slices.Clone(c.Costs)
 	if c.Billed == deadletter.NotBilled {

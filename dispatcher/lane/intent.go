@@ -17,7 +17,7 @@ import (
 // An intent says that a job may be called from now on. It is stored before the call, and deleted when the call's
 // outcome is stored. So after a crash the intents show which jobs may have been called.
 
-// IntentMark is one stored intent message. It may be deleted when none of its jobs needs it.
+// IntentMark is one stored message of intents. It may be deleted when no job needs it any more.
 type IntentMark struct {
 	Seq   uint64
 	Users int
@@ -30,17 +30,17 @@ type FoundIntent struct {
 	Stored time.Time
 }
 
-// IntentBatch stores the intents of a partition's jobs. One message holds the intents of all jobs that want one at that
-// time.
+// IntentBatch stores the intents of a partition's jobs. One message holds the intents of all jobs that want one at the
+// same time.
 type IntentBatch struct {
 	part    *Owned
 	waiting []intending // jobs that want an intent; the lane's lock guards it and storing
 	storing bool        // a message of intents is being stored
-	Refused func()      // called when the stream has refused intents because it holds another epoch
+	Refused func()      // called when the stream has refused intents because it does not hold this owner's epoch
 }
 
-// Intend stores a job's intent, in one message with those of all other jobs of the partition that want one now. It
-// blocks until the intent is stored, and reports whether it is. If not, the job rests.
+// Intend stores a job's intent. One message holds it and those of all other jobs of the partition that want one now.
+// Intend blocks until the intent is stored, and reports whether it is. If not, the job rests.
 func (b *IntentBatch) Intend(j *Job) bool {
 	stored := make(chan bool, 1)
 	b.part.W.Mu.Lock()
@@ -57,17 +57,17 @@ func (b *IntentBatch) Intend(j *Job) bool {
 	return <-stored
 }
 
-// intending is a job that wants an intent. stored receives whether the intent is stored; it is nil for a member of a
-// pack, whose leader is behind it in the list.
+// intending is a job that wants an intent. stored receives whether the intent is stored. It is nil for a member of a
+// pack; the member's leader follows it in the list.
 type intending struct {
 	t      *Job
 	stored chan<- bool
 }
 
-// mostIntents bounds the intents of one message, in which the intents of a pack stay together.
+// mostIntents bounds the intents of one message. The intents of a pack always stay together in one message.
 const mostIntents = 512
 
-// intentBytes returns the most bytes that the intent of one of an api's calls can have, with the comma behind it.
+// intentBytes returns the most bytes that the intent of a call of an api can have, including the comma behind it.
 func intentBytes(api *httpcall.API) int64 {
 	const digits = 1 << 53 // of a sequence, a time, or a price
 	i := queue.Intent{
@@ -87,8 +87,8 @@ func intentBytes(api *httpcall.API) int64 {
 	return int64(len(data)) + 1
 }
 
-// nextLocked takes the jobs whose intents go in the next message, of at most most bytes, from those that wait. It keeps
-// the jobs of a pack together.
+// nextLocked takes those waiting jobs whose intents go in the next message. The message has at most most bytes.
+// nextLocked keeps the jobs of a pack together.
 func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
 	n, size := 0, int64(0)
 	for i, one := range b.waiting {
@@ -109,7 +109,7 @@ func (b *IntentBatch) nextLocked(most int64) (wanted []intending) {
 }
 
 // storeIntents stores the intents that a partition's jobs want. If a message of intents is being stored, the jobs wait
-// for that, and their intents then go together in the next message.
+// until it is stored. Their intents then go together in the next message.
 func (b *IntentBatch) storeIntents() {
 	w := b.part.W
 	w.Mu.Lock()
@@ -161,9 +161,9 @@ func (b *IntentBatch) storeIntents() {
 	})
 }
 
-// Intent returns the intent of one call of the job. If the intent was stored before, the new one has the same identity
-// of the key, because the call may have begun long ago. But if the job is in another pack now, this is another call,
-// under another key.
+// Intent returns the intent of one call of the job. If this intent was stored before, the new one keeps the identity of
+// the key, because the call may have begun long ago. But if the job is in another pack now, this is another call with
+// another key.
 func (j *Job) Intent(call int) queue.Intent {
 	api := j.Terms.API
 	identity := j.Identity(j.Part.W.WallNow())
@@ -178,8 +178,8 @@ func (j *Job) Intent(call int) queue.Intent {
 	}
 }
 
-// intentFailed logs a failed write of intents. If the stream refused it because it holds another owner's epoch,
-// intentFailed calls Refused instead.
+// intentFailed handles a failed write of intents. If the stream refused the write because it does not hold this owner's
+// epoch, intentFailed calls Refused. Otherwise it logs the failure.
 func (b *IntentBatch) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
 		b.Refused()

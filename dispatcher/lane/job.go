@@ -14,7 +14,7 @@ import (
 	"weir/ingest"
 )
 
-// Order is what the schedule decided about a job that is ready.
+// Order says what the schedule decided about a ready job.
 type Order int8
 
 // The orders.
@@ -24,12 +24,12 @@ const (
 	ToExpire                // its deadline has passed
 	ToCancel                // an operator has cancelled it
 	ToRefuse                // its cost can never pass the limits
-	ToOverdraw              // the budget is used up, and its rule says to bury the job
+	ToOverdraw              // the budget is used up, and the budget's rule says to bury the job
 )
 
-// Job is one job from when it is first made ready, found with a history, or ended without a call. Before that, the
-// schedule keeps only its sequence. The lane's lock guards the embedded schedule.Job and every other field that is
-// read under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
+// Job is one job from the time when it is made ready, found with a history, or ended without a call. Before that, the
+// schedule keeps only its sequence. The lane's lock guards the embedded schedule.Job and every other field that is read
+// under the lock. The other fields belong to the job's goroutine, of which there is one at a time.
 type Job struct {
 	*schedule.Job
 	Part     *Owned
@@ -42,17 +42,17 @@ type Job struct {
 	Staged   bucket.Micros // when the worker began to make it ready
 	Missing  int           // how often its message was not found
 
-	Reserved  int64            // money in millionths that its next call costs by the estimates; learned ones reserve less
-	Estimates []int64          // units of each shared limit by the job's own estimates; nil if no answer tells units
-	Paid      int64            // money that its last call cost, estimated unless the answer reported it
+	Reserved  int64            // estimated price of its next call, in millionths, not lowered by learned percentiles
+	Estimates []int64          // units of each shared limit by the job's own estimates; nil if answers report no units
+	Paid      int64            // price of its last call, estimated unless the answer reported it
 	Noted     bool             // another process noted what the lost call took
 	Taken     []int64          // units its last call took from each shared limit, estimated unless the answer reported them
-	Usage     map[string]int64 // numbers of its last call's answer that are counted
+	Usage     map[string]int64 // numbers of its last call's answer that the usage counts
 	Unsettled []string         // limits whose units the answer should have reported, and did not
 	Attempts  int              // calls that count as attempts
-	Status    int              // of the api's last answer, 0 if there was none
+	Status    int              // status of the api's last answer, 0 if there was none
 	Doubt     Doubt            // whether the api may have processed its calls so far
-	Forgotten bool             // the api may have forgotten its key while it waited for its slot: it is to be parked
+	Forgotten bool             // while it waited for its slot, the api may have forgotten its key: it must be parked
 	Crashes   int              // calls during which weir crashed
 	// AnsweredAt is the ledger sequence of the record of the last call that the api answered, 0 for none.
 	AnsweredAt uint64
@@ -64,11 +64,12 @@ type Job struct {
 	Adopted  recorder.Entry       // the entry of a call that an earlier process intended and did not begin
 	Intents  []*IntentMark
 	Intended int // the number of the call that its newest intent announces, 0 for none
-	// IntendedBy holds the terms stored in that intent, and IntendedAs the identity of the key that its call carries.
+	// IntendedBy holds the terms stored in the newest intent. IntendedAs is the identity of the key that its call
+	// carries.
 	IntendedBy *Terms
 	IntendedAs string
-	// IntendedAt is when the server stored that intent. It is zero once recovery has looked up what the call may have
-	// left.
+	// IntendedAt is when the server stored the newest intent. It is zero once recovery has looked up what the call may
+	// have left.
 	IntendedAt time.Time
 	Leads      *Pack       // the pack that it leads on its way to a call, and in it; nil: it is called alone
 	In         *queue.Pack // the pack of its present or last call; nil: it was called alone
@@ -76,17 +77,17 @@ type Job struct {
 	MarkSeq    uint64      // sequence of its retry mark, 0 for none
 	EndMarks   []uint64    // sequences of the marks of its end
 
-	Operation *queue.Operation // that the api has begun with its last call; nil for none
-	Granted   *bucket.Use      // the end of its last call's grant, while its operation is to hold the slot
+	Operation *queue.Operation // the operation that its last call began; nil for none
+	Granted   *bucket.Use      // the end of its last call's grant, until its operation holds the slot
 
 	Traced  *trace.Job    // its spans; nil until the first one is needed after the job was loaded
 	Settled time.Time     // when the worker began to store the outcome of its last call
-	Rested  bucket.Micros // since when it waits for its next call; 0 if it does not, or that is unknown
+	Rested  bucket.Micros // when it began to wait for its next call; 0 if it does not wait, or that is unknown
 
 	Holdup  schedule.Holdup // what delayed its last call, for the ledger
 	Why     string          // reason an operator gave for cancelling it
 	Ended   chan struct{}   // closed when the job has ended; nil unless a caller waits for that
-	Outcome string          // valid once ended is closed
+	Outcome string          // valid once Ended is closed
 }
 
 // JobLocked returns the worker's job for a schedule.Job, and creates it if it is missing.
@@ -100,7 +101,8 @@ func JobLocked(j *schedule.Job) *Job {
 // Origin returns the job's permanent name (ledger.OriginOf).
 func (j *Job) Origin() string { return ledger.OriginOf(j.Part.Bucket.Name(), j.Seq, j.Accepted) }
 
-// Over returns the units that the job's last call had reserved if the call took more of some limit, else nil.
+// Over returns the units that the job's last call had reserved if the call took more of some limit. Otherwise it
+// returns nil.
 func (j *Job) Over() []int64 {
 	for i := range min(len(j.Costs), len(j.Taken)) {
 		if j.Taken[i] > j.Costs[i] {
@@ -110,8 +112,8 @@ func (j *Job) Over() []int64 {
 	return nil
 }
 
-// Low returns the job's own estimates of the units of each shared limit if its last call took more of some limit, else
-// nil.
+// Low returns the job's own estimates of the units of each shared limit if its last call took more of some limit.
+// Otherwise it returns nil.
 func (j *Job) Low() []int64 {
 	for i := range min(len(j.Estimates), len(j.Taken)) {
 		if j.Taken[i] > j.Estimates[i] {
@@ -121,8 +123,8 @@ func (j *Job) Low() []int64 {
 	return nil
 }
 
-// Charged returns the units that the job's last call took from each shared limit. For a call of another process these
-// are the units that it was estimated to take, unless more is known.
+// Charged returns the units that the job's last call took from each shared limit. If another process made the call,
+// these are the units that it was estimated to take, unless more is known.
 func (j *Job) Charged() []int64 {
 	if j.Taken == nil {
 		return j.Costs
@@ -163,7 +165,7 @@ func headersSize(h map[string][]string) int64 {
 	return int64(size)
 }
 
-// WaitedSince returns when a job's last wait began, or zero if that is unknown after a restart.
+// WaitedSince returns when a job's last wait began. It returns zero if that is unknown after a restart.
 func (j *Job) WaitedSince() time.Time {
 	switch {
 	case j.Rested != 0:
@@ -174,10 +176,10 @@ func (j *Job) WaitedSince() time.Time {
 	return j.Accepted.Time()
 }
 
-// RememberEnd notes that a job has ended, for as long as its id may be known.
+// RememberEnd makes the queue remember that a job has ended, as long as the job's id must be known.
 func (j *Job) RememberEnd() {
 	if j.Message == nil || j.Message.DedupeID == "" || j.Accepted == 0 {
-		return // recovery ended it by its record, which was read with the ledger
+		return // recovery ended it by its record, and the id was read with the ledger
 	}
 	j.Part.W.Queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.Message.DedupeID, Seq: j.Seq, Accepted: j.Accepted.Time()})
 }

@@ -31,7 +31,7 @@ type Env struct {
 	Version  string
 	Now      func() bucket.Micros
 	Ahead    func() bucket.Micros // how far the wall clock is ahead of Now
-	Leeway   time.Duration        // allowed between the clocks of leaders, and between a result and its record
+	Leeway   time.Duration        // allowed difference of leaders' clocks, and between a result and its record
 	Recorder *recorder.Recorder
 	Tracer   *trace.Tracer // nil: no spans are written
 	Restored *Restoration  // nil unless the streams were put back from a backup
@@ -45,7 +45,8 @@ type Env struct {
 	Tail    *ledger.Tail
 }
 
-// Record writes a record to the ledger if may allows it, and notes in the flight recorder that the record is stored.
+// Record writes a record to the ledger if may returns true. If the record is stored, Record notes that in the flight
+// recorder.
 func (e *Env) Record(may func() bool, c *ledger.Record) stream.Answer {
 	stored := e.Calls.WriteWhile(may, c.Message())
 	if stored.Err == nil {
@@ -80,9 +81,9 @@ type Lane struct {
 
 	Mu         sync.Mutex // guards what follows, down to Partitions
 	Sched      *schedule.Schedule
-	Terms      *Terms   // in force
+	Terms      *Terms   // the terms in force
 	Equals     *Equals  // nil if every job is called
-	Partitions []*Owned // by number, nil if this process does not own it
+	Partitions []*Owned // by number, nil if this process does not own the partition
 	Wake       chan struct{}
 
 	Running  sync.WaitGroup // goroutines of jobs
@@ -115,9 +116,9 @@ func (l *Lane) Update(do func(s *schedule.Schedule)) {
 	l.WakeUp()
 }
 
-// EachLocked calls do for each of many queues under the lock, and releases the lock after every few, so that a
-// partition with a million jobs does not delay calls of other partitions. The caller must not hold the lock. The map of
-// queues may change meanwhile: Go's range over a map allows that.
+// EachLocked calls do for each of many queues under the lock. It releases the lock after every LookAtOnce queues, so
+// that a partition with a million jobs does not delay calls of other partitions. The caller must not hold the lock. The
+// map of queues may change meanwhile: Go's range over a map allows that.
 func (l *Lane) EachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
 	seen := 0
 	l.Mu.Lock()
@@ -173,16 +174,15 @@ func (l *Lane) LogOf(j *Job) *slog.Logger {
 	return j.Message.Trace.Log(log)
 }
 
-// WallTime returns the wall clock's time when the lane's clock says at. Times that later processes read are stored in
-// the wall clock's time.
+// WallTime returns what the wall clock says when the lane's clock says at. Times that later processes read are stored
+// as times of the wall clock.
 func (l *Lane) WallTime(at bucket.Micros) bucket.Micros { return at + l.Env.Ahead() }
 
 // WallNow returns the wall clock's time.
 func (l *Lane) WallNow() time.Time { return l.WallTime(l.Now()).Time() }
 
-// HeldAtMostLocked converts the end of a hold, as a stream stores it, to the lane's clock. It returns at most now plus
-// the longest hold that this worker would write. A mark or record with a later end is damaged, or was not written by
-// weir.
+// HeldAtMostLocked converts the stored end of a hold to the lane's clock. It returns at most the end of the longest
+// hold that this worker would write now. A mark or record with a later end is damaged, or was not written by weir.
 func (l *Lane) HeldAtMostLocked(stored bucket.Micros) bucket.Micros {
 	until := stored - l.Env.Ahead()
 	most := l.Now().Add(max(schedule.MostHold, l.Terms.Policy.Retry.Max))
@@ -199,7 +199,7 @@ func (l *Lane) TellCrash(j *Job, c *Crash) {
 	l.LogOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
 
-// LoadTimeout bounds the loading of one message; LoadRetry is the wait after a failed load.
+// LoadTimeout bounds the loading of one message. LoadRetry is the wait after a failed load.
 const (
 	LoadTimeout = 10 * time.Second
 	LoadRetry   = time.Second
@@ -229,7 +229,7 @@ func (l *Lane) Counts() Counts {
 	return n
 }
 
-// LookAtOnce bounds the queues that are looked at under one hold of the lock.
+// LookAtOnce bounds the queues that EachLocked handles before it releases the lock.
 const LookAtOnce = 1024
 
 // ErrNoAPI says that an api is not dispatched here.

@@ -20,7 +20,7 @@ type LossNotes struct {
 	told    map[string]toldMark // by key; the lane's lock guards it
 }
 
-// ToldOf returns how many losses of a key were reported, or if key is "", of losses without a known key.
+// ToldOf returns how many losses of a key were reported. If key is "", these are losses without a known key.
 func (n *LossNotes) ToldOf(key string) int {
 	n.part.W.Mu.Lock()
 	defer n.part.W.Mu.Unlock()
@@ -42,7 +42,7 @@ func (n *LossNotes) keepToldLocked(key string, now toldMark) {
 	n.told[key] = now
 }
 
-// NoteTold stores how many losses of a key were reported. count returns the new number, given the former one.
+// NoteTold stores how many losses of a key were reported. count returns the new number; it gets the former one.
 func (n *LossNotes) NoteTold(ctx context.Context, key string, count func(was int) int) error {
 	n.telling.Lock()
 	defer n.telling.Unlock()

@@ -5,8 +5,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// HoldMark is a stored mark of a hold that no job's retry mark records, because the answer that asked for the hold
-// ended its job.
+// HoldMark is a stored mark of a hold. It is needed if no job's retry mark records the hold, because the answer that
+// asked for the hold ended its job.
 type HoldMark struct {
 	Part  *Owned
 	Seq   uint64 // 0 while it is being stored

@@ -17,8 +17,7 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	wait     *prometheus.HistogramVec
 	late     *prometheus.HistogramVec
-	// PriorityWait is the same as wait, for jobs of priority high or low only. Apis without such jobs have no series in
-	// it.
+	// PriorityWait is wait for jobs with priority high or low. Apis without such jobs have no series in it.
 	PriorityWait *prometheus.HistogramVec
 	Forfeited    *prometheus.CounterVec
 	Restarts     *prometheus.CounterVec
@@ -35,7 +34,7 @@ type Metrics struct {
 	up           prometheus.Gauge
 }
 
-// NewMetrics returns the metrics. It registers them and more with r, unless r is nil.
+// NewMetrics returns the metrics. Unless r is nil, it registers them and the collectors in more with r.
 func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -83,7 +82,8 @@ func NewMetrics(r prometheus.Registerer, more ...prometheus.Collector) *Metrics 
 	return m
 }
 
-// callBounds returns the bounds of the histogram of calls, in seconds. They are round numbers, since queries name them.
+// callBounds returns the bounds of the histogram of calls, in seconds. They are round numbers, because queries name
+// them.
 func callBounds() []float64 {
 	return []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60}
 }
@@ -96,7 +96,7 @@ func lateBounds() []float64 {
 	return []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1}
 }
 
-// Observe records a measurement of a job, with the job's trace as its exemplar if the trace is recorded.
+// Observe records a measurement of a job. If the job's trace is recorded, the trace is the measurement's exemplar.
 func Observe(o prometheus.Observer, seconds float64, j *Job) {
 	if id := j.recordedTrace(); id != "" {
 		o.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id})
@@ -116,7 +116,7 @@ func (j *Job) recordedTrace() string {
 	return j.Message.Trace.ID()
 }
 
-// LimiterLost sets the limiter's gauge. workers is how many workers ask for slots in vain.
+// LimiterLost sets the limiter's gauge. workers is how many workers cannot ask for slots.
 func (m *Metrics) LimiterLost(workers int32) {
 	if workers > 0 {
 		m.up.Set(0)
@@ -125,7 +125,7 @@ func (m *Metrics) LimiterLost(workers int32) {
 	m.up.Set(1)
 }
 
-// APIMetrics are the series of one api that each call uses. They are looked up once.
+// APIMetrics are the series of one api that each call uses. They are looked up only once.
 type APIMetrics struct {
 	Duration, Wait, Late prometheus.Observer
 	Finished, Calls      Outcomes

@@ -15,14 +15,13 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Owned is one tenure: a partition of an api's queue for as long as this process owns it. Each takeover makes a new
-// one.
+// Owned is one tenure: a partition of an api's queue as long as this process owns it. Each takeover makes a new Owned.
 type Owned struct {
 	schedule.Partition
 	ownership.Tenure
 	W       *Lane
 	Number  int
-	name    recorder.Queue // for the flight recorder
+	name    recorder.Queue // the queue's name in the flight recorder
 	Bucket  *queue.Partition
 	Markers *queue.Markers
 	Closing bool        // running calls may end, and no call starts any more
@@ -49,8 +48,8 @@ func NewOwned(l *Lane, number int, t ownership.Tenure) *Owned {
 	return p
 }
 
-// MayCall reports whether a call of the partition may start now, or an outcome may be stored. Call it right before each
-// start and each write.
+// MayCall reports whether a call of the partition may start now, or an outcome may be stored. It must be called right
+// before each start and each write.
 func (p *Owned) MayCall() bool {
 	return !p.Lost.Load() && p.Valid()
 }
@@ -58,7 +57,7 @@ func (p *Owned) MayCall() bool {
 // PartitionOf returns the tenure that a queue belongs to.
 func PartitionOf(q *schedule.KeyQueue) *Owned { return q.Partition.Of.(*Owned) }
 
-// IsRemovedLocked reports whether a job's message was removed.
+// IsRemovedLocked reports whether a job's message was deleted by hand.
 func (p *Owned) IsRemovedLocked(seq uint64) bool {
 	_, gone := p.Removed[seq]
 	return gone
@@ -78,7 +77,7 @@ func (p *Owned) RecallKeptLocked(j *Job) {
 	j.Accepted = bucket.MicrosOf(e.Time)
 }
 
-// PersistOf calls write once the right to the partition is certain. It fails if ctx ends first or the partition is
+// PersistOf calls write when the right to the partition is certain. It fails if ctx ends first, or if the partition is
 // lost.
 func (p *Owned) PersistOf(ctx context.Context, write func() error) error {
 	for !p.MayCall() {
@@ -102,7 +101,7 @@ func (p *Owned) UntilStopping(ctx context.Context) (context.Context, context.Can
 	return ctx, cancel
 }
 
-// StreamChange describes a change by hand of one of weir's streams, as far as weir noticed it.
+// StreamChange describes what weir noticed of a change by hand to one of its streams.
 type StreamChange struct {
 	Stream string    `json:"stream"`
 	What   string    `json:"what"` // a sentence
@@ -110,7 +109,7 @@ type StreamChange struct {
 	Gone   bool      `json:"gone,omitempty"` // the stream does not exist
 }
 
-// TellChange reports a change by hand of the partition's stream: in the log, by a metric and by Env.Changed.
+// TellChange reports a change by hand to the partition's stream: in the log, by a metric, and by Env.Changed.
 func (p *Owned) TellChange(text string) {
 	p.W.Log.Error("a queue's stream was changed by hand", "stream", p.Bucket.Name(), "what", text)
 	p.W.Env.Metrics.Damages.WithLabelValues(p.W.Name).Inc()

@@ -12,24 +12,24 @@ import (
 )
 
 // A pack is the jobs of one call. The schedule says which jobs may go together. The dispatcher reads them, and puts
-// back those that do not fit in one call with the jobs before them. Each job of a pack has its own intent, record,
+// those back that do not fit in one call with the jobs before them. Each job of a pack has its own intent, record,
 // result or letter, and its own end. What concerns only the call is recorded with the job at place 0.
 
 // Pack is the jobs of one call that is being made ready, or made.
 type Pack struct {
 	ID      string          // the call's idempotency key
 	Jobs    []*Job          // in the order of the call's body
-	Items   [][]byte        // of the body, one for each job
-	Matches []string        // by which the answers to the jobs are found
-	Size    int64           // of the items in bytes
+	Items   [][]byte        // the parts of the body, one for each job
+	Matches []string        // the values by which the answers to the jobs are found
+	Size    int64           // bytes of the items
 	Sum     Sum             // what the call takes
 	Message *ingest.Job     // what is sent
-	Flights []*Flight       // of the jobs, once the call begins
-	Parts   []httpcall.Part // of the answer, once the call has ended
-	unseen  []bool          // of the jobs before the call
+	Flights []*Flight       // the flight of each job, once the call begins
+	Parts   []httpcall.Part // the part of the answer for each job, once the call has ended
+	unseen  []bool          // Unseen of each job before the call
 }
 
-// Allowed reports whether the earlier calls of each job of the pack permit another one now.
+// Allowed reports whether the earlier calls of every job of the pack permit another one now.
 func (p *Pack) Allowed() bool {
 	return !slices.ContainsFunc(p.Jobs, func(j *Job) bool { return !j.mayJoin() })
 }
@@ -38,15 +38,16 @@ func (p *Pack) Allowed() bool {
 func (j *Job) mayJoin() bool { return j.Doubt.Allows(j.Terms.API, j.In.ID, j.Part.W.WallNow()) }
 
 // Fits reports whether one call may have the pack's jobs. The jobs before the last one have passed this check already.
-// The intents of the jobs may have intents bytes in total. The schedule may have chosen the jobs by terms that were
-// replaced since.
+// intents is how many bytes the intents of the jobs may have together. Fits checks the number of jobs too, because the
+// schedule may have chosen them by former terms.
 func (p *Pack) Fits(of *httpcall.Pack, intents int64) bool {
 	n := len(p.Jobs)
 	return n <= of.Jobs && int64(n)*p.Sum.terms.Intent <= intents && (of.Match == "" || !slices.Contains(p.Matches[:n-1], p.Matches[n-1])) &&
 		p.Size+of.Overhead(n) <= of.Bytes && p.Sum.Passes()
 }
 
-// DepartLocked counts the call that j leads as a call of each other job of the pack, and gives each of them j's slot.
+// DepartLocked counts the call that j leads as a call of each other job of the pack too, and gives each of them j's
+// slot.
 func (p *Pack) DepartLocked(j *Job) {
 	p.unseen = make([]bool, len(p.Jobs))
 	for i, m := range p.Jobs {
@@ -59,7 +60,7 @@ func (p *Pack) DepartLocked(j *Job) {
 	}
 }
 
-// ReturnLocked takes back DepartLocked, because the call was not made.
+// ReturnLocked undoes DepartLocked, because the call was not made.
 func (p *Pack) ReturnLocked(j *Job) {
 	for i, m := range p.Jobs {
 		if m != j {
@@ -69,8 +70,8 @@ func (p *Pack) ReturnLocked(j *Job) {
 	}
 }
 
-// Fly makes the flight recorder note the call that j leads for each job of the pack. The call begins only if all are
-// noted.
+// Fly makes the flight recorder note the call that j leads for each job of the pack. The call begins only if all these
+// notes are made.
 func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
 	h.Most = int64(len(p.Jobs)) * j.Terms.API.Room()
 	p.Flights = make([]*Flight, len(p.Jobs))
@@ -95,8 +96,8 @@ func (p *Pack) Fly(j *Job, first *Flight, h *httpcall.Hooks) {
 	}
 }
 
-// CalledIn returns the id of the pack that a job in doubt leads and in which it is called again. It returns "" if the
-// job has no bond, or if the pack cannot be called again as it was.
+// CalledIn returns the id of the pack in which a job in doubt is called again as the leader. It returns "" if the job
+// has no bond, or if the pack cannot be called again as it was.
 func (j *Job) CalledIn() string {
 	if j.Bond == nil || j.IsBroken() {
 		return ""
@@ -109,7 +110,7 @@ func (j *Job) Allows(api *httpcall.API) bool {
 	return j.Doubt.Allows(api, j.CalledIn(), j.Part.W.WallNow())
 }
 
-// WhyNot says why the api may take another call of the job for a new one.
+// WhyNot says why the api may treat another call of the job as a new one.
 func (j *Job) WhyNot(api *httpcall.API) string {
 	if j.Bond == nil {
 		return j.Doubt.WhyNot(api, "", true)
@@ -118,8 +119,8 @@ func (j *Job) WhyNot(api *httpcall.API) string {
 }
 
 // BindLocked ties a job to the pack of its calls if the api may have processed one of these calls. Otherwise it frees
-// the job. All such calls were for one pack: the first of packs that is not nil, or else the pack to which the job is
-// tied. A call that found no connection was for no pack.
+// the job. All such calls were made for one pack. This is the first of packs that is not nil, or else the pack to which
+// the job is tied already. A call that found no connection was made for no pack.
 func (j *Job) BindLocked(packs ...*queue.Pack) {
 	pack := cmp.Or(cmp.Or(packs...), j.Bound())
 	j.Bond = nil
@@ -136,7 +137,7 @@ func (j *Job) TieLocked(to *queue.Pack) {
 	}
 }
 
-// Bound returns the pack that the job is tied to, as marks store it; nil for none.
+// Bound returns the pack to which the job is tied, in the form that marks store; nil for none.
 func (j *Job) Bound() *queue.Pack {
 	if j.Bond == nil {
 		return nil
@@ -145,7 +146,7 @@ func (j *Job) Bound() *queue.Pack {
 }
 
 // EvenLocked sets the attempts of each job of a pack to those of the job with the fewest. The pack must be called again
-// as it was, as often as a new job may be called. A retry that went in it must not park it earlier.
+// as it was, and as often as a new job may be called. A job that joined it as a retry must not park it earlier.
 func (p *Pack) EvenLocked() {
 	fewest := slices.MinFunc(p.Jobs, func(a, b *Job) int { return cmp.Compare(a.Attempts, b.Attempts) }).Attempts
 	for _, j := range p.Jobs {
@@ -153,8 +154,8 @@ func (p *Pack) EvenLocked() {
 	}
 }
 
-// DisbandLocked ends the pack that a job leads, because it is not called now. Its members rest, or are about to: the
-// schedule has freed them.
+// DisbandLocked ends the pack that a job leads, because the pack is not called now. The schedule has freed the members:
+// they rest, or are about to.
 func (j *Job) DisbandLocked() {
 	p := j.Leads
 	if p == nil {
@@ -169,12 +170,12 @@ func (j *Job) DisbandLocked() {
 	}
 }
 
-// Sum adds up what the jobs of one call take. A term of a cost that reads the job counts once for each job, and a fixed
-// term once for the call.
+// Sum adds up what the jobs of one call take. If a term of a cost reads the job, it counts once for each job. A fixed
+// term counts once for the call.
 type Sum struct {
 	terms  *Terms
 	price  []int64
-	shared [][]int64 // by limit; nil for a budget, and for a shadow limit whose cost cannot be read
+	shared [][]int64 // numbers for each limit; nil for a budget, and for a shadow limit whose cost cannot be read
 	shadow []bool    // shadow limits whose cost cannot be read from one of the jobs
 }
 
@@ -204,8 +205,7 @@ func (s *Sum) Add(j *ingest.Job) error {
 	return nil
 }
 
-// added returns the numbers of a cost for one more job, added to those of the jobs before. Fixed terms are not added
-// up.
+// added adds the numbers of a cost for one more job to those of the jobs before it. It does not add fixed terms up.
 func added(of ingest.Cost, to []int64, j *ingest.Job) ([]int64, error) {
 	numbers, err := of.Numbers(j)
 	if err != nil {
@@ -255,8 +255,8 @@ func (s *Sum) Passes() bool {
 	return true
 }
 
-// TollBehind is Toll for a job of a pack whose call is counted with another job. It leaves out the fixed terms, which
-// count once for each call.
+// TollBehind is Toll for a job of a pack that is not at place 0. It leaves out the fixed terms, because they count once
+// for the call, with the job at place 0.
 func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
 	t, err := c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 {
 		if of == nil {
@@ -272,9 +272,10 @@ func (c *Terms) TollBehind(j *ingest.Job) (Toll, error) {
 	return t, err
 }
 
-// Shares divides the price of a pack's call among its jobs. The jobs that were billed bear the fixed part in equal
-// parts; all jobs do if free is nil or true for all. free reports whether the job at index i was not billed. The rest
-// is divided among all jobs in proportion to their own estimates. The shares sum up to the price.
+// Shares divides the price of a pack's call among its jobs. The fixed part is divided evenly among the jobs that were
+// billed. The rest is divided among all jobs in proportion to their own estimates. free reports whether the job at
+// index i was not billed. If free is nil or true for all jobs, all of them bear the fixed part. The shares add up to
+// the price.
 func (p *Pack) Shares(price int64, free func(i int) bool) []int64 {
 	own := make([]int64, len(p.Jobs))
 	sum := int64(0)
@@ -310,6 +311,6 @@ func (p *Pack) Shares(price int64, free func(i int) bool) []int64 {
 		shares[i] += fixed / n
 		left -= fixed / n
 	}
-	shares[bear[0]] += left // what the divisions leave
+	shares[bear[0]] += left // what the divisions leave over
 	return shares
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// kept is a message that was read ahead of its call, packed in one piece. A parsed header is a map that takes several
-// times the bytes of its text, and most jobs wait long.
+// kept is a message that was read ahead of its call, packed into one piece. A parsed header would be a map that takes
+// several times the bytes of its text, and most jobs wait long.
 type kept struct {
-	packed []byte // the number of header fields, each with its name and value behind their lengths, and then the body
-	stored int64  // when the stream stored it, in nanoseconds
+	packed []byte // the number of header fields; each field as name and value with their lengths; the body
+	stored int64  // when the stream stored it, in nanoseconds since 1970
 }
 
-// keptRest is the number of bytes that a kept message takes besides packed: its place in the map, which is half empty
-// at worst, and the allocator's rounding.
+// keptRest is the number of bytes that a kept message takes besides packed. These are its place in the map, which is
+// half empty at worst, and what the allocator rounds up.
 const keptRest = 144
 
 func pack(e queue.Entry) kept {
@@ -65,8 +65,8 @@ func (k kept) entry(key string, seq uint64) queue.Entry {
 
 func (k kept) Size() int64 { return int64(cap(k.packed)) + keptRest }
 
-// ReadAhead keeps messages of a partition in memory that were read before they are needed, as far as there is room. The
-// lane's lock guards it.
+// ReadAhead keeps messages of a partition in memory that were read before they are needed, as long as there is room.
+// The lane's lock guards it.
 type ReadAhead struct {
 	Messages map[uint64]kept // nil when the tenure has ended
 	bytes    int64
@@ -93,7 +93,7 @@ func (a *ReadAhead) KeepLocked(e queue.Entry) {
 	a.bytes += k.Size()
 }
 
-// TakeKept returns a kept message, and does not keep it any longer.
+// TakeKept returns a kept message, and stops keeping it.
 func (a *ReadAhead) TakeKept(key string, seq uint64) (queue.Entry, bool) {
 	e, ok := a.Peek(key, seq)
 	a.DropKept(seq)
@@ -129,7 +129,7 @@ func (a *ReadAhead) DropAllKept() {
 	a.Messages, a.bytes = nil, 0
 }
 
-// KeptID returns the id of a job whose message is kept, else "".
+// KeptID returns the id of a job whose message is kept. Otherwise it returns "".
 func (a *ReadAhead) KeptID(seq uint64) string {
 	k, ok := a.Messages[seq]
 	if !ok {

@@ -10,19 +10,20 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// Restoration says that the streams were put back from a backup. No queue, ledger or result knows the calls between
+// Restoration says that the streams were put back from a backup. No queue, ledger or result knows of the calls between
 // From and At.
 //
-//   - A job without an end in the backup may have been called since. It is called again under its idempotency key, or
-//     becomes a letter unknown if the api takes no keys, or takes packs: the key of a pack is not known then. The job
-//     stays in doubt for as long as it is in its queue, over restarts.
+//   - A job without an end in the backup may have been called since. It is called again under its idempotency key.
+//     If the api takes no keys, or takes packs, the job becomes a letter unknown: the key of a pack is not known then.
+//     The job stays in doubt as long as it is in its queue, over restarts.
 //   - Every key waits until a bucket that was full at At has drained.
 //   - A limit of all keys counts as used up until every period that contains At is over (hold).
 type Restoration struct {
 	From, At time.Time // From is the time of the newest record in the backup's ledger, zero if it has none
-	// Until holds the last sequences of the backup, by the names of the queues' streams. Later sequences came after At.
+	// Until holds the last sequence of each queue's stream in the backup, by the stream's name. Later sequences came
+	// after At.
 	Until map[string]uint64
-	// Counted says that an operator wants the limits to use their present counts, in spite of the restoration.
+	// Counted says that an operator wants limits to go on from their present counts, in spite of the restoration.
 	Counted bool
 }
 
@@ -40,18 +41,19 @@ func (r *Restoration) Detail() string {
 func (p *Owned) IsRestored(seq uint64) bool { return p.Restored != 0 && seq <= p.Restored }
 
 // MayBeCalled reports whether a restored job may have been called after its backup was made and before the backup was
-// put back. A job that was not due until later was not called.
+// put back. If the job was not due in that time, it was not called.
 func (p *Owned) MayBeCalled(seq uint64, notBefore time.Time) bool {
 	return p.IsRestored(seq) && !notBefore.After(p.W.Env.Restored.At)
 }
 
-// RecallLocked adds to a job's doubt what its message says of calls before this life of the job: a restored job may
-// have been called after its backup, and the calls of a redriven job carried the key that its message names.
+// RecallLocked adds to a job's doubt what is known of calls before the job's message was stored or restored. A restored
+// job may have been called after its backup was made. The calls of a redriven job carried the key that its message
+// names.
 func (j *Job) RecallLocked() {
 	m := j.Message
 	switch restored := j.Part.MayBeCalled(j.Seq, m.NotBefore); {
 	case restored && j.Terms.API.Pack != nil:
-		j.Doubt.Add(deadletter.BilledUnknown, "") // in which packs, and under which keys, is unknown
+		j.Doubt.Add(deadletter.BilledUnknown, "") // it is unknown in which packs it was called, and under which keys
 	case restored:
 		j.Doubt.Recall(deadletter.BilledUnknown, "")
 	}
@@ -60,7 +62,8 @@ func (j *Job) RecallLocked() {
 	}
 }
 
-// InDoubt returns the detail for a letter of a job whose outcome is unknown. api has the present terms.
+// InDoubt returns the detail of the letter for a job whose outcome is unknown. It says that the job is from a backup,
+// or why an api with the configuration api would treat another call as a new one.
 func (j *Job) InDoubt(api *httpcall.API) string {
 	if j.Part.IsRestored(j.Seq) {
 		return j.Part.W.Env.Restored.Detail()
@@ -68,8 +71,8 @@ func (j *Job) InDoubt(api *httpcall.API) string {
 	return doubtDetail + j.WhyNot(api)
 }
 
-// Hold returns until when an api must be held, and why. Until then the present period of some shared limit may contain
-// a call that the ledger does not know. held is false if no hold is needed.
+// Hold returns until when an api must be held after the restoration, and why. Until then the present period of some
+// shared limit may contain a call that the ledger does not know. held is false if no hold is needed.
 func (r *Restoration) Hold(rules *bucket.Rules, now bucket.Micros) (h schedule.HoldChange, held bool) {
 	if r == nil || r.Counted {
 		return h, false
@@ -82,8 +85,8 @@ func (r *Restoration) Hold(rules *bucket.Rules, now bucket.Micros) (h schedule.H
 		r.At.UTC().Format(time.RFC3339), limit)}, true
 }
 
-// unknownUntil returns until when a period of some limit contains a call that may have been made before at, and the
-// limit for which that is latest. It returns 0 if no limit has a period.
+// unknownUntil returns until when a period of some limit may contain a call that was made before at. limit is the limit
+// for which that time is latest. unknownUntil returns 0 if no limit has such a period.
 func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until bucket.Micros, limit string) {
 	for i := range rules.Shared {
 		l := &rules.Shared[i]

@@ -12,16 +12,16 @@ import (
 	"weir/ingest"
 )
 
-// Equals holds what a lane knows of equal jobs and their answers, if its api gives answers again. The lane's lock
-// guards it.
+// Equals holds what a lane knows of equal jobs and their answers. It exists only if answers of the api may be given
+// again. The lane's lock guards it.
 type Equals struct {
-	Rule    *reuse.Rule // the present one
+	Rule    *reuse.Rule // the present rule
 	Answers *reuse.Answers
 	jobs    reuse.Groups[*Job]
 }
 
-// AdoptReuseLocked applies the present terms to Equals. If other parts of a job are compared now, an answer is looked
-// up again for the jobs that waited for each other.
+// AdoptReuseLocked applies the present terms to Equals. If they compare other parts of a job, an answer is looked up
+// again for the jobs that waited for each other.
 func (l *Lane) AdoptReuseLocked() {
 	next, e := l.Terms.API.Reuse, l.Equals
 	if e != nil && !e.Rule.CompareAlike(next) {
@@ -41,13 +41,12 @@ func (l *Lane) AdoptReuseLocked() {
 	}
 }
 
-// CompareLocked compares a job whose message is loaded with those that ask the same thing. It returns an answer with
-// which the job may end. If there is none, gone reports that the job waits, for the answer of its leader or for its
-// slot. If there is none and gone is false, the job must be called, and leads the jobs that ask the same thing if no
-// other job does.
+// CompareLocked compares a job whose message is loaded with the jobs that ask the same thing. There are three cases. If
+// a is not nil, the job may end with this answer. If gone is true, the job waits, for the answer of its leader or for
+// its slot. Otherwise the job must be called. It then leads the jobs that ask the same thing, unless another job does.
 func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 	e, may, ahead := l.Equals, j.mayForgo(), j.LooksAhead()
-	if had, _, held := e.jobs.Held(j); held && had != s { // the api gets other headers of the job than it did
+	if had, _, held := e.jobs.Held(j); held && had != s { // the api now gets other headers of the job than before
 		l.LeaveLocked(j)
 	}
 	if may {
@@ -61,7 +60,7 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 			return nil, true
 		}
 		if ahead {
-			e.jobs.Wait(j, s) // an answer to s brings the job up again
+			e.jobs.Wait(j, s) // when an answer to s comes, it is looked up for the job
 		}
 	}
 	if ahead {
@@ -73,7 +72,7 @@ func (l *Lane) CompareLocked(j *Job, s reuse.Sum) (a *reuse.Answer, gone bool) {
 }
 
 // mayForgo reports whether a job may end without a call of its own. It may not if one of its calls may have had an
-// effect, even a call before a redrive.
+// effect. Calls before a redrive count, too.
 func (j *Job) mayForgo() bool {
 	if j.MustCall {
 		return false
@@ -85,10 +84,10 @@ func (j *Job) mayForgo() bool {
 	return j.Calls == 0 && before.Worst(j.Doubt.Charged()) == deadletter.NotBilled
 }
 
-// oldestLocked returns the time before which an answer is too old to be given again.
+// oldestLocked returns the time before which an answer must have come to be too old to be given again.
 func (l *Lane) oldestLocked() bucket.Micros { return l.Now().Add(-l.Equals.Rule.For) }
 
-// nameFor returns a text that names the job, for reports about other, which waits for its answer.
+// nameFor returns a text that names the job in reports about other, which waits for the job's answer.
 func (j *Job) nameFor(other *Job) string {
 	name := j.ID
 	if j.Message != nil {
@@ -100,8 +99,8 @@ func (j *Job) nameFor(other *Job) string {
 	return fmt.Sprintf("job %s asks the same", name)
 }
 
-// LeaveLocked removes a job from the group of its equal jobs, because it has ended or will not be called soon. If it
-// led them, the first of them that comes to its turn is called.
+// LeaveLocked removes a job from the group of its equal jobs, because it has ended or will not be called soon. If the
+// job led the group, the first other job whose turn comes is called.
 func (l *Lane) LeaveLocked(j *Job) {
 	if l.Equals == nil {
 		return
@@ -111,12 +110,12 @@ func (l *Lane) LeaveLocked(j *Job) {
 	}
 }
 
-// retryAwaited is the longest wait for a leader's retry that its equal jobs share. A key may be held for a day, and
-// must not hold up all keys whose next jobs ask the same.
+// retryAwaited is the longest time for which jobs wait for the retry of the job that leads them. A key may be held for
+// a day, and must not hold up all keys whose next jobs ask the same thing.
 const retryAwaited = 10 * time.Second
 
-// LeadRestedLocked decides whether jobs go on waiting for a leader that rests: only if it was called, and will soon be
-// called again.
+// LeadRestedLocked decides whether jobs go on waiting for a leader that rests. They do only if the leader was called,
+// and will soon be called again.
 func (l *Lane) LeadRestedLocked(j *Job) {
 	if j.Calls == 0 || j.NotBefore > l.Now().Add(retryAwaited) {
 		l.LeaveLocked(j)
@@ -125,9 +124,9 @@ func (l *Lane) LeadRestedLocked(j *Job) {
 }
 
 // LeaveIdleLocked ends the waits for the answers of a key's resting jobs if the key will not be called within
-// retryAwaited: it is held, its own rate is slow, or operations have all its calls in flight. It does so only if keys
-// share answers. If the key is paused, it ends these waits in any case, and also the waits for the key's operations,
-// since they are not polled.
+// retryAwaited. The reason may be a hold, a slow rate of its own, or operations that have all its calls in flight. It
+// does this only if keys share answers. If the key is paused, it ends these waits in any case. It then also ends the
+// waits for the key's operations, because they are not polled.
 func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	if q == nil || l.Equals == nil {
 		return
@@ -145,7 +144,7 @@ func (l *Lane) LeaveIdleLocked(q *schedule.KeyQueue) {
 	}
 }
 
-// LearnLocked remembers an answer, and has it looked up for the jobs that wait for one to the same thing.
+// LearnLocked remembers an answer, and makes the jobs that wait for such an answer look it up.
 func (l *Lane) LearnLocked(s reuse.Sum, seq uint64, done bucket.Micros) {
 	e := l.Equals
 	if e == nil {
@@ -175,8 +174,8 @@ func (l *Lane) EqualsStateLocked() *EqualsState {
 }
 
 // RequestOf returns the sum of the request of a job that leads equal jobs, if the answer r may be given to them. The
-// sum is by the configuration under which the job was made ready: after a change the job leads no other job. Neither
-// does a job that an earlier process has called.
+// sum is computed by the configuration under which the job was made ready: after a change of configuration the job
+// leads no other job. A job that an earlier process has called leads none either.
 func (l *Lane) RequestOf(j *Job, r *httpcall.Response) (s reuse.Sum, ok bool) {
 	if j.Terms.API.Reuse == nil || !r.IsReusable() {
 		return s, false

@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// spending is the metric of money. Like every other account of money, it adds up records of the ledger: those that this
-// process has stored. It counts in whole millionths, because a sum of floats would be off from the first few calls on.
-// It is safe for concurrent use.
+// spending is the metric of money. Like every other account of money, it adds up records of the ledger: here, those
+// that this process has stored. It counts in whole millionths, because a sum of floats would be inexact after a few
+// calls. It is safe for concurrent use.
 //
-// It begins with 0 at each start. Beginning with the ledger's sum was rejected: every replica would count everything.
-// And after old records are deleted, a restart would make the counter fall, which Prometheus takes for a reset, and
-// counts everything again.
+// It begins with 0 at each start. Beginning with the ledger's sum was rejected for two reasons. Every replica would
+// count everything. And once old records are deleted, a restart would make the counter fall: Prometheus takes that for
+// a reset, and counts everything again.
 type spending struct {
 	mu    sync.Mutex // guards what follows
 	spent map[string]ledger.Spending

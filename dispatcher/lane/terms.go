@@ -8,19 +8,19 @@ import (
 	"weir/ingest"
 )
 
-// Terms are an api's configuration and the connections by which its calls are made. They are never changed, only
-// replaced. A job is made ready, called and judged by the same terms, even if new terms come in between. A ready job
-// that has no slot yet when new terms come is made ready again by the new ones.
+// Terms are an api's configuration, and the connections over which its calls are made. They are never changed, only
+// replaced. A job is made ready, called and judged by the same terms, even if new terms come in between. If new terms
+// come while a ready job has no slot yet, the job is made ready again by the new ones.
 type Terms struct {
 	API    *httpcall.API
 	Call   *httpcall.Client
-	Policy *schedule.Policy     // the schedule's part of it
+	Policy *schedule.Policy     // the schedule's part of the configuration
 	Polls  *httpcall.Operations // nil: the configuration has no operation
 	Limits uint64               // hash of the shared limits' names
-	Intent int64                // bytes of an intent at most
+	Intent int64                // most bytes of an intent
 }
 
-// NewTerms returns the terms of a configuration. They take over the connections of the former terms if they can.
+// NewTerms returns the terms of a configuration. If possible, they take over the connections of the former terms.
 func (e *Env) NewTerms(api *httpcall.API, former *Terms) *Terms {
 	var before *httpcall.Client
 	if former != nil {
@@ -55,16 +55,16 @@ func (j *Job) Bind(by *Terms) { j.Terms, j.Policy = by, by.Policy }
 type Toll struct {
 	Costs []int64
 	Price int64
-	// Estimates are the job's own estimates of the units of each shared limit. Recent answers may have raised or
-	// lowered Costs. Estimates is nil if no answer says what calls take.
+	// Estimates are the job's own estimates of the units of each shared limit. Costs may differ from them, because
+	// recent answers have raised or lowered it. Estimates is nil if no answer says what calls take.
 	Estimates []int64
 }
 
-// OfPrice is the limit that Units gets for the price of a call, instead of a shared limit's index.
+// OfPrice is passed to Units as the limit for the price of a call, instead of the index of a shared limit.
 const OfPrice = -1
 
 // Units returns the units of a cost whose terms have these numbers. limit is the index of the cost's shared limit, or
-// OfPrice. It may change numbers.
+// OfPrice. Units may change numbers.
 type Units func(limit int, of ingest.Cost, numbers []int64) int64
 
 // Toll returns what a job's call takes by the configured estimates.
@@ -72,7 +72,7 @@ func (c *Terms) Toll(j *ingest.Job) (Toll, error) {
 	return c.TollBy(j, func(_ int, of ingest.Cost, numbers []int64) int64 { return of.Sum(numbers) })
 }
 
-// TollBy returns what a job's call takes. It calls units for each cost, with the numbers that the job's estimates give.
+// TollBy returns what a job's call takes. It calls units for each cost, with the numbers of the job's estimates.
 func (c *Terms) TollBy(j *ingest.Job, units Units) (t Toll, err error) {
 	prices := c.API.PriceTerms()
 	numbers, err := prices.Numbers(j)

@@ -11,7 +11,7 @@ import (
 // it longest. If the job ends without a call, its letter names that cause.
 
 // Since returns when a job began to wait for its next call, as its producer sees it; 0 if that is unknown after a
-// restart. Its message must be loaded.
+// restart. The job's message must be loaded.
 func (j *Job) Since() bucket.Micros {
 	if j.Calls > 0 {
 		return j.Rested
@@ -19,10 +19,10 @@ func (j *Job) Since() bucket.Micros {
 	return j.Came()
 }
 
-// Came returns when a job's wait for its first call began. Its message must be loaded.
+// Came returns when a job's wait for its first call began. The job's message must be loaded.
 func (j *Job) Came() bucket.Micros {
 	if at := j.Message.NotBefore; !at.IsZero() {
-		return max(j.Accepted, bucket.MicrosOf(at)) // the time until NotBefore is no wait: the producer asked for it
+		return max(j.Accepted, bucket.MicrosOf(at)) // the producer asked for the time until NotBefore: it is no wait
 	}
 	return j.Accepted
 }
@@ -30,8 +30,8 @@ func (j *Job) Came() bucket.Micros {
 // leastWait is the shortest wait that letters mention.
 const leastWait = 100 * time.Millisecond
 
-// Waited returns text for the end of a letter's detail: how long a job that ends without a call waited, and for what.
-// It returns "" if the job did not wait or the cause is unknown.
+// Waited returns text for the end of a letter's detail. It says how long a job that ends without a call has waited, and
+// for what. It is "" if the job did not wait, or it is unknown since when.
 func (w *Lane) Waited(j *Job) string {
 	since := j.Since()
 	w.Mu.Lock()

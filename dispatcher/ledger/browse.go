@@ -19,10 +19,10 @@ import (
 // ErrNoResults says that no result was ever stored on a server.
 var ErrNoResults = errors.New("there are no results: weir has not run on this server")
 
-// Result is a result as its stream keeps it. A listed one has its Size but no Body.
+// Result is a result from its stream. In a list, it has its Size but no Body.
 type Result struct {
 	Seq      uint64
-	Stored   time.Time // by the server
+	Stored   time.Time // when the server stored it
 	API, Key string
 	Job      string
 	Status   int
@@ -30,17 +30,17 @@ type Result struct {
 	Header   nats.Header
 	Body     []byte
 	Size     int
-	Queue    string // the stream that the job was queued in
-	QueueSeq uint64 // its sequence there
+	Queue    string // the stream in which the job was queued
+	QueueSeq uint64 // the job's sequence there
 }
 
 // ResultFilter chooses results. The zero value chooses all.
 type ResultFilter struct {
 	API   string
-	Key   string // needs an API
+	Key   string // only with an API
 	Job   string
-	Since time.Time // stored then or later
-	// Before is a sequence: only results before it are chosen. 0: all.
+	Since time.Time // only results stored at this time or later
+	// Before chooses only results before this sequence; 0: all.
 	Before uint64
 }
 
@@ -73,7 +73,8 @@ func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return reach, err
 }
 
-// ResultAt returns the result at a sequence, with its body, as the stream's leader has it; nil if there is none.
+// ResultAt returns the result at a sequence, with its body. It asks the stream's leader. It returns nil if there is
+// none.
 func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result, error) {
 	m, err := stream.AskLeader(ctx, js.Conn(), ResultsStream, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil || m == nil {
@@ -96,18 +97,19 @@ func wholeResult(m *stream.LeaderMessage) (*Result, error) {
 	return &r, nil
 }
 
-// nearResults bounds the results of a key that ResultFor looks at to find the one of a call.
+// nearResults bounds the results of a key that ResultFor reads to find the one of a call.
 const nearResults = 200
 
-// isFor reports whether a result is of the job of a record.
+// isFor reports whether a result is of the same job as a record.
 func (r *Result) isFor(c *Record) bool {
 	return r != nil && r.API == c.API && r.Key == c.Key && r.Job == c.Job && r.Queue == c.Stream && r.QueueSeq == c.Seq
 }
 
 // ResultFor returns the result that was stored for a recorded call, with its body; nil if it is not kept any more. It
-// first looks at the sequence that the record names. If the result is not there, it looks between the end of the call
-// and the storing of its record, because the result was stored in that time. It looks 50 ms around that time and then 5
-// s, because the clocks of the streams' leaders and of the replica that called may be apart.
+// first looks at the sequence that the record names. If the result is not there, ResultFor searches the time from the
+// end of the call until its record was stored, because the result was stored in that time. It first widens that time by
+// 50 ms on both sides, and then by 5 s, because the clocks of the streams' leaders and of the replica that called may
+// differ.
 func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *Result, err error) {
 	if c.Result > 0 {
 		of := func(m *stream.LeaderMessage) *Result {
@@ -145,8 +147,9 @@ func ResultFor(ctx context.Context, js jetstream.JetStream, c *Record) (found *R
 	return found, err
 }
 
-// FollowResults calls take with the results that f chooses, with their bodies, as they come: those stored since
-// f.Since, or from now on if f.Since is zero. It blocks until ctx ends, which is no error, or take fails.
+// FollowResults calls take with the results that f chooses, with their bodies, as they come. It begins with those
+// stored since f.Since, or if f.Since is zero, with those that are stored from now on. It blocks until ctx ends, which
+// is no error, or take fails.
 func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, take func(Result) error) error {
 	source, err := js.Stream(ctx, ResultsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -170,8 +173,8 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// ParseResult reads a message of the results' stream. ok is false if the message is not a result but a bar. A bar takes
-// the place of a late result, so that the result cannot be stored.
+// ParseResult parses a message of the stream of results. ok is false if the message is not a result but a bar. A bar
+// takes the place of a late result, so that the result cannot be stored.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)
@@ -187,14 +190,14 @@ func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 }
 
 // RecordsOf calls take with the records of a job, newest first. It looks at the newest records that f chooses, at no
-// more than most; 0 means no bound. If f names a key, it reads only that key's. It fails with ErrNoLedger if there is
-// no ledger.
+// more than most of them; 0 means no bound. If f names a key, it reads only the records of that key. It fails with
+// ErrNoLedger if there is no ledger.
 func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string, most int, take func(*Record) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: CallsStream, Subject: f.subject(), Since: f.Since, Most: most}
 	quoted := []byte(strconv.Quote(job))
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if plain(job) && !bytes.Contains(msg.Data(), quoted) {
-			return nil // most belong to other jobs and need not be parsed
+			return nil // most records belong to other jobs and need not be parsed
 		}
 		if c, err := readRecord(msg, meta); err == nil && c.Job == job {
 			return take(c)
@@ -207,9 +210,9 @@ func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string
 	return reach, err
 }
 
-// RecordsNear calls take with the records of a key that were stored from f.Since until to, the oldest first, but with
-// no more than most. It stops when take fails; stream.ErrEnough stops it without an error. It is for few records of a
-// long ledger.
+// RecordsNear calls take with the records of a key that were stored from f.Since until to, the oldest first, at most
+// with most records. It stops when take fails; stream.ErrEnough stops it without an error. It is meant for a few
+// records of a long ledger.
 func RecordsNear(ctx context.Context, js jetstream.JetStream, f Filter, to time.Time, most int, take func(*Record) error) error {
 	n := stream.Near{Conn: js.Conn(), Stream: CallsStream, Subject: f.subject(), From: f.Since, To: to, Most: most}
 	return n.Read(ctx, func(m *stream.LeaderMessage) error {

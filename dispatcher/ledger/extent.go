@@ -9,13 +9,13 @@ import (
 )
 
 // Extent is the range of the ledger, as its leader has it. The ledger has a beginning: the server removes records by
-// age, and the oldest ones when the stream is full. Nothing is known of calls before it, and a key without a record may
-// still have been called. All times are by the server.
+// age, and the oldest ones when the stream is full. Nothing is known of calls before its beginning, and a key without a
+// record may have been called then. All times are by the server.
 type Extent struct {
-	Born        time.Time // a ledger that was created again holds other records under the same sequences
-	Begins      time.Time // since when it is complete; zero if nothing was ever removed
+	Born        time.Time // when the ledger was created: a new ledger has other records under the same sequences
+	Begins      time.Time // the time from which it is complete; zero if nothing was ever removed
 	Asked       time.Time // when the server was asked
-	First, Last uint64    // First is the oldest that is there, or the next one if it is empty
+	First, Last uint64    // First is the oldest sequence that is there, or the next one if the ledger is empty
 }
 
 // ExtentOf asks for the ledger's extent.

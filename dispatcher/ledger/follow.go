@@ -12,13 +12,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Follower reports to an intake which jobs have ended, whichever replica owns their partitions. All fields are
-// required.
+// Follower tells an intake which jobs have ended, whichever replica owns their partitions. All fields are required.
 type Follower struct {
 	JetStream jetstream.JetStream
 	Dedupe    *queue.Dedupe // how long a job's id is known
-	// Tell is called for each job, in the order of their ends, for some jobs more than once. Run's goroutine
-	// calls it.
+	// Tell is called for each job that has ended, in the order of the ends. It may be called more than once for a job.
+	// Run's goroutine calls it.
 	Tell func(api string, f queue.Finished)
 	Log  *slog.Logger
 }
@@ -27,8 +26,8 @@ type Follower struct {
 const followRetry = 2 * time.Second
 
 // Run reads the ledger as far back as ids are known, and then follows it. It blocks until ctx ends. If it sees a job's
-// end late, the only harm is a receipt that does not say that the job is known: the partition's owner does not call the
-// job again.
+// end late, the only harm is a receipt that does not say that the job is known: the partition's owner still does not
+// call the job again.
 func (f *Follower) Run(ctx context.Context) error {
 	p := portion{stream: CallsStream, since: f.since(time.Now())}
 	for ctx.Err() == nil {

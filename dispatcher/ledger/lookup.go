@@ -14,24 +14,24 @@ import (
 // Job names the job that LookUp looks up. All fields are required.
 type Job struct {
 	API, Key, ID string
-	Stream       string        // where it is queued
+	Stream       string        // the stream in which it is queued
 	Seq          uint64        // its sequence there
 	Accepted     bucket.Micros // when its stream took it
 }
 
-// Traces are what is stored of a job's calls.
+// Traces are what is stored about a job's calls.
 type Traces struct {
-	Record    *Record // the newest, nil for none
+	Record    *Record // the newest record, nil for none
 	Result    uint64  // sequence of its result, 0 for none
-	Reused    bool    // that is the answer of another job
+	Reused    bool    // the result is the answer of another job
 	Inquiries int     // how often the api was asked about it
 }
 
-// lookUpTimeout bounds one look at a stream.
+// lookUpTimeout bounds the time in which one stream is read.
 const lookUpTimeout = time.Minute
 
-// LookUp reads what was stored since a time for the job's key, in the ledger and in the results, and returns what
-// belongs to the job. It blocks for at most two minutes, or until ctx ends.
+// LookUp reads what the ledger and the results have stored for the job's key since a time, and returns what belongs to
+// the job. It blocks for at most two minutes, or until ctx ends.
 func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (found Traces, err error) {
 	records := portion{stream: CallsStream, subject: (&Record{API: j.API, Key: j.Key}).Subject(), since: since}
 	err = records.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -53,8 +53,9 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 	return found, err
 }
 
-// resultOf returns the place of the job's result that was stored since a time; its sequence is 0 for none. It reads the
-// results of the job's key without their bodies. It blocks for at most one minute, or until ctx ends.
+// resultOf returns the place of the job's result, if the result was stored since a time; the place's sequence is 0 for
+// none. It reads the results of the job's key without their bodies. It blocks for at most one minute, or until ctx
+// ends.
 func resultOf(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (of StoredResult, err error) {
 	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
 	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
@@ -76,8 +77,8 @@ func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take 
 	return p.readAll(ctx, js, take)
 }
 
-// Newest returns a key's newest record, as the ledger's leader has it; nil if there is none. It fails with
-// ErrUnreadable if that record cannot be read. It blocks for at most thirty seconds.
+// Newest returns a key's newest record, nil if there is none. It asks the ledger's leader. It fails with ErrUnreadable
+// if the record cannot be read. It blocks for at most thirty seconds.
 func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Record, error) {
 	subject := (&Record{API: api, Key: key}).Subject()
 	c, err := ask(ctx, js, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
@@ -90,14 +91,14 @@ func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Reco
 	return nil, fmt.Errorf("ledger: %w: the newest of a key", ErrUnreadable)
 }
 
-// At returns the record at a sequence of the ledger, as its leader has it; nil if the ledger has removed it. It
+// At returns the record at a sequence of the ledger, nil if the ledger has removed it. It asks the ledger's leader. It
 // fails with ErrUnreadable if the record cannot be read. It blocks for at most ten seconds.
 func At(ctx context.Context, js jetstream.JetStream, seq uint64) (*Record, error) {
 	return ask(ctx, js, fmt.Sprintf(`{"seq":%d}`, seq))
 }
 
-// OfJob returns the record at a sequence of the ledger if it is of a job with this id; nil if it is of another, cannot
-// be read, or the ledger has removed it. It blocks for at most twenty seconds.
+// OfJob returns the record at a sequence of the ledger if the record is of the job with this id. It returns nil if the
+// record is of another job, cannot be read, or was removed from the ledger. It blocks for at most twenty seconds.
 func OfJob(ctx context.Context, js jetstream.JetStream, seq uint64, job string) (*Record, error) {
 	of := func(m *stream.LeaderMessage) *Record {
 		c, err := parse(m.Subject, m.Data)

@@ -21,12 +21,12 @@ var ErrNoLedger = errors.New("there is no ledger: weir has not run on this serve
 // of this package goes through it.
 type portion struct {
 	stream   string
-	subject  string    // "": all, or subjects
-	subjects []string  // read together, if there is no subject
-	since    time.Time // stored then or later, by the server; zero: see after
-	after    uint64    // behind this sequence, if there is no time
+	subject  string    // "": all subjects, or those in subjects
+	subjects []string  // read together if subject is ""
+	since    time.Time // only messages that the server stored at this time or later; zero: see after
+	after    uint64    // only messages behind this sequence, if since is zero
 	upTo     uint64    // no message behind this sequence; 0: up to the newest
-	bare     bool      // without bodies
+	bare     bool      // the messages are read without their bodies
 }
 
 // from returns the consumer configuration that reads the portion.
@@ -57,8 +57,8 @@ func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64,
 	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
 }
 
-// readAll calls read up to the newest message of the portion's subject, as the stream's leader has it, or to the
-// portion's end.
+// readAll calls read with the portion's end as last, or with the newest message of the portion's subject if that is
+// earlier. It asks the stream's leader for the newest message.
 func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	last, err := stream.LastOf(ctx, js.Conn(), p.stream, p.subject)
 	if err != nil {
@@ -70,8 +70,8 @@ func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func
 	return p.read(ctx, js, last, take)
 }
 
-// follow calls take with the portion's messages, those that are there and those that come, until take fails, ctx ends
-// or the stream breaks.
+// follow calls take with the portion's messages, first those that are there, and then those that come. It ends when
+// take fails, ctx ends or the stream breaks.
 func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg) error) error {
 	source, err := js.Stream(ctx, p.stream)
 	if err != nil {
@@ -83,13 +83,13 @@ func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(
 // Filter chooses records. The zero value chooses all.
 type Filter struct {
 	API   string
-	Key   string    // needs an API
-	Since time.Time // stored then or later
-	UpTo  uint64    // no record behind this one; 0: up to the newest
+	Key   string    // only with an API
+	Since time.Time // only records stored at this time or later
+	UpTo  uint64    // no record behind this sequence; 0: up to the newest
 }
 
-// End returns the sequence of the newest record, at least 1. As Filter.UpTo it makes several readings end at the same
-// record. It fails with ErrNoLedger if there is no ledger.
+// End returns the sequence of the newest record, at least 1. Several readings with this Filter.UpTo end at the same
+// record. End fails with ErrNoLedger if there is no ledger.
 func End(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
@@ -111,10 +111,11 @@ func (f *Filter) subject() string {
 	return (&Record{API: f.API, Key: f.Key}).Subject()
 }
 
-// Read calls take with every present record that f chooses, in the order they were stored, which is about the order in
-// which the calls ended. read and of report the progress. Read ends when take fails. It counts and leaves out records
-// that cannot be read; if f names no api, it also counts records missing between others. It fails with ErrNoLedger if
-// there is no ledger, and blocks until all are read, or ctx ends.
+// Read calls take with every record that f chooses and that is there when Read begins. It does so in the order in which
+// the records were stored, which is about the order in which the calls ended. read and of report the progress. Read
+// ends when take fails. It leaves out and counts records that cannot be read. If f names no api, it also counts records
+// that are missing between others. It fails with ErrNoLedger if there is no ledger. It blocks until all are read, or
+// ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
 	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since, upTo: f.UpTo}, uint64(0)
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -142,18 +143,18 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
-// Charges chooses the records of some apis behind one sequence of the ledger and up to another.
+// Charges chooses the records of some apis that are behind the sequence After of the ledger, up to Last.
 type Charges struct {
 	APIs        []string // none: of all apis
 	After, Last uint64
-	Whole       bool // records of all apis are read: one that is missing between them counts as unreadable
+	Whole       bool // records of all apis are read, and one that is missing between them counts as unreadable
 }
 
-// mostChosen bounds the apis whose records the server picks out. If there are more, ReadCharges reads the records of
-// all apis.
+// mostChosen bounds the apis whose records the server selects. If there are more, ReadCharges reads the records of all
+// apis and selects them itself.
 const mostChosen = 64
 
-// Damage is the first record of a reading that is missing or cannot be read. It is an ErrUnreadable.
+// Damage is the first record in a reading that is missing or cannot be read. Its error is an ErrUnreadable.
 type Damage struct {
 	Seq uint64
 	Err error
@@ -168,8 +169,9 @@ func missing(seq uint64) *Damage {
 	return &Damage{seq, fmt.Errorf("%w: number %d is missing", ErrUnreadable, seq)}
 }
 
-// ReadCharges calls take with each record, in order. It fails with a *Damage at the first record that it cannot read,
-// or that o.Whole shows to be missing. It blocks until all are read, or ctx ends.
+// ReadCharges calls take with each record that o chooses, in order. It fails with a *Damage at the first record that it
+// cannot read. If o.Whole is set, it also fails at the first record that is missing. It blocks until all are read, or
+// ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take func(c *Record, seq uint64)) error {
 	p := portion{stream: CallsStream, after: o.After}
 	for _, api := range o.APIs {
@@ -215,10 +217,10 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, o Charges, take fu
 	return nil
 }
 
-// ReadSince calls take with the records that a redrive asks for, in the order they were stored. It returns the sequence
-// up to which it has read them. If the ledger does not reach to q.After, it has lost its end, and ReadSince reads it
-// whole. It leaves out records that cannot be read; without a ledger there are none. It blocks until all are read, or
-// ctx ends.
+// ReadSince calls take with the records that a redrive asks for, in the order in which they were stored. It returns the
+// sequence up to which it has read them. If the ledger does not reach to q.After, it has lost its end, and ReadSince
+// reads the whole ledger. It leaves out records that cannot be read. If there is no ledger, there are no records. It
+// blocks until all are read, or ctx ends.
 func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
 	source, err := js.Stream(ctx, CallsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -15,34 +15,33 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued and Low are required. The reading
-// goroutine calls the functions.
+// TailOptions choose the part of the ledger that a Tail reads. All fields but Queued and Low are required. The
+// goroutine that reads calls the functions.
 type TailOptions struct {
 	JetStream jetstream.JetStream
 	Dedupe    time.Duration // how far back ids may be known
 	Bounds    Bounds
 	APIs      []string // the apis whose records are read
-	// Wants chooses which of their records are kept.
+	// Wants chooses which records of these apis are kept.
 	Wants func(api, key string) bool
-	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's records
-	// may name another queue than its present one: a deleted stream, from when the api had another number of
-	// partitions.
+	// Queued chooses queues by their streams: only records and results of their jobs are kept; nil: those of all
+	// queues. A key's records may name a stream that is deleted now, because the api had another number of partitions.
 	Queued func(stream string) bool
 	// Ended is called with jobs that have ended, at most 1,024 at a time.
 	Ended func(api string, jobs []queue.Finished)
-	// TATOf returns a record's theoretical arrival time by the reader's clock. stored is when the record was
-	// stored, and began the server's time when the reading began.
+	// TATOf returns a record's theoretical arrival time by the reader's clock. stored is when the record was stored.
+	// began is the server's time when the reading began.
 	TATOf func(c *Record, stored, began time.Time) bucket.Micros
-	// Low, if set, is called with the kept records of calls that took more than was estimated for them.
+	// Low is called with those kept records whose calls took more than was estimated for them. It may be nil.
 	Low func(*Record)
 	// Now returns the reader's time.
 	Now func() bucket.Micros
 }
 
 // Read reads the ledger's end. It keeps the wanted records of the last ten minutes before the newest one, at most
-// 500,000, and the ends of jobs as far back as ids are known. It does not read again ends that it read before. It reads
-// what the ledger's leader had when the reading began, whichever replica delivers it. It blocks until it has read that,
-// or ctx ends. It returns the ledger's extent when it began. After an error the Tail is unchanged.
+// 500,000, and the ends of jobs as far back as ids are known. It does not read ends again that were read before. It
+// reads what the ledger's leader had when the reading began, whichever replica delivers it. It blocks until it has read
+// all of that, or ctx ends. It returns the ledger's extent at the beginning. After an error the Tail is unchanged.
 func (t *Tail) Read(ctx context.Context, o TailOptions) (Extent, error) {
 	o.Bounds = o.Bounds.OrDefault()
 	r := &reading{TailOptions: o, concerns: map[string]bool{}, finished: map[string][]queue.Finished{}}
@@ -59,12 +58,12 @@ func (t *Tail) Read(ctx context.Context, o TailOptions) (Extent, error) {
 // reading is one reading of the ledger's end.
 type reading struct {
 	TailOptions
-	concerns    map[string]bool // by api
+	concerns    map[string]bool // the apis whose records are read
 	extent      Extent
-	first, last uint64    // sequences of the records to keep, from first to last
+	first, last uint64    // sequences of the first and the last record to keep
 	seen        uint64    // the last sequence that was read
 	gap         bool      // some of the records to keep are missing or cannot be read
-	everyID     bool      // ids of all partitions are read, further back than records are kept
+	everyID     bool      // ids of all partitions are read, from further back than records are kept
 	from        time.Time // every record since then is known; zero: since the ledger's very first
 	resultsFrom time.Time // every result since then is known
 	old, young  generation
@@ -72,19 +71,19 @@ type reading struct {
 	finished    map[string][]queue.Finished // by api; not passed to Ended yet
 }
 
-// generation is a part of the records that are kept: the older one is dropped when there are too many.
+// generation is a part of the kept records. If there are too many records, the older generation is dropped.
 type generation struct {
-	from      time.Time // when the first was stored
+	from      time.Time // when its first record was stored
 	records   int
 	byMessage map[string]map[uint64]LastCall
 	tats      map[string]map[string]bucket.Micros
 }
 
-// tellAtOnce is how many ended jobs one call of Ended gets at most.
+// tellAtOnce bounds the ended jobs that one call of Ended gets.
 const tellAtOnce = 1024
 
-// run reads the ledger's end, and the results from shortly before the newest record on. idsKnown is the ledger's
-// sequence up to which the ends of all jobs of the apis are already known, 0 for none.
+// run reads the ledger's end, and the results that were stored since shortly before the newest record. idsKnown is the
+// sequence of the ledger up to which the ends of all jobs of the apis are known already, 0 for none.
 func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 	var err error
 	if r.extent, err = ExtentOf(ctx, r.JetStream); err != nil {
@@ -114,7 +113,7 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 	return r.readResults(ctx, newest.Time)
 }
 
-// begin returns the sequence from which to read the ledger, 0 to read nothing, and decides which records are kept.
+// begin decides which records are kept. It returns the sequence from which the ledger is read, 0 if nothing is read.
 func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint64) (uint64, error) {
 	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
 	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallSubjects.Below(), start)
@@ -139,8 +138,8 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 	return min(r.first, ids.Seq), nil
 }
 
-// final is the text by which a record says that its job has ended. Records that are read only for that are not
-// unmarshalled without it.
+// final is the text by which a record says that its job has ended. Some records are read only to see this. They are
+// unmarshalled only if they contain the text.
 const final = `"final":true`
 
 func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {

@@ -23,8 +23,8 @@ const (
 	ResultsStream = "WEIR_RESULTS"
 	CallsStream   = "WEIR_CALLS"
 
-	ResultSubjects ingest.Subjects = "weir.results." // of an api and a key
-	CallSubjects   ingest.Subjects = "weir.calls."   // of an api and a key
+	ResultSubjects ingest.Subjects = "weir.results." // followed by an api and a key
+	CallSubjects   ingest.Subjects = "weir.calls."   // followed by an api and a key
 )
 
 // The headers of a result.
@@ -39,8 +39,8 @@ const (
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
 	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry if the result is not the call's answer
-	HeaderReused     = "Weir-Reused"   // the job whose call was answered so, if it is not the result's own job
-	HeaderPack       = "Weir-Pack"     // the idempotency key of the call, if it was for several jobs
+	HeaderReused     = "Weir-Reused"   // the job whose call got this answer, if it is not the result's own job
+	HeaderPack       = "Weir-Pack"     // the idempotency key of the call, if the call was made for several jobs
 	HeaderRequest    = "Weir-Request"  // the reuse.Sum of the request, if the answer may be given again
 )
 
@@ -52,11 +52,11 @@ const BodyCut = "cut"
 const (
 	MaxContentType = 1 << 10
 	MaxDetail      = 1 << 10
-	HeaderRoom     = 64 << 10 // of a message, beside its body
+	HeaderRoom     = 64 << 10 // room for a message's headers
 )
 
-// FoundByInquiry says that no answer to the call was received, and that the api reported the call as processed later.
-// The result's body is the answer to that inquiry.
+// FoundByInquiry says that the call got no answer, but that the api later reported the call as processed. The result's
+// body is the answer to that inquiry.
 const FoundByInquiry = "inquiry"
 
 // Asked is the outcome in the record of an inquiry.
@@ -65,17 +65,17 @@ const Asked = "inquiry"
 // Done is the outcome of a job that has a result.
 const Done = "done"
 
-// Reused is the outcome in the record of a job that has the answer of an equal job, and was not called.
+// Reused is the outcome in the record of a job that got the answer of an equal job and was not called.
 const Reused = "reused"
 
 // PushedBack is the outcome of a call that the api answered with "not now".
 const PushedBack = "pushback"
 
-// Submitted is the outcome of a call with which the api has begun an operation.
+// Submitted is the outcome of a call with which the api began an operation.
 const Submitted = "submitted"
 
-// Record is one line of the ledger: one call, whatever came of it. An inquiry about a call and a job that ended with
-// the answer of another have a record, too. Times are RFC 3339 with nanoseconds.
+// Record is one line of the ledger: one call, whatever came of it. There are also records of inquiries about calls, and
+// of jobs that ended with the answer of another job. Times are RFC 3339 with nanoseconds.
 type Record struct {
 	API    string `json:"api"`
 	Key    string `json:"key"`
@@ -131,8 +131,8 @@ type Record struct {
 	// Operation is what the api began when it accepted the call, if the outcome is submitted.
 	Operation *queue.Operation `json:"operation,omitempty"`
 	// Polled says that the record is not of a call: it is of the end of the job's operation, or of an inquiry about the
-	// operation. It took no slot. Of an end it has only the units beyond those that the call was charged, by the final
-	// answer.
+	// operation. It took no slot. The record of an end has only the units beyond those that the call was charged, as
+	// the final answer reports them.
 	Polled bool `json:"polled,omitempty"`
 	// ReusedFrom is the job whose answer this job got without a call, if the outcome is Reused. Call is 0 then.
 	ReusedFrom string `json:"reused_from,omitempty"`
@@ -158,12 +158,12 @@ type Record struct {
 	At     uint64    `json:"-"` // its sequence there
 }
 
-// Origin names the job's life in which the call was made.
+// Origin names the life of the job in which the call was made.
 func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)) }
 
-// Units returns what the call took from one limit shared by all keys. If the limit was not in force then, or the
-// call's costs are not known, it returns what every call takes: its price from a budget, one unit from any other
-// limit.
+// Units returns what the call took from one limit that all keys share. If the limit was not in force at the call, or
+// the call's costs are not known, it returns what every call takes: its price from a budget, and one unit from any
+// other limit.
 func (c *Record) Units(limit *bucket.Limit) int64 {
 	if !c.Sent && c.Billed == deadletter.NotBilled {
 		return 0 // the call never reached the api
@@ -185,7 +185,7 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 }
 
 // Beyond returns how many more units of a limit the call took than it had reserved. The end of an operation has
-// reserved nothing, so that all of its Units count.
+// reserved nothing, so all of its Units count.
 func (c *Record) Beyond(limit *bucket.Limit) int64 {
 	units := c.Units(limit)
 	if c.Polled {
@@ -205,7 +205,7 @@ func (c *Record) Subject() string {
 	return CallSubjects.Of(c.API, c.Key)
 }
 
-// Message returns the record as it is stored. Its message id keeps it from being stored twice.
+// Message returns the message that stores the record. Its message id keeps the record from being stored twice.
 func (c *Record) Message() *nats.Msg {
 	stored := *c
 	stored.Answer = c.Answer.Clip(recordedAnswer)
@@ -223,11 +223,11 @@ func (c *Record) Message() *nats.Msg {
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }
 
-// ErrUnreadable says that a record of the ledger cannot be read: what its call took is not known.
+// ErrUnreadable says that a record of the ledger cannot be read, so that it is not known what its call took.
 var ErrUnreadable = errors.New("a record of the ledger cannot be read")
 
-// parse reads a record as its stream has it. Only weir writes there: a torn record, or one that names another
-// api or key than its subject, fails.
+// parse parses a record from its stream. Only weir writes there. parse fails if the record is torn, or names another
+// api or key than its subject.
 func parse(subject string, data []byte) (*Record, error) {
 	var c Record
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -254,10 +254,10 @@ func ResultSubject(api, key string) string {
 	return ResultSubjects.Of(api, key)
 }
 
-// OriginOf returns the permanent name of a job: the stream and sequence where it is queued, and when its stream took
-// it, in microseconds. The sequence alone is not enough: a server that lost its last writes gives it to another job,
-// and what is stored of that job would count as a repetition. The name stays the same over restarts, replicas and
-// moves.
+// OriginOf returns the permanent name of a job: the stream in which it is queued, its sequence there, and when the
+// stream took it, in microseconds. The sequence alone is not enough: a server that lost its last writes gives it to
+// another job, and what is stored about that job would count as a repetition. The name stays the same over restarts,
+// replicas and moves.
 func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
 	const numbers = 2 * len(".18446744073709551615")
 	name := append(make([]byte, 0, len(stream)+numbers), stream...)
@@ -265,7 +265,7 @@ func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
 	return string(strconv.AppendInt(append(name, '.'), int64(accepted), 10))
 }
 
-// Clip bounds a text by bytes.
+// Clip cuts a text to at most most bytes.
 func Clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -276,7 +276,7 @@ func Clip(text string, most int) string {
 // Stamp formats a time as records and results do.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// Money writes millionths of the currency unit with at least two decimals.
+// Money writes an amount in millionths of the currency unit, with at least two decimals.
 func Money(millionths int64) string {
 	const decimals = 6
 	s := strconv.AppendInt(make([]byte, 0, len("9223372036854.775807")), millionths/1e6, 10)
@@ -289,7 +289,7 @@ func Money(millionths int64) string {
 	return string(s)
 }
 
-// Took returns what a call took from a limit; in is false if the limit was not in force when the call was made.
+// Took returns what a call took from a limit. in is false if the limit was not in force when the call was made.
 func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	for _, name := range c.Limits {
 		if name == limit.Name {
@@ -299,7 +299,7 @@ func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	return 0, false
 }
 
-// recordedAnswer is how much of an answer's body its record keeps. A letter usually gets more. But a letter that is
-// written again after a crash, or whose last call had no answer, takes the answer from the ledger. Whole answers in the
-// ledger would take the room of records.
+// recordedAnswer is how much of an answer's body the record keeps. A letter usually gets more of it. But if a letter is
+// written again after a crash, or its last call had no answer, it takes the answer from the ledger. Whole answers would
+// use up the room of the ledger's records.
 const recordedAnswer = 1 << 10

@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Take receives a record with its sequence and when the server stored it. c is nil if the record cannot be read.
+// Take receives a record, its sequence, and when the server stored it. c is nil if the record cannot be read.
 type Take func(seq uint64, stored time.Time, c *Record) error
 
-// RecordsBack calls take with the records before a sequence, the newest first, until take fails; stream.ErrEnough ends
+// RecordsBack calls take with the records before a sequence, the newest first, until take fails. stream.ErrEnough ends
 // it without an error. It blocks until all are read, or ctx ends.
 func RecordsBack(ctx context.Context, js jetstream.JetStream, before uint64, take Take) error {
 	n := stream.Newest{JetStream: js, Stream: CallsStream, Before: before}
@@ -23,8 +23,8 @@ func RecordsBack(ctx context.Context, js jetstream.JetStream, before uint64, tak
 	return nil
 }
 
-// RecordsOn calls take with the records behind a sequence, those that are there and those that come, until take fails,
-// the ledger can no longer be read, or ctx ends.
+// RecordsOn calls take with the records behind a sequence, first those that are there, and then those that come. It
+// ends when take fails, the ledger can no longer be read, or ctx ends.
 func RecordsOn(ctx context.Context, js jetstream.JetStream, after uint64, take Take) error {
 	p := portion{stream: CallsStream, after: after}
 	return p.follow(ctx, js, func(msg jetstream.Msg) error {

@@ -16,15 +16,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// resultLeeway is how long before the newest record a result without a record may have been stored. It also covers the
-// clocks of the two streams' leaders.
+// resultLeeway is how long before the newest record a result without a record may have been stored. It allows for
+// different clocks of the two streams' leaders.
 const resultLeeway = time.Minute
 
 // maxResults bounds the results that are read if there is no record at all.
 const maxResults = 500_000
 
-// readResults notes the sequences of the newest results. It reads up to the last one that the stream's leader had when
-// it began, even if another server delivers them.
+// readResults notes the places of the newest results. It reads up to the last result that the stream's leader had when
+// the reading began, even if another server delivers them.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
 	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultSubjects.Below())
@@ -71,17 +71,17 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	of[seq] = result
 }
 
-// StoredResult is the place of a result in its stream, and the job that it belongs to.
+// StoredResult is the place of a result in its stream, and the job to which the result belongs.
 type StoredResult struct {
 	At       uint64
 	KeySum   uint64
-	Reused   bool          // it is the answer of another job: no call of this one was made
+	Reused   bool          // it is the answer of another job: no call of its own job was made
 	accepted bucket.Micros // when the stream took the job
 	job      string
 }
 
-// Of reports whether the result is of the job e. If the stream was deleted since and counts from 1 again, another job
-// may have the sequence that the result names.
+// Of reports whether the result is of the job e. If the stream was deleted since, and a new one counts from 1 again,
+// another job may have the sequence that the result names.
 func (r StoredResult) Of(e queue.Entry) bool {
 	return r.is(e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time))
 }
@@ -90,8 +90,8 @@ func (r StoredResult) is(job string, accepted bucket.Micros) bool {
 	return r.job == job && r.accepted == accepted
 }
 
-// readResult reads the place of a result and the job that it belongs to, without the key. The message may lack its
-// body.
+// readResult reads the place of a result, and the job to which it belongs, but not the job's key. The message may lack
+// its body.
 func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
 	h := msg.Headers()
 	source, seq, accepted, ok := ParseResultID(h.Get(ingest.HeaderMsgID))
@@ -100,7 +100,7 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 	}, ok
 }
 
-// Requests chooses results of an api whose answers may be given again: those that were stored since a time and behind
+// Requests chooses results of an api whose answers may be given again. They were stored since a time, and are behind
 // the sequence After. Only results within the newest Most messages of the stream are read.
 type Requests struct {
 	API   string
@@ -109,15 +109,15 @@ type Requests struct {
 	Most  uint64
 }
 
-// ReadRequests calls take with the request that each result carries, in order, with the result's sequence and the time
-// when it was stored. It returns the sequence of the api's last result, 0 if it has none. It blocks until all are read,
-// or ctx ends.
+// ReadRequests calls take with the request that each result names, in order. take also gets the result's sequence and
+// when it was stored. ReadRequests returns the sequence of the api's last result, 0 if there is none. It blocks until
+// all are read, or ctx ends.
 func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take func(request string, seq uint64, stored time.Time)) (last uint64, err error) {
 	p := portion{stream: ResultsStream, subject: ResultSubjects.Below(o.API), after: o.After, bare: true}
 	if last, err = stream.LastOf(ctx, js.Conn(), p.stream, p.subject); err != nil || last == 0 {
 		return 0, err
 	}
-	if o.After > last { // the stream was created anew
+	if o.After > last { // the stream was deleted and made again
 		p.after = 0
 	}
 	first, err := stream.FirstSince(ctx, js.Conn(), p.stream, p.subject, o.Since)
@@ -140,12 +140,12 @@ func ReadRequests(ctx context.Context, js jetstream.JetStream, o Requests, take 
 	return last, nil
 }
 
-// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own result may be
-// taken by a bar (dispatcher/settle/resultbar.go).
+// FoundPrefix begins the message ids of results that an inquiry found. They need ids of their own, because a bar may
+// have the id of the call's own result (dispatcher/settle/resultbar.go).
 const FoundPrefix = "found."
 
-// ReusedPrefix begins the message ids of results that are the answers of other jobs. A bar against one that comes late
-// must not keep out the result of a call that follows.
+// ReusedPrefix begins the message ids of results that are the answers of other jobs. They need ids of their own: a bar
+// against such a result must not keep out the result of a call that follows.
 const ReusedPrefix = "reused."
 
 // ParseResultID reads the message id of a result.
@@ -175,7 +175,7 @@ func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micr
 	return parts[0], seq, bucket.Micros(micros), true
 }
 
-// Lessen makes a result that is too large for its stream smaller. It reports false when nothing is left to remove.
+// Lessen makes a result smaller that is too large for its stream. It returns false if nothing is left to remove.
 func Lessen(m *nats.Msg) bool {
 	const little = 4 << 10
 	switch n := len(m.Data); {

@@ -7,15 +7,16 @@ import (
 	"weir/deadletter"
 )
 
-// Spending is money in millionths of the currency: of billed calls, and of calls that may have been billed. Every
-// report of spending adds up with it, so that all reports agree. A budget counts both, and what running calls may cost.
+// Spending is money in millionths of the currency: Spent on billed calls, and InDoubt for calls that may have been
+// billed. Every report of spending adds up with it, so that all reports agree. A budget counts both, and also what
+// running calls may cost.
 type Spending struct{ Spent, InDoubt int64 }
 
-// Savings are jobs that ended with the answers of others, and the money in millionths that their calls would have cost,
-// as far as that is known.
+// Savings counts jobs that ended with the answers of other jobs. Saved is the money in millionths that calls of these
+// jobs would have cost, as far as that is known.
 type Savings struct{ Jobs, Saved int64 }
 
-// AddRecord adds a record, if it is of a job that ended with another one's answer.
+// AddRecord adds a record if it is of a job that ended with another job's answer.
 func (s *Savings) AddRecord(c *Record) {
 	if c.Outcome != Reused {
 		return
@@ -26,7 +27,7 @@ func (s *Savings) AddRecord(c *Record) {
 	}
 }
 
-// Text returns the number of the jobs, and the money as records write it; "" if there are none.
+// Text returns the number of jobs, and the money as records write it. saved is "" if there are no jobs.
 func (s *Savings) Text() (jobs int64, saved string) {
 	if s.Jobs == 0 {
 		return 0, ""
@@ -37,7 +38,8 @@ func (s *Savings) Text() (jobs int64, saved string) {
 // Plus adds other savings.
 func (s *Savings) Plus(other Savings) { s.Jobs, s.Saved = s.Jobs+other.Jobs, s.Saved+other.Saved }
 
-// Add adds a call by how it was billed. It ignores a price that cannot be read: weir writes no such price.
+// Add adds the price of a call as the call was billed. It ignores a price that cannot be read: weir writes no such
+// price.
 func (s *Spending) Add(price string, billed deadletter.Billed) {
 	millionths, ok := ParseMoney(price)
 	if !ok {
@@ -55,7 +57,7 @@ func (s *Spending) Add(price string, billed deadletter.Billed) {
 // AddRecord adds a record's call.
 func (s *Spending) AddRecord(c *Record) { s.Add(c.Price, c.Billed) }
 
-// ParseMoney reads what Money wrote, exactly.
+// ParseMoney parses what Money wrote, exactly.
 func ParseMoney(text string) (millionths int64, ok bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	if len(fraction) > 6 {
@@ -69,7 +71,7 @@ func ParseMoney(text string) (millionths int64, ok bool) {
 	return int64(units*1e6 + rest), true
 }
 
-// Plus adds other calls' money.
+// Plus adds the money of other calls.
 func (s *Spending) Plus(other Spending) {
 	s.Spent, s.InDoubt = s.Spent+other.Spent, s.InDoubt+other.InDoubt
 }

@@ -12,13 +12,13 @@ import (
 	"weir/ingest"
 )
 
-// Bounds limit the part of the ledger that is read at the start and at every takeover. The rest is looked up by key
-// when it matters. The zero value of a field stands for its default.
+// Bounds limit the part of the ledger that is read at the start and at every takeover. What lies before is looked up by
+// key when it is needed. The zero value of a field stands for its default.
 type Bounds struct {
-	// Records is how many records are kept whole, by default 500,000; of older ones only the ids of ended jobs
-	// are kept.
+	// Records is how many whole records are kept, by default 500,000. Of older ones only the ids of ended jobs are
+	// kept.
 	Records int
-	// Age is how far back from the newest record they are read, by default ten minutes.
+	// Age is how far back from the newest record whole records are kept, by default ten minutes.
 	Age time.Duration
 	// Leeway is how long before the newest record a result without a record may have been stored, by default one
 	// minute.
@@ -30,23 +30,24 @@ func (b Bounds) OrDefault() Bounds {
 	return Bounds{Records: cmp.Or(b.Records, 500_000), Age: cmp.Or(b.Age, TailAge), Leeway: cmp.Or(b.Leeway, resultLeeway)}
 }
 
-// TailAge is the default of Bounds.Age. It is also how long the times of keys are remembered after they have passed.
+// TailAge is the default of Bounds.Age. It is also how long theoretical arrival times of keys are remembered after they
+// have passed.
 const TailAge = 10 * time.Minute
 
-// Tail keeps what the newest part of the ledger says. At the start it reads that for all partitions, and at a takeover
-// for those that are taken. It is safe for concurrent use.
+// Tail keeps what the newest part of the ledger says. At the start, the part is read for all partitions, and at a
+// takeover for those that are taken over. Tail is safe for concurrent use.
 type Tail struct {
 	mu      sync.Mutex                         // guards the fields below
 	records map[string]map[uint64]LastCall     // by stream and sequence, until the partition is open
 	results map[string]map[uint64]StoredResult // results of the last minute, likewise
 	tats    map[string]map[string]bucket.Micros
-	read    map[string]bucket.Micros // by api: when it was read last
+	read    map[string]bucket.Micros // by api: when the ledger was last read for it
 	reach   map[string]reach         // by api
 	ids     map[string]uint64        // by api: the ledger's sequence up to which the ends of all its jobs are known
 	gaps    map[string]bool          // by api: see Gap
 }
 
-// reach is how far back the ledger's end was read. Its zero value reaches back to the very first record.
+// reach says how far back the ledger's end was read. Its zero value reaches back to the very first record.
 type reach struct {
 	since            bucket.Micros // by the caller's clock
 	records, results time.Time     // by the servers' clocks
@@ -64,8 +65,8 @@ type LastCall struct {
 	NotBefore     bucket.Micros
 	KeySum        uint64
 	At            uint64           // its sequence in the ledger, if the api answered the call
-	Operation     *queue.Operation // that the call began; nil for none, and of a job that is done
-	Pack          *queue.Pack      // under the same conditions as Identity
+	Operation     *queue.Operation // the operation that the call began; nil for none, and if the job is done
+	Pack          *queue.Pack      // kept under the same conditions as Identity
 	id            string           // message id under which the job was stored
 	accepted      bucket.Micros    // when the stream took the job
 }
@@ -80,7 +81,7 @@ func (c *Record) Last() LastCall {
 		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final,
 		NotBefore: c.NotBefore, KeySum: queue.KeySum(c.Key), At: at, id: ingest.StoredID(c.Key, c.Dedupe), accepted: bucket.MicrosOf(c.Accepted),
 	}
-	// Few need the rest, and half a million records are kept.
+	// Few jobs need the rest, and half a million records are kept.
 	if !c.Final || c.Outcome != Done {
 		last.Operation = c.Operation
 	}
@@ -90,8 +91,8 @@ func (c *Record) Last() LastCall {
 	return last
 }
 
-// Of reports whether the record belongs to the job that has its sequence now. If the stream was deleted since and
-// counts from 1 again, another job has it.
+// Of reports whether the record belongs to the job that now has the record's sequence. If the stream was deleted since,
+// and a new one counts from 1 again, another job has it.
 func (c *LastCall) Of(e queue.Entry) bool {
 	return c.id == e.Header.Get(ingest.HeaderMsgID) && c.accepted == bucket.MicrosOf(e.Time)
 }
@@ -107,7 +108,7 @@ func NewTail() *Tail {
 	}
 }
 
-// Detach removes and returns what is known of the jobs of a stream. The caller is about to read the stream's partition.
+// Detach removes and returns what is known of the jobs of a stream. The caller is about to read that stream.
 func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,7 @@ func (t *Tail) ReadAt(api string) bucket.Micros {
 	return t.read[api]
 }
 
-// Covers reports whether all that was recorded of an api at a time or later has been read.
+// Covers reports whether everything has been read that was recorded for an api at a time or later.
 func (t *Tail) Covers(api string, at bucket.Micros) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,16 +140,16 @@ func (t *Tail) Covers(api string, at bucket.Micros) bool {
 	return read && at >= r.since
 }
 
-// Gap reports whether records are missing, or cannot be read, between those of an api that were read. Then the newest
-// known record of a key may not be its newest.
+// Gap reports whether records are missing, or cannot be read, between the records of an api that were read. The newest
+// record of a key that was read may then not be the key's newest.
 func (t *Tail) Gap(api string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.gaps[api]
 }
 
-// Knows reports whether all that was stored of an api's calls since a time, by the servers' clock, has been
-// read.
+// Knows reports whether everything that was stored about an api's calls since a time has been read. The time is by the
+// servers' clock.
 func (t *Tail) Knows(api string, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +157,7 @@ func (t *Tail) Knows(api string, at time.Time) bool {
 	return read && !r.records.After(at) && !r.results.After(at)
 }
 
-// idsKnown returns the ledger's sequence up to which the ends of all jobs of the apis are known here, 0 for
-// none.
+// idsKnown returns the sequence of the ledger up to which the ends of all jobs of the apis are known here, 0 for none.
 func (t *Tail) idsKnown(apis []string) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,8 +168,8 @@ func (t *Tail) idsKnown(apis []string) uint64 {
 	return known
 }
 
-// adopt takes over what a reading that ended at now found of its apis. It drops the arrival times of keys that passed
-// more than TailAge ago.
+// adopt takes over what a reading found about its apis. now is when the reading ended. adopt drops theoretical arrival
+// times of keys that passed more than TailAge ago.
 func (t *Tail) adopt(r *reading, now bucket.Micros) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +179,7 @@ func (t *Tail) adopt(r *reading, now bucket.Micros) {
 		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-TailAge) })
 	}
 	for _, g := range []*generation{&r.old, &r.young} {
-		for calls := range g.byMessage { // an earlier reading of a partition that is read again is outdated
+		for calls := range g.byMessage { // a partition was read again: what an earlier reading found is outdated
 			delete(t.records, calls)
 		}
 	}
@@ -212,8 +212,8 @@ func (t *Tail) adoptRecordsLocked(calls string, records map[uint64]LastCall) {
 	}
 }
 
-// keepReachLocked notes how far back a reading that ended at now got. The shorter of this reach and the former one
-// counts, since each reading covered other partitions.
+// keepReachLocked notes how far back a reading got that ended at now. If there was an earlier reading, the shorter
+// reach counts, because each reading covered other partitions.
 func (t *Tail) keepReachLocked(r *reading, api string, now bucket.Micros) {
 	was, again := t.reach[api]
 	n := reach{records: r.from, results: r.resultsFrom}

@@ -15,15 +15,15 @@ import (
 	"weir/bucket/stream"
 )
 
-// Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use. The Manager
-// calls the methods about one partition one after the other.
+// Host opens, works and closes the partitions that a Manager takes for this replica. Its methods are safe for
+// concurrent use. For each partition, the Manager calls them one after the other.
 type Host interface {
 	// Partitions returns the number of partitions of each api that this replica dispatches.
 	Partitions() map[string]int
 	// Rules returns the rules in force, by api.
 	Rules() map[string]bucket.Rules
-	// Open blocks until calls of a partition may start, which then run until hard ends. If Open fails, nothing of the
-	// partition is open.
+	// Open opens a partition, and blocks until calls of the partition may start. The calls may run until hard ends. If
+	// Open fails, nothing of the partition is open.
 	Open(ctx, hard context.Context, p lease.PartitionID, t Tenure) error
 	// Close blocks until no call of a partition runs and the outcome of each is stored. If Close fails, the partition
 	// is not given up: the Manager calls Lose, unless ctx ended.
@@ -32,8 +32,9 @@ type Host interface {
 	Lose(p lease.PartitionID)
 	// LoseAll drops every partition that depends on a lease.
 	LoseAll(lease *lease.Membership)
-	// Contact decides what this replica reports to other replicas about reaching the apis; others returns their
-	// reports. The Manager calls it before every renewal. It does not block.
+	// Contact returns what this replica reports to other replicas about which apis it reaches. others returns the
+	// reports of the other replicas about an api. The Manager calls Contact before every renewal. Contact does not
+	// block.
 	Contact(others func(api string) Others) Contact
 }
 
@@ -43,9 +44,9 @@ type Contact struct{ CutOff, Seeks, Reaches []string }
 
 // Others is what the other replicas report about an api.
 type Others struct {
-	Reach bool // a replica reaches it, and takes more partitions
+	Reach bool // a replica reaches it and has not left it to others
 	Stay  bool // a replica dispatches it and has not left it to others
-	Seek  bool // a replica seeks one that reaches it
+	Seek  bool // a replica seeks another one that reaches it
 }
 
 // Tenure is the right by which a replica owns a partition.
@@ -53,7 +54,7 @@ type Tenure struct {
 	Lease *lease.Membership // nil if no other replica can own it
 	// Clean says that the previous owner, if any, ended all its calls and stored their outcomes.
 	Clean bool
-	// Ended says that the previous owner's process is known to have ended, and its calls with it.
+	// Ended says that the previous owner's process is known to have ended. Its calls have then ended, too.
 	Ended bool
 }
 
@@ -63,23 +64,23 @@ func (t Tenure) Valid() bool { return t.Lease == nil || t.Lease.Valid() }
 // ManagerOptions are what a Manager needs. All are required.
 type ManagerOptions struct {
 	Registry *lease.Registry // where the replicas claim partitions
-	Instance string          // this replica's name
+	Instance string          // the address where limits shared by all keys are counted; empty: in this process
 	SharedBy string          // where limits shared by all keys are counted: an address, empty for this process
-	// MayBegin is called when a lease has begun, before any call is made under it. If its error wraps ErrElsewhere,
-	// Run ends. With any other error Run ends if this was its first lease, and otherwise tries again.
+	// MayBegin is called when a lease has begun, before any call is made under the lease. If its error wraps
+	// ErrElsewhere, Run ends. On any other error, Run ends if this was its first lease, and otherwise tries again.
 	MayBegin func(ctx context.Context) error
 	Host     Host
 	Log      *slog.Logger
 }
 
-// Manager distributes the partitions among the replicas. It is a shell around state, which decides, and the
-// registry, which stores the claims. It holds one lease at a time as its place among the replicas. If it loses
-// the lease, it drops everything and begins another. It is safe for concurrent use.
+// Manager distributes the partitions among the replicas. It is a shell around state, which decides, and the registry,
+// which stores the claims. It holds one lease at a time: the lease is this replica's place among the replicas. If the
+// Manager loses the lease, it drops all partitions and begins another lease. It is safe for concurrent use.
 type Manager struct {
 	opts  ManagerOptions
 	lease atomic.Pointer[lease.Membership] // nil while there is none
 	wake  chan struct{}
-	room  chan struct{} // bounds the actions under way
+	room  chan struct{} // has one element for each action under way
 
 	mu     sync.Mutex // guards the fields below
 	o      *state     // nil while there is no lease
@@ -95,7 +96,7 @@ type actionQueue struct {
 
 // Bounds and delays of a Manager.
 const (
-	maxActions = 64 // under way at once
+	maxActions = 64 // actions under way at the same time
 	planEvery  = 100 * time.Millisecond
 	watchRetry = time.Second
 	joinRetry  = time.Second
@@ -122,8 +123,10 @@ func (m *Manager) Session() string {
 	return ""
 }
 
-// Run takes partitions until soft ends, and then gives all of them up. When hard ends, it leaves those as they are
-// whose calls have not ended. It fails if this replica may not dispatch beside the present replicas.
+// Run takes partitions until soft ends, and then gives all of them up. When hard ends, Run returns without giving up
+// the partitions whose calls have not ended. It fails if jobs are called elsewhere (ErrElsewhere). It also fails if
+// this replica cannot dispatch under its first lease, for example because it may not dispatch beside the other
+// replicas.
 func (m *Manager) Run(soft, hard context.Context) error {
 	for first := true; ; first = false {
 		err := m.join(soft)
@@ -149,8 +152,8 @@ func (m *Manager) Run(soft, hard context.Context) error {
 // ErrElsewhere says that jobs are called elsewhere from now on.
 var ErrElsewhere = errors.New("jobs are not called here any more")
 
-// join begins a lease. A process that moves the jobs away, pauses them or changes the configuration writes that
-// before it looks for leases. So either join sees what it wrote, or that process sees the lease.
+// join begins a lease. A process that moves the jobs away, pauses them or changes the configuration writes that before
+// it looks for leases. So either join sees that write, or that process sees the lease.
 func (m *Manager) join(ctx context.Context) error {
 	membership, err := m.opts.Registry.Join(ctx, lease.Member{
 		Instance: m.opts.Instance, SharedBy: m.opts.SharedBy, Partitions: m.opts.Host.Partitions(),
@@ -169,7 +172,7 @@ func (m *Manager) join(ctx context.Context) error {
 	return nil
 }
 
-// serve plans and acts until everything is given up, or the lease is lost.
+// serve plans and acts until all partitions are given up, or until the lease is lost.
 func (m *Manager) serve(soft, hard context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(soft))
 	defer cancel(nil)
@@ -203,7 +206,7 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	return err
 }
 
-// contact adds to a renewal which apis this replica reaches.
+// contact adds this replica's report about the apis to a renewal.
 func (m *Manager) contact(self *lease.Member) {
 	now := m.opts.Host.Contact(func(api string) Others {
 		m.mu.Lock()
@@ -216,7 +219,7 @@ func (m *Manager) contact(self *lease.Member) {
 	self.CutOff, self.Seeks, self.Reaches = now.CutOff, now.Seeks, now.Reaches
 }
 
-// plan runs the actions that the state returns, until everything is given up or ctx ends.
+// plan runs the actions that the state returns, until all partitions are given up or ctx ends.
 func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Membership) error {
 	tick := time.NewTicker(planEvery)
 	defer tick.Stop()
@@ -284,7 +287,7 @@ func (m *Manager) watch(ctx context.Context) {
 
 var errDeafWatch = errors.New("this replica does not see its own renewals")
 
-// watchOnce follows the registry until the watch breaks, or stalls.
+// watchOnce follows the registry until the watch breaks or stalls.
 func (m *Manager) watchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -320,7 +323,7 @@ func (m *Manager) watchOnce(ctx context.Context) error {
 	return err
 }
 
-// tell applies a change to the state, and makes it plan again.
+// tell applies a change to the state, and makes plan run again.
 func (m *Manager) tell(change func(o *state)) {
 	m.mu.Lock()
 	if m.o != nil {
@@ -333,7 +336,7 @@ func (m *Manager) tell(change func(o *state)) {
 	}
 }
 
-// Update reports to the other replicas which apis this replica dispatches, after a change.
+// Update tells the other replicas which apis this replica dispatches. The caller calls it after a change.
 func (m *Manager) Update(ctx context.Context) {
 	partitions := m.opts.Host.Partitions()
 	m.tell(func(o *state) { o.dispatches(partitions) })
@@ -344,7 +347,7 @@ func (m *Manager) Update(ctx context.Context) {
 	}
 }
 
-// Dropped reports that the Host drops a partition that it cannot work any more.
+// Dropped notes that the Host drops a partition that it cannot work any more.
 func (m *Manager) Dropped(p lease.PartitionID) {
 	m.tell(func(o *state) { o.dropped(p, time.Now()) })
 }
@@ -443,7 +446,7 @@ func (m *Manager) expel(ctx context.Context, d action) {
 	m.tell(func(o *state) { o.expelled(d.session, ended, newest, time.Now()) })
 }
 
-// End gives up the lease when every call has ended.
+// End gives up the lease. Every call must have ended.
 func (m *Manager) End(ctx context.Context) {
 	if membership := m.lease.Swap(nil); membership != nil {
 		if err := membership.End(ctx); err != nil {
@@ -452,7 +455,7 @@ func (m *Manager) End(ctx context.Context) {
 	}
 }
 
-// Unready returns why a job might not be dispatched now, "" if it would be.
+// Unready returns why a job might not be dispatched now, "" if every job would be dispatched.
 func (m *Manager) Unready() string {
 	if !m.Valid() {
 		return "the right to dispatch could not be renewed: calls hold"

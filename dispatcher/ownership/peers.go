@@ -24,8 +24,8 @@ func (o *state) watchBegins() {
 	clear(o.again)
 }
 
-// see applies what a watch shows: a member, a claim, or that it has shown all that the registry held when the watch
-// began.
+// see applies one thing that a watch shows: a member, a claim, or the note that the watch has now shown everything that
+// the registry held when the watch began.
 func (o *state) see(s lease.Sighting, now time.Time) {
 	switch {
 	case s.Session != "":
@@ -42,10 +42,12 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 	}
 }
 
-// seeClaim notes which session owns a partition. A registry that lost its last writes, as servers can in a power cut,
-// has an older claim, or uses a revision again. So the first claim that a new watch shows counts, whatever its
-// revision. A replica that lags shows an older claim too, but then the newest claim follows before plan acts. A claim
-// of another session between ours and the one that ours replaced counts too: only such a registry can have accepted it.
+// seeClaim notes which session owns a partition. Usually the claim with the highest revision counts. But servers can
+// lose the registry's last writes in a power cut. Then the registry has an older claim, or uses a revision again. So
+// the first claim that a new watch shows counts, whatever its revision. A server that lags shows an older claim too,
+// but then the newest claim follows before plan acts. Another session's claim also counts if its revision is higher
+// than the one that our claim replaced, and not higher than ours: only a registry that lost writes can have accepted
+// it.
 func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	first := !o.complete && !o.seenAgain(claimName(p))
 	o.noteAgain(claimName(p))
@@ -56,7 +58,7 @@ func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
 	}
 }
 
-// wrote notes a claim that this replica wrote.
+// wrote notes a claim or a release that this replica wrote.
 func (o *state) wrote(p lease.PartitionID, c ownerClaim) {
 	if c.revision > o.claims[p].revision {
 		o.noteAgain(claimName(p)) // the first claim that a new watch shows may be older
@@ -122,7 +124,7 @@ func (o *state) others(api string) (all Others) {
 	return all
 }
 
-// expelDead returns the actions that expel members that have not renewed for too long, or whose process is known to
+// expelDead returns the actions that expel members that have not renewed for too long, or whose processes are known to
 // have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {
@@ -180,5 +182,5 @@ func (o *state) expelled(session string, ended bool, newest uint64, now time.Tim
 		m = &peer{}
 		o.members[session] = m
 	}
-	m.revision, m.seen = max(m.revision, newest), now // wait as long again
+	m.revision, m.seen = max(m.revision, newest), now // the wait begins again
 }

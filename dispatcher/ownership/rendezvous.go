@@ -7,11 +7,12 @@ import (
 	"strconv"
 )
 
-// divide gives every partition of an api to one of the candidates. Every replica that knows the same candidates gets
-// the same result. Each pair of partition and candidate has a score, and the highest scores win (rendezvous hashing),
-// as long as no candidate gets more than the even share. So every api's load is even, also over few partitions, and a
-// candidate that comes or goes moves few partitions besides its own. divide returns the candidates' indices, by
-// partition; nil if there are no candidates.
+// divide gives every partition of an api to one of the candidates. It returns the candidate's index for each partition,
+// nil if there are no candidates. Every replica that knows the same candidates gets the same result.
+//
+// Each pair of partition and candidate has a score, and the highest scores win (rendezvous hashing), as long as no
+// candidate gets more than the even share. So every api's load is even, even if the api has few partitions. A candidate
+// that comes or goes moves few partitions besides its own.
 func divide(api string, partitions int, candidates []string) []int {
 	if len(candidates) == 0 {
 		return nil
@@ -33,7 +34,7 @@ func divide(api string, partitions int, candidates []string) []int {
 	for p := range owners {
 		owners[p] = -1
 	}
-	least, more := partitions/len(candidates), partitions%len(candidates) // more candidates get one more than the least
+	least, more := partitions/len(candidates), partitions%len(candidates) // more: candidates that get one beyond least
 	for _, x := range pairs {
 		if owners[x.partition] >= 0 || counts[x.candidate] > least || counts[x.candidate] == least && more == 0 {
 			continue

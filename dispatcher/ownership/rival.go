@@ -12,11 +12,12 @@ import (
 	"weir/bucket/lease"
 )
 
-// errUndecided says that a conflicting replica may be dead or alive.
+// errUndecided says that it is not known yet whether a conflicting replica is alive.
 var errUndecided = errors.New("it is not known yet whether another replica lives")
 
 // refusedLocked returns why this replica may not dispatch beside the other replicas, nil if it may: limits shared by
-// all keys must be counted in one place. Of two replicas that cannot dispatch together, the younger one is refused.
+// all keys must be counted in one place. If two replicas cannot dispatch together, the one that joined later is
+// refused. refusedLocked returns errUndecided if it is not known yet whether the other one is alive.
 func (m *Manager) refusedLocked(own *lease.Membership) error {
 	if !m.o.complete || m.o.leaving {
 		return nil
@@ -43,8 +44,8 @@ func (m *Manager) refusedLocked(own *lease.Membership) error {
 	return nil
 }
 
-// conflict returns why a replica cannot dispatch beside this one, which counts limits at sharedBy; nil if it
-// can. rules are those of the apis.
+// conflict returns why another replica cannot dispatch beside this one, nil if it can. This replica counts shared
+// limits at sharedBy. rules are the rules of its apis.
 func conflict(sharedBy string, other lease.Member, rules map[string]bucket.Rules) error {
 	if other.SharedBy != sharedBy {
 		return fmt.Errorf("instance %s counts limits %s, this one %s: set the same WEIR_REDIS_URL on both, or WEIR_ROLES=ingest on this one",
@@ -71,7 +72,8 @@ func where(sharedBy string) string {
 	return "in Redis"
 }
 
-// CheckShared returns why rules, by api, cannot be put in force beside the replicas that dispatch now.
+// CheckShared returns why these rules cannot be put in force beside the replicas that dispatch now, nil if they can.
+// rules are by api.
 func (m *Manager) CheckShared(rules map[string]bucket.Rules) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +90,7 @@ func (m *Manager) CheckShared(rules map[string]bucket.Rules) error {
 	return nil
 }
 
-// Beside reports whether other replicas dispatch too, as far as this one knows.
+// Beside reports whether other replicas dispatch too. It also returns true while that is not known.
 func (m *Manager) Beside() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,12 +105,13 @@ func (m *Manager) Beside() bool {
 	return false
 }
 
-// AwaitNoRival blocks until no replica is left that must not dispatch beside this one, which has these rules and counts
-// shared limits at sharedBy. A replica that does not renew for the term of its membership counts as dead, and
-// AwaitNoRival ends its membership. It fails if such a replica is alive. The caller must call it before it does
-// anything that could disturb that replica. Run detects a replica that comes at the same time.
+// AwaitNoRival blocks until this replica has no rival. A rival is a replica that must not dispatch beside this one,
+// which has these rules and counts shared limits at sharedBy. AwaitNoRival fails if a rival is alive. A replica that
+// does not renew for the term of its membership counts as dead, and AwaitNoRival ends its membership. The caller must
+// call AwaitNoRival before it does anything that could disturb a rival. If a rival starts at the same time, Run detects
+// it.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
-	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil { // only a replica that counts elsewhere conflicts
+	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil { // a rival can only count elsewhere
 		members, err := r.Members(ctx)
 		if err != nil {
 			return err
@@ -156,22 +159,21 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 	return errors.Join(err, <-watched)
 }
 
-// expelLapsed ends the memberships that were not renewed for a whole term, so that no other replica has to wait for
-// them, too.
+// expelLapsed ends the memberships that were not renewed for a whole term. Then no other replica has to wait for them.
 func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
 	for session, m := range o.members {
 		if !lease.Lapsed(m.seen, time.Now()) {
 			continue
 		}
-		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // if it has not ended, Run sees it
+		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // if the member lives after all, Run sees it
 			return err
 		}
 	}
 	return nil
 }
 
-// rival returns an error if there is a member beside which this replica may not dispatch, errUndecided if that
-// is not known yet.
+// rival returns an error if this replica may not dispatch beside a member that is alive, and errUndecided if it is not
+// known yet whether there is such a member.
 func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Time) error {
 	if !o.complete {
 		return errUndecided

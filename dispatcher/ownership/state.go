@@ -21,13 +21,14 @@ import (
 //	    good.
 //	O2  A session is ended only by a write that names its newest renewal, after the ending replica has seen no
 //	    change of that renewal for a term and a margin. The session itself stopped starting calls a margin
-//	    before its term ended, and cannot renew any more. Or its process is known to have ended, which its notes
-//	    on the same machine show; what it sent before names an earlier renewal.
+//	    before its term ended, and cannot renew any more. A session is also ended if its process is known to have
+//	    ended, which the process's notes on the same machine show. A renewal that it had sent before names an
+//	    earlier renewal.
 //	O3  A partition is released only when all its calls have ended and their outcomes are stored.
 //
-// So no two replicas start calls of one partition at the same time: the one that claims it last does so after
-// the other has stopped by its own clock. None of this depends on how fresh the view is; a stale view only
-// delays when a partition is taken.
+// So no two replicas start calls of one partition at the same time: a replica claims the partition only after the
+// former owner has stopped by its own clock. None of this depends on how fresh a replica's view of the registry is. A
+// stale view only delays when a partition is taken.
 type state struct {
 	self    string         // this replica's session
 	name    string         // this replica's name
@@ -35,16 +36,16 @@ type state struct {
 	leaving bool
 
 	complete bool                // the watch has shown all that the registry held when the watch began
-	members  map[string]*peer    // by session, this replica's own too
+	members  map[string]*peer    // by session, with this replica itself
 	ended    map[string]struct{} // sessions that are known to have ended
 	asked    map[string]struct{} // sessions that are being expelled
 	claims   map[lease.PartitionID]ownerClaim
 	held     map[lease.PartitionID]*holding
-	targets  map[lease.PartitionID]string // the session that should own each; nil: must be computed again
-	again    map[string]struct{}          // keys seen since the watch began again
+	targets  map[lease.PartitionID]string // the session that should own each partition; nil: must be computed again
+	again    map[string]struct{}          // keys that the present watch has shown while it was not complete
 
 	renewed time.Time // this replica's last renewal
-	steady  time.Time // since when its renewals have come without a gap
+	steady  time.Time // when its renewals began to come without a gap
 }
 
 // ownerClaim is a partition's entry in the registry: its owner's session, empty for none.
@@ -67,12 +68,12 @@ const (
 	holdReleasing
 )
 
-// holding is one partition as this replica has it.
+// holding is what this replica knows of one partition that it holds, or may hold.
 type holding struct {
 	phase     holdPhase
-	revision  uint64 // of its claim
-	replaced  uint64 // the revision that its claim replaced
-	former    string // the session that owned it before, empty if that released it
+	revision  uint64 // the revision of this replica's claim
+	replaced  uint64 // the revision that this replica's claim replaced
+	former    string // the session that owned it before; empty if that session released it
 	clean     bool   // the previous owner ended all its calls and stored their outcomes
 	tenure    int    // how often it was opened
 	notBefore time.Time
@@ -87,7 +88,7 @@ const (
 	actionClose
 	actionRelease
 	actionExpel
-	actionLose // drop it at once: another replica has claimed it; its end is not reported
+	actionLose // drop the partition at once: another replica has claimed it; the end of this action is not reported
 )
 
 // action is one thing to do. The method named after its kind (claimed, opened, closed, released, expelled) handles its
@@ -95,10 +96,10 @@ const (
 type action struct {
 	do       actionKind
 	part     lease.PartitionID
-	session  string // the session to expel; of actionOpen, the previous owner's
+	session  string // actionExpel: the session to expel; actionOpen: the previous owner's
 	revision uint64
 	clean    bool
-	tenure   int // of actionOpen and actionClose
+	tenure   int // for actionOpen and actionClose
 }
 
 // actionRetry is the delay before a failed action is tried again.
@@ -116,16 +117,16 @@ func newState(self, name string, now time.Time) *state {
 	}
 }
 
-// dispatches sets what this replica dispatches from now on.
+// dispatches sets which apis this replica dispatches from now on, and the number of partitions of each.
 func (o *state) dispatches(apis map[string]int) {
 	o.apis, o.targets = apis, nil
 }
 
-// leave makes plan give everything up.
+// leave makes plan give up all partitions.
 func (o *state) leave() { o.leaving, o.targets = true, nil }
 
-// renew notes that this replica's lease was renewed. After a gap, the other replicas may have been unable to renew too:
-// their time begins again.
+// renew notes that this replica's lease was renewed. After a gap, the other replicas may have been unable to renew too,
+// so their time begins again.
 func (o *state) renew(now time.Time) {
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now
@@ -133,8 +134,8 @@ func (o *state) renew(now time.Time) {
 	o.renewed = now
 }
 
-// mostGap is the longest time between two renewals of our own. After a longer gap, missing renewals of other replicas
-// prove nothing.
+// mostGap is the longest time between two renewals of this replica. After a longer gap, missing renewals of other
+// replicas prove nothing.
 const mostGap = 3 * lease.MemberRenew
 
 // plan returns the actions to take now. It does not return an action again until the action's end has been
@@ -168,7 +169,8 @@ func (o *state) partitions() []lease.PartitionID {
 	return all
 }
 
-// aim computes which member should own each partition, among the members that dispatch an api and stay.
+// aim returns the session of the member that should own each partition. Only members that dispatch an api and stay get
+// its partitions.
 func (o *state) aim() map[lease.PartitionID]string {
 	if o.targets != nil {
 		return o.targets
@@ -183,8 +185,8 @@ func (o *state) aim() map[lease.PartitionID]string {
 	return o.targets
 }
 
-// takers returns the members, and their names, that share an api's partitions: those that stay and have not left the
-// api to other replicas; if all have left it, all that stay.
+// takers returns the sessions and the names of the members that share an api's partitions. They are the members that
+// stay and have not left the api to other replicas. If all have left it, they are all members that stay.
 func (o *state) takers(api string, n int) (sessions, names []string) {
 	var cut []string
 	take := func(session, name string, m *peer) {
@@ -259,7 +261,7 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 	d = action{part: p, revision: c.revision}
 	_, over := o.ended[c.owner]
 	switch {
-	case c.owner == o.self && mine: // claimed without an answer, or dropped for a moment
+	case c.owner == o.self && mine: // the claim's answer got lost, or the partition was dropped for a moment
 		// Claim it again: a watch that lags shows claims that were released since.
 		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, actionClaim
 	case c.owner == o.self:
@@ -275,7 +277,7 @@ func (o *state) begin(p lease.PartitionID, h *holding, mine bool) (d action, ok 
 		}
 		return d, false
 	default:
-		return d, false // its owner lives, and will give it up
+		return d, false // its owner lives, and will give the partition up
 	}
 	return d, true
 }
@@ -305,7 +307,7 @@ func (o *state) opened(d action, err error, now time.Time) {
 	}
 }
 
-// dropped notes that a partition was dropped without ending its calls.
+// dropped notes that a partition was dropped before its calls had ended.
 func (o *state) dropped(p lease.PartitionID, now time.Time) {
 	if h := o.held[p]; h != nil && h.phase != holdFree {
 		h.phase, h.clean, h.notBefore = holdFree, false, now.Add(2*actionRetry)
@@ -345,7 +347,7 @@ func (o *state) empty() bool {
 	return true
 }
 
-// hasOpened reports whether this replica opened a partition at any time: its calls may still run.
+// hasOpened reports whether this replica has ever opened a partition. If so, its calls may still run.
 func (o *state) hasOpened() bool {
 	for _, h := range o.held {
 		if h.tenure > 0 {
@@ -355,8 +357,9 @@ func (o *state) hasOpened() bool {
 	return false
 }
 
-// unready returns why a job might not be dispatched now, "" if it would be: every partition is open here, or
-// with a member that has renewed while this replica watched, or on its way from one to the other.
+// unready returns why a job might not be dispatched now, "" if every job would be dispatched. That is so if every
+// partition is open here, or belongs to a member that has renewed while this replica watched, or is on its way from one
+// to the other.
 func (o *state) unready() string {
 	if !o.complete {
 		return "the owners of partitions are not known yet"

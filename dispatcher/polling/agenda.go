@@ -10,18 +10,18 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// mostUnderWay bounds the polls of an api that are under way.
+// mostUnderWay bounds the polls of an api that run at the same time.
 const mostUnderWay = 16
 
-// agenda knows which operation is polled when. It is a plain value: its owner locks it and passes the time.
+// agenda says which operation is polled when. It is a plain value: its owner locks it and passes the time.
 type agenda struct {
 	waiting  polls
 	underWay int
-	next     bucket.Micros // when the rate lets the next poll begin
-	held     bucket.Micros // until when the api's answers keep all polls back
+	next     bucket.Micros // when the rate allows the next poll
+	held     bucket.Micros // no poll before then, because the api's answers asked for that
 	denials  int           // in a row
-	// silent is the time of the first of the polls in a row that did not say how their operation stands. It is 0 if the
-	// last poll said so, and while there is nothing to poll.
+	// silent is the time of the first of the latest polls in a row that did not say how their operations stand. It is 0
+	// if the last poll said so, or if there is nothing to poll.
 	silent bucket.Micros
 }
 
@@ -30,7 +30,7 @@ type poll struct {
 	job      *lane.Job
 	due      bucket.Micros
 	failures int  // polls in a row that said nothing
-	recalled bool // an operator has cancelled its job: it is polled as soon as the rate allows
+	recalled bool // an operator has cancelled the job: it is polled as soon as the rate allows
 }
 
 // add adds an operation to those that wait. Its next poll is due at due.
@@ -40,10 +40,10 @@ func (a *agenda) add(p *poll, due bucket.Micros) {
 }
 
 // take removes and returns the operation that has been due longest. If none may be polled now, p is nil, and again says
-// when to ask again. every is the shortest time between two polls of the api.
+// when to call take again. every is the shortest time between two polls of the api.
 func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bucket.Micros) {
 	for len(a.waiting) > 0 && !a.waiting[0].job.IsPolled() {
-		heap.Pop(&a.waiting) // it has ended, or another replica polls it
+		heap.Pop(&a.waiting) // the operation has ended, or another replica polls it
 	}
 	if len(a.waiting) == 0 {
 		if a.underWay == 0 {
@@ -52,7 +52,7 @@ func (a *agenda) take(now bucket.Micros, every time.Duration) (p *poll, again bu
 		return nil, schedule.Never
 	}
 	if a.underWay >= mostUnderWay {
-		return nil, schedule.Never // the end of a poll asks again
+		return nil, schedule.Never // the end of a poll calls take again
 	}
 	if at := max(a.waiting[0].due, a.next, a.held); at > now {
 		return nil, at
@@ -71,14 +71,14 @@ func (a *agenda) understood(p *poll) {
 	p.failures = 0
 }
 
-// The longest wait after polls that say nothing, and the first wait after a denial.
+// longestRest is the longest wait after polls that say nothing. deniedRest is the first wait after a denial.
 const (
 	longestRest = 5 * time.Minute
 	deniedRest  = 10 * time.Second
 )
 
 // failed notes that a poll said nothing, and returns how long its operation rests. The first rest is every. Each
-// further one is twice as long, up to longestRest.
+// further rest is twice as long as the one before, up to longestRest.
 func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Duration {
 	if a.silent == 0 {
 		a.silent = now
@@ -92,7 +92,7 @@ func (a *agenda) failed(p *poll, every time.Duration, now bucket.Micros) time.Du
 }
 
 // lastTries is how many polls in a row must say nothing before weir gives up an operation whose time is over. One is
-// not enough: weir may have just started, and not reach the api yet.
+// not enough: weir may have just started, and may not reach the api yet.
 const lastTries = 3
 
 // isGivenUp reports whether weir gives up an operation whose time is over, after a poll with this finding.
@@ -100,8 +100,9 @@ func (p *poll) isGivenUp(means httpcall.Finding) bool {
 	return means == httpcall.OperationRunning || p.failures+1 >= lastTries
 }
 
-// denied holds all polls because the api denies weir's access: for deniedRest, and twice as long after each further
-// denial in a row, up to longestRest. It returns when polls go on, and whether the denial is the first in a row.
+// denied holds all polls, because the api denies weir's access. The hold lasts for deniedRest, and twice as long after
+// each further denial in a row, up to longestRest. denied returns when polls go on, and whether this is the first
+// denial in a row.
 func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
 	a.denials++
 	rest := deniedRest
@@ -112,7 +113,7 @@ func (a *agenda) denied(now bucket.Micros) (until bucket.Micros, first bool) {
 	return a.held, a.denials == 1
 }
 
-// hold holds all polls until a time that the api named.
+// hold holds all polls until a time for which the api asked.
 func (a *agenda) hold(until bucket.Micros) { a.held = max(a.held, until) }
 
 // hurry makes an operation due at once.
@@ -126,7 +127,7 @@ func (a *agenda) hurry(j *lane.Job, now bucket.Micros) {
 	}
 }
 
-// silence returns for how long no poll has said how an operation stands, 0 if the last one did.
+// silence returns for how long no poll has said how its operation stands, 0 if the last one did.
 func (a *agenda) silence(now bucket.Micros) time.Duration {
 	if a.silent == 0 {
 		return 0

@@ -1,9 +1,9 @@
 // Package polling polls the operations that an api has begun, and ends their jobs.
 //
 // A job whose call the api has accepted (httpcall.Submitted) is never called again. The owner of its partition polls
-// its operation, each at most once in every interval. The configured rate of polls bounds all operations that the owner
-// polls of the api; the operation that has been due longest comes first. Polls take no slot, count against no limit or
-// budget, and are not in the ledger.
+// its operation, at most once in every interval. The configured rate of polls bounds the polls of all operations that
+// the owner polls at the api. The operation that has been due longest comes first. Polls take no slot, count against no
+// limit or budget, and are not in the ledger.
 //
 //	agenda.go  which operation is polled when: a plain value, with the time as an argument
 //	poller.go  the polls, and what their answers mean
@@ -19,10 +19,10 @@
 //
 // If the api denies weir's access (401, 402, 403, 407, a redirect), weir polls none of its operations for a while. If
 // the api pushes a poll back (429, 503), weir polls none before the time that the answer names. Calls go on, because
-// the api may limit polls separately. An operation's time is counted from its call. When it is over, the next answer
-// that says running ends the job, and so do lastTries polls in a row that say nothing. The job then becomes a letter
-// unknown with the operation's address. A redrive skips that letter unless an operator insists, because the operation
-// may still succeed; dead reconcile polls the address.
+// the api may limit polls separately. An operation's time is counted from its call. When this time is over, the next
+// answer that says running ends the job, and so do lastTries polls in a row that say nothing. The job then becomes a
+// letter unknown with the operation's address. A redrive skips that letter unless an operator insists, because the
+// operation may still succeed. dead reconcile polls the address.
 //
 // While an operator has paused a key or the api, its operations are neither polled nor given up. Holds of calls and
 // used up limits do not stop polls.

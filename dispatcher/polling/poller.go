@@ -15,7 +15,7 @@ import (
 	"weir/dispatcher/settle"
 )
 
-// Poller polls the operations of an api's jobs. Its agenda is guarded by the lane's lock.
+// Poller polls the operations of an api's jobs. The lane's lock guards its agenda.
 type Poller struct {
 	*lane.Lane
 	settler *settle.Settler
@@ -28,8 +28,8 @@ func New(l *lane.Lane, s *settle.Settler) *Poller {
 	return &Poller{Lane: l, settler: s, wake: make(chan struct{}, 1)}
 }
 
-// BeginLocked starts to poll a job's operation. The schedule must have the job as polled. The first poll is due when
-// the configured interval has passed since the job's call, or at once if it has passed already.
+// BeginLocked starts to poll the operation of a job. The job must be in the schedule as polled. The first poll is due
+// when the configured interval has passed since the job's call, which may be at once.
 func (w *Poller) BeginLocked(j *lane.Job) {
 	now := w.Now()
 	due := now
@@ -41,7 +41,7 @@ func (w *Poller) BeginLocked(j *lane.Job) {
 	w.wakeUp()
 }
 
-// RecallLocked polls a job at once because an operator has cancelled it.
+// RecallLocked makes the poll of a job due at once, because an operator has cancelled the job.
 func (w *Poller) RecallLocked(j *lane.Job) {
 	w.agenda.hurry(j, w.Now())
 	w.wakeUp()
@@ -54,7 +54,7 @@ func (w *Poller) wakeUp() {
 	}
 }
 
-// idleCheck is the longest time between two looks at the agenda. The poller gets no event when the terms change.
+// idleCheck is the longest time between two looks at the agenda. No event tells the poller that the terms have changed.
 const idleCheck = 5 * time.Second
 
 // Run polls until ctx ends. Writes that end jobs may go on until hard ends.
@@ -76,7 +76,7 @@ func (w *Poller) Run(ctx, hard context.Context) {
 	}
 }
 
-// begin begins every poll that may begin now, and returns when there may be another one.
+// begin begins every poll that may begin now. It returns when the next one may begin.
 func (w *Poller) begin(ctx, hard context.Context) (again bucket.Micros) {
 	for ctx.Err() == nil {
 		w.Mu.Lock()
@@ -101,7 +101,7 @@ func (w *Poller) begin(ctx, hard context.Context) (again bucket.Micros) {
 	return schedule.Never
 }
 
-// leaseRest is how long an operation rests while this replica may not poll it.
+// leaseRest is how long an operation rests if this replica may not poll it now.
 const leaseRest = time.Second
 
 // errNoOperation says that the api's configuration has no operation any more.
@@ -192,8 +192,8 @@ func (w *Poller) count(a answer) {
 	w.Env.Metrics.Polls.WithLabelValues(w.Name, outcome).Inc()
 }
 
-// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, heldBack holds all polls for
-// that long.
+// heldBack returns how long an answer asks weir to wait. If the api pushed the poll back, heldBack also holds all polls
+// for that time.
 func (w *Poller) heldBack(r httpcall.Response) time.Duration {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
 		w.Mu.Lock()
@@ -215,9 +215,10 @@ func (w *Poller) deny(p *poll, a answer) {
 	}
 }
 
-// again lets an operation wait for its next poll: after rest, or when the operation's time is over if that is sooner. A
-// store of slots on another machine may have lost the slot that the operation holds, so again holds the slot once more.
-// Only the partition's owner does so: a later owner may have ended the operation and given its slot back.
+// again lets an operation wait for its next poll. The poll is due after rest, or when the operation's time is over if
+// that is sooner. If the store of slots is on another machine, it may have lost the slot that the operation holds, so
+// again holds the slot once more. Only the partition's owner does so: a later owner may have ended the operation and
+// given its slot back.
 func (w *Poller) again(p *poll, rest time.Duration) {
 	j := p.job
 	w.Mu.Lock()
@@ -233,7 +234,7 @@ func (w *Poller) again(p *poll, rest time.Duration) {
 	if over := w.Sched.Own(j.Operation.Until); over > now {
 		due = min(due, over)
 	}
-	if j.IsCancelled() && !p.recalled { // during the poll
+	if j.IsCancelled() && !p.recalled { // it was cancelled during the poll
 		due, p.recalled = now, true
 	}
 	w.agenda.add(p, due)
@@ -250,7 +251,7 @@ func (w *Poller) fail(p *poll, why string, every time.Duration) {
 	w.again(p, rest)
 }
 
-// failuresTold is after how many failed polls in a row an operation is logged.
+// failuresTold is the number of failed polls in a row after which an operation is logged.
 const failuresTold = 10
 
 // done ends a job with the result of its operation.
@@ -268,15 +269,15 @@ func (w *Poller) giveUp(ctx context.Context, p *poll, r httpcall.Response, last 
 	w.end(ctx, p.job, r, deadletter.Unknown, detail)
 }
 
-// end ends a job by a letter. Its call was accepted, so it counts as billed.
+// end ends a job by a letter. The job's call was accepted, so it counts as billed.
 func (w *Poller) end(ctx context.Context, j *lane.Job, r httpcall.Response, reason deadletter.Reason, detail string) {
 	if w.take(j) {
 		w.settler.Operations.End(ctx, j, r, httpcall.Outcome{Verdict: httpcall.Dead, Reason: reason, Detail: detail, Billed: deadletter.BilledYes})
 	}
 }
 
-// take makes a polled job settling, to end it. It reports false if the job has ended already, or belongs to another
-// owner by now.
+// take makes a polled job settling, so that the caller can end it. It returns false if the job has ended already, or
+// belongs to another owner by now.
 func (w *Poller) take(j *lane.Job) bool {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()

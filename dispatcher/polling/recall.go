@@ -23,7 +23,7 @@ func (w *Poller) recall(ctx, hard context.Context, p *poll, terms *lane.Terms) {
 		r := terms.Polls.Ask(ctx, o.Cancel.Method, j.Operation.Cancel, httpcall.Hooks{MayWrite: j.Part.MayCall})
 		switch {
 		case ctx.Err() != nil:
-			return // the next start finds the job uncancelled, and its operation as it is
+			return // the next process finds the job uncancelled, and its operation unchanged
 		case r.Status >= 200 && r.Status < 300:
 			told = fmt.Sprintf("the api was told to cancel its operation, and answered %d", r.Status)
 		case r.Status != 0:

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Answer is the outcome of a call, as it was judged when the call ended. A process that settles it later does not judge
-// it again, perhaps by another configuration.
+// Answer is the outcome of a call, as the dispatcher judged it when the call ended. A later process that settles the
+// call does not judge it again by its own configuration.
 type Answer struct {
 	Verdict   uint8 // in the writer's numbering
 	Sent      bool  // at least one byte may have left
 	Cut       bool  // the answer broke off
-	More      bool  // the body was longer than what Body has, or than the room for it
+	More      bool  // Body is not the whole body
 	Fault     bool
 	HoldSpent bool
 	Holds     bool // the operation holds its slot
@@ -27,21 +27,21 @@ type Answer struct {
 	Billed, Reason, Detail, HoldHeader, Mend, ContentType string // each at most MaxText
 	Operation, Cancel                                     string // addresses of the operation that the call began
 
-	Limits    uint64  // identifies the limits that Taken is of
+	Limits    uint64  // identifies the limits that Taken counts
 	Taken     []int64 // what the call took of each limit; at most MaxTaken
 	Paid      int64   // what the call cost, in millionths
-	Unsettled uint64  // bits, one for each of the same limits
+	Unsettled uint64  // one bit for each of these limits
 	Body      []byte
 }
 
-// Bounds of a noted answer. The body gets the rest of MaxBody.
+// Bounds of a noted answer. MaxBody bounds the whole answer: the body gets what the other fields leave.
 const (
 	MaxText  = 2 << 10
 	MaxTaken = 64
 	MaxBody  = mostChunks * chunkBytes
 )
 
-// clone returns a copy that the answer's writer does not change.
+// clone returns a copy. Later changes of the answer do not reach it.
 func (a *Answer) clone() *Answer {
 	c := *a
 	c.Taken, c.Body = slices.Clone(a.Taken), slices.Clone(a.Body)
@@ -54,7 +54,7 @@ func (a *Answer) texts() [8]*string {
 	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType, &a.Operation, &a.Cancel}
 }
 
-// room returns the bytes that the answer takes without its body.
+// room returns how many bytes the answer takes without its body.
 func (a *Answer) room() int {
 	n := answerFixed + 8*min(len(a.Taken), MaxTaken)
 	for _, text := range a.texts() {
@@ -63,7 +63,8 @@ func (a *Answer) room() int {
 	return n
 }
 
-// flags packs the answer's booleans into bits, in the order in which readAnswer reads them.
+// flags packs the answer's booleans into bits, in the order in which readAnswer reads them. more says that the noted
+// body is cut.
 func (a *Answer) flags(more bool) (f byte) {
 	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent, a.Holds} {
 		if is {
@@ -76,7 +77,7 @@ func (a *Answer) flags(more bool) (f byte) {
 // pen writes into chunks, one after another.
 type pen struct {
 	chunks [mostChunks][]byte
-	in, at int // the next byte's place
+	in, at int // the place of the next byte
 }
 
 func (p *pen) write(b []byte) {
@@ -116,7 +117,7 @@ func (p *pen) number(n uint64, bytes int) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum returns the checksum of all that was written.
+// sum returns the checksum of everything that was written.
 func (p *pen) sum() (sum uint32) {
 	for _, chunk := range p.chunks[:p.in] {
 		sum = crc32.Update(sum, castagnoli, chunk)
@@ -127,7 +128,7 @@ func (p *pen) sum() (sum uint32) {
 	return sum
 }
 
-// write writes the answer with the first body bytes of its body.
+// write writes the answer to p. body is how many bytes of Body it writes.
 func (a *Answer) write(p *pen, body int) {
 	p.number(uint64(a.Verdict), 1)
 	p.number(uint64(a.flags(body < len(a.Body))), 1)

@@ -17,14 +17,14 @@ func QueueOf(stream string) Queue {
 // Call names one call of one job, as its intent does.
 type Call struct {
 	Queue    Queue
-	Seq      uint64 // of the job
+	Seq      uint64 // the job's sequence
 	Accepted int64  // when the stream took the job, in microseconds
-	Number   int    // of the call, from 1
-	Epoch    uint64 // of the partition's owner
+	Number   int    // the call's number, counted from 1
+	Epoch    uint64 // the epoch of the partition's owner
 	KeySum   uint64
 }
 
-// write puts the call into an entry that says nothing.
+// write writes the call to an entry and clears the rest of it, except for the state, which the caller sets.
 func (c *Call) write(entry []uint64, id uint64) {
 	entry[wordID] = id
 	entry[wordStream], entry[wordStream2] = c.Queue[0], c.Queue[1]
@@ -33,7 +33,7 @@ func (c *Call) write(entry []uint64, id uint64) {
 	clear(entry[wordBegun:entryWords])
 }
 
-// is reports whether an entry is of that call.
+// is reports whether an entry belongs to this call.
 func (c *Call) is(entry []uint64) bool {
 	return entry[wordStream] == c.Queue[0] && entry[wordStream2] == c.Queue[1] && entry[wordSeq] == c.Seq &&
 		entry[wordAccepted] == uint64(c.Accepted) && entry[wordNumber] == uint64(c.Number) && entry[wordEpoch] == c.Epoch &&

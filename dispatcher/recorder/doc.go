@@ -8,28 +8,28 @@
 // # What is noted
 //
 //	Prepare  the call has an intent, and has not begun
-//	Adopt    the same, of a call that a former process intended
+//	Adopt    the same as Prepare, for a call whose intent a former process has stored
 //	Begin    the call begins now: noted before the first byte can leave
 //	Left     the first bytes have left
 //	Answer   the call's outcome, with the beginning of the answer's body
 //	Settle   the outcome is stored elsewhere
-//	LetGo    the same, or the intent was taken back before the call began
+//	LetGo    the outcome is stored elsewhere, or the intent was taken back before the call began
 //
-// Beside the calls the header holds the last sequence that the ledger reported as stored (Recorded). A start
-// that finds the ledger shorter knows that records are gone.
+// The header also holds the last sequence that the ledger reported as stored (Recorded). If a process that starts finds
+// that the ledger is shorter, it knows that records are gone.
 //
 // # What must hold
 //
-//   - "Has not begun" is written, never concluded from an absence. Only a whole entry of that very call proves it; the
-//     same applies to an answer. Everything else is Untold.
+//   - "Has not begun" is written, never concluded from the absence of a note. Only a whole entry of that very call proves
+//     it. An answer, too, counts only if its entry is whole and of that very call. Everything else is Untold.
 //   - An entry belongs to one call. It names the api, the partition, the job's sequence and time, the call's number,
 //     and the epoch of the partition's owner. The call's intent contains the entry's own number. So no call is mistaken
 //     for another, even if a number or an entry is used again.
-//   - An entry is used for another call only after it was settled, or while it says that its call has not begun and the
+//   - An entry is used for another call only after it was settled, or if it says that its call has not begun and the
 //     intent was taken back.
-//   - One process writes a file. It locks the file before the file appears under its name. Other processes read it
-//     only if that lock is free: the kernel releases it when no thread of the process can run any more. A copy of a
-//     file is not such a file; its inode shows that.
+//   - One process writes a file. It locks the file before the file appears under its name. Other processes read the
+//     file only if that lock is free: the kernel releases it when no thread of the process can run any more. A copy of
+//     a file does not count: its inode is another one.
 //
 // # How it is written
 //
@@ -38,8 +38,8 @@
 // enough: a killed thread has executed all instructions up to one and none after it, and the kernel keeps a file's
 // pages.
 //
-// An answer is written to chunks of its own, with a sum, and the entry names them. If there is no room for an
-// answer's body, the body is cut and marked as cut, like a result that is larger than its stream takes.
+// An answer is written to chunks of its own. The entry names the chunks and holds the answer's checksum. If there is no
+// room for an answer's body, the body is cut and marked as cut, like a result that is larger than its stream takes.
 //
 // The file holds answers of apis: only its owner may read it (0600). It never holds what was sent.
 package recorder

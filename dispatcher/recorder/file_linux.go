@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localSystems lists file systems on which a lock is the kernel's own and a mapping is the file. A lock on a
-// network file system may be lost while its process lives.
+// localSystems lists file systems on which the local kernel keeps the locks, and a mapping shares the file's pages. On
+// a network file system a process may lose its lock while it lives.
 var localSystems = []uint32{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 	0x2fc12fc1, // ZFS
 	0xca451a4e, // bcachefs
 }
 
-const zeros = 1 << 20 // bytes written at once
+const zeros = 1 << 20 // bytes in one write
 
 // create makes this process's file, locks it before it appears under its name, and maps it.
 func (r *Recorder) create() (err error) {
@@ -53,8 +53,8 @@ func (r *Recorder) create() (err error) {
 	return nil
 }
 
-// fill locks a new file, allocates all the disk space that it will ever need, and writes its header. Writing to
-// a page without disk space would kill the process.
+// fill locks a new file, allocates all its disk space, and writes its header. If a page had no disk space, writing to
+// it would kill the process.
 func (r *Recorder) fill(file *os.File) error {
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("lock it: %w", err)
@@ -86,7 +86,7 @@ func (r *Recorder) fill(file *os.File) error {
 
 func unmap(data []byte) error { return unix.Munmap(data) }
 
-// bootID returns the kernel's name for the time since this machine was started.
+// bootID returns the identifier that the kernel made when this machine was started.
 func bootID() (string, error) {
 	if id := fault.Boot(); id != "" {
 		return id, nil
@@ -99,7 +99,7 @@ func bootID() (string, error) {
 	return "", errors.Join(errors.New("this system does not report when it was started"), err)
 }
 
-// placeOf returns a file's device and inode, which a copy does not have.
+// placeOf returns a file's device and inode. A copy of the file has others.
 func placeOf(file *os.File) (device, inode uint64) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
@@ -127,7 +127,7 @@ func openEnded(path string) (file *os.File, ended bool) {
 	return file, true
 }
 
-// readFile reads a whole file, unless it is larger than such a file can be.
+// readFile reads a whole file, unless it is larger than a recorder's file can be.
 func readFile(file *os.File) ([]byte, error) {
 	info, err := file.Stat()
 	if err != nil {

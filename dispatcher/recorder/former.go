@@ -14,22 +14,22 @@ import (
 type Found struct {
 	State  State
 	Begun  time.Time // zero if the call had not begun
-	TAT    int64     // the key's after the call, 0 if the call had not begun
+	TAT    int64     // the key's theoretical arrival time after the call; 0 if the call had not begun
 	Answer *Answer   // set if State is Answered
 }
 
-// former is what ended processes left.
+// former holds what the files of ended processes contain.
 type former struct {
 	lives   map[uint64]*life
 	useless map[uint64]struct{}  // files that were logged and are not read again; at most mostFiles
 	entries map[uint64]leftEntry // by id
 }
 
-// life is one file.
+// life is the file of one ended process.
 type life struct {
 	path    string
 	started uint64
-	ledger  uint64 // its ledger mark: how far the ledger reached
+	ledger  uint64 // the ledger mark in it, see ledgerWord
 	seen    time.Time
 }
 
@@ -44,15 +44,15 @@ func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
 
-// Bounds of the files that ended processes leave: a weir that is killed before it has settled anything leaves its file,
-// and so may the next one.
+// Bounds of the files that ended processes leave. A process that is killed before it has settled anything leaves its
+// file, and so may the next one.
 const (
 	mostLives = 8
-	mostFiles = 256 // files that are looked at
+	mostFiles = 256 // files that one Look considers
 	unborn    = 10 * time.Minute
 )
 
-// Look reads the files of processes that have ended since the last Look. It blocks while it reads.
+// Look reads the files of processes that have ended since the last Look. It blocks while it reads them.
 func (r *Recorder) Look() {
 	if r == nil {
 		return
@@ -75,7 +75,7 @@ func (r *Recorder) Look() {
 	r.forgetSomeLocked()
 }
 
-// removeUnborn removes files whose processes ended while they made them.
+// removeUnborn removes files that have been incomplete for so long that the processes that made them must have ended.
 func (r *Recorder) removeUnborn() {
 	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+unbornSuffix))
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	open := 0
 	for id, e := range readEntries(data, head, name) {
 		if other, twice := r.former.entries[id]; twice && (other.state != e.state || !slices.Equal(other.words[wordID:], e.words[wordID:])) {
-			e.state = Untold // it was adopted: this process has an entry of its own for the call
+			e.state = Untold // a later process had adopted the call: the two entries differ, so neither counts
 		}
 		r.former.entries[id] = e
 		if e.state == Begun || e.state == Left || e.state == Answered {
@@ -132,7 +132,7 @@ const (
 	notWhole  = "it is not whole"
 )
 
-// readHeader returns how large a file's parts are, or why the file is unusable.
+// readHeader returns the size of a file's parts, or the reason why the file is unusable.
 func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size, why string) {
 	if len(data) < headerBytes {
 		return size, notWhole
@@ -155,8 +155,8 @@ func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size
 	return size, ""
 }
 
-// readEntries returns a file's entries that say something, by their numbers. weir never writes the same number twice:
-// if two entries share one, neither counts.
+// readEntries returns the entries of a file whose state can be read, by their numbers. weir never writes the same
+// number twice into one file: if two entries share one, neither counts.
 func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 	all := map[uint64]leftEntry{}
 	for i := range size.Entries {
@@ -205,7 +205,7 @@ func answerOf(data []byte, size Size, entry []uint64) *Answer {
 	return a
 }
 
-// forgetSomeLocked removes the oldest files beyond mostLives.
+// forgetSomeLocked removes the oldest files until mostLives are left.
 func (r *Recorder) forgetSomeLocked() {
 	for len(r.former.lives) > mostLives {
 		oldest := uint64(0)
@@ -228,8 +228,8 @@ func (r *Recorder) forgetLocked(name uint64) {
 	}
 }
 
-// Find returns what an ended process noted of a call, under the entry that the call's intent names. Anything uncertain
-// is Untold.
+// Find returns what an ended process noted of a call. id is the number of the entry, which the call's intent names.
+// Find returns Untold if anything is uncertain.
 func (r *Recorder) Find(id uint64, c Call) Found {
 	if r == nil || id == 0 {
 		return Found{}
@@ -247,8 +247,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process of a name is known to have ended. It reads the process's file at most once,
-// so it does not block for long.
+// Gone reports whether the process with this name is known to have ended. It reads a usable file only once, so it does
+// not block for long.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false
@@ -266,8 +266,8 @@ func (r *Recorder) Gone(name string) bool {
 	return known
 }
 
-// Retire removes the files of former processes that were found at least kept ago. The caller must know that everything
-// in them is stored elsewhere, or not needed any more.
+// Retire removes the file of each former process that was found at least kept ago. The caller must know that everything
+// in these files is stored elsewhere, or not needed any more.
 func (r *Recorder) Retire(kept time.Duration) {
 	if r == nil {
 		return

@@ -8,7 +8,7 @@ import "encoding/binary"
 //	entries    of entryWords each
 //	chunks     of chunkBytes each
 //
-// A later version has another number, and this one ignores it.
+// This version ignores files with another version number.
 const (
 	magic   = 0x7265636f72643031 // "record01"
 	version = 3
@@ -17,7 +17,7 @@ const (
 	entryWords  = 24
 	entryBytes  = entryWords * 8
 	chunkBytes  = 4096
-	mostChunks  = 17 // of one answer: 64 KiB of body, and its other fields
+	mostChunks  = 17 // chunks of one answer: 64 KiB of body, and its other fields
 )
 
 // The words of the header.
@@ -26,19 +26,19 @@ const (
 	headVersion
 	headEntries
 	headChunks
-	headName // name of the process's life, and of the file
+	headName // name of the process's life, and part of the file's name
 	headDevice
 	headInode
 	headPID
-	headStarted                // when the process made it, in nanoseconds: the later of two files knows more
+	headStarted                // when the process made the file, in nanoseconds since 1970
 	headBoot                   // 36 letters
 	headSum     = headBoot + 5 // sum over all words before it
-	headLedger  = headSum + 1  // the ledger's last stored sequence, with a sum of its own; 0 while none is known
+	headLedger  = headSum + 1  // the ledger mark, with a sum of its own; 0 while no ledger is known
 )
 
 // The words of an entry.
 const (
-	wordState = iota // a sum over all others, which differs by the entry's state
+	wordState = iota // a sum over all other words and the state
 	wordID
 	wordStream
 	wordStream2
@@ -50,7 +50,7 @@ const (
 	wordBegun // when the call began, in microseconds
 	wordTAT
 	wordAnswer // the answer's length, and its sum
-	wordChunks // five words, with the numbers of mostChunks chunks
+	wordChunks // five words, for the numbers of mostChunks chunks
 	_
 	_
 	_
@@ -58,24 +58,24 @@ const (
 	wordsUsed
 )
 
-// State is how far an entry says that its call has come.
+// State says how far a call has come, according to its entry.
 type State int8
 
-// The states. Untold stands for an entry that is not whole, or of another call.
+// The states. Untold stands for an entry that is not whole, or that belongs to another call.
 const (
 	Untold   State = iota
-	Prepared       // it has not begun
-	Begun          // its first byte may have left
-	Left           // its first bytes have left
-	Answered       // it has ended
-	Settled        // its outcome is stored
+	Prepared       // the call has not begun
+	Begun          // the call's first byte may have left
+	Left           // the call's first bytes have left
+	Answered       // the call has ended
+	Settled        // the call's outcome is stored
 )
 
-// tags make the sum of the same entry differ by state.
+// tags make an entry's sum differ between its states.
 var tags = [...]uint64{Untold: 0, Prepared: 0x9ae16a3b2f90404f, Begun: 0xc3a5c85c97cb3127, Left: 0xb492b66fbe98f273, Answered: 0x2545f4914f6cdd1d, Settled: 0xff51afd7ed558ccd}
 
-// sumOf returns the first word of an entry in state s: a sum over its other words. Every step is one to one, so the sum
-// differs if a single word does.
+// sumOf returns the first word of an entry in state s: a sum over the other words. Every step of it is one to one, so
+// two entries that differ in a single word have different sums.
 func sumOf(entry []uint64, name uint64, s State) uint64 {
 	sum := name ^ tags[s]
 	for _, word := range entry[1:entryWords] {
@@ -88,7 +88,7 @@ func sumOf(entry []uint64, name uint64, s State) uint64 {
 	return sum
 }
 
-// stateOf returns the state in an entry.
+// stateOf returns the state that matches an entry's sum, Untold if none does.
 func stateOf(entry []uint64, name uint64) State {
 	if entry[wordState] == 0 {
 		return Untold
@@ -123,13 +123,13 @@ func wordsOf(b []byte) []uint64 {
 	return words
 }
 
-// Size is how much a file has room for.
+// Size says for how much a file has room.
 type Size struct {
-	Entries int // calls that are prepared, run, or are not settled; at most 1<<20
+	Entries int // calls that are prepared, under way, or not settled; at most 1<<20
 	Chunks  int // chunks of 4 KiB, for answers that are not settled; at most 1<<16
 }
 
-// Usual is the size of a dispatcher's file: 10 MiB, of which it touches as much as it uses.
+// Usual is the size of a dispatcher's file: 10 MiB. The dispatcher touches only as much of it as it uses.
 var Usual = Size{Entries: 8192, Chunks: 2048}
 
 func (s Size) chunksFrom() int64 { return headerBytes + int64(s.Entries)*entryBytes }

@@ -6,18 +6,20 @@ import (
 	"unsafe"
 )
 
-// ledgerSumBits is how many bits of the mark's word are a sum over the rest, so that one write changes both.
+// ledgerSumBits is how many bits of a ledger mark are a sum over the sequence. Both are in one word, so that one write
+// changes both.
 const ledgerSumBits = 16
 
-// ledgerWord returns a mark: a sequence of the ledger, and a sum that differs by the ledger and by the process.
+// ledgerWord returns a ledger mark: a sequence of the ledger, and a sum that differs between ledgers and between
+// processes.
 func ledgerWord(seq uint64, born time.Time, name uint64) uint64 {
 	sum := name ^ uint64(born.UnixMicro())
 	sum = (sum ^ seq) * 0x9e3779b97f4a7c15
 	return seq<<ledgerSumBits | sum>>(64-ledgerSumBits)
 }
 
-// LedgerIs sets the ledger that Recorded notes, by the time the ledger was made. Before the first LedgerIs, Recorded
-// notes nothing.
+// LedgerIs sets the ledger whose sequences Recorded notes. born is when that ledger was made, which identifies it.
+// Before the first LedgerIs, Recorded notes nothing.
 func (r *Recorder) LedgerIs(born time.Time) {
 	if r == nil {
 		return
@@ -45,9 +47,9 @@ func (r *Recorder) Recorded(seq uint64) {
 	})
 }
 
-// FormerLedger reads the notes of ended processes that were started after a time. By these notes, last is the last
-// sequence that the ledger born at born had stored, 0 if no note names that ledger. newest is when the newest of these
-// processes was started. Both times are in nanoseconds since 1970.
+// FormerLedger reads the notes of ended processes that were started later than after. last is the last sequence that,
+// by these notes, the ledger made at born had stored; 0 if no note names that ledger. newest is when the newest of
+// these processes was started, or after if there is none. after and newest are in nanoseconds since 1970.
 func (r *Recorder) FormerLedger(born time.Time, after uint64) (last, newest uint64) {
 	newest = after
 	if r == nil {

@@ -1,6 +1,6 @@
 package recorder
 
-// list is a list of slots, linked by their numbers.
+// list is a linked list of slots. The links are the slots' numbers.
 type list struct {
 	first, last, none uint32
 	size              int

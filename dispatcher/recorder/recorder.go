@@ -18,8 +18,8 @@ import (
 	"weir/bucket/fault"
 )
 
-// Recorder is one process's own file, and the files that ended processes left on the same machine. It is safe for
-// concurrent use. A nil Recorder notes nothing and knows nothing.
+// Recorder has one process's own file, and what it read from the files that ended processes left on the same machine.
+// It is safe for concurrent use. A nil Recorder notes nothing and knows nothing.
 type Recorder struct {
 	dir, path string
 	name      uint64
@@ -27,22 +27,22 @@ type Recorder struct {
 	size      Size
 	file      *os.File // holds the lock
 	data      []byte   // the mapping
-	words     []uint64 // the same
+	words     []uint64 // the mapping's header and entries
 	log       *slog.Logger
 
 	mixed atomic.Pointer[Answer] // used by a planted bug
 
 	unlink func(path string) error // removes the file of a recorder that was given up
 	broken atomic.Bool             // the mapping cannot be written: the recorder notes nothing any more
-	gone   atomic.Bool             // the file was removed after that: calls may begin that it says have not begun
+	gone   atomic.Bool             // broken, and the file was removed: calls may begin without a note
 	missed atomic.Int64
 
 	mu     sync.Mutex // guards what follows
 	nextID uint64
 	slots  []slot
-	free   []uint32 // entries, used last first
+	free   []uint32 // free entries; the last is used first
 	parked list     // entries whose intents were taken back, oldest first
-	chunks []uint16 // free chunks, used last first
+	chunks []uint16 // free chunks; the last is used first
 
 	ledgerMu   sync.Mutex // guards what follows
 	ledgerBorn time.Time  // zero before it is known
@@ -52,13 +52,13 @@ type Recorder struct {
 	former   former
 }
 
-// slot is what is known in memory of one entry.
+// slot is what the process keeps in memory about one entry.
 type slot struct {
 	id         uint64 // 0: free
-	prev, next uint32 // while parked; the number of slots: none
+	prev, next uint32 // neighbours while parked; the number of slots stands for none
 	parked     bool
 	begun      bool // the call began, or ended before it began
-	chunks     int8 // number of its chunks; 0 until the outcome is noted
+	chunks     int8 // how many chunks it has; 0 until the outcome is noted
 }
 
 // Options of a Recorder. Dir and Log are required.
@@ -68,8 +68,8 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// ErrUnfit says that a place cannot hold a recorder, because other processes could not find out there whether its
-// process has ended.
+// ErrUnfit says that a directory cannot hold a recorder's file: the file cannot be made there, or other processes could
+// not find out there whether the file's process has ended.
 var ErrUnfit = errors.New("the flight recorder cannot be kept there")
 
 const (
@@ -89,8 +89,9 @@ func nameOf(file string) (name uint64, ok bool) {
 	return name, pre && post && err == nil && len(text) == 16 && name != 0
 }
 
-// Open makes the directory and this process's file, and reads what ended processes have left there. It blocks
-// while the disk allocates the file. The error wraps ErrUnfit if the place is to blame.
+// Open makes the directory and this process's file, and reads the files that ended processes have left in the
+// directory. It blocks while the disk allocates the file. The error wraps ErrUnfit if the directory cannot hold the
+// file.
 func Open(o Options) (*Recorder, error) {
 	if o.Size == (Size{}) {
 		o.Size = Usual
@@ -130,7 +131,7 @@ func (r *Recorder) Name() string {
 	return fmt.Sprintf("%016x", r.name)
 }
 
-// Missed returns how many calls went without an entry so far.
+// Missed returns how often the file has had no room for a note: for a call's entry, or for its outcome.
 func (r *Recorder) Missed() int64 {
 	if r == nil {
 		return 0
@@ -138,8 +139,8 @@ func (r *Recorder) Missed() int64 {
 	return r.missed.Load()
 }
 
-// Close ends the recorder. Nothing may be noted any more, and no call may run. It removes the file if no entry in it is
-// needed.
+// Close ends the recorder. No call may run, and nothing may be noted afterwards. Close removes the file if no entry in
+// it is needed.
 func (r *Recorder) Close() error {
 	if r == nil {
 		return nil
@@ -154,7 +155,7 @@ func (r *Recorder) Close() error {
 	return errors.Join(unmap(r.data), r.file.Close())
 }
 
-// remove removes a file; one that stays does no harm.
+// remove removes a file. A file that cannot be removed does no harm.
 func (r *Recorder) remove(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.log.Warn("could not remove a file that is no longer needed", "path", path, "err", err)
@@ -172,8 +173,8 @@ func (r *Recorder) chunk(n uint16) []byte {
 	return r.data[from : from+chunkBytes : from+chunkBytes]
 }
 
-// written runs do, which writes to the mapping, and reports whether that succeeded. A page that the disk cannot
-// provide ends the recorder, not the process.
+// written runs do, which writes to the mapping, and reports whether that succeeded. If the disk cannot provide a page,
+// written gives up the recorder, and the process goes on.
 func (r *Recorder) written(do func()) (ok bool) {
 	if r.broken.Load() {
 		return false
@@ -188,7 +189,7 @@ func (r *Recorder) written(do func()) (ok bool) {
 	return true
 }
 
-// fail gives up the recorder and removes its file. Once the file is gone, calls may begin that are not noted.
+// fail gives up the recorder and removes its file. Once the file is gone, calls may begin without a note.
 func (r *Recorder) fail(cause any) {
 	if r.broken.Swap(true) {
 		return
@@ -201,7 +202,7 @@ func (r *Recorder) fail(cause any) {
 		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
 }
 
-// Entry is one call's entry. The zero value is no entry: nothing is noted of the call.
+// Entry is the entry of one call. The zero value is no entry: nothing is noted of the call.
 type Entry struct {
 	r    *Recorder
 	slot uint32
@@ -212,8 +213,8 @@ type Entry struct {
 func (e Entry) ID() uint64 { return e.id }
 
 // Prepare notes that a call has an intent and has not begun. The caller must call it before it stores the intent. last
-// is the job's previous entry: Prepare uses it again if it is of the same call. Prepare returns the zero Entry if there
-// is no room.
+// is the job's previous entry. If last belongs to the same call, Prepare uses it again. It returns the zero Entry if
+// there is no room.
 func (r *Recorder) Prepare(c Call, last Entry) Entry {
 	if r == nil || r.broken.Load() {
 		return Entry{}
@@ -261,7 +262,7 @@ func (r *Recorder) writeLocked(c Call, id uint64) Entry {
 	return Entry{r, n, id}
 }
 
-// takeLocked takes an entry that is free or parked.
+// takeLocked takes a free entry, or if there is none, the one that was parked first.
 func (r *Recorder) takeLocked() (n uint32, ok bool) {
 	if last := len(r.free) - 1; last >= 0 {
 		n, r.free = r.free[last], r.free[:last]
@@ -277,8 +278,8 @@ func (r *Recorder) takeLocked() (n uint32, ok bool) {
 }
 
 // LetGo notes that the entry is not needed any more: the call's outcome is stored, or the call has not begun and its
-// intent was taken back. An entry of a call that has not begun stays as it is as long as there is room, since its
-// intent may still be found.
+// intent was taken back. If the call has not begun, the entry stays unchanged as long as there is room, because another
+// process may still find the intent.
 func (e Entry) LetGo() {
 	if e.r == nil {
 		return
@@ -295,8 +296,8 @@ func (e Entry) LetGo() {
 	}
 }
 
-// begins notes in memory that the call begins. If the entry belongs to another call by now, it reports true only
-// if the recorder was given up and its file removed.
+// begins notes in memory that the call begins, and reports whether it may begin. If the entry belongs to another call
+// by now, the call may begin only if the recorder was given up and its file removed.
 func (e Entry) begins() bool {
 	e.r.mu.Lock()
 	defer e.r.mu.Unlock()
@@ -308,7 +309,7 @@ func (e Entry) begins() bool {
 	return true
 }
 
-// turn changes an entry's state, and its other words if change is not nil. It reports false if the mapping cannot be
+// turn changes an entry's state, and its other words if change is not nil. It returns false if the mapping cannot be
 // written.
 func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	entry := e.r.entry(e.slot)
@@ -322,8 +323,8 @@ func (e Entry) turn(to State, change func(entry []uint64)) bool {
 	})
 }
 
-// Begin notes that a call begins. The caller calls it before the first byte can leave; if it reports false, no
-// byte may leave. tat is the key's theoretical arrival time after the call, in microseconds.
+// Begin notes that a call begins. The caller calls it before the first byte can leave. If it returns false, no byte may
+// leave. tat is the key's theoretical arrival time after the call, in microseconds.
 func (e Entry) Begin(at time.Time, tat int64) bool {
 	if e.r == nil {
 		return true
@@ -334,8 +335,8 @@ func (e Entry) Begin(at time.Time, tat int64) bool {
 	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || e.r.gone.Load()
 }
 
-// Left notes that the first bytes of a call have left, unless its outcome is noted already: the goroutine that sent them
-// may be behind the one that read the answer.
+// Left notes that the first bytes of a call have left. It does nothing if the call's outcome is noted already: the
+// goroutine that reads the answer may be faster than the one that sends.
 func (e Entry) Left() {
 	if e.r == nil {
 		return
@@ -347,7 +348,8 @@ func (e Entry) Left() {
 	}
 }
 
-// Answer notes the outcome of a call, which may have failed before it began. It reports whether all of the body is kept.
+// Answer notes the outcome of a call, which may have failed before it began. It reports whether the whole body is
+// noted.
 func (e Entry) Answer(a *Answer) (whole bool) {
 	if e.r == nil || e.r.broken.Load() {
 		return false
@@ -370,7 +372,7 @@ func (e Entry) Answer(a *Answer) (whole bool) {
 	left := len(e.r.chunks) - n
 	copy(numbers[:], e.r.chunks[left:])
 	e.r.chunks = e.r.chunks[:left]
-	s.begun, s.chunks = true, int8(n) // an entry with an outcome is settled, not parked
+	s.begun, s.chunks = true, int8(n) // an entry with an outcome is settled later, and never parked
 	e.r.mu.Unlock()
 	body := min(len(a.Body), n*chunkBytes-room)
 	if body < 0 {
@@ -402,7 +404,7 @@ func (e Entry) giveChunks(numbers []uint16) {
 	e.r.chunks = append(e.r.chunks, numbers...)
 }
 
-// Settle notes that the call's outcome is stored, or does not matter any more, and frees the entry.
+// Settle notes that the call's outcome is stored or does not matter any more, and frees the entry.
 func (e Entry) Settle() {
 	if e.r == nil || e.r.broken.Load() {
 		return

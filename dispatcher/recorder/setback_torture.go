@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 )
 
-// SetBack rewrites every entry in the files of a directory whose call has begun, so that it says that the call
-// has not begun. A disk may hold that after a power failure, since the kernel writes pages back when it likes.
-// It returns the number of entries.
+// SetBack rewrites the entries of begun calls in the files of a directory, so that each says that its call has not
+// begun. A disk may hold that after a power failure, because the kernel writes pages back when it likes. SetBack
+// returns how many entries it has rewritten.
 func SetBack(dir string) (n int, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
 	for _, path := range files {

@@ -1,9 +1,9 @@
 // Package recovery decides what becomes of a job that was found in a stream when its partition was taken over.
 //
 // Judge is a pure function. It takes what markers, ledger and results say about a job (Found), and returns the job's
-// Fate. Recovery calls it again when a lookup has found more. Mend is a pure function, too: it decides what to do
-// about a lost call, which may have been made and whose outcome nothing stored tells. The package knows neither
-// streams nor the schedule. cases_test.go names every case.
+// Fate. The caller calls it again when a lookup has found more. Mend is a pure function, too: it decides what to do
+// about a lost call. Such a call may have been made, and nothing that is stored says what came of it. The package knows
+// neither streams nor the schedule. cases_test.go names every case.
 //
 // # What must hold
 //

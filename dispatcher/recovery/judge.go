@@ -2,14 +2,14 @@ package recovery
 
 import "weir/dispatcher/recorder"
 
-// Found is what is known of a job that was found in its stream.
+// Found is what is known about a job that was found in its stream.
 type Found struct {
 	// Recorded is the number of the last call that has a record or a retry mark, 0 for none.
 	Recorded int
 	// Ended says that the ledger's newest record of the job is final.
 	Ended bool
-	// Complete says that this record proves that the whole end is stored: it says done, which is written after the
-	// result, or it is of an inquiry about the job's letter.
+	// Complete says that this record proves that the whole end is stored: it says done or reused, which is written
+	// after the result, or it is of an inquiry about the job's letter.
 	Complete bool
 	// Result says that a result of the job is stored.
 	Result bool
@@ -17,21 +17,22 @@ type Found struct {
 	Reused bool
 	// Intended is the number of the call that the newest intent announces, 0 for none.
 	Intended int
-	// Noted is what the process that wrote the newest intent noted of its call, if that process is known to have
-	// ended.
+	// Noted is what the process that wrote the newest intent noted of its call. It is set only if that process is known
+	// to have ended.
 	Noted recorder.State
 	// Ending says that a mark announces the job's end without a call.
 	Ending bool
-	// Submitted says that the newest record, or the newest mark, is of a call with which the api has begun an operation.
+	// Submitted says that the newest record, or the newest mark, is of a call with which the api began an operation.
 	Submitted bool
-	// Forgoing says that this mark announces an end with the answer of another job. Such a mark is stored before the
-	// result.
+	// Forgoing says that the mark of Ending announces an end with the answer of another job. Such a mark is stored
+	// before the result.
 	Forgoing bool
-	// Overruled says that the newest intent is later than the mark of the end, so that a call may have begun after it.
+	// Overruled says that the newest intent is later than the mark of Ending, so that a call may have begun after that
+	// mark.
 	Overruled bool
 }
 
-// Fate is what becomes of a job that was found.
+// Fate is what becomes of a found job.
 type Fate int
 
 // The fates.
@@ -51,20 +52,23 @@ func (f Found) Unrecorded() bool {
 	return f.mayHaveBegun() || f.Result && !f.Complete && !f.Reused
 }
 
-// Uncalled reports whether the job ended with the answer of another one, and no call of it can lack a record.
+// Uncalled reports whether the job ended with the answer of another job, and no call of it can lack a record.
 func (f Found) Uncalled() bool { return f.Result && f.Reused && !f.mayHaveBegun() }
 
-// mayHaveBegun reports whether the newest intended call may have begun and has no record. An owner that was ending the
-// job with another job's answer had begun none.
+// mayHaveBegun reports whether the newest intended call has no record and may have begun. If an owner was ending the
+// job with another job's answer, it had begun no call.
 func (f Found) mayHaveBegun() bool {
 	return f.Intended > f.Recorded && f.Noted != recorder.Prepared && (!f.Forgoing || f.Overruled || f.Recorded > 0)
 }
 
-// Judge decides what becomes of a job that was found. A stored result prevails over any other end: the producer may
-// have it already, and no further letter may say the opposite. Beside a result, a record of a failure is of another
-// call of the job, which an owner repeated under the same idempotency key because it took the earlier call for lost.
-// The result may be of either call. The answer of another job prevails in the same way: it is given only to a job that
-// was never called, but a later owner that does not know of it may have begun a call.
+// Judge decides what becomes of a found job. A stored result prevails over any other end: the producer may have it
+// already, and no letter may then say the opposite.
+//
+// A record of a failure beside a result is of another call of the job. An owner took the earlier call for lost, and
+// repeated it under the same idempotency key. The result may be of either call.
+//
+// The answer of another job prevails in the same way. It is given only to a job that was never called, but a later
+// owner that does not know of it may have begun a call.
 func Judge(f Found) Fate {
 	ends := f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded)
 	switch {
@@ -89,22 +93,23 @@ func Judge(f Found) Fate {
 	return Lost
 }
 
-// LookedUp is what a lookup by key found about a job in records and results older than those read with the markers.
+// LookedUp is what a lookup by key found about a job, in records and results that are older than those read with the
+// markers.
 type LookedUp struct {
 	Recorded int  // as in Found, 0 if no record was found
 	Ended    bool // as in Found
 	Complete bool // as in Found
-	// Submitted is as in Found, of the record that was found.
+	// Submitted is as in Found, for the record that was found.
 	Submitted bool
 	Result    bool // its result was found
 	Reused    bool // as in Found
-	Asked     bool // the api was asked about its letter, which says that the call's result is unknown: the job had ended
+	Asked     bool // an inquiry about its letter unknown was recorded: the job had ended
 }
 
-// With returns what is known of a job after a lookup, too.
+// With adds what a lookup has found to what is known of a job.
 func (f Found) With(l LookedUp) Found {
 	if l.Recorded > f.Recorded {
-		f.Submitted = false // by another call
+		f.Submitted = false // the known operation is of another call
 	}
 	f.Submitted = f.Submitted || l.Submitted
 	f.Recorded, f.Result, f.Reused = max(f.Recorded, l.Recorded), f.Result || l.Result, f.Reused || l.Reused

@@ -1,8 +1,8 @@
 package recovery
 
-// Open is a job with a lost call: the call may have been made, and nothing stored says what came of it.
+// Open describes a job with a lost call: the call may have been made, and nothing that is stored says what came of it.
 type Open struct {
-	Keyed     bool // it carried an idempotency key
+	Keyed     bool // the call carried an idempotency key
 	Same      bool // the api would take another call of the job for the same one
 	Poisonous bool // so many processes in a row have died over the job that it must not be called again
 }
@@ -17,8 +17,8 @@ const (
 	GivesUp               // it becomes a letter exhausted
 )
 
-// Mend decides what recovery does about an open job. The caller must write a letter only when no result of the job can
-// be stored any more.
+// Mend decides what recovery does about an open job. The caller must not write a letter before it is certain that no
+// result of the job can be stored any more.
 func Mend(o Open) Remedy {
 	switch {
 	case o.Same && o.Keyed && !o.Poisonous:

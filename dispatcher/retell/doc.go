@@ -4,20 +4,20 @@
 //	                                                      │ no
 //	                                                      └─▶ waits ──▶ an end comes in WEIR_RESULTS or WEIR_DEAD ──▶ reply
 //
-// A producer that got no receipt sends its job again under the same id, often from a new process with an inbox
-// of its own. The owner of the job's partition reports the end once, to the subject that the first submission
-// named. This package reports it to the other subjects, from what is stored. It calls nothing, and reports no
-// end that a crash could still undo.
+// A producer that got no receipt sends its job again under the same id, often from a new process with an inbox of its
+// own. The owner of the job's partition reports the end once, to the reply subject of the first submission. This
+// package reports the end to the reply subjects of the other submissions, from what is stored. It calls no api, and
+// reports no end that a crash could still undo.
 //
 // # What must hold
 //
-//   - An end must be that of the job's present life. An id that was used again after dedupe has an older end, and a
-//     job that was refused before it was accepted has a letter that is no end. Ends name the place in the queue that
-//     their job had; the receipt names it too.
-//   - A job registers before its end is looked for, and the streams are followed from before the oldest
+//   - An end must be that of the job's present life. If an id was used again after dedupe, there is an older end. If a
+//     job was refused before it was accepted, its letter is no end. Ends name the place in the queue that their job
+//     had; the receipt names it too.
+//   - A job registers before its end is looked for, and the streams are followed from a time before the oldest
 //     registration. So no end is missed between the look and the following.
 //   - Everything has a bound: duplicates that wait for a look, duplicates that wait for an end (the oldest is
-//     dropped), looks at once, and messages per look. The streams are followed only while something waits.
+//     dropped), looks at the same time, and messages per look. The streams are followed only while a duplicate waits.
 //
-// What waits is noted (note.go), so a restart does not forget it.
+// The duplicates that wait are noted (note.go), so a restart does not forget them.
 package retell

@@ -18,8 +18,8 @@ import (
 
 const lettersStream = deadletter.Stream
 
-// isAskedAlready reports whether the job waits in its queue and names the duplicate's own reply subject. Then
-// the owner of its partition reports its end there.
+// isAskedAlready reports whether the job waits in its queue and itself names the duplicate's reply subject. Then the
+// owner of its partition reports its end there.
 func (t *Teller) isAskedAlready(ctx context.Context, d *Duplicate) (bool, error) {
 	if d.Seq == 0 {
 		return false, nil
@@ -40,7 +40,7 @@ func (t *Teller) isAskedAlready(ctx context.Context, d *Duplicate) (bool, error)
 	return false, nil
 }
 
-// newestEnd returns the newest kept end of the duplicate's job, nil if there is none.
+// newestEnd returns the newest stored end of the duplicate's job, nil if there is none.
 func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error) {
 	var result, letterAt time.Time
 	var at uint64
@@ -73,13 +73,13 @@ func (t *Teller) newestEnd(ctx context.Context, d *Duplicate) (*nats.Msg, error)
 	return t.resultAt(ctx, at)
 }
 
-// owns reports whether an end belongs to the duplicate's job: the ended job was queued at the duplicate's place, or
-// behind it after a redrive. If the duplicate's place is not known, every end does.
+// owns reports whether an end belongs to the duplicate's job. The ended job must have been queued at the duplicate's
+// place, or behind it after a redrive. If the duplicate's place is not known, every end belongs to its job.
 func (d *Duplicate) owns(queued string, seq uint64) bool {
 	return d.Seq == 0 || queued == d.Stream && seq >= d.Seq
 }
 
-// endsIn reports whether a letter is the end of the duplicate's job. The letter of a refusal is not.
+// endsIn reports whether a letter is the end of the duplicate's job. The letter of a refusal is no end.
 func (d *Duplicate) endsIn(k *deadletter.Kept) bool {
 	queued, seq, _, ok := ledger.ParseOrigin(k.Origin)
 	return ok && d.owns(queued, seq)
@@ -131,7 +131,8 @@ func (t *Teller) takeLetter(_ context.Context, msg jetstream.Msg) error {
 	return nil
 }
 
-// waitingFor returns the duplicates that wait for an end of a job, if theirs reports that the end is theirs.
+// waitingFor returns the duplicates that wait for an end of a job. theirs reports whether the end is that of a
+// duplicate's job.
 func (t *Teller) waitingFor(api, key, id string, theirs func(*Duplicate) bool) (found []*waiting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 )
 
 // A duplicate that waits for an end is noted in the control bucket, so that a restart does not forget its reply
-// subject. A job without duplicates costs nothing. Every replica that starts reads all notes. The replica whose purge
-// removes the note is the one that reports the end, so it is reported once.
+// subject. A job without duplicates costs nothing. Every replica that starts reads all notes. A note is removed by a
+// purge. The replica whose purge removes the note reports the end, so it is reported once.
 
 const (
 	notes    = "again."            // prefix of the notes' keys
@@ -34,7 +34,8 @@ func (d *Duplicate) noteKey() string {
 	return notes + hex.EncodeToString(sum[:16])
 }
 
-// keep stores a note of a duplicate that waits, unless its end was reported meanwhile.
+// keep stores the note of a duplicate that waits. If the duplicate's end was reported meanwhile, keep removes the note
+// again.
 func (t *Teller) keep(ctx context.Context, w *waiting) {
 	if t.Notes == nil || w.noted.Load() {
 		return
@@ -57,8 +58,8 @@ func (t *Teller) keep(ctx context.Context, w *waiting) {
 }
 
 // takeNote removes a duplicate's note, and reports whether this replica may report the end. It returns false only if
-// another replica is known to have removed the note: if the server does not answer, an end sent twice is better than
-// none.
+// another replica is known to have removed the note. If the server does not answer, it returns true: an end that is
+// sent twice is better than none.
 func (t *Teller) takeNote(w *waiting) bool {
 	if t.Notes == nil || !w.noted.Load() {
 		return true
@@ -81,8 +82,8 @@ func (t *Teller) takeNote(w *waiting) bool {
 	return answer.Purged > 0
 }
 
-// takeUp registers the duplicates that were noted before a restart, and looks for their ends. It blocks until each is
-// being looked for.
+// takeUp registers the duplicates that were noted before a restart, and hands them to the lookers. It blocks until it
+// has handed over all of them.
 func (t *Teller) takeUp(ctx context.Context) error {
 	if t.Notes == nil {
 		return nil
@@ -100,7 +101,7 @@ func (t *Teller) takeUp(ctx context.Context) error {
 			return nil
 		}
 		if entry == nil {
-			return nil // all that were noted before
+			return nil // all notes from before were read
 		}
 		var w *waiting
 		var d Duplicate

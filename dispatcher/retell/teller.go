@@ -19,19 +19,19 @@ import (
 // The bounds of a Teller.
 const (
 	mostWaiting = 4096   // duplicates that wait for an end, about 500 bytes each
-	mostLooks   = 1024   // duplicates whose end was not looked for yet
-	lookers     = 4      // looks at once
+	mostLooks   = 1024   // duplicates whose ends were not looked for yet
+	lookers     = 4      // looks at the same time
 	mostRead    = 20_000 // messages of a key that one look reads in each stream
 )
 
 const (
 	lookWithin  = 30 * time.Second
-	followRetry = 2 * time.Second // until a stream is followed again after a failure: it may not exist yet
-	leeway      = time.Minute     // how far the clock of a stream's leader may be from this one
+	followRetry = 2 * time.Second // delay before a stream is followed again after a failure: it may not exist yet
+	leeway      = time.Minute     // how far the clock of a stream's leader may be from this process's
 	tellDropped = time.Minute     // between two log lines about dropped duplicates
 )
 
-// Duplicate is a job that was submitted again, and whose end its producer asked to receive.
+// Duplicate is a job that was submitted again, and whose producer asked to get its end.
 type Duplicate struct {
 	API, Key, Job string
 	ReplyTo       string
@@ -43,8 +43,8 @@ type Duplicate struct {
 // Options of a Teller. All but Notes are required.
 type Options struct {
 	JetStream jetstream.JetStream
-	Reply     func(msg *nats.Msg) error // sends to the subject of msg; it does not block
-	Notes     jetstream.KeyValue        // holds what waits; nil: a restart forgets it
+	Reply     func(msg *nats.Msg) error // sends msg to its subject; must not block
+	Notes     jetstream.KeyValue        // holds the notes of what waits; nil: a restart forgets it
 	Log       *slog.Logger
 }
 
@@ -53,14 +53,14 @@ type Teller struct {
 	Options
 
 	looks chan *waiting
-	wake  chan struct{} // something waits for an end
+	wake  chan struct{} // signals that a duplicate waits for an end
 
 	mu      sync.Mutex
 	order   list.List // of *waiting, the oldest first
 	jobs    map[job][]*waiting
-	stop    context.CancelFunc // ends follow when nothing waits
+	stop    context.CancelFunc // ends follow; called when nothing waits
 	dropped int
-	toldAt  time.Time // when the log last reported dropped ones
+	toldAt  time.Time // when dropped duplicates were last logged
 }
 
 // job names the job whose end a duplicate waits for.
@@ -70,7 +70,7 @@ type job struct{ api, key, id string }
 type waiting struct {
 	Duplicate
 	since time.Time
-	at    *list.Element // nil: told, or dropped
+	at    *list.Element // nil: its end was reported, or it was dropped
 	noted atomic.Bool   // see Options.Notes
 }
 
@@ -83,7 +83,7 @@ func New(o Options) *Teller {
 	return &Teller{Options: o, looks: make(chan *waiting, mostLooks), wake: make(chan struct{}, 1), jobs: map[job][]*waiting{}}
 }
 
-// Tell makes the Teller report the end of a duplicate's job to its ReplyTo: now if the job has ended, else when it
+// Tell makes the Teller report the end of a duplicate's job to its ReplyTo: now if the job has ended, otherwise when it
 // ends. It does not block. If the same duplicate comes again while it waits, the end is reported once.
 func (t *Teller) Tell(d Duplicate) {
 	w := t.register(d, time.Now())
@@ -116,8 +116,8 @@ func (t *Teller) register(d Duplicate, now time.Time) *waiting {
 	return w
 }
 
-// removeLocked forgets a duplicate, and reports whether it was still waiting. Only the caller that removes it may
-// report the end.
+// removeLocked forgets a duplicate, and reports whether the duplicate was still waiting. Only the caller that gets true
+// may report the end.
 func (t *Teller) removeLocked(w *waiting) bool {
 	if w.at == nil {
 		return false
@@ -139,7 +139,7 @@ func (t *Teller) removeLocked(w *waiting) bool {
 	return true
 }
 
-// drop counts duplicates whose end will not be reported, and logs the count at most once per tellDropped.
+// drop counts duplicates whose ends will not be reported. It logs the count at most once per tellDropped.
 func (t *Teller) drop(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +179,9 @@ func (t *Teller) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// look looks for the end of a duplicate's job and reports it. If the job has not ended, the duplicate waits, unless the
-// job itself names the same reply subject. look blocks until the streams and the notes have answered.
+// look looks for the end of a duplicate's job and reports it. If the job has not ended, the duplicate waits. But if the
+// job itself names the same reply subject, look forgets the duplicate. look blocks until the streams and the notes have
+// answered.
 func (t *Teller) look(ctx context.Context, w *waiting) {
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	asked, err := t.isAskedAlready(looking, &w.Duplicate)
@@ -260,7 +261,7 @@ func (t *Teller) follow(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // it has none
+	_ = group.Wait() // none fails
 }
 
 // followOne follows one stream until ctx ends or the stream breaks.

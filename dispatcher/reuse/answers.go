@@ -6,10 +6,10 @@ import (
 	"weir/bucket"
 )
 
-// answerBytes is how much memory one remembered answer takes, with its place in the map and in the list.
+// answerBytes is how much memory one remembered answer takes, including its places in the map and in the list.
 const answerBytes = 224
 
-// Answers remembers the results whose answers may be given again, by the Sum of their request. When its bytes are used
+// Answers remembers the results whose answers may be given again, by the Sum of their request. When its memory is used
 // up, it forgets the answers that it learnt first. The caller must lock it.
 type Answers struct {
 	most int
@@ -31,13 +31,14 @@ func NewAnswers(bytes int64) *Answers {
 	return a
 }
 
-// Bound changes how many bytes the answers may take.
+// Bound changes how many bytes of memory the answers may take.
 func (a *Answers) Bound(bytes int64) {
 	a.most = int(max(1, bytes/answerBytes))
 	a.shed()
 }
 
-// Learn remembers an answer unless a newer one to the same request is known. It forgets answers done before oldest.
+// Learn remembers an answer, unless a newer answer to the same request is known. It forgets answers that were done
+// before oldest.
 func (a *Answers) Learn(n Answer, oldest bucket.Micros) {
 	if at := a.by[n.Sum]; at != nil {
 		if at.Value.(*Answer).Done >= n.Done {
@@ -66,7 +67,7 @@ func (a *Answers) Find(s Sum, oldest bucket.Micros) (Answer, bool) {
 	return n, true
 }
 
-// Forget forgets an answer whose result is gone. It keeps another answer that has taken its place.
+// Forget forgets an answer whose result is gone. It does not forget another answer to the same request.
 func (a *Answers) Forget(n Answer) {
 	if at := a.by[n.Sum]; at != nil && at.Value.(*Answer).Seq == n.Seq {
 		a.forget(at)

@@ -1,10 +1,11 @@
 package reuse
 
-// mostHeld bounds the jobs that are held. A job beyond that is called, and no other job gets its answer.
+// mostHeld bounds the jobs that Groups holds. If there are more, each further job is called, and no other job gets its
+// answer.
 const mostHeld = 1 << 16
 
-// Groups holds, by Sum, the jobs that ask the same thing now: the leader, which is called for all, and the jobs that
-// have not started. J names a job. The zero value is empty; the caller must lock it.
+// Groups holds, by Sum, the jobs that ask the same thing now. These are the leader, which is called for all, and the
+// jobs that have not started. J names a job. The zero value is empty; the caller must lock it.
 type Groups[J comparable] struct {
 	by map[Sum]*group[J]
 	of map[J]*group[J]
@@ -18,7 +19,7 @@ type group[J comparable] struct {
 	waiting map[J]struct{}
 }
 
-// Leader returns the job that is called for a request.
+// Leader returns the job that is called for all jobs with a Sum.
 func (g *Groups[J]) Leader(s Sum) (leader J, leads bool) {
 	if of := g.by[s]; of != nil {
 		return of.leader, of.leads
@@ -35,8 +36,8 @@ func (g *Groups[J]) Held(j J) (s Sum, leads, held bool) {
 	return s, false, false
 }
 
-// Lead makes a job the leader of its request, unless there is another leader, or there are too many jobs. It reports
-// whether the job leads.
+// Lead makes a job the leader of its Sum, unless there is another leader, or too many jobs are held. It reports whether
+// the job leads.
 func (g *Groups[J]) Lead(j J, s Sum) bool {
 	if leader, leads := g.Leader(s); leads {
 		return leader == j
@@ -50,8 +51,8 @@ func (g *Groups[J]) Lead(j J, s Sum) bool {
 	return true
 }
 
-// Wait holds a job that has not started. When the leader of its request leaves, Leave returns the job. Wait reports
-// false, and does not hold the job, if there are too many.
+// Wait holds a job that has not started. When the leader of its Sum leaves, Leave returns the job. If too many jobs are
+// held, Wait returns false and does not hold the job.
 func (g *Groups[J]) Wait(j J, s Sum) bool {
 	of := g.enter(j, s)
 	if of == nil {
@@ -64,7 +65,7 @@ func (g *Groups[J]) Wait(j J, s Sum) bool {
 	return true
 }
 
-// Leave drops a job. If it led, Leave returns the jobs that waited for it; they stay held.
+// Leave drops a job. If the job led others, Leave returns the jobs that waited for it; they stay held.
 func (g *Groups[J]) Leave(j J) (waited []J) {
 	of := g.of[j]
 	if of == nil {
@@ -82,7 +83,7 @@ func (g *Groups[J]) Leave(j J) (waited []J) {
 	return waited
 }
 
-// Waiters returns the jobs that ask the same thing and have not started.
+// Waiters returns the jobs with a Sum that have not started.
 func (g *Groups[J]) Waiters(s Sum) (waiters []J) {
 	if of := g.by[s]; of != nil {
 		for j := range of.waiting {

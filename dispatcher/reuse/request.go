@@ -12,20 +12,20 @@ import (
 	"weir/ingest"
 )
 
-// Rule says when an api's answers are given again, and what two requests must have in common for that. The method
-// always counts: the answer to a GET must never stand for a DELETE. A Rule is immutable.
+// Rule says when an api's answers are given again, and what two requests must have in common for that. They must always
+// have the same method: the answer to a GET must never stand for a DELETE. A Rule is immutable.
 type Rule struct {
 	For         time.Duration // how old an answer may be
 	Path, Body  bool          // whether they are compared; the path includes the query
 	Headers     []string      // the forwarded headers that are compared: names in canonical form, sorted
 	AcrossKeys  bool          // jobs of different keys of a tenant may ask the same thing
-	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys are of one tenant
-	Bytes       int64         // bounds the memory for answers that are remembered
+	TenantUntil string        // ends the tenant's part of a key, as in bucket.Rules; "": all keys belong to one tenant
+	Bytes       int64         // bounds the memory for remembered answers
 	// Target identifies the configuration on which the api's answers depend. Requests with different targets differ.
 	Target string
 }
 
-// CompareAlike reports whether two rules, either of which may be nil, give every job the same Sum.
+// CompareAlike reports whether two rules give every job the same Sum. Either rule may be nil.
 func (r *Rule) CompareAlike(other *Rule) bool {
 	if r == nil || other == nil {
 		return r == other
@@ -37,7 +37,7 @@ func (r *Rule) CompareAlike(other *Rule) bool {
 // Sum is a hash of everything that a Rule compares in a job's request.
 type Sum [sha256.Size]byte
 
-// String returns the sum in base64, as results carry it.
+// String returns the sum in base64, as results have it.
 func (s Sum) String() string { return base64.RawURLEncoding.EncodeToString(s[:]) }
 
 // ParseSum parses a text that String returned. ok is false for any other text.
@@ -57,9 +57,9 @@ func (r *Rule) Of(j *ingest.Job) (s Sum) {
 	return s
 }
 
-// write writes everything that the rule compares in a job. Each text follows its length, and each list follows the
-// number of its texts, so that two jobs write the same only if everything compared is equal. The names of the parts are
-// written, too: rules that compare different parts give different sums.
+// write writes everything that the rule compares in a job. It writes the length before each text, and the number of
+// texts before each list. So two jobs write the same only if everything that is compared is equal. It also writes the
+// names of the parts: rules that compare different parts give different sums.
 func (r *Rule) write(to io.Writer, j *ingest.Job) {
 	w := writer{to: to}
 	w.part("request", r.Target, j.API, j.Method)

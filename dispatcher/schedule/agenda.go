@@ -10,26 +10,26 @@ import (
 // Never is a time that never comes.
 const Never = bucket.Micros(math.MaxInt64)
 
-// maxLapsing bounds the jobs that are ending at the same time because their deadlines passed while they waited. The
+// maxLapsing bounds the waiting jobs that may be ending at the same time because their deadlines have passed. The
 // dispatcher loads each of them for its letter.
 const maxLapsing = 64
 
-// agenda says which queue the schedule must look at, and when: at once, at a time, or when one of the jobs that are
-// ending because of their deadlines has ended. It owns the entry of every queue. There is one timer structure over all
-// queues and no timer per key.
+// agenda says which queues the schedule must look at, and when. It looks at a queue at once, at a time, or when a job
+// that is ending because of its deadline has ended. The agenda owns the entry of every queue. There is one timer
+// structure over all queues and no timer per key.
 type agenda struct {
-	all     []*KeyQueue // the queues of all keys, in an order that is the same in every run, unlike a map's
+	all     []*KeyQueue // the queues of all keys; unlike a map's, their order is the same in every run
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
-	lapsing []*KeyQueue // with more jobs past their deadlines than may end at once, each listed once
+	lapsing []*KeyQueue // with more jobs past their deadlines than may end at the same time, each listed once
 	ending  int         // jobs that are ending because their deadlines have passed
 }
 
 // entry is a queue's place in the agenda.
 type entry struct {
-	due     bucket.Micros // in the timers
-	place   int32         // in the timers, notTimed when it has none
-	listed  int32         // its index among all
+	due     bucket.Micros // when its timer fires
+	place   int32         // its index in timers, notTimed if it has no timer
+	listed  int32         // its index in all
 	active  bool
 	lapsing bool
 	looks   bool // in the list of looks
@@ -40,7 +40,7 @@ type entry struct {
 // isIdle reports whether the queue is listed nowhere but in the timers.
 func (e *entry) isIdle() bool { return !e.active && !e.lapsing && !e.looks }
 
-// touch lists a queue to be looked at once.
+// touch lists a queue, so that the schedule looks at it at once.
 func (a *agenda) touch(q *KeyQueue) {
 	if !q.entry.active && !q.entry.dropped {
 		q.entry.active = true
@@ -48,7 +48,7 @@ func (a *agenda) touch(q *KeyQueue) {
 	}
 }
 
-// touchAll lists all queues to be looked at once.
+// touchAll lists all queues, so that the schedule looks at them at once.
 func (a *agenda) touchAll() {
 	for _, q := range a.all {
 		a.touch(q)
@@ -70,7 +70,7 @@ func (a *agenda) drop(q *KeyQueue) {
 	a.all = a.all[:last]
 }
 
-// next takes the queue that was listed first. There must be one.
+// next takes the queue that was listed first. At least one must be listed.
 func (a *agenda) next() *KeyQueue {
 	q := a.active[0]
 	a.active[0] = nil
@@ -89,8 +89,8 @@ func (a *agenda) due(now bucket.Micros) *KeyQueue {
 	return q
 }
 
-// mayLapse reports whether one more job may end because of its deadline. If not, it lists the queue, which is looked at
-// again when another such job has ended.
+// mayLapse reports whether one more job may end because of its deadline. If not, it lists the queue. The schedule looks
+// at the queue again when another such job has ended.
 func (a *agenda) mayLapse(q *KeyQueue) bool {
 	if a.ending < maxLapsing {
 		return true
@@ -105,7 +105,7 @@ func (a *agenda) mayLapse(q *KeyQueue) bool {
 // canLapse reports whether a queue that had too many jobs past their deadlines may end more of them.
 func (a *agenda) canLapse() bool { return len(a.lapsing) > 0 && a.ending < maxLapsing }
 
-// nextLapsing takes the queue that has waited longest to end more jobs. There must be one.
+// nextLapsing takes the queue that has waited longest to end more jobs. At least one must be waiting.
 func (a *agenda) nextLapsing() *KeyQueue {
 	q := a.lapsing[0]
 	a.lapsing[0] = nil
@@ -127,8 +127,8 @@ func (a *agenda) ended(j *Job) {
 	}
 }
 
-// timers is a heap of queues by the time at which something must be done for them. Setting and taking cost O(log n) in
-// the number of queues that wait.
+// timers is a heap of queues, ordered by the time at which the schedule must look at each. Setting or taking an entry
+// costs O(log n) in the number of queues with a timer.
 type timers []*KeyQueue
 
 func (t timers) Len() int           { return len(t) }
@@ -158,7 +158,7 @@ func (t *timers) Pop() any {
 
 const notTimed = -1
 
-// set makes the queue due at a time; Never removes it.
+// set makes the queue due at a time. Never removes it from the timers.
 func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	switch {
 	case at == Never && q.entry.place == notTimed:

@@ -9,12 +9,12 @@ import (
 
 // Refused lists the jobs that do not go on to their calls because of the answers to a round of asks.
 type Refused struct {
-	Withdrawn  []*Job // their slot is far off: they rest until then
+	Withdrawn  []*Job // their slots are far off: they rest until then
 	Impossible []*Job // their cost can never pass
 	OverBudget []*Job // their budget is used up, and its rule says to bury them
 	Unused     []bucket.Use
 	News       []HoldChange
-	PutOff     bool // the jobs that a shared limit has put off for long must ask again: call AskAgain for every queue
+	PutOff     bool // jobs that a shared limit has put off for long must ask again: call AskAgain for every queue
 }
 
 // Reply is the store's reply to a round of asks.
@@ -22,7 +22,7 @@ type Reply struct {
 	Sent, Came bucket.Micros // by our clock
 	Answers    []bucket.Answer
 	Err        error
-	Trips      []Trip // made afterwards because the answer tells the store's clock too roughly: see IsRough
+	Trips      []Trip // made after the reply, if it tells the store's clock too roughly: see IsRough
 }
 
 // over returns when the reply was complete.
@@ -33,7 +33,7 @@ func (r *Reply) over() bucket.Micros {
 	return r.Came
 }
 
-// answering handles a store's reply at the time when it came, and gathers the jobs that the reply stopped.
+// answering handles a store's reply at the time when it was complete, and gathers the jobs that it stopped.
 type answering struct {
 	step
 	out Refused
@@ -112,8 +112,8 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 }
 
 // paced tells the governors that a job was granted its slot. The governor of the api gets the interval of the shared
-// rate that slows a job of these costs most. If keys share no rate, it gets the key's own interval divided by the
-// number of keys.
+// rate that slows a job of these costs most. If no shared rate limits the job, it gets the key's own interval divided
+// by the number of keys.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return
@@ -129,7 +129,8 @@ func (s *answering) paced(j *Job) {
 	s.holds.governor.granted(all, j.At)
 }
 
-// refuse ends a job that got no slot, or withdraws it if its wait is long. Otherwise the job stays ready.
+// refuse ends a job whose slot was refused for good, or withdraws it if its wait is long. Otherwise the job stays
+// ready.
 func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	switch {
 	case w.Never:
@@ -147,15 +148,15 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	}
 }
 
-// end takes a job that ends without a call out of the pipeline. It counts like a grant, so that another job may be made
-// ready in its place.
+// end takes a job out of the pipeline, because it ends without a call. It counts like a grant, so that another job may
+// be made ready in its place.
 func (s *answering) end(j *Job) {
 	s.unstage(j)
 	s.Pipe.granted(s.now)
 }
 
-// wait makes a queue wait for the limit that refused it. first is the first job that the queue asked for; refused is
-// the first job that got no slot. The queue waits for a turn of the same priority as before.
+// wait makes a queue wait for the limit that refused it. first is the first job for which the queue asked; refused is
+// the first job that got no slot. The queue waits for another turn of the same priority.
 func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
@@ -195,10 +196,10 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 	return 0
 }
 
-// comesBackWhole reports whether the count of the limit that refused a job, or the vendor's count, comes back all at
-// once, and later than LongWait from now. A job that was refused because of its cost then waits outside the line, and
-// cheaper jobs of other keys may use what is left. If the count came back bit by bit, they would leave this job
-// nothing.
+// comesBackWhole reports whether the units of the limit that refused a job come back all at once, and later than
+// LongWait from now. The same may hold for the vendor's count. A job that was refused because of its cost then waits
+// outside the line, and cheaper jobs of other keys may use what is left. If the units came back bit by bit, the cheaper
+// jobs would leave this job nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 	l := s.Shared.named(w.Limit)
 	whole := w.Excess > 0 || l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
@@ -206,8 +207,8 @@ func (s *answering) comesBackWhole(w *bucket.Wait) bool {
 }
 
 // unanswered makes every queue of an unanswered round wait. While the store does not answer, one queue at a time asks,
-// at growing intervals. After LongWait unanswered also withdraws the ready jobs that wait: their intents would make
-// them unknown if the process died meanwhile.
+// at growing intervals. After LongWait, unanswered also withdraws the ready jobs that wait: if the process died
+// meanwhile, their intents would make them unknown.
 func (s *answering) unanswered(fx *Effects, err error) {
 	s.gate.shut(storeDown, s.now.Add(s.store.failed(s.now, err)))
 	for _, jobs := range fx.asked {
@@ -226,8 +227,8 @@ func (s *answering) unanswered(fx *Effects, err error) {
 	}
 }
 
-// withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or gives too
-// little for all of them.
+// withdrawBlocked withdraws ready jobs that wait for a shared limit, if the limit opens too late or lets too few of
+// them through.
 func (s *answering) withdrawBlocked() {
 	n, _, _ := s.At(s.now).near()
 	most := 1 + int(n)
@@ -238,8 +239,8 @@ func (s *answering) withdrawBlocked() {
 }
 
 // withdrawBeyond withdraws ready jobs that wait for a shared limit until no more than most remain. It first takes all
-// but one job of each queue, and then the last ones. It begins with the queues whose turns come last, and takes the
-// newest jobs of a queue first, since no job overtakes one that rests.
+// but one ready job of each queue, and then the last one too. It begins with the queues whose turns come last, and with
+// the newest jobs of a queue, because no job overtakes one that rests.
 func (s *answering) withdrawBeyond(most int) {
 	if s.Pipe.staged <= most || s.turns.asking() == 0 {
 		return
@@ -263,7 +264,7 @@ func (s *answering) withdrawBeyond(most int) {
 	}
 }
 
-// withdrawNewest withdraws the n newest ready jobs of a queue in a line.
+// withdrawNewest withdraws the n newest ready jobs of a queue that has waited in a line.
 func (s *answering) withdrawNewest(w taking, n int) {
 	for _, j := range slices.Backward(w.queue.Jobs) {
 		if n > 0 && j.Phase == ready && j.turn == w.order.priority {
@@ -274,14 +275,14 @@ func (s *answering) withdrawNewest(w taking, n int) {
 	}
 }
 
-// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws it: its
+// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws the job: its
 // message and intent are dropped, and loaded and stored again later. A crash makes every ready job unknown, although it
-// was not called. With 2 s, a crash under a shared limit parked 5.6 jobs on average, since the limit's checkpoint makes
-// calls wait for as long after a start. With 250 ms it parks 2.7, of which one had been called.
+// was not called. With a LongWait of 2 s, a crash under a shared limit parked 5.6 jobs on average, because a limit's
+// checkpoint makes calls wait for up to 2 s after a start. With 250 ms a crash parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
-// Reasons not to ask the store, besides the shared limits: a key's own rate, by the name that the stores use; a store
-// that did not answer; a slow start of the api.
+// Reasons not to ask the store, besides the shared limits. ownRate is a key's own rate, by the name that the stores
+// use. storeDown is a store that did not answer. slowed is a slow start of the api.
 const (
 	ownRate   = "rate"
 	storeDown = "limiter unreachable"

@@ -7,10 +7,11 @@ import (
 	"weir/bucket"
 )
 
-// maxAsks bounds the asks of one round trip to a store.
+// maxAsks bounds the slots that one round trip asks a store for.
 const maxAsks = 64
 
-// ask asks for slots for the queue's ready jobs of the priorities in may, and returns when to look again.
+// ask asks for slots for the queue's ready jobs of the priorities in may. It returns when the schedule must look at the
+// queue again.
 func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unready(q)
 	s.unstick(q)
@@ -21,8 +22,8 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	}
 	var jobs []*Job
 	slow := s.isSlow(q, free)
-	var over classSet    // the priorities of which no further job can be asked for
-	var awaited classSet // the priorities of which only jobs that were called already can be asked for
+	var over classSet    // the priorities for which no further job can ask
+	var awaited classSet // the priorities for which only jobs that were called before can ask
 	for _, j := range q.Jobs {
 		if s.awaitsAnswer(j) {
 			awaited = awaited.with(j.Priority)
@@ -32,7 +33,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			continue
 		}
 		if j.Phase == staging && !j.First() {
-			continue // a retry may be overtaken; it may wait for memory that jobs behind it hold
+			continue // a retry may be overtaken: it may be waiting for memory that jobs behind it hold
 		}
 		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
 			if j.Phase == ready {
@@ -41,7 +42,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			if over = over.with(j.Priority); over == allClasses {
 				break
 			}
-			continue // order: no job of its priority behind it may overtake
+			continue // no job of its priority behind it may overtake it
 		}
 		if j.Phase != ready {
 			continue
@@ -73,7 +74,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if hold := s.holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
-	// A turn that comes before the queue can ask would be taken and passed on again without end.
+	// A queue that took a turn before it can ask would pass the turn on and take it again without end.
 	if q.askAt > now {
 		return q.askAt
 	}
@@ -109,14 +110,14 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 
 // isSlow reports whether a key has jobs of several priorities, and its own limits let only one call go now. Then the
 // key's own order decides which of its jobs is made ready and called, whichever priority's turn the key has at shared
-// limits. Otherwise the shared turns would divide the calls of a slow key: if other keys have only high jobs, the low
-// jobs would get all calls of this key.
+// limits. Otherwise the shared turns would decide which calls of a slow key are made: if other keys have only high
+// jobs, the low jobs would get all calls of this key.
 func (s *step) isSlow(q *KeyQueue, free int64) bool {
 	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
 }
 
 // ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow. Otherwise jobs of one
-// priority would take the turns of several and overtake each other.
+// priority would take turns of other priorities too, and overtake each other.
 func (s *step) ownTurns(q *KeyQueue) {
 	if free, _ := q.free(s.now); q.waits.classes == nil || s.isSlow(q, free) {
 		return
@@ -130,9 +131,9 @@ func (s *step) ownTurns(q *KeyQueue) {
 	}
 }
 
-// inTurn returns the ready jobs for which a queue may ask now, and the one priority whose turn they all take. While
-// queues wait to ask, this queue must have the turn of a priority of which it has jobs. If it has none, it waits for a
-// turn of each such priority.
+// inTurn returns the ready jobs for which a queue may ask now, and the priority whose turn they all take. While queues
+// wait to ask, this queue needs a turn of a priority of which it has jobs. If it has none, it waits for a turn of each
+// such priority.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
 	several := q.waits.classes != nil
 	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
@@ -161,8 +162,8 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	return nil, turn
 }
 
-// run returns the first jobs that take the same turn. The job behind them takes another turn, and gets its slot before
-// the jobs behind it.
+// run returns the first jobs that all take the same turn. It stops at a job that takes another turn, because that job
+// must get its slot before the jobs behind it.
 func run(jobs []*Job) []*Job {
 	if i := slices.IndexFunc(jobs, func(j *Job) bool { return j.turn != jobs[0].turn }); i >= 0 {
 		return jobs[:i]
@@ -170,7 +171,7 @@ func run(jobs []*Job) []*Job {
 	return jobs
 }
 
-// only returns the jobs in the turn of a priority, and without returns all other jobs.
+// only returns the jobs that take the turn of a priority, and without returns all other jobs.
 func only(jobs []*Job, of bucket.Priority) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.turn != of })
 }
@@ -179,15 +180,16 @@ func without(jobs []*Job, of bucket.Priority) []*Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j *Job) bool { return j.turn == of })
 }
 
-// plentyAfter is how long every shared limit must have gone without a refusal before a turn may be more than one
-// call.
+// plentyAfter is how long no shared limit must have refused anything before a turn may be more than one call.
 const plentyAfter = time.Second
 
-// turn returns for how many of its ready jobs a queue asks at once. Under a shared limit keys take turns of one call
-// each. A store on another machine would then give a key one call a round trip, however much of the limit is free. So
-// if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip among
-// themselves. While several priorities wait, a queue asks for the calls that its priority may make before the next turn
-// of another one. Otherwise the priorities would share a round with more than one grant evenly.
+// turn returns how many of its ready jobs a queue asks for at once. Under a shared limit keys take turns of one call
+// each. A store on another machine would then give a key one call for each round trip, however much of the limit is
+// free. So if no limit has refused anything lately, the queues that ask or wait divide the asks of a whole round trip
+// among themselves.
+//
+// While several priorities wait, a queue asks for as many calls as its priority may make before the next turn of
+// another one. Otherwise the priorities would share a round of several grants evenly, whatever their weights.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].turn)
 	if row > 0 {
@@ -214,8 +216,8 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	return n
 }
 
-// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue waits in line, or must be
-// looked at again at the time again.
+// mayAsk reports whether the governors let a queue ask for slots for jobs. If not, the queue waits in line, or the
+// schedule must look at it again at the time again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
 	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {

@@ -7,11 +7,11 @@ import (
 )
 
 // backlog holds the stream sequences of a key's waiting jobs, in the order in which they are called. Each job is in one
-// list: that of the jobs that may be called, in the order of their places, or that of the early jobs, with their due
-// times.
+// of two lists. The jobs that may be called are in the order of their places. The early jobs are in the order of their
+// due times.
 type backlog struct {
-	first uint64   // the oldest sequence that asked for no time, 0 for none: most keys wait with one job
-	more  []uint64 // those behind it, in rising order
+	first uint64   // the oldest sequence that asked for no time, 0 for none; apart because most keys have one job
+	more  []uint64 // the sequences behind first, in rising order
 	early *early   // jobs that asked not to be called before a time; nil for none
 }
 
@@ -54,8 +54,8 @@ func (b *backlog) addEarly(l appointment) {
 	b.early.add(l)
 }
 
-// release moves the jobs that are due at now to those that may be called, with places behind the sequence after. It
-// returns how many it moved.
+// release moves the jobs that are due at now to those that may be called. Their places are behind the sequence after.
+// release returns how many jobs it moved.
 func (b *backlog) release(now bucket.Micros, after uint64) int {
 	if b.early == nil {
 		return 0
@@ -93,8 +93,8 @@ func (b *backlog) pass(p place) {
 	}
 }
 
-// take removes a job, given its sequence, from the list that holds it. notBefore is the time that the job asked for, 0
-// for none.
+// take removes the job with a sequence from the list that holds it. notBefore is the time before which the job must not
+// be called, 0 for none.
 func (b *backlog) take(seq uint64) (p place, notBefore bucket.Micros, was taken) {
 	p = place{after: seq, seq: seq}
 	if b.first == seq {
@@ -172,7 +172,8 @@ func (b *backlog) seqs(yield func(seq uint64) bool) {
 	}
 }
 
-// due returns a copy that holds only the jobs that may be called. Passing the copy's jobs does not change b.
+// due returns a copy that holds only the jobs that may be called. Removing jobs from the copy by pass does not change
+// b.
 func (b *backlog) due() backlog {
 	due := backlog{first: b.first, more: b.more}
 	if b.early != nil {

@@ -7,16 +7,15 @@ import (
 	"weir/bucket"
 )
 
-// breaker stops the calls of an api that keep failing. Such calls use up attempts, and on an api that is not
-// idempotent they leave jobs in an unknown state. While the breaker is open nothing is called. Then one call is
-// made, the probe. If it fails, the breaker opens again, for longer; otherwise the breaker closes. The zero
-// breaker is closed.
+// breaker stops the calls of an api that keep failing. Such calls use up attempts, and on an api that is not idempotent
+// they leave jobs in an unknown state. While the breaker is open, no call is made. Then one call is made, the probe. If
+// it fails, the breaker opens again, for longer; otherwise the breaker closes. The zero breaker is closed.
 //
 // A failure is a call without an answer, or one answered with a fault of the api's own. Pushback is not a
 // failure.
 type breaker struct {
 	failures int           // in a row, counted while it is closed
-	opened   int           // how often in a row it opened without closing
+	opened   int           // how often in a row it has opened without closing
 	until    bucket.Micros // until when it stays open; 0: it is closed
 	turned   bucket.Micros // when it opened or closed last; ends of calls that started before do not count
 	why      string        // the failure that opened it
@@ -49,8 +48,8 @@ func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.un
 // probe should be another job, if there is one.
 func (b *breaker) hasTried(j *Job) bool { return j != nil && j.tripped && !b.closed() }
 
-// yields reports whether a job whose call failed since the breaker opened lets other callable jobs go first. It reports
-// true for a job once each time the breaker opens.
+// yields reports whether a job lets other callable jobs go first because its call failed since the breaker opened. It
+// returns true for a job only once each time the breaker opens.
 func (b *breaker) yields(j *Job) bool {
 	if !b.hasTried(j) || j.yielded == b.opened {
 		return false
@@ -62,14 +61,14 @@ func (b *breaker) yields(j *Job) bool {
 // mayCall reports whether the breaker lets a job be called.
 func (b *breaker) mayCall(j *Job) bool { return b.closed() || b.probe == j }
 
-// try makes a job that is being made ready the probe, unless the breaker is closed.
+// try makes a job the probe when the job is made ready, unless the breaker is closed.
 func (b *breaker) try(j *Job) {
 	if !b.closed() {
 		b.probe = j
 	}
 }
 
-// letGo clears the probe if this job is the probe: the job is not called now.
+// letGo clears the probe if j is the probe, because j is not called now.
 func (b *breaker) letGo(j *Job) {
 	if b.probe == j {
 		b.probe = nil
@@ -102,8 +101,8 @@ func (b *breaker) open(o BreakerPolicy, now bucket.Micros, jitter float64) {
 	b.until, b.turned, b.failures = now.Add(max(openFor(o, b.opened, jitter), time.Microsecond)), now, 0
 }
 
-// openFor returns how long the breaker stays open the n-th time in a row. It draws between three quarters and
-// the whole of a time that doubles, so that replicas do not probe together.
+// openFor returns how long the breaker stays open when it opens the n-th time in a row. The longest such time doubles
+// with n. openFor draws between three quarters of it and the whole, so that replicas do not probe together.
 func openFor(o BreakerPolicy, n int, jitter float64) time.Duration {
 	d := math.Min(float64(o.Min)*math.Pow(2, float64(n-1)), float64(o.Max))
 	return time.Duration(d - d/4*jitter)
@@ -112,8 +111,8 @@ func openFor(o BreakerPolicy, n int, jitter float64) time.Duration {
 // close closes the breaker after an answered probe.
 func (b *breaker) close(now bucket.Micros) { *b = breaker{turned: now} }
 
-// BreakerPolicy says when the calls of an api stop because they keep failing.
+// BreakerPolicy says when the breaker stops the calls of an api.
 type BreakerPolicy struct {
-	Failures int           // in a row that open it; 0: none do
-	Min, Max time.Duration // of the time that it stays open: doubled each time in a row
+	Failures int           // failures in a row that open the breaker; 0: none do
+	Min, Max time.Duration // bounds of the time that the breaker stays open, which doubles each time in a row
 }

@@ -7,50 +7,52 @@ import (
 	"weir/bucket"
 )
 
-// Within a key, priorities share the calls by start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). Each job
-// that waits has a tag, the key's virtual time at which its call is due. The jobs of a priority follow each other at
-// the distance of one call divided by the weight. The job with the least tag is next, the more urgent one if two are
-// equal. A priority that had no job continues at the key's virtual time, and gets no credit for having been away.
+// Within a key, priorities share the calls by start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). Each
+// waiting job has a tag: the key's virtual time at which its call is due. The tags of two successive jobs of a priority
+// differ by one call divided by the priority's weight. The job with the least tag is next. If two tags are equal, the
+// more urgent job is next. A priority that had no job continues at the key's virtual time, and gets no credit for
+// having been away.
 //
-// Only the first tag of each priority is kept: the tag of the i-th job behind it is i distances later. So places are
-// computed without looking at the jobs. The tags are not stored: after a restart they begin anew, which changes the
-// order between priorities by at most one call of each, and never the order within one.
+// Only the first tag of each priority is kept: the i-th job behind the first one has a tag that is i such distances
+// later. So the schedule computes a job's place without looking at the other jobs. The tags are not stored: after a
+// restart they begin again. This changes the order between priorities by at most one call of each, and never the order
+// within one.
 //
-// A limit that keys share decides between priorities over all keys (turns.go). The tags of a key only follow then: no
+// A limit that keys share decides between priorities over all keys (turns.go). The tags of a key then only follow: no
 // priority gains credit at the key while it waits for its turn at the limit. But if the key's own limits let only one
-// call go at a time, its tags decide which, in each of its turns.
+// call go at a time, each turn of the key goes to the job that its tags choose.
 
 // tag is a time in the virtual time of a key. Job.tag is 0 while its key has only normal jobs.
 type tag int64
 
-// wholeTag is how far a call of weight 1 advances the virtual time. Weights that divide it are exact; others are off
-// by at most 1 in 2,000.
+// wholeTag is how far a call of weight 1 advances the virtual time. Weights that divide it are exact; other weights are
+// off by at most 1 in 2,000.
 const wholeTag tag = 1 << 20
 
 // waits holds a key's waiting jobs. Its own backlog holds the normal ones.
 type waits struct {
 	backlog
 
-	classes *classes // of jobs of other priorities; nil: it has none
+	classes *classes // the jobs of other priorities; nil: the key has none
 }
 
 // classes holds a key's waiting jobs of other priorities than Normal, and the tags of all priorities. A key with only
 // normal jobs has no classes. Normal jobs always wait in the queue's own backlog.
 type classes struct {
-	now tag // of the job that was taken last
+	now tag // the virtual time: the largest tag of a job that was taken
 	of  [len(bucket.Priorities)]class
 }
 
 // class holds a key's jobs of one priority.
 type class struct {
-	waits backlog // of Normal: not used
-	seat  seat    // of Normal: not used
-	next  tag     // tag of the first waiting job; if none waits, the least tag that the next one may get
+	waits backlog // not used for Normal
+	seat  seat    // not used for Normal
+	next  tag     // tag of the first waiting job; if none waits, the least tag that the next job may get
 	step  tag     // from one job to the next
 }
 
-// newClasses returns the classes of a key that has only normal jobs. Its waiting jobs have tags from now on, and come
-// after its jobs that are near their calls.
+// newClasses returns the classes of a key that has only normal jobs. Its waiting jobs get tags from the virtual time 1
+// on, so they come after its jobs that are near their calls and have the tag 0.
 func newClasses(w bucket.Weights) *classes {
 	c := &classes{now: 1}
 	for i := range c.of {
@@ -60,7 +62,8 @@ func newClasses(w bucket.Weights) *classes {
 	return c
 }
 
-// weigh sets the distance between the tags of each priority by its weight. The next tag of each priority stays.
+// weigh sets the distance between the tags of each priority by its weight. The tag of each priority's first waiting job
+// stays.
 func (c *classes) weigh(w bucket.Weights) {
 	for _, p := range bucket.Priorities {
 		weight := tag(w.Of(p))
@@ -70,21 +73,21 @@ func (c *classes) weigh(w bucket.Weights) {
 
 func (c *classes) class(p bucket.Priority) *class { return &c.of[p-bucket.High] }
 
-// took advances the virtual time to the tag of a priority's first waiting job, which is taken now.
+// took notes that a priority's first waiting job is taken now, and advances the virtual time to the job's tag.
 func (c *classes) took(p bucket.Priority) {
 	t := c.class(p).next
 	c.follow(p)
 	c.reach(t)
 }
 
-// follow gives a priority's waiting jobs the tags behind a job that is taken ahead of its turn. The virtual time stays,
-// because the turns of other priorities come before that job's turn.
+// follow notes that a priority's first waiting job is taken ahead of its turn. The jobs behind it get the next tags.
+// The virtual time stays, because turns of other priorities come before that job's turn.
 func (c *classes) follow(p bucket.Priority) {
 	of := c.class(p)
 	of.next += of.step
 }
 
-// reach advances the virtual time to t, the tag of a job that was taken before and is made ready now.
+// reach advances the virtual time to t, the tag of a job that was taken earlier and is made ready now.
 func (c *classes) reach(t tag) {
 	c.now = max(c.now, t)
 	for i := range c.of {
@@ -92,7 +95,7 @@ func (c *classes) reach(t tag) {
 	}
 }
 
-// forgone gives a priority back the turn of a job that was taken and ends without a call.
+// forgone gives a priority its turn back, because a job that was taken for it ends without a call.
 func (c *classes) forgone(p bucket.Priority) {
 	of := c.class(p)
 	of.next = max(c.now, of.next-of.step)
@@ -108,7 +111,7 @@ func (c *classes) sooner(p, other bucket.Priority) bool {
 func (c *classes) before(p bucket.Priority, n int, other bucket.Priority, t tag) int {
 	of := c.class(p)
 	if p < other {
-		t++ // among equals
+		t++ // a more urgent priority comes first among equal tags
 	}
 	if t <= of.next {
 		return 0
@@ -116,7 +119,7 @@ func (c *classes) before(p bucket.Priority, n int, other bucket.Priority, t tag)
 	return int(min(tag(n), (t-of.next+of.step-1)/of.step))
 }
 
-// onlyNormal are the priorities of a key without classes.
+// onlyNormal holds the one priority of a key without classes.
 var onlyNormal = bucket.Priorities[bucket.Normal-bucket.High : bucket.Low-bucket.High]
 
 // priorities returns the priorities of which the queue may have jobs, the most urgent first.
@@ -138,7 +141,7 @@ func (w *waits) of(p bucket.Priority) *backlog {
 	return &w.classes.class(p).waits
 }
 
-// seatOf returns the queue's place in the turns of a priority.
+// seatOf returns the queue's seat among the turns of a priority.
 func (q *KeyQueue) seatOf(p bucket.Priority) *seat {
 	if p == bucket.Normal {
 		return &q.seat
@@ -146,7 +149,8 @@ func (q *KeyQueue) seatOf(p bucket.Priority) *seat {
 	return &q.waits.classes.class(p).seat
 }
 
-// waitsForTurn reports whether the queue waits in a line for jobs of any priority, and whether it waits for room.
+// waitsForTurn reports whether the queue waits in a line of any priority. blocked says that it waits to ask, queued
+// that it waits for room.
 func (q *KeyQueue) waitsForTurn() (blocked, queued bool) {
 	for _, p := range q.waits.priorities() {
 		own := q.seatOf(p)
@@ -173,7 +177,7 @@ func (w *waits) firstOf() (first bucket.Priority, ok bool) {
 	return first, ok
 }
 
-// hasNext reports whether a job waits that may be called.
+// hasNext reports whether there is a waiting job that may be called.
 func (w *waits) hasNext() bool {
 	_, ok := w.firstOf()
 	return ok
@@ -286,7 +290,8 @@ func (s spot) compare(other spot) int {
 
 func (j *Job) spot() spot { return spot{j.place, j.Priority, j.tag} }
 
-// spotOf returns the spot of a priority's n-th waiting job that may be called, counted from 0. at is the job's place.
+// spotOf returns the spot of the n-th waiting job of a priority that may be called, counted from 0. at is the job's
+// place.
 func (w *waits) spotOf(p bucket.Priority, at place, n int) spot {
 	s := spot{place: at, of: p}
 	if c := w.classes; c != nil {
@@ -310,7 +315,8 @@ func (w *waits) before(s spot) (n int) {
 	return n
 }
 
-// callable is a copy of a queue's waiting jobs that may be called. Passing its jobs does not change the queue.
+// callable is a copy of those waiting jobs of a queue that may be called. Removing jobs from the copy by pass does not
+// change the queue.
 type callable struct {
 	of      [len(bucket.Priorities)]backlog
 	classes classes
@@ -343,8 +349,8 @@ func (c *callable) pass(s spot) {
 	c.classes.took(s.of)
 }
 
-// insert adds a Job at its place. The jobs of a priority stay in the order of their places, even if their tags were
-// given under other weights.
+// insert adds a Job at its place. It keeps the jobs of a priority in the order of their places, even if their tags were
+// computed with other weights.
 func (q *KeyQueue) insert(j *Job) {
 	s := j.spot()
 	if q.waits.classes == nil {
@@ -368,7 +374,7 @@ func (q *KeyQueue) insert(j *Job) {
 	q.Jobs = slices.Insert(q.Jobs, most, j)
 }
 
-// Behind returns how many of the key's jobs in the schedule would be called after a job of priority p that came now and
+// Behind returns how many of the key's jobs in the schedule would be called after a new job of priority p. The new job
 // must not be called before at; at is 0 if it may be called at once.
 func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 	q := v.s.byKey[key]
@@ -407,7 +413,7 @@ func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 }
 
 // tidy drops the classes of a queue that has only normal jobs again. It keeps them while the queue has jobs and the
-// tags of another priority are ahead: dropping them would forget that priority's calls.
+// tags of another priority are ahead of the virtual time: dropping them would forget that priority's calls.
 func (s *step) tidy(q *KeyQueue) {
 	c := q.waits.classes
 	for _, p := range bucket.Priorities {
@@ -421,7 +427,7 @@ func (s *step) tidy(q *KeyQueue) {
 	}
 	s.turns.leaveClasses(q)
 	for _, j := range q.Jobs {
-		j.tag = 0 // they are in order
+		j.tag = 0 // the jobs are in order without tags
 	}
 	q.waits.classes = nil
 }
@@ -436,7 +442,7 @@ func (s *Schedule) classify(q *KeyQueue, p bucket.Priority) {
 	}
 }
 
-// seats returns the priorities in whose orders of turns the queue has a seat.
+// seats returns the priorities for whose turns the queue has a seat.
 func (q *KeyQueue) seats() []bucket.Priority {
 	if q.waits.classes == nil {
 		return onlyNormal

@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
-// If other denied calls ran meanwhile, their jobs only rest again. A call made under a former policy does not open the
-// breaker. onDenial reports whether every queue must be looked at.
+// If other calls that ran meanwhile are denied too, their jobs only rest again. A call that was made under a former
+// policy does not open the breaker. onDenial returns true if the schedule must look at every queue.
 func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
 	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
 	b.letGo(j)
@@ -30,7 +30,7 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 }
 
 // patientDenials is how many of a job's calls the api may deny before other jobs are tried first. Without this bound, a
-// single job that the api always denies would keep the api closed forever.
+// single job that the api always denies would keep the calls of the api stopped forever.
 const patientDenials = 2
 
 // deny opens the breaker, or opens it again, because the api denies weir.
@@ -49,9 +49,9 @@ func denialPace(retry *Retry) BreakerPolicy {
 	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 
-// DenyAgain restores a denial from a mark that this process stored before a restart, or that a former owner stored: the
-// api denied weir and must not be called before until. Then one call tries the api, even if until has passed already.
-// DenyAgain ignores a mark that is older than this process's own findings.
+// DenyAgain restores a denial from a stored mark: this process stored it before a restart, or a former owner did. The
+// mark says that the api denied weir and must not be called before until. Then one call tries the api, even if until
+// has passed already. DenyAgain ignores a mark that is older than this process's own findings.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	b := &s.holds.breaker
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {

@@ -54,8 +54,8 @@ func (e *exit) inTime(most int) {
 	e.most = min(e.most+by, float64(max(most, 1)))
 }
 
-// missed halves the bound because a slot was missed. It ignores a slot that lies before the last halving, since the
-// bound was too high then.
+// missed halves the bound because a slot was missed. It ignores a slot that lies before the last halving, because the
+// bound was still the former, higher one at that time.
 func (e *exit) missed(slot, now bucket.Micros) {
 	if slot < e.cut {
 		return

@@ -33,7 +33,7 @@ func (g *gate) isPlenty(now bucket.Micros) bool {
 }
 
 // takePutOff reports whether the jobs that were put off must ask again, because units came back since they asked. It
-// reports true only once for the same jobs.
+// returns true only once for the same jobs.
 func (g *gate) takePutOff(now bucket.Micros) bool {
 	if g.putOff <= now || g.cameBack == 0 || g.cameBack < g.asked {
 		return false

@@ -4,11 +4,11 @@ package schedule
 type grants struct {
 	open   int
 	others bool    // other processes, or other apis, use the store too
-	former *grants // those of the newest earlier policy that has such calls; nil for none
+	former *grants // the grants of the newest earlier policy that has such calls; nil for none
 }
 
-// under returns the grants of a new policy, which have g, or the newest unsettled grants before g, as their former
-// ones.
+// under returns the grants of a new policy. Their former grants are g, or if all calls of g are settled, the newest
+// unsettled grants before g.
 func (g *grants) under(others bool) *grants { return &grants{others: others, former: g.unsettled()} }
 
 // unsettled returns g if a call of g is not settled, else the newest former grants with such a call; nil if all calls

@@ -17,14 +17,14 @@ type holds struct {
 	held     bucket.Micros // no call of the api before then
 	why      string
 	pushes   int16                // pushbacks of the api in a row
-	keys     map[*KeyQueue]string // the queues with a hold that may still last, and its reason
+	keys     map[*KeyQueue]string // the queues whose holds may still last, with the reasons
 	paused   pauses
 	breaker  breaker
 	tried    bucket.Micros // when the breaker's probe was last brought forward
-	welcome  bucket.Micros // start of the last call that the api answered without fault or pushback
-	governor governor      // of the api, if pushback holds it
-	spent    bucket.Micros // when a spent budget begins again; 0: none is spent
-	spentBy  string        // its name
+	welcome  bucket.Micros // start of the newest call that the api answered without fault or pushback
+	governor governor      // of the api
+	spent    bucket.Micros // when the spent budget begins again; 0: none is spent
+	spentBy  string        // name of the spent budget
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -39,10 +39,10 @@ func newHolds() holds {
 	return holds{keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
-// MostHold bounds the hold that an api's answer may ask for, and the hold that is read back after a restart.
+// MostHold bounds the hold that an api's answer may ask for, and a hold that is restored after a restart.
 const MostHold = 24 * time.Hour
 
-// hold keeps a queue, or the whole api if q is nil, from calling before until. It never shortens a hold.
+// hold keeps a queue, or the whole api if q is nil, from calling before the time until. It never shortens a hold.
 func (h *holds) hold(q *KeyQueue, until bucket.Micros, why string) {
 	switch {
 	case q == nil && until > h.held:
@@ -60,8 +60,8 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
 }
 
-// end ends the holds of the api whose time is over, and returns how many it ended. A slow start begins, unless the hold
-// was only a spent budget.
+// end ends the api's holds whose time is over, and returns how many it ended. A slow start begins, unless the only hold
+// was a spent budget.
 func (h *holds) end(now bucket.Micros) (ended int) {
 	if h.held != 0 && h.held <= now {
 		h.held = 0
@@ -92,7 +92,7 @@ func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
 // forget drops the hold of a queue.
 func (h *holds) forget(q *KeyQueue) { delete(h.keys, q) }
 
-// next returns when a hold of the api ends, Never if none lasts.
+// next returns when the api's next hold ends, Never if there is none.
 func (h *holds) next() bucket.Micros {
 	next := Never
 	if h.held != 0 {
@@ -113,8 +113,8 @@ func (h *holds) tryNow(now bucket.Micros) bool {
 	return true
 }
 
-// restAt returns when a job that must rest until notBefore may be called: sooner if an operator ended its wait while
-// its outcome was stored.
+// restAt returns when a job that must rest until notBefore may be called. This is sooner if an operator ended the job's
+// wait while its outcome was being stored.
 func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 	if j.tripped && j.judged <= h.tried {
 		return min(notBefore, h.tried)
@@ -122,8 +122,8 @@ func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 	return notBefore
 }
 
-// onBudget notes whether an answer refused a job because a budget is spent. The store enforces that hold until the
-// budget begins again, and is still asked. The schedule keeps it only to report it.
+// onBudget notes whether an answer refused a job because a budget is spent. The store itself enforces this hold until
+// the budget begins again, so the schedule keeps it only to report it, and goes on asking the store.
 func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && h.spent != 0:
@@ -147,8 +147,8 @@ func (b *brake) earliest() bucket.Micros {
 	return b.governor.earliest()
 }
 
-// relax lets the ceilings of the governors grow up to now, and drops a queue's governor that slows nothing. If a is
-// nil, the rate does not adapt.
+// relax lets the ceilings of the governors grow up to now, and drops the queue's governor if it slows nothing any more.
+// a is nil if the rate does not adapt.
 func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
 	h.governor.grow(a, now)
 	if g := q.brake.governor; g != nil {
@@ -161,7 +161,7 @@ func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
 // slow reports whether a queue may ask only for one slot at a time.
 func (h *holds) slow(q *KeyQueue) bool { return q.brake.governor != nil || h.governor.slows() }
 
-// outdated reports whether a job's slot was asked for before the slow start that must pace it.
+// outdated reports whether a job's slot was asked for before a slow start began that must pace the job.
 func (h *holds) outdated(j *Job) bool {
 	g := j.Queue.brake.governor
 	return j.asked < h.governor.began || g != nil && j.asked < g.began
@@ -185,7 +185,8 @@ func (h *holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.M
 	return until
 }
 
-// count counts the keys that are held, or that are paused and ours. It counts the api as one if it is held or paused.
+// count counts the held keys, and the paused keys that are ours. It counts the api as one more if the api is held or
+// paused.
 func (h *holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
 	for q := range h.keys {
 		if q.brake.held <= now {
@@ -216,12 +217,12 @@ type HoldState struct {
 	Budget string `json:"budget,omitempty"`
 }
 
-// mostHolds bounds the held keys that list sorts, since calls wait meanwhile. If more keys are held, list lists any of
-// them.
+// mostHolds bounds the held keys that list sorts, because calls wait meanwhile. If more keys are held, list chooses
+// arbitrary ones.
 const mostHolds = 1000
 
-// list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, by when they end.
-// keys is the number of all held keys.
+// list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, ordered by when
+// they end. keys is the number of all held keys.
 func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 	for q, why := range h.keys {
 		if q.brake.held > now {
@@ -243,7 +244,7 @@ func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 // ofAPI returns the hold of the whole api at now.
 func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	switch b := &h.breaker; {
-	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or its time is over without an answered probe
+	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or until is over and no probe was answered
 		return HoldState{Until: b.until.Time(), Why: b.reason(), Fault: true}, true
 	case h.held > now:
 		return HoldState{Until: h.held.Time(), Why: h.why}, true
@@ -253,7 +254,7 @@ func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	return HoldState{}, false
 }
 
-// atOnce returns how many calls a queue may have ready or granted at the same time: one while its governor slows it.
+// atOnce returns how many jobs of a queue may be ready or granted at the same time: one while its governor slows it.
 func (q *KeyQueue) atOnce() int64 {
 	if g := q.brake.governor; g != nil && g.slows() {
 		return 1

@@ -8,26 +8,28 @@ import (
 )
 
 // While a job waits, waiting.go says what its queue waits for. This file remembers what kept the queue waiting longest,
-// until the job has been called or has become a letter. The rate of the key and the jobs before it do not count. It
-// costs 48 bytes for each queue and nothing for a job. No decision depends on it.
+// until the job has been called or has become a letter. The key's rate and the jobs before the job do not count as
+// causes. This memory takes 48 bytes for each queue and nothing for a job. No decision depends on it.
 
 // Holdup is the cause that kept a job from its call for longest, other than the rate of its key and the jobs before it.
-// The zero value means that there is none worth reporting. A queue remembers the three longest causes, each as long as
-// a job waits that came before the cause ended. If a cause began and ended while other causes held the queue, its time
-// is an estimate, and never more than the job's wait.
+// The zero value says that no cause is worth reporting. A queue remembers the three longest causes, and each at least
+// until all jobs are called that came before the cause ended. If a cause began and ended while other causes held the
+// queue, its time is an estimate, and never more than the job's wait.
 type Holdup struct {
-	For   WaitFor       // WaitReading also for the time before this process had the queue
-	Limit string        // its name, for WaitLimit
+	For   WaitFor       // WaitReading also stands for the time before this process had the queue
+	Limit string        // name of the limit, for WaitLimit
 	Took  time.Duration // in steps of 16 ms
 }
 
-// Bounds of a reported holdup: a shorter one is irrelevant, and less than a tenth of a wait does not explain it.
+// Bounds of a reported holdup. A shorter one than leastHoldup does not matter. One below the holdupShare-th part of a
+// wait does not explain the wait.
 const (
 	leastHoldup = 100 * time.Millisecond
 	holdupShare = 10
 )
 
-// String returns what a letter adds to a wait: "while the api was held" in "5s of it while the api was held".
+// String returns the words that a letter adds to a wait, such as "while the api was held" in "5s of it while the api
+// was held".
 func (h Holdup) String() string {
 	switch h.For {
 	case WaitInFlight:
@@ -59,9 +61,9 @@ func (h Holdup) String() string {
 	return ""
 }
 
-// HoldupOf returns what kept a job from its call for longest between since and now. since is when the job could have
-// been called first. HoldupOf allocates nothing. If the job is being called, HoldupOf forgets causes that ended before
-// since: the first calls of a queue start in order, so no later job needs them.
+// HoldupOf returns what kept a job from its call for longest between since and now. since is the earliest time at which
+// the job could have been called. HoldupOf allocates nothing. If the job is being called, HoldupOf forgets causes that
+// ended before since: the first calls of a queue start in order, so no later job needs them.
 func (v View) HoldupOf(j *Job, since bucket.Micros) Holdup {
 	if since <= 0 || v.now <= since {
 		return Holdup{}
@@ -92,10 +94,11 @@ type causes []Holdup
 
 func firstCauses() causes { return causes{noCause: {}, unknowns: {For: WaitReading}} }
 
-// mostCauses bounds the number of causes: each configured limit is one, and configurations change.
+// mostCauses bounds the number of causes: each limit that was ever configured is one.
 const mostCauses = 256
 
-// of returns the index of the cause for which a queue waits. A cause beyond the bound is not reported.
+// of returns the index of the cause that makes a queue wait, and adds the cause if it is new. It returns noCause if
+// mostCauses are known already.
 func (c *causes) of(k keeping) cause {
 	switch k.what {
 	case WaitNothing, WaitRate, WaitPack, WaitNotBefore, WaitStop:
@@ -120,7 +123,7 @@ func tickOf(t bucket.Micros) tick { return tick(uint64(t) >> tickBits) } //nolin
 
 func (t tick) duration() time.Duration { return time.Duration(t) << tickBits * time.Microsecond }
 
-// until returns how long it is to a later time, 0 if that is earlier.
+// until returns the time from t to later, 0 if later is before t.
 func (t tick) until(later tick) tick {
 	if d := later - t; d < 1<<31 {
 		return d
@@ -128,19 +131,20 @@ func (t tick) until(later tick) tick {
 	return 0
 }
 
-// holdups holds the recent causes that kept a queue from being called, and the present one. It is small, since there
+// holdups holds the recent causes that kept a queue from being called, and the present one. It is small, because there
 // may be a million queues.
 type holdups struct {
-	began, since tick // when the queue was first looked at, and since when the cause keeps it
+	began, since tick // when the queue was first looked at, and when the present cause began
 	cause        cause
-	of           [3]cause // of the spans; noCause: there is none
+	of           [3]cause // the causes of the spans; noCause: the span is free
 	spans        [3]span
 }
 
-// span is when a cause kept a queue waiting: between from and until, for the sum took.
+// span says when a cause kept a queue waiting: it first began at from and last ended at until. took is the sum of its
+// times.
 type span struct{ from, until, took tick }
 
-// turn sets the cause that keeps the queue from now on.
+// turn sets the cause that keeps the queue waiting from now on.
 func (h *holdups) turn(next cause, now tick) {
 	if h.began == 0 {
 		h.began = max(now, 1)

@@ -125,7 +125,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 	}
 }
 
-// InspectPaused returns the state of a key without jobs if the key or its api is paused; otherwise ok is false.
+// InspectPaused returns the state of a key without jobs if the key or its api is paused. Otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	pause := v.s.holds.paused.of(key)
 	if pause == nil {
@@ -144,7 +144,7 @@ func (v View) rateState(r bucket.Rate) RateState {
 	}
 }
 
-// waitMS returns the wait from now until at, in milliseconds; -1 if that is not known.
+// waitMS returns the wait from now until at, in milliseconds; -1 if at is Never.
 func waitMS(now, at bucket.Micros) int64 {
 	if at == Never {
 		return -1
@@ -152,10 +152,10 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// FirstJobs lists at most limit of a queue's first jobs, in order. Early jobs come last, ordered by when they are due.
+// FirstJobs lists at most limit of a queue's jobs, in order. Early jobs come last, ordered by due time.
 func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
-	without := 0 // jobs so far that have no slot
+	without := 0 // jobs listed so far that have no slot
 	list := func(state JobState, eta bucket.Micros) (more bool) {
 		state.Position = len(jobs) + 1
 		if eta < Never-1 {
@@ -209,7 +209,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	return jobs
 }
 
-// Running yields a queue's jobs whose calls run, or whose outcomes are being stored, with the times of their slots.
+// Running yields a queue's jobs whose calls run or whose outcomes are being stored, with the times of their slots.
 func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
 	for _, j := range q.Jobs {
 		if j.Phase != calling && j.Phase != settling {
@@ -226,8 +226,8 @@ func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
 	}
 }
 
-// PhaseOf returns how far a job has come, and its calls so far. The phase is "" if the queue does not have the job, or
-// if the job must not be called yet.
+// PhaseOf returns how far a job has come, and how many calls of it were made. The phase is "" if the queue does not
+// have the job, or if the job must not be called yet.
 func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	if j := q.Job(seq); j != nil {
 		if leader, _ := q.leaderOf(seq); leader != nil {
@@ -243,14 +243,14 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	return "", 0
 }
 
-// ofQueue forecasts the queue's n-th call without a slot, counted from 1. The job of that call has the priority of, and
-// the appointment own if it is early.
+// ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
+// the job's appointment if the job is early.
 func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) bucket.Micros {
 	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
 }
 
-// inOrder yields the jobs of the queue that are being called or may be called, in order. The Job is nil for a job in
-// the backlog.
+// inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
+// in the backlog.
 func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
 	waiting, jobs := q.waits.callable(), q.near()
 	for {
@@ -293,7 +293,7 @@ func (state *Job) inspect() JobPhase {
 type Counts struct {
 	Queued, Keys, Calling, Held int
 	Polled                      int    // operations that go on at the api
-	Arrived, Called             uint64 // jobs that came, and calls that have ended, since the schedule began
+	Arrived, Called             uint64 // jobs that came, and calls that ended, since the schedule began
 }
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
@@ -301,7 +301,7 @@ func (v View) Count(ours func(key string) bool) Counts {
 	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
-// Uses returns how much of the shared rates and calls in flight is used here.
+// Uses returns how much this process uses of the shared rates and limits of calls in flight.
 func (v View) Uses() (uses []LimitUse) {
 	for i := range v.s.Shared {
 		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {
@@ -311,8 +311,8 @@ func (v View) Uses() (uses []LimitUse) {
 	return uses
 }
 
-// ClosedUntil returns until when no request about a key, neither a call nor an inquiry, may be sent to the api: Never
-// while the key or the api is paused, 0 if requests may be sent.
+// ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
+// api. It returns Never while the key or the api is paused, and 0 if requests may be sent now.
 func (v View) ClosedUntil(key string) bucket.Micros {
 	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
 }
@@ -320,26 +320,26 @@ func (v View) ClosedUntil(key string) bucket.Micros {
 // IsPaused reports whether an operator has paused a key, or the api.
 func (v View) IsPaused(key string) bool { return v.s.holds.paused.of(key) != nil }
 
-// Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, by when they end.
-// keys is the number of all held keys.
+// Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, ordered by when they
+// end. keys is the number of all held keys.
 func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks. Calls then wait.
 func (v View) LimiterDown() bool { return v.s.store.isDown() }
 
-// near returns how many calls the shared limits let start within LongWait, less one, whether that is known, and which
-// limit lets the fewest start.
+// near returns how many calls the shared limits let start within LongWait, less one. It also returns whether that
+// number is known, and the limit that lets the fewest start.
 func (v View) near() (n float64, known bool, by string) {
 	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
 }
 
-// running returns how many calls of this process count against limits of calls in flight: the running calls, and the
-// operations that hold their slots.
+// running returns how many calls of this process count against limits of calls in flight. These are the running calls,
+// and the operations that hold their slots.
 func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
-// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or others use
-// the limits too, this process assumes as many as it was granted lately: it begins with one job, and allows more with
+// LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes or
+// apis use the limits too, width goes by the grants of this process. It then begins with one job, and allows more with
 // every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
@@ -349,9 +349,9 @@ func (v View) width() int {
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }
 
-// inviteAt returns when the queues in line must make jobs ready: before the shared limits are asked again, by the time
-// that it takes to make a job ready. While the store does not answer, one queue at a time makes one job ready, when the
-// store may be asked again.
+// inviteAt returns when the queues in line must make jobs ready: earlier than the shared limits may be asked again by
+// the time that making a job ready takes. While the store does not answer, one queue at a time makes one job ready,
+// when the store may be asked again.
 func (v View) inviteAt() bucket.Micros {
 	switch {
 	case !v.s.store.isDown():
@@ -368,5 +368,5 @@ func (v View) Asking() bool { return v.s.store.isAsked() }
 // Unfinished returns how many jobs have not ended.
 func (v View) Unfinished() int { return v.s.census.unfinished }
 
-// Denied reports whether the api is not called because it denies weir.
+// Denied reports whether no calls are made because the api denies weir.
 func (v View) Denied() bool { return v.s.holds.breaker.denied }

@@ -7,7 +7,7 @@ import (
 )
 
 // KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no queue,
-// unless the schedule must remember something about it. The schedule's owner reads and sets its exported fields under
+// unless the schedule must remember something about it. The schedule's owner reads and sets the exported fields under
 // the schedule's lock.
 type KeyQueue struct {
 	Key       string
@@ -20,16 +20,16 @@ type KeyQueue struct {
 	seat    seat
 	brake   brake
 	entry   entry
-	holdups holdups // what kept it from being called lately
+	holdups holdups // what kept the queue's jobs from being called lately
 
 	polled  map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held    int32           // of its operations, those that hold their slots
+	held    int32           // operations of the queue that hold their slots
 	cancels bool            // some of its jobs may be cancelled and not have ended yet
-	kept    bool            // it has no jobs, and is kept for what it remembers
+	kept    bool            // the queue has no jobs, and is kept for what it remembers
 	Met     bool            // while its partition is read: a job was seen
 	Unread  bool            // while its partition is read: more must be read first
 
-	arrived uint64 // jobs that came since the queue was created, without those that a takeover found
+	arrived uint64 // jobs that came since the queue was created, except those that a takeover found
 }
 
 // Phase is how far a job has come. It only increases, except that a forfeited grant and a retry set it back.
@@ -48,7 +48,7 @@ const (
 	packed                // goes in one call with the job that leads its pack
 )
 
-// Job is what the schedule knows of one job that is near its call, or past it. Of a job that waits it knows only
+// Job is what the schedule knows of one job that is near its call, or past it. Of a waiting job the schedule knows only
 // the sequence.
 type Job struct {
 	Of        Payload // the dispatcher's data of the job, nil until there is some
@@ -61,22 +61,22 @@ type Job struct {
 	Phase     Phase
 	Policy    *Policy       // the policy by which it was last made ready
 	Grant     bucket.Grant  // by the store's clock
-	At, last  bucket.Micros // when its call may start, and until when, by our clock
+	At, last  bucket.Micros // when and until when its call may start, by our clock
 	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // offset.base when at and last were computed
 	Costs     []int64
 	reserved  *grants       // the grants that count it; nil: none
 	began     bucket.Micros // when its last call started
 	Deadline  bucket.Micros // 0: none
-	NotBefore bucket.Micros // time of a retry, or as its producer asked
+	NotBefore bucket.Micros // the time of its retry, or the time that its producer asked for
 	Failed    string        // how the last call failed, if another one follows
-	Refused   string        // the limit that it can never pass, or the spent budget, which ends it
-	limited   bool          // it rests because of a limit: NotBefore is not its retry's
+	Refused   string        // the limit that its cost can never pass, or the spent budget that ends it
+	limited   bool          // it rests because of a limit: NotBefore is not the time of a retry
 	tripped   bool          // its last call failed while the breaker was open: an operator may end its wait
 	yielded   int           // breaker.opened when it last let other jobs go first
 	Calls     int           // calls made so far
 	Deaths    int           // owners in a row that died with its call under way
-	judged    bucket.Micros // when the end of its last call was taken in
+	judged    bucket.Micros // when the schedule learned that its last call had ended
 	denials   int           // calls that were denied
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key
 	// overtakes it.
@@ -93,12 +93,12 @@ type Job struct {
 	ahead     bool   // it was looked at, and waits for its slot: it counts in looks.ahead
 	members   []*Job // the other jobs of the pack that it leads
 	carries   bool   // one of the members was never called
-	Bond      *Bond  // of a pack that must be called again as it was; nil for none
+	Bond      *Bond  // the pack in which it must be called again; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
 	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
 }
 
-// Payload is the dispatcher's data of a job. Unload frees what it holds in memory, when the job is not near its
+// Payload is the dispatcher's data of a job. Unload frees the memory that it holds, because the job is not near its
 // call any more.
 type Payload interface{ Unload() }
 
@@ -109,7 +109,8 @@ func (j *Job) unload() {
 	}
 }
 
-// dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be one.
+// dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be such a
+// job.
 func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
 	j := q.drop(p)
 	if q.waits.classes != nil {
@@ -128,8 +129,8 @@ func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
 	return j
 }
 
-// drop takes the first waiting job of a priority that may be called, and does not count it as a call. There must be
-// one.
+// drop takes the first waiting job of a priority that may be called, without counting it as a call. There must be such
+// a job.
 func (q *KeyQueue) drop(p bucket.Priority) *Job {
 	b := q.waits.of(p)
 	at, _ := b.next()
@@ -137,8 +138,8 @@ func (q *KeyQueue) drop(p bucket.Priority) *Job {
 	return q.begin(q.waits.spotOf(p, at, 0))
 }
 
-// Extract removes a sequence from any place among the waiting ones, and makes a Job of it. It panics if the sequence
-// does not wait.
+// Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. It panics if the sequence does
+// not wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	for _, of := range q.waits.priorities() {
 		b := q.waits.of(of)
@@ -170,7 +171,7 @@ func (q *KeyQueue) jobOf(s spot) *Job {
 	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
 }
 
-// Job returns the Job of a sequence, nil if the sequence waits or is not there.
+// Job returns the Job of a sequence. It returns nil if the sequence still waits in the backlog or is not in the queue.
 func (q *KeyQueue) Job(seq uint64) *Job {
 	for _, j := range q.Jobs {
 		if j.Seq == seq {
@@ -183,11 +184,11 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 	return q.polled[seq]
 }
 
-// seat returns the seat of the job's queue in the order whose turn the job takes.
+// seat returns the seat that the job's queue has among the turns of the job's turn priority.
 func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
 
 // turnOf returns the priority whose turn at shared limits a job takes, or would take. This is the job's own priority.
-// In a slow key (isSlow) it is the priority that was invited when the job was made ready.
+// But in a slow key (isSlow) it is the priority whose turn it was when the job was made ready.
 func (j *Job) turnOf() bucket.Priority {
 	if j.Phase < staging {
 		return j.Priority
@@ -220,17 +221,17 @@ func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none. ungrantedOf returns how many of
-// them take the turn of one priority.
+// ungranted returns the number of jobs that are on their way to a slot and have none yet. ungrantedOf counts only those
+// that take the turn of one priority.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
 func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
 	return q.countOf(classSet(0).with(p), staging, ready, asking)
 }
 
-// Rank returns the position of a sequence among the queue's jobs, 0 if it is not there, and the earliest time of its
-// call, 0 for at once. A job that is not due yet comes behind all jobs that may be called before it. A polled job is
-// the first: no job is called before it. All others come behind the polled ones.
+// Rank returns the position of a sequence among the queue's jobs, 0 if the queue does not have it. It also returns the
+// earliest time of the job's call, 0 for at once. A polled job has position 1: no job is called before it. All others
+// come behind the polled ones. A job that is not due yet comes behind all jobs that may be called before it is due.
 func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 	if q.polled[seq] != nil {
 		return 1, 0
@@ -274,12 +275,11 @@ func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
 	return 0, 0
 }
 
-// precedes reports whether a job comes before all jobs of its key that have no slot, whatever their priorities: it has
-// its slot, or is past it. In a key with only normal jobs it reports false, since the order of q.Jobs says that
-// already.
+// precedes reports whether a job has its slot or is past it, and so comes before all jobs of its key that have no slot,
+// whatever their priorities. In a key with only normal jobs it returns false, because q.Jobs is in that order already.
 func (q *KeyQueue) precedes(j *Job) bool { return q.waits.classes != nil && j.Phase >= granted }
 
-// near returns the queue's Jobs in the order of reports: first those that precede all others.
+// near returns the queue's Jobs in the order in which reports list them: first those that precede all others.
 func (q *KeyQueue) near() []*Job {
 	if q.waits.classes == nil {
 		return q.Jobs
@@ -303,7 +303,7 @@ func (q *KeyQueue) has(seq uint64) bool {
 	return n > 0
 }
 
-// Waits reports whether a sequence waits.
+// Waits reports whether a sequence waits in the backlog.
 func (q *KeyQueue) Waits(seq uint64) bool { return q.Job(seq) == nil && q.has(seq) }
 
 // Seqs yields the sequences of all jobs.
@@ -348,15 +348,15 @@ func (q *KeyQueue) Idle(yield func(*Job) bool) {
 // Empty reports whether the key has no unfinished jobs.
 func (q *KeyQueue) Empty() bool { return q.Depth() == 0 }
 
-// First reports whether the job's next call may be the first that the api sees of it. The jobs behind it wait
-// for that call.
+// First reports whether the job's next call may be the first that the api sees of it, or of a member of its pack. The
+// jobs behind it wait for that call.
 func (j *Job) First() bool { return j.Calls == 0 || j.Unseen || j.carries }
 
 // Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 
-// crowded returns until when a queue must not be called because calls of the previous owner may use all of the key's
-// calls in flight; 0 if they cannot.
+// crowded returns the time until which a queue must not be called, because calls of the previous owner may use all of
+// the key's calls in flight. It returns 0 if they cannot.
 func (q *KeyQueue) crowded() bucket.Micros {
 	if q.Orphaned == 0 || int64(q.Orphaned) < q.Limits.InFlight {
 		return 0
@@ -364,8 +364,8 @@ func (q *KeyQueue) crowded() bucket.Micros {
 	return q.Partition.Leftover
 }
 
-// free returns how many more calls the queue may ask for or have under way. again is when the number grows without an
-// event, Never if it does not.
+// free returns how many more calls the queue may have in flight or ask for. again is the time at which this number
+// grows without an event, Never if it does not.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {

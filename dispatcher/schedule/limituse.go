@@ -6,17 +6,17 @@ import (
 	"weir/bucket"
 )
 
-// LimitUse is how much this process uses now of a rate, or of the calls in flight, that all keys share.
+// LimitUse says how much this process now uses of a shared rate, or of a shared limit of calls in flight.
 type LimitUse struct {
 	Limit string
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
-	Count int64         // the limit of Used
+	Count int64         // how much Used may be
 	Per   time.Duration // 0 for in_flight
 	Share int64         // the part of the limit that this site enforces, in percent; 0: all of it
 }
 
-// use returns how much of the limit this process uses. calls is how many calls run now. The store counts quotas and
-// budgets: counted is false for these.
+// use returns how much of the limit this process uses. calls is how many calls run now. counted is false for quotas and
+// budgets, because only the store counts them.
 func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
 	u.Limit, u.Share = l.Name, l.Share
 	switch l.Kind() {
@@ -35,15 +35,15 @@ func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u Limi
 	return u, true
 }
 
-// usedSlots is the number of parts into which a rate's period is divided, to count the calls that started in it. The
-// count is off by at most one part.
+// usedSlots is the number of parts into which a rate's period is divided, so that the calls that started in each part
+// can be counted. The sum is off by at most one part.
 const usedSlots = 10
 
-// leastUsedPer is the shortest period for which a rate's use is reported, since its use in ten milliseconds would say
+// leastUsedPer is the shortest period for which a rate's use is reported. The use within ten milliseconds would say
 // little.
 const leastUsedPer = time.Second
 
-// rateUse counts the units of calls that started, by parts of the last period.
+// rateUse counts the units of the calls that started in each part of the last period.
 type rateUse struct {
 	units [usedSlots]int64
 	part  bucket.Micros // the number of the newest part since 1970
@@ -51,8 +51,8 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
-// correct adds units, which may be negative, for a call that began at began. If that time does not count any more,
-// correct drops negative units, and counts positive ones now.
+// correct adds units, which may be negative, for a call that began at began. If that time is before the last period,
+// correct drops negative units, and counts positive ones as used now.
 func (u *rateUse) correct(r *bucket.Rate, began, now bucket.Micros, units int64) {
 	place := u.at(r, now)
 	part := began / partOf(r)
@@ -70,7 +70,7 @@ func partOf(r *bucket.Rate) bucket.Micros {
 	return max(1, bucket.Micros((usedPer(r) / usedSlots).Microseconds()))
 }
 
-// at drops the parts that are over, and returns the index of the present part.
+// at clears the parts that are older than the last period, and returns the index of the present part.
 func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	part := now / partOf(r)
 	for n := 0; u.part < part && n < usedSlots; n++ {

@@ -10,14 +10,14 @@ const (
 	prepareLine             // of queues without one: they will make one ready
 )
 
-// notWaiting is the place in a line of a tenant without waiting queues.
+// notWaiting is the place in a line that stands for a tenant without waiting queues.
 const notWaiting = 0
 
-// tenantHeap is a line: the tenants with queues that wait in it, ordered by what they have taken and are lent, then by
-// when they came.
+// tenantHeap is a line. It holds the tenants with queues that wait in the line, ordered by what they have taken plus
+// what the line has lent them, then by when they came.
 type tenantHeap struct {
 	line   line
-	queues int // that wait
+	queues int // how many queues wait in it
 	all    []*tenant
 }
 
@@ -58,7 +58,7 @@ func (h *tenantHeap) Pop() any {
 }
 
 // turn is a waiting queue with the virtual time that it had when it came. The queue with the least virtual time is
-// first; of equals, the one that came first.
+// first. Among queues with the same virtual time, the one that came first is first.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64
@@ -69,7 +69,7 @@ func (t turn) before(other turn) bool {
 	return t.virtualTime < other.virtualTime || t.virtualTime == other.virtualTime && t.came < other.came
 }
 
-// turnHeap holds the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
+// turnHeap holds the waiting queues of a tenant. It holds them as values, so that a waiting queue needs no allocation.
 type turnHeap []turn
 
 func (h *turnHeap) push(t turn) {
@@ -84,7 +84,7 @@ func (h *turnHeap) push(t turn) {
 	}
 }
 
-// pop takes the first. There must be one.
+// pop takes the first turn. The heap must not be empty.
 func (h *turnHeap) pop() turn {
 	first, last := (*h)[0], len(*h)-1
 	(*h)[0] = (*h)[last]

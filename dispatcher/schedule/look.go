@@ -3,16 +3,17 @@ package schedule
 import "weir/bucket"
 
 // An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal, and which answers
-// there are. This file decides when the dispatcher looks up an answer for a job: when the job is made ready, and
-// earlier if a queue's next job has to wait for its slot, because the job may end without one. The job keeps its place:
-// of a queue's jobs of one priority, only the first that was never called is looked at, and no other one overtakes it.
+// there are. This file decides when the dispatcher looks up an answer for a job. It does so when the job is made ready.
+// It does so earlier if a queue's next job has to wait for its slot, because the job may not need one. The job keeps
+// its place: of a queue's jobs of one priority, only the first that was never called is looked at, and no other one
+// overtakes it.
 //
-// A job waits if an equal job is being called, to get that answer. It keeps its place too, and takes no slot and no
-// room.
+// If an equal job is being called, a job waits for that job's answer. Meanwhile it keeps its place too, and takes no
+// slot and no room.
 
 // Bounds of looks.
 const (
-	maxLooking = 64     // jobs at the same time: the dispatcher loads each
+	maxLooking = 64     // jobs that are looked at at the same time: the dispatcher loads each
 	maxAhead   = 16_384 // jobs that were looked at before their slot and wait for it: a kilobyte each
 )
 
@@ -37,7 +38,7 @@ func (l *looks) push(q *KeyQueue) {
 	}
 }
 
-// pop takes the queue that has waited longest. There must be one.
+// pop takes the queue that has waited longest. At least one must be waiting.
 func (l *looks) pop() *KeyQueue {
 	q := l.waiting[0]
 	l.waiting[0] = nil
@@ -56,7 +57,7 @@ func (l *looks) begin(j *Job) {
 	}
 }
 
-// end ends a look, and reports whether the job was being looked at.
+// end ends a look. It returns false if the job was not being looked at.
 func (l *looks) end(j *Job) bool {
 	if j.Phase != looking {
 		return false
@@ -66,7 +67,7 @@ func (l *looks) end(j *Job) bool {
 	return true
 }
 
-// leave stops counting a job that was looked at and does not wait for its slot any more.
+// leave stops counting a job among those that were looked at and wait for their slots.
 func (l *looks) leave(j *Job) {
 	if j.ahead {
 		j.ahead = false
@@ -74,7 +75,7 @@ func (l *looks) leave(j *Job) {
 	}
 }
 
-// look lets the dispatcher look at the queue's next job of each priority, unless it has been looked at already.
+// look lets the dispatcher look up an answer for the queue's next job of each priority, unless it has done so already.
 func (s *step) look(q *KeyQueue) {
 	if !s.policy.Reuse || s.IsPaused(q) {
 		return
@@ -92,7 +93,7 @@ func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && !j.answered && j.NotBefore > s.now):
 		return
 	case s.looks.ahead >= maxAhead && (j == nil || !j.answered):
-		return // it is looked at when it is made ready
+		return // an answer is looked up when the job is made ready
 	case !s.looks.hasRoom(&s.Pipe):
 		s.looks.push(q)
 		return
@@ -105,9 +106,9 @@ func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 	s.fx.Look = append(s.fx.Look, j)
 }
 
-// nextFirst returns the first of the queue's Jobs of a priority whose first call has not begun. It returns nil if that
-// job is still in the backlog, or if there is none. A call that has started and not left counts as not begun, because
-// it may be taken back; so does a lost call of which it is not known yet whether it was made.
+// nextFirst returns the first of the queue's Jobs of a priority whose first call has not begun. It returns nil if the
+// first such job is still in the backlog, or if there is none. A call that has started and not left counts as not
+// begun, because it may be taken back. A lost call counts as not begun while it is not known whether it was made.
 func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
 	for _, j := range q.Jobs {
 		if j.Priority != of {
@@ -120,8 +121,8 @@ func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
 	return nil
 }
 
-// awaiting returns the queue's next job if it waits for an equal job's answer, and so do the next jobs of all other
-// priorities; else nil.
+// awaiting returns the queue's next job if this job waits for an equal job's answer, and the next jobs of all other
+// priorities do, too. Otherwise it returns nil.
 func (q *KeyQueue) awaiting() (first *Job) {
 	for _, p := range q.waits.priorities() {
 		switch j := q.nextFirst(p); {
@@ -141,7 +142,8 @@ func (s *Schedule) Looked(j *Job) {
 	s.Rest(j, j.NotBefore)
 }
 
-// Await lets a job that was looked at, or was being made ready, wait for an equal job's answer. what names that job.
+// Await lets a job that was looked at, or was being made ready, wait for an equal job's answer. what names the equal
+// job.
 func (s *Schedule) Await(j *Job, what string) {
 	s.Looked(j)
 	j.awaits, j.looked = what, true
@@ -154,20 +156,21 @@ func (s *Schedule) AwaitTurn(j *Job) {
 }
 
 // awaitsAnswer reports whether a job must not be made ready, because it is being looked at, waits for an answer, or
-// ends with one. Jobs of its priority behind it get no first call meanwhile. Those that were called before may be
-// called again: the job may wait for the answer of one of them, if its own first call was taken back.
+// ends with one. Meanwhile the jobs of its priority behind it get no first call. Those that were called before may be
+// called again. The job may even wait for the answer of one of them, if its own first call was taken back.
 func (s *Schedule) awaitsAnswer(j *Job) bool {
 	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
 }
 
-// Waken ends a job's wait for an equal job's answer. If again, the job is looked at again: there is an answer.
+// Waken ends a job's wait for an equal job's answer. If again is true, there is an answer, and the job is looked at
+// again.
 func (s *Schedule) Waken(j *Job, again bool) {
 	j.awaits, j.looked = "", j.looked && !again
 	s.Touch(j.Queue)
 }
 
-// Forgo ends a job that was looked at, or was being made ready, with an earlier answer: from now on its end is being
-// stored. It reports false and changes nothing if an operator has cancelled the job or paused its key, or if a job of
+// Forgo ends a job that was looked at, or was being made ready, with an earlier answer: the job is settling from now
+// on. Forgo returns false and changes nothing if an operator has cancelled the job or paused its key, or if a job of
 // its priority before it has not begun its first call. The job must then await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
 	if j.cancelled || s.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
@@ -181,6 +184,6 @@ func (s *Schedule) Forgo(j *Job) bool {
 	return true
 }
 
-// LooksAhead reports whether an answer is looked up for the job before its slot is near, and not while it is made
-// ready.
+// LooksAhead reports whether an answer is being looked up for the job before its slot is near. It is false while the
+// job is made ready.
 func (j *Job) LooksAhead() bool { return j.Phase == looking }

@@ -8,9 +8,9 @@ import (
 )
 
 // A job may ask not to be called before a time. Until then it is early: it is in its key's bucket, and no job waits for
-// it. From then on it is due, and has the place of a job that came at that very time: behind jobs that came before,
-// ahead of jobs that came after. So it neither gains nor loses a place by coming early. The order is the same after a
-// restart, because the stream says when each job came.
+// it. From then on it is due, and has the place of a job that came at its due time: behind jobs that came before that
+// time, ahead of jobs that came after. So it neither gains nor loses a place by coming early. The order is the same
+// after a restart, because the stream says when each job came.
 
 // early holds a key's waiting jobs that asked not to be called before a time, whether they are due or not. Few keys
 // have any.
@@ -30,11 +30,12 @@ func (l appointment) compare(other appointment) int {
 	return cmp.Or(cmp.Compare(l.at, other.at), cmp.Compare(l.seq, other.seq))
 }
 
-// mostInRun bounds how many elements are moved when a job comes or goes, since producers choose the times in any order.
+// mostInRun bounds how many elements are moved when a job comes or goes. Producers choose the times, so jobs come in
+// any order of them.
 const mostInRun = 512
 
-// place orders the jobs of a key: first by the sequence behind which a job is placed, which for most jobs is their own,
-// then by due time, then by their own sequence.
+// place orders the jobs of a key: first by after, then by due time, then by their own sequence. after is the sequence
+// behind which the job is placed. For most jobs it is the job's own sequence.
 type place struct {
 	after uint64
 	due   bucket.Micros // 0: it asked for no time
@@ -53,7 +54,7 @@ func (e *early) add(l appointment) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(e.runs, l, func(run []appointment, l appointment) int { return run[0].compare(l) })
-	i = max(0, i-1) // the last run that begins before it
+	i = max(0, i-1) // the last run that begins before l
 	j, _ := slices.BinarySearchFunc(e.runs[i], l, appointment.compare)
 	run := slices.Insert(e.runs[i], j, l)
 	e.runs[i] = run
@@ -71,8 +72,8 @@ func (e *early) next() bucket.Micros {
 	return e.runs[0][0].at
 }
 
-// release moves the jobs that are due at now to due, with places behind the sequence after. It returns how many it
-// moved.
+// release moves the jobs that are due at now to due. Their places are behind the sequence after. release returns how
+// many jobs it moved.
 func (e *early) release(now bucket.Micros, after uint64) (n int) {
 	for e.next() <= now {
 		l := e.runs[0][0]
@@ -86,7 +87,7 @@ func (e *early) release(now bucket.Micros, after uint64) (n int) {
 	return n
 }
 
-// take removes a sequence, whether it is due or not. It looks at all jobs.
+// take removes a sequence, whether it is due or not. It searches all jobs.
 func (e *early) take(seq uint64) (at bucket.Micros, p place, is taken) {
 	if i := slices.IndexFunc(e.due, func(p place) bool { return p.seq == seq }); i >= 0 {
 		p = e.due[i]
@@ -153,12 +154,12 @@ func (q *KeyQueue) Early(now bucket.Micros) int {
 
 const maxSeq = ^uint64(0)
 
-// PushEarly adds a job of a priority that came at came and must not be called before notBefore, which is 0 if it may be
-// called at once.
+// PushEarly adds a job of a priority that must not be called before notBefore, which is 0 if it may be called at once.
+// came is when the job came.
 func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Priority, came, notBefore bucket.Micros) *KeyQueue {
 	if notBefore <= came {
 		q := s.Queue(key, p)
-		s.release(q, came, seq-1) // they were due when this one came
+		s.release(q, came, seq-1) // these jobs were due when this one came
 		return s.pushAs(key, seq, p, of)
 	}
 	if end := p.deadlines[seq]; end != 0 && end < notBefore {
@@ -175,7 +176,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Pri
 	return q
 }
 
-// release lets the queue's early jobs that are due at now be called, with places behind the sequence after.
+// release lets the queue's early jobs be called that are due at now. Their places are behind the sequence after.
 func (s *Schedule) release(q *KeyQueue, now bucket.Micros, after uint64) {
 	for _, p := range q.waits.priorities() {
 		if b := q.waits.of(p); b.early.next() <= now {
@@ -187,8 +188,8 @@ func (s *Schedule) release(q *KeyQueue, now bucket.Micros, after uint64) {
 	}
 }
 
-// Delays reports whether jobs of the queue asked not to be called before a time. Once all of its partition is read, the
-// schedule must look at the queue: such jobs may be due although no later job has come to release them.
+// Delays reports whether jobs of the queue asked not to be called before a time. When the partition has been read, the
+// schedule must look at such a queue: a job may be due although no later job has come to release it.
 func (q *KeyQueue) Delays() bool { return q.waits.hasEarly() }
 
 // nextDue returns when a queue's first early job is due, Never while the partition is still being read.
@@ -199,9 +200,9 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	return q.waits.firstDue()
 }
 
-// afterEarlier returns when a queue's early job should be called. Without the jobs that come due before it, it would be
-// called at eta. These are called one after the other at the key's own rate. The latest of them decide, so afterEarlier
-// begins with them, and looks at about mostAppointments at most.
+// afterEarlier returns when a queue's early job should be called. eta is when it would be called without the jobs that
+// come due before it. These are called one after the other at the key's own rate. The jobs that come due last decide,
+// so afterEarlier begins with them, and looks at no more than about mostAppointments.
 func (v View) afterEarlier(q *KeyQueue, own appointment, eta bucket.Micros) bucket.Micros {
 	most, ahead := q.waits.earlyBefore(own), 1
 	for l := range q.waits.earlyBackward(own) {

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// A job is polled while the operation goes on that the api began with its call. The schedule never calls it again. It
-// keeps such jobs apart from those near their call: there may be many, and no step looks at them. An operation that
-// holds its slot counts as a call in flight of its key until it has ended.
+// If the api has begun an operation with a job's call, the job is polled until the operation has ended. The schedule
+// never calls it again. It keeps such jobs apart from those near their call: there may be many, and no step looks at
+// them. If an operation holds its slot, it counts as a call in flight of its key until it has ended.
 
-// MaxPolled bounds the operations under way. At the bound no call starts, since it might begin another operation.
+// MaxPolled bounds the operations under way. At the bound no call starts, because it might begin another operation.
 const MaxPolled = 1 << 16
 
 // polling counts the operations of a schedule.
 type polling struct {
 	jobs      int
-	held      int    // operations that hold their slots, those whose end is being stored too
-	cancelled []*Job // by an operator since the last step
+	held      int    // operations that hold their slots, including those whose end is being stored
+	cancelled []*Job // jobs that an operator cancelled since the last step
 }
 
 // isFull reports whether no more operations may begin.
 func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
 
-// Submit lets a settling job, or one that was found in the stream, be polled. holds says that its operation holds its
+// Submit lets a job be polled that is settling or was found in the stream. holds says that its operation holds its
 // slot.
 func (s *Schedule) Submit(j *Job, holds bool) {
 	q := j.Queue
@@ -45,7 +45,8 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 	s.Touch(q)
 }
 
-// KeepSlot makes the operation of a settling or a found job hold its slot, until the job has ended or rests again.
+// KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is settling or was
+// found in the stream.
 func (s *Schedule) KeepSlot(j *Job) {
 	if !j.holds {
 		j.holds = true
@@ -54,8 +55,8 @@ func (s *Schedule) KeepSlot(j *Job) {
 	}
 }
 
-// EndPolled marks a polled job as settling, because its operation has ended or is given up. It reports false if the job
-// is not polled any more: its end is being stored already, or its partition was lost.
+// EndPolled marks a polled job as settling, because its operation has ended or is given up. It returns false if the job
+// is not polled any more: its end is already being stored, or its partition was lost.
 func (s *Schedule) EndPolled(j *Job) bool {
 	q := j.Queue
 	if !j.IsPolled() {
@@ -93,7 +94,7 @@ func (p *polling) forget(q *KeyQueue) int {
 // partition.
 func (j *Job) IsPolled() bool { return j.Queue.polled[j.Seq] == j }
 
-// IsCancelled reports whether an operator has cancelled the job, and it has not ended.
+// IsCancelled reports whether an operator has cancelled the job, and the job has not ended.
 func (j *Job) IsCancelled() bool { return j.cancelled }
 
 // Polled yields the queue's polled jobs, in no order.
@@ -105,7 +106,7 @@ func (q *KeyQueue) Polled(yield func(*Job) bool) {
 	}
 }
 
-// listPolled lists the queue's first polled jobs by their sequences.
+// listPolled lists at most most of the queue's polled jobs, those with the least sequences, in order.
 func (q *KeyQueue) listPolled(most int) (jobs []*Job) {
 	seqs := slices.Sorted(maps.Keys(q.polled))
 	for _, seq := range seqs[:min(len(seqs), max(0, most))] {

@@ -7,25 +7,25 @@ import (
 	"weir/bucket"
 )
 
-// order is the order of turns among the queues with jobs of one priority. It owns their tenants, and the seats that the
-// queues have for this priority. A queue waits in at most one of its lines and at most once for room, and every tenant
-// with a waiting queue is itself in that line.
+// order is the order of turns among the queues with jobs of one priority. It owns the tenants of these queues, and the
+// seats that the queues have for this priority. A queue waits in at most one of the order's lines, and at most once for
+// room. Every tenant with a waiting queue is itself in the queue's line.
 //
-// Queues wait for the shared limits in two lines with one order, by start-time fair queueing (Goyal, Vin and Cheng,
-// SIGCOMM 1996), first among tenants and then among the queues of one. The tenant or queue that has taken least is
-// next. A tenant or queue that was away gets no credit for that. Unlike in a deficit round robin, a costly call need
-// not wait until its quantum has added up. A turn costs O(log n) in the queues that wait.
+// Queues wait for the shared limits in two lines with one order. The order is that of start-time fair queueing (Goyal,
+// Vin and Cheng, SIGCOMM 1996), first among tenants and then among the queues of a tenant. The tenant or queue that has
+// taken least is next. One that was away gets no credit for that. Unlike in a deficit round robin, a costly call need
+// not wait until its quantum has added up. A turn costs O(log n) in the number of queues that wait.
 type order struct {
 	priority bucket.Priority
-	tenants  map[string]*tenant // those that have queues
-	coming   map[*tenant]bool   // of these, those with queues that wait for their next slot
+	tenants  map[string]*tenant // the tenants that have queues
+	coming   map[*tenant]bool   // the tenants with queues that wait for their next slot
 	lines    [2]tenantHeap
-	clock    serviceTime // virtual time of the tenant that was granted a slot last
+	clock    serviceTime // virtual time of the tenant that was last granted a slot
 	came     uint64      // numbers the queues in the order in which they came
 	room     roundRobin  // queues that wait for room to make a job ready
 
-	shares *shares // of all orders
-	merit  merit   // among them
+	shares *shares // how the orders of all priorities share the turns
+	merit  merit   // the order's standing among them
 }
 
 func newOrder(p bucket.Priority, all *shares) order {
@@ -37,38 +37,38 @@ func newOrder(p bucket.Priority, all *shares) order {
 // seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
 type seat struct {
 	tenant                   *tenant
-	virtualTime, lastService serviceTime    // what its calls have taken together, and what the last one took
+	virtualTime, lastService serviceTime    // what its calls have taken together, and what its last call took
 	lent                     [2]serviceTime // what each line has lent it for the next call
-	came                     uint64         // its order of coming to wait for its next slot; 0: it does not wait
-	asks                     int16          // calls that it has the turn to ask for, or asks for
+	came                     uint64         // its number in the order of coming to wait for a slot; 0: it does not wait
+	asks                     int16          // calls for which it asks, or has the turn to ask
 	line                     line           // the line in which it waits while it is blocked
 	blocked                  bool           // it waits in a line
 	queued                   bool           // it waits for room
 	hasTurn                  bool           // it has the turn at the shared limits
-	invited                  bool           // it has the turn to make a job ready for them
+	invited                  bool           // it has the turn to make a job ready for the shared limits
 	costly                   bool           // a shared limit refused its cost: it asks last in its round
 }
 
 // isIdle reports whether the queue waits for nothing.
 func (p *seat) isIdle() bool { return !p.blocked && !p.queued }
 
-// tenant groups the keys that share a turn: all keys of an api if no tenants are named. It lasts as long as it has
-// queues.
+// tenant groups the keys that share a turn. If no tenants are named, all keys of an api are one tenant. A tenant exists
+// as long as it has queues.
 type tenant struct {
 	name   string
 	queues int // that belong to it
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	clock       serviceTime // virtual time of its queue that was granted a slot last
+	clock       serviceTime // virtual time of its queue that was last granted a slot
 	in          [2]standing // in each line
 	queued      []*KeyQueue // its queues that wait for room, in order
 
 	coming    int // its queues that wait for their next slot
-	elsewhere int // its keys that wait at other processes, as the store said last
+	elsewhere int // its keys that wait at other processes, as the store last said
 }
 
 // counts returns how far a call that takes d advances the tenant's virtual time. The more of the tenant's keys wait at
-// other processes, the further: those keys have their part of the tenant's turns there.
+// other processes, the further it advances: those keys get their part of the tenant's turns there.
 func (t *tenant) counts(d serviceTime) serviceTime {
 	if t.elsewhere <= 0 {
 		return d
@@ -79,9 +79,9 @@ func (t *tenant) counts(d serviceTime) serviceTime {
 
 // standing is a tenant's place in a line.
 type standing struct {
-	lent    serviceTime // to its queues that have the turn and no slot yet
+	lent    serviceTime // lent to its queues that have the turn and no slot yet
 	came    uint64
-	place   int // among the tenants that wait, counted from 1; notWaiting when it does not
+	place   int // among the waiting tenants, counted from 1; notWaiting if the tenant does not wait
 	blocked turnHeap
 }
 
@@ -90,10 +90,10 @@ func (t *tenant) waits() bool {
 	return t.in[askLine].place != notWaiting || t.in[prepareLine].place != notWaiting
 }
 
-// reset clears both lines for new rules, since service times under new rules do not compare with earlier ones. Every
-// queue must then be given to its tenant again.
+// reset clears both lines for new rules, because service times under new rules cannot be compared with earlier ones.
+// Afterwards every queue must be given to its tenant again.
 func (o *order) reset() {
-	for _, of := range o.tenants { // queues not rebound yet still belong to these tenants, and may leave meanwhile
+	for _, of := range o.tenants { // queues that are not rebound yet belong to these tenants, and may leave meanwhile
 		of.in, of.queued = [2]standing{}, nil
 	}
 	*o = newOrder(o.priority, o.shares)
@@ -102,7 +102,7 @@ func (o *order) reset() {
 // seat returns a queue's place in the order.
 func (o *order) seat(q *KeyQueue) *seat { return q.seatOf(o.priority) }
 
-// ungranted returns the number of a queue's jobs of the order that are on their way to a slot and have none.
+// ungranted returns the number of a queue's jobs of this order that are on their way to a slot and have none yet.
 func (o *order) ungranted(q *KeyQueue) int { return q.ungrantedOf(o.priority) }
 
 // join gives a queue to the tenant of this name.
@@ -115,8 +115,8 @@ func (o *order) join(q *KeyQueue, name string) {
 	of.queues++
 }
 
-// rejoin gives a queue to its tenant, once after each reset. The queue keeps its turns. What its calls have taken is
-// forgotten.
+// rejoin gives a queue to its tenant again after a reset. The queue keeps its turns, but what its calls have taken is
+// forgotten. Further calls until the next reset change nothing.
 func (o *order) rejoin(q *KeyQueue, name string) {
 	own := o.seat(q)
 	if of := own.tenant; of == nil || o.tenants[of.name] != of {
@@ -126,7 +126,7 @@ func (o *order) rejoin(q *KeyQueue, name string) {
 	}
 }
 
-// leave takes a queue from its tenant, with all that it was lent.
+// leave takes a queue from its tenant, and takes back all that the queue was lent.
 func (o *order) leave(q *KeyQueue) {
 	o.lend(q, askLine, 0)
 	o.lend(q, prepareLine, 0)
@@ -139,13 +139,13 @@ func (o *order) leave(q *KeyQueue) {
 	own.tenant = nil
 }
 
-// asking and preparing return how many queues wait in each line, waiting in both.
+// asking and preparing return how many queues wait in each line; waiting returns how many wait in both together.
 func (o *order) asking() int    { return o.lines[askLine].queues }
 func (o *order) preparing() int { return o.lines[prepareLine].queues }
 func (o *order) waiting() int   { return o.asking() + o.preparing() }
 
-// wait makes a queue wait for its turn at the shared limits, unless it already waits: to ask, or first to make a job
-// ready.
+// wait makes a queue wait for its turn at the shared limits, unless it already waits. A queue with a job on its way to
+// a slot waits to ask. Any other queue first waits to make a job ready.
 func (o *order) wait(q *KeyQueue) {
 	if o.ungranted(q) > 0 {
 		o.push(q, askLine)
@@ -175,7 +175,7 @@ func (o *order) push(q *KeyQueue, l line) {
 	w.queues++
 }
 
-// comes sets a queue's order of coming to wait for its next slot, 0 if it does not wait.
+// comes sets the number that a queue gets when it comes to wait for its next slot, 0 if it does not wait.
 func (o *order) comes(q *KeyQueue, came uint64) {
 	own := o.seat(q)
 	of := own.tenant
@@ -194,13 +194,13 @@ func (o *order) comes(q *KeyQueue, came uint64) {
 	own.came = came
 }
 
-// twice adds n to shares.twice if the queue also waits for its next slot in another order.
+// twice adds n to shares.twice if the queue waits for its next slot in another order, too.
 func (o *order) twice(q *KeyQueue, n int) {
 	if q.waits.classes == nil {
 		return
 	}
 	if of := o.seat(q).tenant; o.tenants[of.name] != of {
-		return // it belongs to former rules
+		return // the tenant belongs to former rules
 	}
 	for _, p := range bucket.Priorities {
 		if own := q.seatOf(p); p != o.priority && own.came != 0 && own.tenant != nil {
@@ -210,8 +210,8 @@ func (o *order) twice(q *KeyQueue, n int) {
 	}
 }
 
-// catchUp raises the virtual time of a queue that was away to that of the queue that was granted a slot last, and the
-// virtual time of its tenant likewise. So being away gives no credit.
+// catchUp raises the virtual time of a queue that was away to that of the tenant's queue that was last granted a slot.
+// It does the same for a tenant that was away. So being away gives no credit.
 func (o *order) catchUp(q *KeyQueue) {
 	own := o.seat(q)
 	of := own.tenant
@@ -230,8 +230,8 @@ func (o *order) toAsk() *KeyQueue {
 	return q
 }
 
-// toPrepare gives the turn to make a job ready to the queue that will have the shared limits first, nil if none
-// waits.
+// toPrepare returns the queue that will be first at the shared limits, nil if none waits. It gives that queue the turn
+// to make a job ready.
 func (o *order) toPrepare() *KeyQueue {
 	q := o.pop(prepareLine)
 	if q != nil {
@@ -240,8 +240,8 @@ func (o *order) toPrepare() *KeyQueue {
 	return q
 }
 
-// pop takes the queue that is next in a line, nil if none waits. It lends the queue what the queue's last call took, so
-// that the next turn is another tenant's.
+// pop takes the queue that is next in a line, nil if none waits. It lends the queue as much as the queue's last call
+// took, so that the next turn is another tenant's.
 func (o *order) pop(l line) *KeyQueue {
 	w := &o.lines[l]
 	if w.Len() == 0 {
@@ -259,8 +259,8 @@ func (o *order) pop(l line) *KeyQueue {
 	return q
 }
 
-// next takes the queue that has taken least. A queue that was granted slots while it waited is first put back behind
-// those that have taken less.
+// next takes the queue that has taken least. If the first queue was granted slots while it waited, next first puts it
+// back behind the queues that have taken less.
 func (in *standing) next(p bucket.Priority) *KeyQueue {
 	for {
 		first := in.blocked.pop()
@@ -272,15 +272,15 @@ func (in *standing) next(p bucket.Priority) *KeyQueue {
 	}
 }
 
-// lend sets for how many calls a line has lent a queue its tenant's turn. Each counts as much as the queue's last call
-// took.
+// lend sets for how many calls a line has lent a queue its tenant's turn. Each such call counts as much as the queue's
+// last call took.
 func (o *order) lend(q *KeyQueue, l line, calls int) {
 	own := o.seat(q)
 	of, d := own.tenant, serviceTime(0)
 	if calls > 0 {
 		d = of.counts(max(own.lastService, 1) * serviceTime(calls))
 	}
-	if l == askLine && o.tenants[of.name] == of { // else it belongs to former rules
+	if l == askLine && o.tenants[of.name] == of { // otherwise the tenant belongs to former rules
 		o.merit.asked += calls - int(own.asks)
 		own.asks = int16(calls) //nolint:gosec // at most maxAsks
 	}
@@ -289,7 +289,8 @@ func (o *order) lend(q *KeyQueue, l line, calls int) {
 	o.lines[l].reorder(of)
 }
 
-// take lends a queue the turn for the n calls that it is about to ask for. Each of them takes the service time each.
+// take ends a queue's turn to ask, and lends the queue its tenant's turn for the n calls for which it is about to ask.
+// each is the service time that one of them takes.
 func (o *order) take(q *KeyQueue, each serviceTime, n int) {
 	own := o.seat(q)
 	if !own.hasTurn {
@@ -299,8 +300,8 @@ func (o *order) take(q *KeyQueue, each serviceTime, n int) {
 	o.lend(q, askLine, n)
 }
 
-// book charges a queue for its grants, and takes back what the queue was lent. The part that was lent to make a job
-// ready stays lent while that job waits for its slot.
+// book charges a queue for its grants, and takes back what the queue was lent. What it was lent to make a job ready
+// stays lent while that job waits for its slot.
 func (o *order) book(q *KeyQueue, grants int) {
 	own := o.seat(q)
 	of, d := own.tenant, own.lastService*serviceTime(grants)
@@ -318,8 +319,8 @@ func (o *order) book(q *KeyQueue, grants int) {
 	}
 }
 
-// refuse notes that a shared limit refused a call of this cost, 0 if none did. A queue with a costly call asks last in
-// its round.
+// refuse notes that a shared limit refused a call of this cost; cost is 0 if none did. A queue with a costly call asks
+// last in its round.
 func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
 
 // pass ends the turns that a queue has and cannot use now.
@@ -327,18 +328,18 @@ func (o *order) pass(q *KeyQueue) {
 	p := o.seat(q)
 	if p.hasTurn {
 		p.hasTurn = false
-		o.lend(q, askLine, 0) // it had nothing to ask for
+		o.lend(q, askLine, 0) // the queue had nothing to ask for
 	}
 	ungranted := o.ungranted(q)
 	if p.invited = false; p.lent[prepareLine] != 0 && ungranted == 0 {
-		o.lend(q, prepareLine, 0) // it had nothing to make ready, or what it had was withdrawn
+		o.lend(q, prepareLine, 0) // the queue had nothing to make ready, or its ready job was withdrawn
 	}
 	if !p.blocked && ungranted == 0 {
 		o.comes(q, 0)
 	}
 }
 
-// putBack lets a queue that was taken wait again.
+// putBack makes a queue wait again that was taken from a line.
 func (o *order) putBack(q *KeyQueue) {
 	o.lend(q, askLine, 0)
 	if o.ungranted(q) == 0 {
@@ -347,7 +348,7 @@ func (o *order) putBack(q *KeyQueue) {
 	o.wait(q)
 }
 
-// forget removes the queues of a partition that this process does not own any more from both lines.
+// forget removes from both lines the queues of a partition that this process does not own any more.
 func (o *order) forget(p *Partition) {
 	for l := range o.lines {
 		w := &o.lines[l]
@@ -374,8 +375,8 @@ func (o *order) forget(p *Partition) {
 	}
 }
 
-// ahead estimates how many of the tenant's waiting queues have their turn before q, in the lines or for room. s is q's
-// seat. Both are nil for a queue that comes now.
+// ahead estimates how many of the tenant's waiting queues have their turn before q. It counts those in the lines and
+// those that wait for room. s is q's seat. Both are nil for a queue that comes now.
 func (t *tenant) ahead(q *KeyQueue, s *seat) int {
 	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
 	if s != nil {

@@ -7,21 +7,21 @@ import (
 	"weir/bucket"
 )
 
-// An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads a pack. It goes the way of a
-// single job, and takes one slot. The others, the pack's members, are attached to it from when it is made ready until
-// its call has ended: no step looks at them. Then each job is settled by itself. If the leader leaves its way without
-// a call, its members rest in their places, and are packed anew.
+// An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads the pack. It goes the way of
+// a single job, and takes one slot. The others are the pack's members. When the leader is made ready, they are attached
+// to it until its call has ended. Meanwhile no step looks at them. Then each job is settled by itself. If the leader
+// leaves its way without a call, its members rest in their places, and are packed again.
 //
-// A pack is the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
+// A pack holds the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
 // may go in any pack. A job that may have killed its owners goes alone (suspects.go), and so does the breaker's probe.
 //
 // If the api may have processed the call of a pack, under the pack's idempotency key, a bond holds the pack together:
-// it is called again only with the same jobs. If one of them has ended otherwise, the bond is broken, and the others
-// are loaded to be parked.
+// it is called again only with the same jobs. If one of these jobs has ended in another way, the bond is broken, and
+// the others are loaded to be parked.
 
 // Packing says how an api's jobs are packed.
 type Packing struct {
-	Jobs int           // of one call at most
+	Jobs int           // jobs of one call at most
 	Wait time.Duration // how long the first job of a key waits for others
 }
 
@@ -38,7 +38,7 @@ type packs struct {
 	freed []*Job                  // members whose leader left its way; they are about to rest in their queues
 }
 
-// gathering is when a queue's first job of each priority began to wait for others, 0 if it does not.
+// gathering says when a queue's first job of each priority began to wait for others, 0 if it does not wait.
 type gathering [len(bucket.Priorities)]bucket.Micros
 
 // first returns the earliest of these times, 0 if there is none.
@@ -64,14 +64,15 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 	p.since[q] = g
 }
 
-// Members returns the other jobs of the pack that the job leads, in their order, which is behind it.
+// Members returns the other jobs of the pack that the job leads, in their order. They come behind the leader.
 func (j *Job) Members() []*Job { return j.members }
 
-// IsBroken reports whether a job's pack must be called as it was, and cannot be.
+// IsBroken reports whether some jobs of a job's pack are missing although a bond holds the pack together. The pack can
+// then not be called again.
 func (j *Job) IsBroken() bool { return j.Bond != nil && len(j.members)+1 != j.Bond.Of }
 
-// gathers returns until when a queue waits for more jobs for its next pack of a priority, 0 if the pack is called now.
-// j leads the pack; if j is nil, the first waiting job does.
+// gathers returns the time until which a queue waits for more jobs for its next pack of a priority, 0 if the pack is
+// called now. j leads the pack; if j is nil, the first waiting job leads it.
 func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 	p := s.policy.Packs
 	if j != nil && (j.Bond != nil || j.Deaths >= suspectFrom) {
@@ -109,11 +110,11 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 	return until
 }
 
-// hurry is how long before the earliest deadline of its jobs a pack stops waiting for more jobs.
+// hurry is how long before the earliest deadline of a pack's jobs the pack stops waiting for more jobs.
 const hurry = LongWait
 
-// hurries returns when a pack with this job stops waiting for more jobs because of the job's deadline; Never without
-// one.
+// hurries returns when a pack with this job stops waiting for more jobs because of the job's deadline. It returns Never
+// if the job has no deadline.
 func (j *Job) hurries() bucket.Micros {
 	if j.Deadline == 0 {
 		return Never
@@ -121,15 +122,15 @@ func (j *Job) hurries() bucket.Micros {
 	return j.Deadline.Add(-hurry)
 }
 
-// joins reports whether a job may be called in a pack of a priority that is called at by at the earliest. leader is the
-// job that leads the pack, nil if it is not known yet.
+// joins reports whether a job may go in a pack of a priority whose call starts no earlier than by. leader is the job
+// that leads the pack, nil if it is not known yet.
 func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool {
 	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
 		j.NotBefore <= by && !j.Past(s.now)
 }
 
-// pack attaches members to a job that is made ready and is called at by at the earliest: the jobs of its bond, or else
-// as many jobs as may go in one call.
+// pack attaches members to a job that is made ready and whose call starts no earlier than by. If the job has a bond,
+// the members are the bond's other jobs. Otherwise they are as many jobs as may go in one call.
 func (s *step) pack(j *Job, by bucket.Micros) {
 	q := j.Queue
 	switch {
@@ -143,10 +144,10 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 	case j.Deaths < suspectFrom && s.holds.breaker.closed():
 		s.packMore(j, max(by, s.now))
 	}
-	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left have their own wait
+	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left begin their own wait
 }
 
-// packMore attaches the queue's next jobs to a job, up to one that must be called before those behind it.
+// packMore attaches the queue's next jobs to j. It stops before a job that must be called before the jobs behind it.
 func (s *step) packMore(j *Job, by bucket.Micros) {
 	q, of, most, behind := j.Queue, j.Priority, s.policy.Packs.Jobs, false
 	for _, m := range slices.Clone(q.Jobs) {
@@ -162,14 +163,14 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
 			return // no job of its priority overtakes it
 		case behind && (m.First() && m.Phase < calling || m.Unsent):
-			return // this pack may be called before it
+			return // this pack may be called before m
 		}
 	}
 	b := q.waits.of(of)
 	for len(j.members)+1 < most && b.hasNext() {
 		at, _ := b.next()
 		if deadline := q.Partition.deadlines[at.seq]; deadline != 0 && deadline <= s.now {
-			return // it ends before a job behind it is called
+			return // the job ends before a job behind it is called
 		}
 		b.pass(at)
 		s.census.callable[of-bucket.High]--
@@ -178,9 +179,9 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 	}
 }
 
-// overtakes reports whether the pack that a job leads would overtake another job: a member was never called, and a job
-// that comes before that member left another pack after this one was made, and is called later. A pack with a bond
-// stays as it was.
+// overtakes reports whether the pack that a job leads would overtake another job. This happens if a job that comes
+// before a never-called member left another pack after this pack was made. That job is called later than the pack. A
+// pack with a bond cannot change, so overtakes ignores it.
 func (q *KeyQueue) overtakes(j *Job) bool {
 	if !j.carries || j.Bond != nil {
 		return false
@@ -200,7 +201,7 @@ func (q *KeyQueue) overtakes(j *Job) bool {
 	})
 }
 
-// firsts yields, in order, the jobs of a pack of which the api may not have seen a call yet. j leads the pack.
+// firsts yields, in order, the jobs of the pack that j leads of which the api may not have seen a call yet.
 func (j *Job) firsts(yield func(*Job) bool) {
 	if (j.Calls == 0 || j.Unseen) && !yield(j) {
 		return
@@ -212,22 +213,23 @@ func (j *Job) firsts(yield func(*Job) bool) {
 	}
 }
 
-// attach takes a resting job out of its queue's jobs into the pack that j leads.
+// attach takes a resting job out of its queue's jobs and puts it into the pack that j leads.
 func (q *KeyQueue) attach(j, m *Job) {
 	i := slices.Index(q.Jobs, m)
 	q.Jobs = slices.Delete(q.Jobs, i, i+1)
 	q.add(j, m)
 }
 
-// add lets m go in the pack that j leads, which is not called before the retry of m is due.
+// add puts m into the pack that j leads. The pack is not called before the retry of m is due.
 func (q *KeyQueue) add(j, m *Job) {
 	m.Phase, j.carries, j.NotBefore = packed, j.carries || m.First(), max(j.NotBefore, m.NotBefore)
 	q.inPacks(1)
 	j.members = append(j.members, m)
 }
 
-// bondDue returns when the pack of a resting job with a bond may be called again, or parked if the bond is broken. It
-// returns Never while outcomes of some of its jobs are being stored, since these jobs may come to rest too.
+// bondDue returns when the pack of a resting job with a bond may be called again, or parked if the bond is broken.
+// While outcomes of some of the pack's jobs are being stored, it returns Never, because these jobs may come to rest
+// too.
 func (j *Job) bondDue() (due bucket.Micros) {
 	n, stored := 0, true
 	for _, m := range j.Queue.Jobs {
@@ -245,7 +247,8 @@ func (j *Job) bondDue() (due bucket.Micros) {
 	return due
 }
 
-// dissolve frees a job's members, because the job is not called now. They rest in their places when loosen has run.
+// dissolve frees the members of a job's pack, because the pack is not called now. They rest in their places after
+// loosen has run.
 func (s *Schedule) dissolve(j *Job) {
 	s.free(j.members)
 	j.members, j.carries = nil, false
@@ -259,7 +262,7 @@ func (s *Schedule) free(members []*Job) {
 	s.packs.freed = append(s.packs.freed, members...)
 }
 
-// loosen gives freed members their places. It must not run while a queue's jobs are being walked over.
+// loosen gives freed members their places. It must not run while a loop goes over a queue's jobs.
 func (s *Schedule) loosen() {
 	for _, m := range s.packs.freed {
 		q := m.Queue
@@ -271,8 +274,8 @@ func (s *Schedule) loosen() {
 	s.packs.freed = nil
 }
 
-// Shed takes the members from the n-th on out of the pack of a staging job, because they do not go in one call with the
-// jobs before them. They rest.
+// Shed takes the members from the n-th on out of a staging job's pack, because they cannot go in one call with the jobs
+// before them. They rest.
 func (s *Schedule) Shed(j *Job, n int) {
 	s.free(j.members[n:])
 	j.members = j.members[:n:n]
@@ -280,8 +283,7 @@ func (s *Schedule) Shed(j *Job, n int) {
 	s.loosen()
 }
 
-// part dissolves a job's pack when the pack's call has ended. From then on each job settles by itself: its outcome is
-// being stored.
+// part dissolves a job's pack when the pack's call has ended. From then on each job is settled by itself.
 func (s *Schedule) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.turn, m.ended = settling, j.turn, true
@@ -302,20 +304,20 @@ func (j *Job) isSplit() bool {
 	return slices.ContainsFunc(j.members, func(m *Job) bool { return m.cancelled })
 }
 
-// split withdraws a granted or a ready job, and so dissolves its pack. It leaves a job in another phase alone.
+// split withdraws a granted or ready job, which dissolves its pack. It does nothing in other phases.
 func (s *step) split(q *KeyQueue, j *Job) {
 	switch j.Phase {
 	case granted:
 		s.giveBack(q, j)
 	case ready:
 	default:
-		return // until it is ready, or refused its slot, or its call has ended
+		return // it is split when it is ready, is refused its slot, or its call has ended
 	}
 	s.withdraw(j, s.now)
 	s.fx.Stale = append(s.fx.Stale, j)
 }
 
-// leaderOf returns the job that leads the pack of a sequence, and the member; nil if it is in none.
+// leaderOf returns the member with this sequence and the job that leads its pack; nil if the job is in no pack.
 func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
 	if q.packed() == 0 {
 		return nil, nil
@@ -346,7 +348,7 @@ func (q *KeyQueue) inPacks(n int) {
 	p.members[q] = n
 }
 
-// under counts the queue's jobs in some phases, with the members of the packs that they lead.
+// under counts the queue's jobs in some phases, and the members of the packs that these jobs lead.
 func (q *KeyQueue) under(phases ...Phase) int {
 	n := q.count(phases...)
 	if q.packed() == 0 {
@@ -374,7 +376,7 @@ func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
 	}
 }
 
-// Near yields the queue's jobs near their call or past it, those of packs too.
+// Near yields the queue's jobs that are near their call or past it, including the members of packs.
 func (q *KeyQueue) Near(yield func(*Job) bool) {
 	for _, j := range q.Jobs {
 		if !yield(j) {
@@ -388,7 +390,7 @@ func (q *KeyQueue) Near(yield func(*Job) bool) {
 	}
 }
 
-// calls returns the least number of calls that a key's first n jobs take, the call of the n-th job included.
+// calls returns the least number of calls in which a key's first n jobs can be called.
 func (p *Policy) calls(n int) int {
 	if p.Packs == nil || n <= 0 {
 		return n

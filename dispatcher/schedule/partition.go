@@ -6,14 +6,14 @@ import "weir/bucket"
 // another Partition.
 type Partition struct {
 	Of       any           // the dispatcher's data; the schedule does not look at it
-	Open     bool          // calls may start, of queues that have been read far enough
+	Open     bool          // calls of queues that have been read far enough may start
 	Stalled  bool          // too many finished jobs are not deleted yet
-	Reading  bool          // the jobs that stood in it at the takeover are not all read yet
-	Leftover bucket.Micros // until when calls of an owner that did not release it may still run; 0 if none do
+	Reading  bool          // jobs that were in the stream at the takeover are still to be read
+	Leftover bucket.Micros // until when calls of an owner that did not release it may still run; 0: none may
 
-	newest uint64 // the last job that was pushed
+	newest uint64 // sequence of the newest job that was pushed
 
-	// members counts, by queue, the jobs that are members of packs.
+	// members counts, for each queue, the jobs that are members of packs.
 	members map[*KeyQueue]int
 
 	// deadlines holds the deadlines of the waiting jobs that have one, by sequence. Each takes some 40 bytes.
@@ -23,8 +23,8 @@ type Partition struct {
 // Has reports whether the schedule has received the partition's jobs up to a sequence.
 func (p *Partition) Has(seq uint64) bool { return seq <= p.newest }
 
-// Expect notes the deadline of a waiting job, because a job's message is loaded only if the job can be called, and the
-// deadline may pass before that.
+// Expect notes the deadline of a waiting job. The job's message has it too, but is loaded only when the job can be
+// called, and the deadline may pass before that.
 func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	if p.deadlines == nil {
 		p.deadlines = map[uint64]bucket.Micros{}
@@ -32,7 +32,7 @@ func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	p.deadlines[seq] = at
 }
 
-// takeDeadline removes and returns the deadline of a job that leaves the waiting ones, 0 for none.
+// takeDeadline removes and returns the deadline of a job that leaves the backlog, 0 for none.
 func (p *Partition) takeDeadline(seq uint64) bucket.Micros {
 	at := p.deadlines[seq]
 	delete(p.deadlines, seq)

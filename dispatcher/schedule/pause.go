@@ -39,8 +39,8 @@ type pauses struct {
 	keys map[string]Pause
 }
 
-// of returns the pause that keeps a key from being called: its own, or the api's if that lasts longer; nil if
-// there is none.
+// of returns the pause that keeps a key from being called: the key's own, or the api's if that one ends later. It
+// returns nil if there is none.
 func (p *pauses) of(key string) *Pause {
 	own, paused := p.keys[key]
 	switch {
@@ -78,8 +78,8 @@ func (s *Schedule) Pause(key string, p Pause) {
 // IsPaused reports whether an operator keeps a queue from being called.
 func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds.paused.api != nil }
 
-// Callable returns the time before which no call of a queue starts because of its own holds, rate and calls in flight;
-// Never if operations hold all its slots. It ignores pauses, and holds of the whole api.
+// Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
+// flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
 func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	if int64(q.held) >= q.Limits.InFlight {
 		return Never
@@ -105,8 +105,8 @@ func (s *Schedule) Resume(key string, now bucket.Micros) {
 	}
 }
 
-// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. Holds that the api's
-// answers asked for stay in force. It reports whether the breaker was open.
+// TryNow lets an open breaker's probe be made at once, because an operator says that the api works again. Holds that
+// the api's answers asked for stay in force. TryNow reports whether the breaker was open.
 func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if !s.holds.tryNow(now) {
 		return false
@@ -123,7 +123,7 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 	return true
 }
 
-// rouse lets jobs of the queue that a hold or a limit sent to rest be tried again.
+// rouse lets those jobs of the queue be tried again that rest because of a hold or a limit.
 func (q *KeyQueue) rouse(now bucket.Micros) {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.limited {

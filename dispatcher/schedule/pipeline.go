@@ -8,24 +8,24 @@ import (
 )
 
 // Pipeline counts the jobs that are on their way through a call, and measures how long each part of the way takes. It
-// moves jobs between the phases from staging on. staged counts the jobs from staging to granted, calls those calling,
-// and settling those whose call has ended and whose outcome is not stored yet.
+// moves jobs between the phases from staging on. staged counts the jobs in the phases from staging to granted, and
+// calls those in the phase calling. settling counts the jobs whose call has ended and whose outcome is not stored yet.
 type Pipeline struct {
 	pace     Pace
 	staged   int
 	calls    int
 	settling int
-	onWay    [len(bucket.Priorities)]int // jobs on their way to a slot that have none, by the priority of their turn
+	onWay    [len(bucket.Priorities)]int // jobs on their way to a slot, by the priority of their turn
 	ended    uint64                      // calls that have ended
 
-	took     time.Duration // to make a job ready
+	took     time.Duration // how long it took lately to make a job ready
 	callTime time.Duration // usual duration of a call; a second until it is known
-	lasted   time.Duration // the same; 0 until a call has ended
-	lately   lately        // jobs that were granted a slot, or ended for want of one
+	lasted   time.Duration // usual duration of a call; 0 until a call has ended
+	lately   lately        // jobs that were granted a slot lately, or ended because a slot was refused for good
 	exit     exit
 }
 
-// lately counts what this process was granted in about the last LongWait; older grants weigh less and less.
+// lately counts what this process was granted in about the last LongWait. Older grants weigh less and less.
 type lately struct {
 	n  float64
 	at bucket.Micros
@@ -34,7 +34,7 @@ type lately struct {
 // maxSettling bounds the calls that have ended and whose outcome is not stored yet.
 const maxSettling = 512
 
-// hasRoom reports whether another job may be made ready. While the breaker is not closed, only one may: the probe.
+// hasRoom reports whether another job may be made ready. While the breaker is not closed, only the probe may.
 func (p *Pipeline) hasRoom(b *breaker) bool {
 	if !b.closed() {
 		return b.probe == nil
@@ -42,20 +42,20 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 	return p.staged < p.pace.MaxStaged
 }
 
-// isFull reports whether the bound of running calls, of calls about to leave, or of outcomes that are not stored yet, is
-// reached. So while outcomes cannot be stored, no more calls are paid for.
+// isFull reports whether one of three bounds is reached: of running calls, of calls about to leave, or of outcomes that
+// are not stored yet. So while outcomes cannot be stored, no more calls are paid for.
 func (p *Pipeline) isFull() bool {
 	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany()
 }
 
-// stage begins to make a job ready, in the turn of a priority.
+// stage begins to make a job ready. The job takes a turn of the priority turn.
 func (p *Pipeline) stage(j *Job, turn bucket.Priority) {
 	j.Phase, j.turn = staging, turn
 	p.staged++
 	p.without(j, 1)
 }
 
-// unstage takes a job without a slot out of the pipeline, into another phase.
+// unstage takes a job without a slot out of the pipeline, and puts it into the phase to.
 func (p *Pipeline) unstage(j *Job, to Phase) {
 	p.exit.leave(j)
 	j.Phase = to
@@ -63,7 +63,7 @@ func (p *Pipeline) unstage(j *Job, to Phase) {
 	p.without(j, -1)
 }
 
-// without adds n to the number of jobs without a slot that take the same turn as j.
+// without adds n to the number of jobs without a slot that take a turn of the same priority as j.
 func (p *Pipeline) without(j *Job, n int) { p.onWay[j.turn-bucket.High] += n }
 
 // start starts the call of a granted job.
@@ -74,14 +74,14 @@ func (p *Pipeline) start(j *Job) {
 	p.calls++
 }
 
-// unstart takes back a call that was due and has not started.
+// unstart takes back a call that was to start and has not left.
 func (p *Pipeline) unstart(j *Job) {
 	j.Phase = granted
 	p.calls--
 	p.staged++
 }
 
-// end ends a call. Its outcome must be stored then.
+// end ends a call. The call's outcome must then be stored.
 func (p *Pipeline) end(j *Job) {
 	p.exit.leave(j)
 	j.Phase, j.ended = settling, true
@@ -90,7 +90,7 @@ func (p *Pipeline) end(j *Job) {
 	p.settling++
 }
 
-// forgo lets a job end without a call. Its outcome must be stored then.
+// forgo lets a job end without a call. The job's outcome must then be stored.
 func (p *Pipeline) forgo(j *Job) {
 	j.Phase, j.ended = settling, true
 	p.settling++
@@ -107,11 +107,11 @@ func (p *Pipeline) settled(j *Job) {
 	}
 }
 
-// lead returns when a job must be made ready for a slot.
+// lead returns when the schedule must begin to make a job ready for a slot.
 func (p *Pipeline) lead(slot bucket.Micros) bucket.Micros { return slot.Add(-p.pace.PrepareLead) }
 
-// askAhead sets how long before its time a slot is asked for: LeastAhead, which is enough for a store in this process,
-// plus by, and at most MostAhead.
+// askAhead sets how long before its time a slot is asked for: LeastAhead plus by, and at most MostAhead. LeastAhead is
+// enough for a store in this process.
 func (p *Pipeline) askAhead(by time.Duration) { p.pace.ReserveAhead = min(LeastAhead+by, MostAhead) }
 
 // LearnCall updates how long calls take.
@@ -124,19 +124,20 @@ func (p *Pipeline) LearnCall(took time.Duration) {
 	p.lasted += (took - p.lasted) / 8
 }
 
-// LearnLead updates how long it takes to make a job ready: up at once, down slowly.
+// LearnLead updates how long it takes to make a job ready. It follows a longer time at once, and a shorter time slowly.
 func (p *Pipeline) LearnLead(took time.Duration) {
 	p.took = max(took, p.took-p.took/8+took/8)
 	p.pace.PrepareLead = min(max(p.took+p.took/2, LeastLead), mostLead) + p.pace.ReserveAhead - LeastAhead
 }
 
 // grantedLately returns how many jobs were granted a slot lately. If it takes long to make a job ready, it looks back
-// over a longer time. Otherwise few jobs would be ready, so few would be granted, and still fewer would be made ready.
+// over a longer time. Otherwise the number would shrink by itself: few jobs would be ready, so few would be granted a
+// slot, and still fewer would be made ready.
 func (p *Pipeline) grantedLately(now bucket.Micros) float64 {
 	return p.lately.n * math.Exp(-float64(max(0, p.lately.at.Until(now)))/float64(max(LongWait, 2*p.took)))
 }
 
-// granted counts a job that was granted a slot, or that ended for want of one.
+// granted counts a job that was granted a slot, or that ended because a slot was refused for good.
 func (p *Pipeline) granted(now bucket.Micros) {
 	p.lately = lately{p.grantedLately(now) + 1, max(p.lately.at, now)}
 }

@@ -7,9 +7,9 @@ import (
 	"weir/bucket"
 )
 
-// Policy is the configuration that the schedule follows for one api. It is immutable: another configuration is
-// another Policy. The same policy makes a job ready and judges its call. If a new policy comes while a job is
-// ready and has no slot, the new one makes the job ready again.
+// Policy is the configuration that the schedule follows for one api. It is immutable: another configuration is another
+// Policy. The same policy makes a job ready and judges its call. If a new policy comes while a job is ready and has no
+// slot, the job is made ready again by the new one.
 type Policy struct {
 	Rules   bucket.Rules
 	Price   int64 // of a usual call, in millionths
@@ -39,44 +39,43 @@ func (p *Policy) interval(limits *bucket.KeyLimits) time.Duration {
 	return p.Rules.Interval(limits.Rate).Duration()
 }
 
-// slot returns the slot of a key's n-th call from a time on, counted from 1, by the key's own rate.
+// slot returns the slot that the key's own rate gives its n-th call after the time from, counted from 1.
 func (p *Policy) slot(limits *bucket.KeyLimits, tat, from bucket.Micros, n int) bucket.Micros {
 	return bucket.Forecast(*limits, p.Rules.Interval(limits.Rate), tat, from, n)
 }
 
-// NextSlot returns the earliest slot of a key by its own rate, as far as this process knows.
+// NextSlot returns the earliest slot that a key's own rate allows, as far as this process knows.
 func (p *Policy) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	return p.slot(q.Limits, q.TAT, now, 1)
 }
 
-// Retry holds the rules for failed calls that decide when the next call may start.
+// Retry holds the rules that decide when the next call may start after a failed one.
 type Retry struct {
-	Attempts int           // calls that count, including the first
-	Min, Max time.Duration // of the backoff
+	Attempts int           // calls that may count as attempts, including the first
+	Min, Max time.Duration // bounds of the backoff
 	HoldAPI  bool          // pushback holds the api, not only the key
 	// HoldAccount says that pushback holds all apis of the account.
 	HoldAccount bool
 	Adaptive    *Adaptive // nil: pushback does not lower the rate
 }
 
-// Backoff returns the delay after the n-th failure in a row (the first is 1). It grows exponentially from least
-// to most. jitter, from 0 to 1, spreads it over the upper half, so that jobs that failed together do not come
-// back together.
+// Backoff returns the delay after the n-th failure in a row, counted from 1. It grows exponentially from least to most.
+// jitter, from 0 to 1, spreads it over its upper half, so that jobs that failed together do not come back together.
 func Backoff(least, most time.Duration, n int, jitter float64) time.Duration {
 	d := float64(least) * math.Pow(2, float64(min(n, 40)-1))
 	d = math.Min(d, float64(most))
 	return time.Duration(d/2 + jitter*d/2)
 }
 
-// Lateness returns how long after its slot a call may still leave: four fifths of the jitter. The rest is the
-// network's.
+// Lateness returns how long after its slot a call may still leave: four fifths of the jitter. The last fifth is left to
+// the network.
 func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
 
 // Policy returns the policy in force.
 func (s *Schedule) Policy() *Policy { return s.policy }
 
-// Adopt puts a new policy in force. The shared limits are asked again at once. The caller must then rebind every
-// queue.
+// Adopt puts a new policy in force. It also ends any wait before the store may be asked again for slots under shared
+// limits. The caller must then call Rebind for every queue.
 func (s *Schedule) Adopt(next *Policy) {
 	s.policy = next
 	s.Pipe.pace.GrantTTL = Lateness(&next.Rules)
@@ -89,11 +88,11 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.turns.reset(next.Rules.Weights)
 }
 
-// Rebind gives a queue the present rules. The queue's TAT was computed with the former rate, so Rebind limits it to
-// that of a full bucket of the present rate. The store knows the exact state.
+// Rebind gives a queue the present rules. The queue's TAT was computed with the former rate. Rebind bounds it by the
+// TAT of a full bucket of the present rate. Only the store knows the exact TAT.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
-		return // it has been dropped since
+		return // the queue has been dropped meanwhile
 	}
 	q.Limits = s.policy.LimitsOf(q.Key)
 	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
@@ -108,19 +107,20 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 
 // Bounds of one api's dispatch.
 const (
-	MaxCalls  = 4096 // running at once, over all keys
+	MaxCalls  = 4096 // that run at the same time, over all keys
 	MaxStaged = 256  // jobs with their message in memory, near their call
 )
 
-// How far ahead of a slot a job is made ready and the slot is asked for. A job is made ready (its message loaded, a
-// connection made, its intent stored) ahead of its slot by the lead. The lead is one and a half times what that took
-// lately, and no more: a crash makes every job with an intent unknown, even if it was not called. The slot itself is
-// asked for only shortly before, since a missed slot is lost for every key.
+// How far ahead of its slot a job is made ready, and how far ahead the slot is asked for. To make a job ready, the
+// dispatcher loads its message, connects, and stores its intent. It begins ahead of the slot by the lead: one and a
+// half times as long as this took lately. The lead is not longer, because after a crash the outcome of every job with
+// an intent is unknown, even if the job was not called. The slot itself is asked for only shortly before it, because a
+// missed slot is lost for every key.
 const (
 	LeastLead  = 6 * time.Millisecond
 	mostLead   = 60 * time.Millisecond
 	LeastAhead = 4 * time.Millisecond
 
-	// MostAhead bounds how far ahead slots are asked for if the round trip to the store is slow.
+	// MostAhead bounds how far ahead slots are asked for. It takes effect if round trips to the store are slow.
 	MostAhead = 100 * time.Millisecond
 )

@@ -11,10 +11,10 @@ func (s *Schedule) Loaded(j *Job) {
 // Latest returns the time until which the first byte of a granted job's call may leave.
 func (s *Schedule) Latest(j *Job) bucket.Micros { return s.store.latest(j) }
 
-// Sent reports that a job's request has left at now, or that its call has ended without leaving. The following calls
-// must not come too close to it: if it left later than a slot allows, the queue's later slots are given back and the
-// queue continues from it. Sent does nothing if it was called for the job's slot before. more is false if nothing waited
-// for the call to leave.
+// Sent reports that a job's request has left at now, or that its call has ended without leaving. The calls behind it
+// must not come too close to it. So if it left later than its slot allows, the queue's later slots are given back, and
+// the queue continues from this call. Sent does nothing if it was already called for the job's slot. more is false if
+// nothing waited for the call to leave.
 func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	if !j.leaving {
 		return false
@@ -34,14 +34,13 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	return more
 }
 
-// Unstage removes a staging job from the pipeline, or ends the look at a job, so that the job is settled without a
-// call.
+// Unstage removes a staging job from the pipeline, or ends the look at a job. The job is then settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.unstage(j)
 	s.loosen()
 }
 
-// unstage is Unstage for a caller that walks over a queue's jobs: it must call loosen afterwards.
+// unstage is Unstage for a caller that loops over a queue's jobs. The caller must call loosen afterwards.
 func (s *Schedule) unstage(j *Job) {
 	if s.looks.end(j) {
 		s.Touch(j.Queue)
@@ -53,8 +52,8 @@ func (s *Schedule) unstage(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// Unconnected removes a staging job without a connection from the pipeline. This counts as a failed call, and the
-// dispatcher must report its end. If the job is the probe, it stays the probe until then.
+// Unconnected removes a staging job from the pipeline for which no connection could be opened. This counts as a failed
+// call, and the dispatcher must report the call's end. If the job is the probe, it stays the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
 	probe := s.holds.breaker.probe == j
 	s.Unstage(j)
@@ -63,8 +62,8 @@ func (s *Schedule) Unconnected(j *Job) {
 	}
 }
 
-// Ended reports that a job's call has ended; its outcome is being stored. actual is what the call took from the shared
-// limits; nil if that is what it had reserved.
+// Ended reports that a job's call has ended and its outcome is being stored. actual is what the call took from the
+// shared limits; nil if it took what it had reserved.
 func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
 	s.part(j)
@@ -97,7 +96,8 @@ func (s *Schedule) Finished(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// Postpone lets a staging job rest until shortly before its slot, which turned out to be far off.
+// Postpone lets a staging job rest, because its slot turned out to be far off. The job rests until shortly before the
+// slot.
 func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
 	s.Unstage(j)
 	s.Rest(j, s.Pipe.lead(slot))
@@ -115,8 +115,8 @@ const (
 	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
 
-// Cancel ends a job that is not being called: it never takes a slot again, and becomes a letter. A polled job is first
-// asked about once more, and may end with a result.
+// Cancel ends a job that is not being called: the job never takes a slot again, and becomes a letter. If the job is
+// polled, the api is first asked about its operation once more, and the job may end with a result.
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	q := s.byKey[key]
 	switch {

@@ -3,8 +3,8 @@ package schedule
 import "weir/bucket"
 
 // Unwind withdraws the jobs of queues: slots are given back, and ready jobs rest again. It returns the queues with jobs
-// that are still on their way; the caller must call Unwind for those again, since a slot may be asked for, or a job
-// about to become ready. The queues' partition must not be open, so that nothing new begins.
+// that are still on their way, for example because a slot is being asked for or a job is about to become ready. The
+// caller must call Unwind again for these. The queues' partition must not be open, so that no other job begins.
 func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
 	back := step{s, now, *fx}
 	for _, q := range queues {
@@ -13,7 +13,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 		}
 		back.recall(q, allClasses)
 		if q.count(asking) > 0 {
-			q.passed = true // a grant that comes now is given back at once
+			q.passed = true // a grant for this ask is given back at once
 		}
 		if q.count(looking, staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)
@@ -24,8 +24,8 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 	return busy
 }
 
-// Forget drops a queue whose partition this process no longer owns. Jobs that are past resting stay in q until they
-// end. The schedule may have another queue of the key by then.
+// Forget drops a queue whose partition this process no longer owns. Jobs in a phase after resting stay in q until they
+// end. By then the schedule may have another queue of the same key.
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.census.unfinished -= q.waits.size() + s.polling.forget(q)
 	s.census.early -= q.waits.notDue()
@@ -55,19 +55,19 @@ func (s *Schedule) Forget(q *KeyQueue) {
 		s.turns.leave(q)
 		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 		for _, p := range q.waits.priorities() {
-			q.seatOf(p).tenant = &tenant{} // its own: its jobs that are still on their way take no other's turn
+			q.seatOf(p).tenant = &tenant{} // a tenant of its own: its jobs on their way take no other's turn
 		}
 	}
 }
 
-// ForgetWaiting removes the queues of a partition that this process does not own any more from those that wait
-// for a turn.
+// ForgetWaiting removes the queues of a partition that this process does not own any more from the queues that wait for
+// a turn.
 func (s *Schedule) ForgetWaiting(p *Partition) {
 	s.turns.forget(p)
 }
 
-// Unstart takes back a call that was due and has not started. The next step gives back its slot and the queue's later
-// ones, before it asks for others: a store can take back only the newest.
+// Unstart takes back a call that was to start and has not left. The next step gives back the call's slot and the
+// queue's later ones before it asks for others, because a store can take back only the newest slots.
 func (s *Schedule) Unstart(j *Job) {
 	s.Pipe.unstart(j)
 	s.Shared.unbegin(j)

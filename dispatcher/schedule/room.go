@@ -2,8 +2,8 @@ package schedule
 
 import "weir/bucket"
 
-// roundRobin holds the queues that wait for room to make a job ready. Tenants take turns, one job each, and so
-// do the queues of a tenant.
+// roundRobin holds the queues that wait for room to make a job ready. Tenants take turns of one job each, and so do the
+// queues of a tenant.
 type roundRobin struct {
 	tenants []*tenant
 	size    int
@@ -24,7 +24,7 @@ func (r *roundRobin) push(q *KeyQueue, p bucket.Priority) {
 	r.size++
 }
 
-// pop takes the queue whose turn it is. At least one queue must wait.
+// pop takes the queue whose turn it is. At least one queue must be waiting.
 func (r *roundRobin) pop(p bucket.Priority) *KeyQueue {
 	t := r.tenants[0]
 	r.tenants[0] = nil

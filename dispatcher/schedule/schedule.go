@@ -16,12 +16,12 @@ type Pace struct {
 	Clock        StoreClock    // the clock by which the store counts
 	Replica      string        // names this process among those that use the store; "" if no other does
 
-	MaxStaged int // jobs made ready at once, over all keys
-	MaxCalls  int // calls running at once, over all keys
+	MaxStaged int // most jobs that are ready at the same time, over all keys
+	MaxCalls  int // most calls that run at the same time, over all keys
 }
 
-// Schedule decides which call may start when. It is a plain value: time comes in as now, and what must be done comes
-// out as Effects. Its owner locks it. Each of its parts holds the state of one subject (doc.go).
+// Schedule decides which call may start when. It is a plain value: it gets the time as now, and returns what must be
+// done as Effects. Its owner locks it. Each of its parts holds the state of one subject (doc.go).
 type Schedule struct {
 	policy *Policy       // the policy that makes jobs ready
 	drain  bool          // nothing new may start
@@ -43,12 +43,12 @@ type Schedule struct {
 	packs    packs        // the jobs that wait to go in one call
 	causes   causes       // what queues have waited for
 
-	census    census // jobs and queues
+	census    census // numbers of jobs and queues
 	Forfeited int64  // slots that were given back
 }
 
-// New returns a schedule without jobs. tatOf returns the theoretical arrival time that the store knows of a key,
-// by the store's clock, 0 if none.
+// New returns a schedule without jobs. tatOf returns the theoretical arrival time that the store has for a key, by the
+// store's clock, 0 if it has none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(),
@@ -76,15 +76,15 @@ type Effects struct {
 	Stale   []*Job      // withdrawn: they rest, and are made ready again later
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
-	asked   [][]*Job // the jobs each ask is for
+	asked   [][]*Job // the jobs for which each ask asks
 }
 
-// Queue returns the key's queue, and makes it if there is none.
+// Queue returns the key's queue, and creates it if it is missing.
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	q := s.byKey[key]
 	if q == nil {
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
-		q.cold = q.TAT != 0 // it may come from the ledger of a former process, whose slots the store does not know
+		q.cold = q.TAT != 0 // the TAT may be from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.holds.paused.keys[key]
 		s.turns.join(q, bucket.Normal, s.policy.Rules.Tenant(key))
 		s.byKey[key] = q
@@ -96,19 +96,20 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 // Touch makes the next step look at a queue.
 func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
 
-// Push adds a normal job that may be called at once. If its key has jobs that may not, the caller must use PushEarly.
+// Push adds a normal job that may be called at once. If the key has jobs that may not be called yet, the caller must
+// use PushEarly instead.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	return s.pushAs(key, seq, p, bucket.Normal)
 }
 
-// comes counts n more jobs of a priority that may be called.
+// comes counts n more waiting jobs of a priority that may be called.
 func (s *Schedule) comes(of bucket.Priority, n int) {
 	s.wake(of)
 	s.census.callable[of-bucket.High] += n
 }
 
-// wake tells the turns that a priority without callable jobs is about to get one. The caller must call it before the
-// job is counted.
+// wake tells the turns that a priority without callable jobs is about to get one. The caller must call wake before it
+// counts the job.
 func (s *Schedule) wake(of bucket.Priority) {
 	if s.census.callable[of-bucket.High]+s.Pipe.onWay[of-bucket.High] == 0 {
 		s.turns.wake(of)
@@ -129,8 +130,8 @@ func (s *Schedule) pushAs(key string, seq uint64, p *Partition, of bucket.Priori
 	return q
 }
 
-// Allow sets whether calls may start. While they may not, granted slots are given back when they come due, no job is
-// made ready, and no slot is asked for.
+// Allow sets whether calls may start. If they may not, granted slots are given back when they are due, no job is made
+// ready, and no slot is asked for.
 func (s *Schedule) Allow(may bool) {
 	if s.barred == !may {
 		return
@@ -146,7 +147,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	return do.fx
 }
 
-// Next returns the next time at which Step has something to do, if nothing else happens before.
+// Next returns the next time at which Step will have something to do, unless something else happens first.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
@@ -165,14 +166,14 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 // isFull reports whether no more calls may start in this process, whatever the limits allow.
 func (s *Schedule) isFull() bool { return s.Pipe.isFull() || s.polling.isFull() }
 
-// Queues yields the queues of all keys that have jobs or whose state must be remembered. If the caller releases the
-// lock during the iteration, a queue that is added or dropped meanwhile may be yielded or not.
+// Queues yields the queues of all keys that have jobs, or whose state must be remembered. If the caller releases the
+// lock during the iteration, Queues may yield or omit a queue that is added or dropped meanwhile.
 func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
 // Find returns the queue of a key, nil if there is none.
 func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 
-// Stop makes the schedule start nothing new. It returns the granted slots, which are now unused.
+// Stop makes the schedule start nothing new. It returns the granted slots, which will not be used.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	back := step{Schedule: s}

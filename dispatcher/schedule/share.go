@@ -21,14 +21,14 @@ type Share struct {
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// InFlightLimit names a key's own bound of calls in flight in a Share.
+// InFlightLimit is the Limit of a Share that is bound by the key's own limit of calls in flight.
 const InFlightLimit = "in_flight"
 
-// Demand is what the keys that have jobs would call if they shared nothing. The caller gathers it queue by
-// queue, since there may be many.
+// Demand is how many calls the keys that have jobs would make if they shared nothing. The caller adds queue by queue,
+// because there may be many.
 type Demand struct {
 	keys    int
-	tenants map[string]map[float64]int // number of keys by the calls per second that each wants
+	tenants map[string]map[float64]int // for each tenant, the number of keys that want this many calls per second
 }
 
 // AddTo adds a queue's demand, if it may be called now.
@@ -47,7 +47,7 @@ func (v View) AddTo(d *Demand, q *KeyQueue) {
 	d.keys++
 }
 
-// wants returns what a key gets if it shares nothing.
+// wants returns what a key would get if it shared nothing.
 func (v View) wants(limits *bucket.KeyLimits) Share {
 	own := Share{PerSecond: v.s.policy.Rules.Interval(limits.Rate).PerSecond()}
 	if took := v.s.Pipe.lasted; took > 0 {
@@ -58,7 +58,7 @@ func (v View) wants(limits *bucket.KeyLimits) Share {
 	return own
 }
 
-// ShareOf returns what a key gets beside the others in d. d must include the key's own demand.
+// ShareOf returns the share that a key gets when it competes with the keys in d. d must include the key's own demand.
 func (v View) ShareOf(key string, d *Demand) Share {
 	share := v.shareOf(key, d)
 	if q := v.s.Find(key); q != nil && !q.Empty() {
@@ -67,7 +67,7 @@ func (v View) ShareOf(key string, d *Demand) Share {
 	return share
 }
 
-// isStopped reports whether a key's wait keeps it from its share for longer than its turns last.
+// isStopped reports whether a key's wait lasts longer than a few turns of its share take, or has no known end.
 func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 	const turns = 2
 	switch w.For {
@@ -82,8 +82,8 @@ func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
 	return false
 }
 
-// outlasts reports whether the wait until a time is longer than a second, and so long that the key's share allows more
-// than turns calls in it.
+// outlasts reports whether the wait until a time is longer than a second, and longer than turns calls of the key's
+// share take.
 func (s *Share) outlasts(until time.Time, now bucket.Micros, turns float64) bool {
 	wait := now.Until(bucket.MicrosOf(until))
 	return wait > time.Second && wait.Seconds()*s.PerSecond > turns
@@ -104,7 +104,7 @@ func (v View) shareOf(key string, d *Demand) Share {
 		var tenants []wanted
 		for _, keys := range d.tenants {
 			sum := 0.0
-			for _, each := range slices.Sorted(maps.Keys(keys)) { // sums of floats depend on their order
+			for _, each := range slices.Sorted(maps.Keys(keys)) { // a sum of floats depends on their order
 				sum += each * float64(keys[each])
 			}
 			tenants = append(tenants, wanted{sum, 1})
@@ -126,8 +126,8 @@ type wanted struct {
 	n    int
 }
 
-// divide returns the most that each of the demands may get of all, if those that want less get only what they want. If
-// everything wanted fits, it returns the largest demand plus what is left over.
+// divide shares all among demands: those that want less than an equal part get only what they want. It returns the most
+// that each of the others may get. If everything wanted fits, it returns the largest demand plus what is left over.
 func divide(all float64, of []wanted) float64 {
 	slices.SortFunc(of, func(a, b wanted) int { return cmp.Compare(a.each, b.each) })
 	left := 0

@@ -8,41 +8,42 @@ import (
 	"weir/bucket"
 )
 
-// sharedLimit is this process's view of one limit that keys share: what a call takes of it, how soon it lets calls
-// start, and how much of it is used. It decides nothing: the store does. With a new policy, nothing is known at first.
+// sharedLimit is this process's view of one limit that keys share: what a call takes of the limit, how soon the limit
+// lets calls start, and how much of it is used. It decides nothing: the store does. Under a new policy it knows nothing
+// at first.
 type sharedLimit struct {
 	*bucket.Limit
-	index    int             // in the rules, and in the costs of a job
-	interval bucket.Interval // of a rate: between two units
+	index    int             // its index in the rules, and in the costs of a job
+	interval bucket.Interval // of a rate: the time between two units
 	unit     float64         // for how long one unit uses up the limit, in µs; 0 for calls in flight and shadow limits
-	burst    int64           // of a rate: units at once
+	burst    int64           // of a rate: units that may be used at the same time
 	most     int64           // of calls in flight: how many may run
 	settles  bool            // answers say what their calls took
 	part     float64         // the part that this api gets while other apis of the account wait; 1 if none waits
-	firstly  float64         // what a call takes as configured, until one has started
+	firstly  float64         // what a call takes by the configuration; used until a call has started
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
-	took     float64         // what calls took lately, once settled; 0 until one was
+	took     float64         // what calls took lately, once settled; 0 until one was settled
 	open     int64           // reserved by calls that are granted and not settled
-	grants   *grants         // the calls that open counts, and earlier ones that it does not count
+	grants   *grants         // the calls that open counts; former holds earlier ones that it does not count
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
-	emptied  bucket.Micros   // of a rate: the last slot at which nothing was owed; earlier units do not come back
+	emptied  bucket.Micros   // of a rate: the last slot before which nothing was owed; earlier units stay
 	started  rateUse         // of a rate: units of the calls that started
 	level    *bucket.Level   // as the store last reported it; nil for none
 	excess   int64           // units that only the vendor counts, as the store last said
 
-	// How soon it lets calls start: see near.
-	seen bool          // tat or left is what the store said
+	// How soon the limit lets calls start: see near.
+	seen bool          // tat or left is as the store last said
 	tat  bucket.Micros // of a rate: the theoretical arrival time, by what this process was granted or refused
-	sure bucket.Micros // from when on earlier grants to other processes do not matter; 0 before the first grant
+	sure bucket.Micros // from then on earlier grants to other processes do not matter; 0 before the first grant
 	left int64         // of a quota or budget: units left in its period
 }
 
-// outlook says which settlements of calls a forecast assumes.
+// outlook says what a forecast assumes about calls that are not settled yet.
 type outlook int8
 
 const (
 	likely   outlook = iota // calls take what they took lately
-	bestCase                // calls that are not settled yet take nothing, wherever they run
+	bestCase                // calls that are not settled yet, of any process, take nothing
 )
 
 // SharedLimits holds the shared limits of a policy, in the order of its rules.
@@ -74,7 +75,7 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 	return limits
 }
 
-// named returns the limit of a name, nil if there is none.
+// named returns the limit with this name, nil if there is none.
 func (limits SharedLimits) named(name string) *sharedLimit {
 	i := slices.IndexFunc(limits, func(l sharedLimit) bool { return l.Name == name })
 	if i < 0 {
@@ -83,18 +84,19 @@ func (limits SharedLimits) named(name string) *sharedLimit {
 	return &limits[i]
 }
 
-// areInFlight reports whether the limit of this name limits calls in flight.
+// areInFlight reports whether the limit with this name limits calls in flight.
 func (limits SharedLimits) areInFlight(name string) bool {
 	l := limits.named(name)
 	return l != nil && l.InFlight > 0
 }
 
-// of returns the limits to which these costs belong. Costs may be of former rules.
+// of returns the limits to which these costs belong. Costs that were computed under former rules may be fewer or more
+// than the limits.
 func (limits SharedLimits) of(costs []int64) SharedLimits {
 	return limits[:min(len(limits), len(costs))]
 }
 
-// serviceTime returns for how long a call with these costs uses up the limit that it burdens most.
+// serviceTime returns for how long a call with these costs uses up the limit of which it takes the largest part.
 func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 	most := 1.0
 	for i := range limits.of(costs) {
@@ -104,7 +106,7 @@ func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
 }
 
 // serviceAtStore returns the serviceTime by which the store counts turns. Between the apis of an account, only the
-// account's limits count. own is returned if no limit is of an account.
+// account's limits count. If no limit belongs to an account, it returns own.
 func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) serviceTime {
 	most, shared := 1.0, false
 	for i := range limits.of(costs) {
@@ -118,8 +120,8 @@ func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) servic
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
 
-// interval returns the time between two calls with these costs at the rate that binds them most; 0 if keys share no
-// rate.
+// interval returns the time that must lie between two calls with these costs at the shared rate that allows the fewest
+// of them; 0 if keys share no rate.
 func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 	for i := range limits {
 		l := &limits[i]
@@ -138,7 +140,7 @@ func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 	return most
 }
 
-// granted notes that a job was granted the slot at.
+// granted notes that a job was granted the slot at the time at.
 func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 	costs := j.Costs
 	if len(limits) > 0 {
@@ -155,7 +157,7 @@ func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 		l.booked = later(max(at, l.booked), cost, l.unit)
 		switch l.Kind() {
 		case bucket.KindRate:
-			most := later(at, max(cost, float64(l.burst)), l.unit) // else the slot would be later
+			most := later(at, max(cost, float64(l.burst)), l.unit) // otherwise the slot would be later
 			if l.sure == 0 {
 				l.sure = most
 			}
@@ -167,7 +169,8 @@ func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 	}
 }
 
-// drift returns an average of the last few values, moved towards the next value. The first value becomes the average.
+// drift moves an average of the last few values towards the next value, and returns it. The first value becomes the
+// average.
 func drift(average, next float64) float64 {
 	if average == 0 {
 		return next
@@ -175,7 +178,7 @@ func drift(average, next float64) float64 {
 	return average + (next-average)/8
 }
 
-// settled notes what a job's call took. actual is nil if that is what the call had reserved.
+// settled notes what a job's call took. actual is nil if the call took what it had reserved.
 func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 	if !limits.release(j) {
 		return // its costs belong to former rules
@@ -185,7 +188,7 @@ func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 		if i < len(actual) {
 			took = actual[i]
 		}
-		if took > 0 || !l.settles { // an answer that was free says nothing about the next
+		if took > 0 || !l.settles { // an answer that cost nothing says nothing about the next call
 			l.took = drift(l.took, float64(took))
 		}
 		if took == cost {
@@ -202,8 +205,8 @@ func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 	}
 }
 
-// rebook adds units, which may be negative, to what a rate counts, for a call whose slot was at. Negative units come
-// back only if answers tell what calls took, and if something has been owed ever since that slot.
+// rebook adds units, which may be negative, to what a rate counts for the call whose slot was at the time at. Negative
+// units come back only if answers tell what calls took, and if something has been owed ever since that slot.
 func (l *sharedLimit) rebook(at, now bucket.Micros, units float64) {
 	switch {
 	case units > 0:
@@ -214,7 +217,7 @@ func (l *sharedLimit) rebook(at, now bucket.Micros, units float64) {
 	}
 }
 
-// refused notes that the limit refused a job a slot until a time.
+// refused notes that the limit refuses a job a slot until a time.
 func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -226,9 +229,9 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 	}
 }
 
-// Learn stores how much of the limits is used; a level is valid until the next one. eased reports whether the vendor
-// now leaves more of a limit than before, perhaps by an answer to another process. The caller must not change levels
-// afterwards.
+// Learn stores how much of the limits is used. A level stays valid until the next one. eased reports whether the vendor
+// now leaves more of a limit than before, for example as an answer to another process said. The caller must not change
+// levels afterwards.
 func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
 	for i := range limits {
 		l, excess := &limits[i], int64(0)
@@ -269,7 +272,8 @@ func (l *sharedLimit) reserve() float64 {
 	return l.firstly
 }
 
-// usual returns what a call usually takes of the limit once it is settled: what it reserves, until one is.
+// usual returns what a call usually takes of the limit once it is settled. Until a call is settled, it returns what
+// calls reserve.
 func (l *sharedLimit) usual() float64 {
 	if l.settles && l.took > 0 {
 		return l.took
@@ -278,14 +282,14 @@ func (l *sharedLimit) usual() float64 {
 }
 
 // each returns the time in µs from one usual call to the next under a rate, if every call lasts took. A running call
-// holds the units that it has reserved. So if calls last long and reserve much more than they take, it is the reserved
-// units that set this time.
+// holds the units that it has reserved. So if calls last long and reserve much more than they take, the reserved units
+// determine this time.
 func (l *sharedLimit) each(took time.Duration) float64 {
 	held, run := l.reserve(), float64(took.Microseconds())
 	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit / l.part
 }
 
-// divided notes the part of the account's limits that this api has, in thousandths, as the store last said.
+// divided notes the part of the account's limits that this api may use, in thousandths, as the store last said.
 func (limits SharedLimits) divided(thousandths int) {
 	if thousandths <= 0 {
 		return
@@ -309,9 +313,9 @@ func (l *sharedLimit) comingBack(o outlook) float64 {
 	}
 }
 
-// reopens returns when the limit, which the store has refused until shut, should let a call pass if running calls give
-// back what they did not take. took is how long a call takes. In the best case the next answer says that enough is
-// left.
+// reopens returns when the limit should let a call pass. The store has refused calls until shut, but running calls may
+// give back before then what they did not take. took is how long a call lasts. In the best case the next answer says
+// that enough is left.
 func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
 	if l.mayAllComeBack(o) || o == bestCase && l.excess > 0 {
 		return min(shut, from)
@@ -319,30 +323,31 @@ func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o ou
 	return l.givenBack(shut, from, took, o)
 }
 
-// mayAllComeBack reports whether in the best case all units that the store counts come back. This process does not know
-// what other processes, or calls under former policies, have reserved.
+// mayAllComeBack reports whether in the best case all units that the store counts may come back. This can be so because
+// this process does not know what other processes, or calls under former policies, have reserved.
 func (l *sharedLimit) mayAllComeBack(o outlook) bool {
 	return o == bestCase && l.settles && l.grants.hidden()
 }
 
-// givenBack is reopens if only the calls whose reservations this process knows give units back.
+// givenBack is reopens on the assumption that only calls give units back whose reservations this process knows.
 func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
 	back := l.comingBack(o)
 	if back <= 0 || shut <= from {
 		return shut
 	}
-	settled := from // by when some of the calls have ended
+	settled := from // when some of the calls have ended
 	if o == likely {
 		settled = min(shut, from.Add(took/2))
 	}
 	if l.Rate == nil {
-		return settled // afterPeriod says whether what comes back is enough
+		return settled // afterPeriod says whether the units that come back are enough
 	}
 	return max(settled, later(shut, -back, l.unit))
 }
 
-// near returns how many calls the limit lets start within LongWait, less one, and whether that is known. calls is how
-// many calls run now, held how many operations hold their slots, and callTime how long a call usually takes.
+// near returns how many calls the limit lets start within LongWait, less one, and whether that number is known. calls
+// is how many calls run now, held is how many operations hold their slots, and callTime is how long a call usually
+// lasts.
 func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool) {
 	unit, cost, soon := max(1, l.unit), max(1, l.reserve()), now.Add(LongWait)
 	switch l.Kind() {
@@ -351,17 +356,17 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 		near := saved + float64(max(l.tat, now).Until(soon).Microseconds())/(unit*cost)
 		return near, l.seen || l.sure != 0 && l.sure <= now
 	case bucket.KindInFlight:
-		most := max(0, l.most-int64(held)) // operations hold their slots for long
+		most := max(0, l.most-int64(held)) // operations hold their slots for a long time
 		return float64(most-int64(calls)) + float64(most)*float64(LongWait)/float64(max(1, callTime)), true
 	case bucket.KindQuota, bucket.KindBudget:
 		left := float64(l.left)
 		switch {
 		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
-			return MaxStaged, true // a job that it refuses ends, and a job must be ready to end
+			return MaxStaged, true // a job that the budget refuses ends, and a job must be ready to end
 		case !l.seen:
 			return MaxStaged, false
 		case l.level.End == 0:
-			left += float64(LongWait.Microseconds()) / unit // comes back on average
+			left += float64(LongWait.Microseconds()) / unit // units that come back on average
 		case l.level.End <= soon:
 			left += float64(l.level.Count)
 		}
@@ -370,8 +375,9 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 	return MaxStaged, true
 }
 
-// near returns how many calls the limits let start within LongWait, less one, whether that is known of all of them, and
-// which limit lets the fewest start, "" if none binds. The arguments are those of sharedLimit.near.
+// near returns how many calls the limits together let start within LongWait, less one, and whether that number is known
+// for each of them. by is the limit that lets the fewest start, "" if none binds. The arguments are those of
+// sharedLimit.near.
 func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
 	n, known = MaxStaged, true
 	for i := range limits {
@@ -388,8 +394,8 @@ func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime tim
 	return max(0, n), known, by
 }
 
-// perSecond returns how many usual calls per second the limit lets pass if each lasts took; 0 for a limit that does not
-// count by the second.
+// perSecond returns how many usual calls per second the limit lets pass if each lasts took. It returns 0 for quotas and
+// budgets.
 func (l *sharedLimit) perSecond(took time.Duration) float64 {
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -398,14 +404,14 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 		if took > 0 {
 			return float64(l.most) * l.part / max(took, time.Microsecond).Seconds()
 		}
-	case bucket.KindQuota, bucket.KindBudget: // what is left of them is reported beside it
+	case bucket.KindQuota, bucket.KindBudget: // reports say what is left of them instead
 	}
 	return 0
 }
 
-// after returns when the limit lets a call pass behind ahead others that start at from or later; 0 if it does not bind.
-// The store refuses it until shut, 0 if it does not. calls is how many calls run now, and took how long each lasts, 0
-// if no call has ended yet.
+// after returns when the limit lets a call pass; 0 if the limit does not bind it. ahead is how many other calls come
+// before this one; they start at from or later. shut is until when the store refuses calls, 0 if it does not. calls is
+// how many calls run now. took is how long each lasts, 0 if no call has ended yet.
 func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o outlook) (at bucket.Micros) {
 	each, usual, last, part := l.each(took), l.usual(), l.reserve(), l.part
 	if o == bestCase { // the other apis stop waiting
@@ -428,7 +434,7 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 		}
 		most := max(1, int64(float64(l.most)*part))
 		if place := int64(calls) + int64(ahead) + 1; place > most {
-			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
+			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of the running calls should end soon
 			at = later(from, waves, float64(took.Microseconds()))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
@@ -439,15 +445,15 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 	return at
 }
 
-// afterPeriod returns when a quota or budget has room for need units, by its last level; 0 if it has room now, or if
-// that is not known. Units that only the vendor counts are used until the vendor's count begins anew; in the best case
-// they are free at once.
+// afterPeriod returns when a quota or budget will have room for need units, by the level that was read last. It returns
+// 0 if there is room now, if the level does not tell, or if no job waits for the budget. Units that only the vendor
+// counts stay used until the vendor's count begins again. In the best case they are free at once.
 func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {
 		quota = &l.Budget.Quota
 		if l.Budget.OnExhausted == bucket.DeadLetter {
-			return 0 // its job does not wait: it ends
+			return 0 // a job that it refuses does not wait: it ends
 		}
 	}
 	if level == nil || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {

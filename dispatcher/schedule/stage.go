@@ -6,9 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// stage makes jobs ready whose slots are near, of the priorities in may. It returns when to look again. Jobs of
-// priorities that wait for their turns, or for more jobs of their packs, take no slot of the key from these jobs. In a
-// slow key each turn makes the job ready that is first in the key's own order.
+// stage makes those jobs of the priorities in may ready whose slots are near. It returns when the schedule must look at
+// the queue again. Jobs of other priorities wait for their turns, or for more jobs of their packs, and take no slot of
+// the key from these jobs. In a slow key, each turn makes the job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
 		s.loosen()
@@ -16,7 +16,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
 	again = Never
-	some := allClasses // without those whose packs are being gathered
+	some := allClasses // the priorities whose packs are not being gathered
 	for may != 0 {
 		j, turn, at := s.candidate(q, soon, may)
 		if j == nil && at == Never {
@@ -39,7 +39,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			return min(again, s.Pipe.lead(at))
 		}
 		if ungranted+s.ahead(q) >= q.atOnce() {
-			return again // the end of a call of this queue touches it
+			return again // the end of a call touches the queue
 		}
 		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
 			if own == 0 {
@@ -61,7 +61,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 				q.waits.classes.reach(j.tag)
 			}
 		}
-		j.limited, j.looked = false, false // it is looked at on the way, and before its next slot if it is withdrawn
+		j.limited, j.looked = false, false // if it is withdrawn, an answer is looked up again before its next slot
 		s.looks.leave(j)
 		s.Pipe.stage(j, turn)
 		s.holds.breaker.try(j)
@@ -79,9 +79,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	return again
 }
 
-// candidate returns the next job to make ready of the priorities in may: a resting job, or nil for the first waiting
-// job of the priority of. at is the earliest time of its call as far as the job itself is concerned; Never if there is
-// no job. by is the time until which a job counts as due.
+// candidate returns the next job to make ready of the priorities in may. j is a resting job, or nil for the first
+// waiting job of the priority of. at is the earliest time at which the job itself may be called, Never if there is no
+// job. A job that may be called by the time by counts as due.
 func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, of bucket.Priority, at bucket.Micros) {
 	if q.waits.classes == nil {
 		j, at = s.candidateOf(q, bucket.Normal, by)
@@ -109,13 +109,13 @@ func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, o
 	return j, of, at
 }
 
-// candidateOf is candidate for one priority. Retries may be overtaken; a job that the api may not have seen yet may
+// candidateOf is candidate for one priority. Retries may be overtaken. A job that the api may not have seen yet may
 // not.
 func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable, awaited := true, false
-	var bond string          // of the bonded job that was looked at last
-	var bonded bucket.Micros // when its pack is due
+	var bond string          // of the last bonded job in the loop
+	var bonded bucket.Micros // when the pack of that job is due
 	for _, rest := range q.Jobs {
 		if rest.Priority != of || awaited && rest.First() {
 			continue
@@ -131,7 +131,7 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 		if rest.Phase != resting {
 			continue
 		}
-		if rest.cancelled && s.policy.Packs != nil { // it has just left a pack, and ends in the next step
+		if rest.cancelled && s.policy.Packs != nil { // it has just left its pack, and the next step ends it
 			passable = false
 			break
 		}
@@ -156,13 +156,13 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 	return j, at
 }
 
-// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while one
-// runs. Behind a long call, that job would take room from other keys, and would be unknown if the dispatcher
+// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while a call of
+// the key runs. Behind a longer call, that job would take room from other keys, and would be unknown if the dispatcher
 // died.
 const shortCall = 100 * time.Millisecond
 
-// ahead counts a queue's jobs that come before the next job to be made ready: granted ones, and running calls too if
-// they are long.
+// ahead counts the queue's jobs that come before the next job to be made ready. These are the granted jobs and, if
+// calls are long, the running ones.
 func (s *step) ahead(q *KeyQueue) int64 {
 	n := q.count(granted)
 	if s.Pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {
@@ -171,9 +171,10 @@ func (s *step) ahead(q *KeyQueue) int64 {
 	return int64(n)
 }
 
-// invites reports whether a queue may make a job of a priority ready now, beside the ready jobs of that priority that
-// it has without a slot. The queue that has the turn may, and so may any queue while no other waits for a turn. A
-// costly queue may always have one ready job: the units for which it waits are kept from other queues.
+// invites reports whether a queue may make a job of a priority ready now. ungranted is how many jobs of that priority
+// it already has on their way to a slot. The queue that has the turn may, and so may any queue while no queue waits for
+// a turn. A costly queue may always have one ready job, because the units for which it waits are kept from other
+// queues.
 func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	own := q.seatOf(of)
 	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
@@ -189,14 +190,16 @@ func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.waiting()))
 }
 
-// unready withdraws ready jobs that cannot be called next. These are jobs that a former policy made ready; jobs behind
-// one of their priority that was never called and rests or waits for memory, since they would take the room that it
-// needs; and jobs that were never called behind one that awaits an answer. Retries behind jobs that await answers stay
-// ready. unready also withdraws packs that would overtake a job.
+// unready withdraws ready jobs that cannot be called next. It withdraws a job if
+//   - a former policy made it ready, or the breaker does not let it be called;
+//   - a job of its priority before it was never called, and rests or waits for memory: the ready job would take the
+//     room that the other needs;
+//   - it was never called, and a job of its priority before it awaits an answer: a retry stays ready;
+//   - it leads a pack that would overtake a job.
 func (s *step) unready(q *KeyQueue) {
-	var gap, awaited classSet // the priorities of which no further job can be called next, or not for the first time
+	var gap, awaited classSet // priorities whose further jobs cannot be called next, or not for the first time
 	for _, j := range q.Jobs {
-		first := j.First() // a pack that is withdrawn leaves its members
+		first := j.First() // read before withdraw takes the members away
 		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy ||
 			!s.holds.breaker.mayCall(j) || q.overtakes(j)) {
 			s.withdraw(j, s.now)
@@ -212,8 +215,8 @@ func (s *step) unready(q *KeyQueue) {
 	}
 }
 
-// unstick withdraws a queue's ready jobs if its calls take longer than LongWait and leave it no free call: the jobs
-// would take room from other queues.
+// unstick withdraws a queue's ready jobs if its running calls take longer than LongWait and no further call may start
+// beside them. The ready jobs would take room from other queues.
 func (s *step) unstick(q *KeyQueue) {
 	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > s.now {
 		return

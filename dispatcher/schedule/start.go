@@ -8,8 +8,8 @@ import (
 	"weir/bucket"
 )
 
-// startDue starts granted calls that are due. If a slot was missed, the queue's later slots are given back too, newest
-// first, so that the store can take all of them back.
+// startDue starts granted calls that are due. If a slot was missed, it also gives back the queue's later slots. It
+// gives back the newest first, so that the store can take back all of them.
 func (s *step) startDue(q *KeyQueue) {
 	if q.slipped != 0 {
 		if first := firstGranted(q); first != nil {
@@ -51,9 +51,9 @@ func (s *step) startDue(q *KeyQueue) {
 	}
 }
 
-// steadyFrom is the shortest interval at which a call waits until the one before it has left: a machine that is
-// busy for some milliseconds must not let two calls leave together. Below it jitter is larger than the interval
-// anyway.
+// steadyFrom is the shortest interval of a key at which a call waits until the call before it has left: a machine that
+// is busy for some milliseconds must not let two calls leave together. At shorter intervals the jitter is larger than
+// the interval anyway.
 const steadyFrom = time.Millisecond
 
 // sending reports whether a call of the queue has started and not left yet.
@@ -66,7 +66,7 @@ func (q *KeyQueue) sending() bool {
 	return false
 }
 
-// giveBack returns the grants of the queue's jobs from first on, the last first.
+// giveBack gives back the grants of the queue's jobs from first on, the last one first.
 func (s *step) giveBack(q *KeyQueue, first *Job) {
 	slots := q.inSlots()
 	for _, j := range slices.Backward(slots[slices.Index(slots, first):]) {
@@ -84,7 +84,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 	q.passed = q.count(asking) > 0
 }
 
-// nextStart returns the time of the queue's next granted call.
+// nextStart returns the time of the queue's next granted call, Never if there is none.
 func (q *KeyQueue) nextStart() bucket.Micros {
 	next := Never
 	if q.sending() {
@@ -98,9 +98,9 @@ func (q *KeyQueue) nextStart() bucket.Micros {
 	return next
 }
 
-// inSlots returns the queue's jobs; those with slots are in the order of their slots. The order of q.Jobs says that
-// already if all are normal. Otherwise priorities are granted slots in any order, and only the jobs of one priority in
-// theirs.
+// inSlots returns the queue's jobs, with those that have slots in the order of their slots. If all jobs are normal,
+// q.Jobs is in this order. Otherwise slots are granted to priorities in any order, and only the jobs of one priority
+// get them in their order.
 func (q *KeyQueue) inSlots() []*Job {
 	if q.waits.classes == nil {
 		return q.Jobs

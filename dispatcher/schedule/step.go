@@ -8,11 +8,11 @@ import (
 	"weir/bucket"
 )
 
-// step is one Step of a schedule: it advances queues at now, and gathers what the dispatcher must do.
+// step is one Step of a schedule: it advances queues at the time now, and gathers what the dispatcher must do.
 type step struct {
 	*Schedule
 	now bucket.Micros
-	fx  Effects // a value: a step then lives on the stack
+	fx  Effects // a value, so that a step lives on the stack
 }
 
 // run does all that can be done.
@@ -46,7 +46,7 @@ func (s *step) run() {
 	}
 }
 
-// standInLine adds to each ask how many keys wait here, so that the store can give each process its turn.
+// standInLine adds to each ask how many keys wait here, so that the store can give every process its turns.
 func (s *step) standInLine() {
 	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
 	if in := s.policy.Rules.In; in != nil {
@@ -88,14 +88,14 @@ func (s *step) standInLine() {
 	}
 }
 
-// unblock lets the queues whose turn it is ask in this round, in the order of their turns. It runs after the queues
-// that were just granted a slot have taken their new places in the line. The cost of one freed slot must not grow with
-// the number of keys that wait for it. A queue that was refused because of its call's cost ends its round: cheaper
-// calls asked for behind it would forever take the units for which it waits.
+// unblock lets the queues ask whose turn comes in this round, in the order of their turns. It runs after the queues
+// that were just granted a slot have taken their new places in the line. The work for one freed slot must not grow with
+// the number of keys that wait for it. A queue with a costly call ends the round: cheaper calls behind it would forever
+// take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
 	if s.store.isDown() || s.holds.governor.slows() {
-		most = 1 // it tries whether the store answers again, or a slow start allows only one
+		most = 1 // one ask tests whether the store answers again, and a slow start allows only one
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
 		q, own := s.turns.toAsk()
@@ -109,9 +109,9 @@ func (s *step) unblock() {
 	}
 }
 
-// invite gives queues the turn to make a job ready, in the order in which they will have the shared limit. It runs
-// last, so that a queue that was just granted a slot has taken its new place in the line, and does not take the room of
-// the queues before it.
+// invite gives queues the turn to make a job ready, in the order in which they will get the shared limit. It runs last:
+// a queue that was just granted a slot has then taken its new place in the line, and does not take the room of the
+// queues before it.
 func (s *step) invite() {
 	if s.now < s.At(s.now).inviteAt() {
 		return
@@ -165,13 +165,14 @@ func (s *step) advance(q *KeyQueue) {
 		s.turns.leave(q)
 		q.entry.dropped = true
 		delete(s.packs.since, q)
-		delete(s.byKey, q.Key) // a queue that is still listed somewhere must remain the only queue of its key
+		delete(s.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
 		s.agenda.drop(q)
 	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 }
 
-// prepare makes jobs ready and asks for slots, as far as nothing holds the queue, and returns when to look again.
+// prepare makes jobs ready and asks for slots, unless something holds the queue. It returns when the schedule must look
+// at the queue again.
 func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
 	s.ownTurns(q)
@@ -188,29 +189,30 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	return min(due, s.lapse(q)) // another job may be the first now
 }
 
-// mayGo returns the priorities of which a queue may make jobs ready and ask for slots: those that need not wait for a
-// turn.
+// mayGo returns the priorities of which a queue may make jobs ready and ask for slots. These are the priorities that
+// need not wait for a turn.
 func (s *step) mayGo(q *KeyQueue) (may classSet) {
 	for _, p := range q.waits.priorities() {
 		own, only := q.seatOf(p), classSet(0).with(p)
 		far := s.gate.isShut(s.now.Add(LongWait)) && !own.costly || s.store.isDown() && s.gate.isShut(s.now)
 		switch {
 		case own.blocked:
-			if own.line == prepareLine { // a job missed its slot: it is made ready again in its queue's turn
+			if own.line == prepareLine { // a job that missed its slot is made ready again in its queue's turn
 				s.recall(q, only)
 			}
 		case !far:
 			may = may.with(p)
 		case q.waits.classes == nil || q.waits.of(p).hasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
 			s.withdrawReady(q, s.gate.opens, only)
-			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far
+			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far off
 		}
 	}
 	return may
 }
 
-// withdrawReady withdraws a queue's ready jobs of some priorities if their slot turned out to be far off. They would
-// keep other keys' jobs from being made ready, and their intents would make them unknown if the process died meanwhile.
+// withdrawReady withdraws a queue's ready jobs of some priorities if their slots turned out to be far off. Ready jobs
+// would keep other keys' jobs from being made ready. If the process died meanwhile, their intents would make them
+// unknown.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 	far := until > s.now.Add(LongWait)
 	if !far && s.holds.breaker.closed() {
@@ -224,7 +226,7 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 	}
 }
 
-// withdraw takes a ready job back from its way to a call, and lets it rest until shortly before a time.
+// withdraw takes a ready job out of the pipeline, and lets it rest until shortly before a time.
 func (s *step) withdraw(j *Job, until bucket.Micros) {
 	s.holds.breaker.letGo(j)
 	s.suspects.clear(j, &s.agenda)
@@ -244,9 +246,9 @@ func (s *step) recall(q *KeyQueue, some classSet) {
 	}
 }
 
-// memory returns until when a queue without jobs must be kept: because the store does not know its pace yet, because of
-// its hold, because calls of the former owner may still run, or because pushback has lowered its rate. It returns Never
-// if nothing must be remembered.
+// memory returns the time until which a queue without jobs must be kept. There are four reasons to keep it: the store
+// does not know its pace yet, it is held, calls of the former owner may still run, or pushback has lowered its rate.
+// memory returns Never if nothing must be remembered.
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
 	s.holds.relax(q, a, s.now)
@@ -255,7 +257,7 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 		until = max(until, q.Partition.Leftover)
 	}
 	if g := q.brake.governor; g != nil && g.ceiling != 0 && a != nil {
-		until = max(until, s.now.Add(a.Recover/16)) // and look again
+		until = max(until, s.now.Add(a.Recover/16)) // then memory is called again
 	}
 	if until <= s.now {
 		return Never
@@ -264,17 +266,17 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 }
 
 // ripen gives the queue's due jobs their places. While the partition is being read, PushEarly does this instead,
-// because the order follows from the jobs that were read.
+// because the places depend on the jobs that were read.
 func (s *step) ripen(q *KeyQueue) {
 	if !q.Partition.Reading {
 		s.release(q, s.now, q.Partition.newest)
 	}
 }
 
-// lapse ends those of a queue's next jobs whose deadlines have passed: jobs that rest, jobs that are ready without a
-// slot, and the waiting jobs of each priority from the first on, up to one that has time left. Ending them takes no
-// slot, no intent and no probe. It returns when the next deadline passes: the schedule looks at a queue that is paused,
-// held or waits for a limit that is far off at that time only.
+// lapse ends those next jobs of a queue whose deadlines have passed: resting jobs, ready jobs without a slot, and the
+// first waiting jobs of each priority, up to one that has time left. To end a job takes no slot, no intent and no
+// probe. lapse returns when the next deadline passes. If the queue is paused, held, or waits for a limit that is far
+// off, this is the only time at which the schedule looks at it.
 func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
@@ -312,7 +314,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 	return next
 }
 
-// expireWaiting ends a job that is not loaded.
+// expireWaiting ends a job whose message is not loaded.
 func (s *step) expireWaiting(j *Job) {
 	j.Phase = settling
 	s.agenda.lapse(j)
@@ -327,7 +329,7 @@ func (s *step) expire(j *Job) {
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
-// cancelDue ends the cancelled jobs that are neither being made ready nor asking for a slot.
+// cancelDue ends those cancelled jobs that are neither being made ready nor asking for a slot.
 func (s *step) cancelDue(q *KeyQueue) {
 	if !q.cancels {
 		return
@@ -350,7 +352,7 @@ func (s *step) cancelDue(q *KeyQueue) {
 		case resting:
 			j.Phase = settling
 		default:
-			q.cancels = true // until it is ready, or refused its slot
+			q.cancels = true // it ends when it is ready, or is refused its slot
 			continue
 		}
 		j.cancelled = false
@@ -358,7 +360,7 @@ func (s *step) cancelDue(q *KeyQueue) {
 	}
 }
 
-// notice records the cause for which a queue waits from now on.
+// notice records the cause that makes a queue wait from now on.
 func (s *step) notice(q *KeyQueue) {
 	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now))
 }

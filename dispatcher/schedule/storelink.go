@@ -12,26 +12,26 @@ type StoreClock int8
 
 // The clocks.
 const (
-	OwnClock   StoreClock = iota // this process's: the store is in it
-	OtherClock                   // another machine's: a round trip away
+	OwnClock   StoreClock = iota // this process's clock: the store is in this process
+	OtherClock                   // another machine's clock: the store is a round trip away
 )
 
-// storeLink is the way to the store of slots: by which clock the store counts, how far away it is, and whether
-// it answers.
+// storeLink is the way to the store of slots. It knows by which clock the store counts, how far away the store is, and
+// whether it answers.
 type storeLink struct {
 	clock StoreClock
-	// tatOf returns the theoretical arrival time that the store knows of a key, 0 if none.
+	// tatOf returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	tatOf func(key string) bucket.Micros
 
 	offset   offset        // between our clock and the store's, if they differ
 	trip     time.Duration // recent round trip time to that store
-	rounds   int           // of asks under way
+	rounds   int           // rounds of asks under way
 	failures int           // rounds in a row without an answer
-	downAt   bucket.Micros // when the first of them failed
-	why      string        // why the store refused the last of them; "" if it was not answered
+	downAt   bucket.Micros // when the first of these rounds failed
+	why      string        // why the store refused the last round; "" if it did not answer
 }
 
-// failed notes that a round of asks was not answered, or refused, and returns how long to wait before the next.
+// failed notes that a round of asks was refused or not answered, and returns how long to wait before the next round.
 func (l *storeLink) failed(now bucket.Micros, err error) time.Duration {
 	l.why = ""
 	if refusal := (*bucket.Refusal)(nil); errors.As(err, &refusal) {
@@ -62,8 +62,8 @@ func (l *storeLink) answered() (again bool) {
 	return again
 }
 
-// shift returns the difference to add to the store's times to get ours, and by how much it may be too large. It also
-// updates trip, which follows increases at once and decreases slowly.
+// shift returns what must be added to the store's times to get ours, and by how much that may be too large. It also
+// updates trip, which follows a longer round trip at once and a shorter one slowly.
 func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	if l.clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
 		return 0, 0
@@ -77,14 +77,15 @@ func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
 	return l.offset.most(), l.offset.unsure()
 }
 
-// Trip is a round trip to a store on another machine, which takes no slot. It was Sent and Came back at these times by
-// our clock. Now is the time by the clock of the store's slots in between.
+// Trip is a round trip to a store on another machine that takes no slot. It left at Sent and came back at Came, by our
+// clock. In between, the clock of the store's slots read Now.
 type Trip struct{ Sent, Came, Now bucket.Micros }
 
-// The first answer after a while tells the store's clock only as exactly as its own round trip took. If that was slow,
-// the slots of the answer would be converted too late, and the slots of the next answer would not. So the owner then
-// makes at most MostTrips further round trips before it calls Answer. Each can only narrow the bounds of the offset.
-// They cost nothing while some round trip of the last second was about as fast as any.
+// If no answer came for a while, the next one alone bounds the offset of the store's clock, and the longer its round
+// trip took, the wider the bounds are. After a slow round trip its slots would be converted to times that are too late.
+// The slots of the following answer would not be late, so calls would come too close to each other. Therefore the owner
+// makes at most MostTrips further round trips before it calls Answer. Each can only narrow the bounds. While some round
+// trip of the last second was about as fast as the fastest known, no further ones are needed.
 const (
 	MostTrips  = 3
 	mostUnsure = bucket.Micros(time.Millisecond / time.Microsecond)
@@ -93,35 +94,35 @@ const (
 // IsRough reports whether a reply tells the store's clock so roughly that the owner should make another round trip
 // before it calls Answer.
 func (s *Schedule) IsRough(r *Reply) bool {
-	link := s.store // a copy: Answer takes the reply in
+	link := s.store // a copy, because only Answer may change the link
 	_, unsure := link.shift(*r)
 	return r.Err == nil && len(r.Trips) < MostTrips && unsure > mostUnsure
 }
 
-// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
+// offset tracks how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
 // clock after the asks were sent and before the answer came. A slot that is converted by its own answer alone is never
 // too early, but it is too late by the time that the answer took to come back. That time varies: if one call is late by
-// much and the next is not, the two come too close to each other. So the least bound of the last seconds is used. The
-// remaining uncertainty, beyond the best round trip, counts as lateness.
+// much and the next is not, the two come too close to each other. So slots are converted by the least upper bound of
+// the last seconds. The uncertainty that remains beyond that of the best round trip counts as lateness.
 type offset struct {
-	hi, lo   bucket.Micros // of the present second
-	oldHi    bucket.Micros // of the second before
+	hi, lo   bucket.Micros // bounds from the present second
+	oldHi    bucket.Micros // bounds from the second before
 	oldLo    bucket.Micros
 	since    bucket.Micros // when the present second began
-	base     bucket.Micros // what a round trip takes at best
+	base     bucket.Micros // the width of the bounds that a round trip leaves at best
 	observed bool
 }
 
-// offsetWindow is how long a bound holds: clocks that are slewed drift apart by half a millisecond in it.
+// offsetWindow is how long a bound holds. In that time, clocks that are slewed drift apart by half a millisecond.
 const offsetWindow = bucket.Micros(time.Second / time.Microsecond)
 
-// observe updates the bounds from a round trip. sent and came are by our clock; now is what the store's clock read
-// meanwhile.
+// observe updates the bounds by a round trip. sent and came are by our clock. now is what the store's clock read in
+// between.
 func (o *offset) observe(sent, came, now bucket.Micros) {
 	hi, lo := came-now, sent-now
 	switch {
 	case !o.observed || hi < o.least() || lo > o.most() || came-o.since > 2*offsetWindow:
-		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // stepped clock, or old bounds
+		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // the clock was set, or old bounds
 	case came-o.since > offsetWindow:
 		o.oldHi, o.oldLo, o.hi, o.lo, o.since = o.hi, o.lo, hi, lo, came
 	default:
@@ -131,16 +132,16 @@ func (o *offset) observe(sent, came, now bucket.Micros) {
 	o.base = min(width, o.base+(width-o.base+offsetPatience-1)/offsetPatience)
 }
 
-// offsetPatience is how many slower round trips in a row it takes to accept that the way has become longer.
+// offsetPatience is how many slower round trips in a row it takes until base accepts that the way has become longer.
 const offsetPatience = 16
 
 func (o *offset) most() bucket.Micros  { return min(o.hi, o.oldHi) }
 func (o *offset) least() bucket.Micros { return max(o.lo, o.oldLo) }
 
-// unsure returns how much too late a time may be that most converts.
+// unsure returns by how much a time that was converted by most may be too late.
 func (o *offset) unsure() bucket.Micros { return max(0, o.most()-o.least()-o.base) }
 
-// ours converts a store's time to our clock, never too early; 0 if the offset is not known.
+// ours converts a store's time to our clock. The result is never too early; it is 0 if the offset is not known.
 func (o *offset) ours(at bucket.Micros) bucket.Micros {
 	if at == 0 || !o.observed {
 		return 0
@@ -148,7 +149,8 @@ func (o *offset) ours(at bucket.Micros) bucket.Micros {
 	return at + o.most()
 }
 
-// theirs converts a time of ours to the store's clock, never too early; 0 if the offset is not known.
+// theirs converts a time by our clock to the store's clock. The result is never too early; it is 0 if the offset is not
+// known.
 func (o *offset) theirs(at bucket.Micros) bucket.Micros {
 	if at == 0 || !o.observed {
 		return 0
@@ -156,7 +158,7 @@ func (o *offset) theirs(at bucket.Micros) bucket.Micros {
 	return at - o.least()
 }
 
-// ourTAT returns the theoretical arrival time that the store knows of a key, by our clock; 0 if it knows none.
+// ourTAT returns the theoretical arrival time that the store has for a key, by our clock; 0 if it has none.
 func (l *storeLink) ourTAT(key string) bucket.Micros {
 	if l.clock == OwnClock {
 		return l.tatOf(key)
@@ -164,7 +166,7 @@ func (l *storeLink) ourTAT(key string) bucket.Micros {
 	return l.offset.ours(l.tatOf(key))
 }
 
-// Floor returns the theoretical arrival time of a queue, by the store's clock, that asks must report to the store.
+// Floor returns the theoretical arrival time that a queue's asks must report to the store, by the store's clock.
 func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	if s.store.clock == OwnClock {
 		return q.TAT
@@ -172,13 +174,13 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	return max(q.floor, s.store.offset.theirs(q.TAT))
 }
 
-// KnownTAT returns the theoretical arrival time that the store knows of a key without a queue, by our clock; 0
-// if it knows none.
+// KnownTAT returns the theoretical arrival time that the store has for a key without a queue, by our clock; 0 if it has
+// none.
 func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.ourTAT(key) }
 
-// latest returns the time until which a granted call may start. The best round trip to the store may have turned
-// out shorter than was assumed when the slot's time was computed. Then the slot is later than it should be by
-// the difference.
+// latest returns the time until which a granted call may start. When the slot's time was computed, a best round trip to
+// the store was assumed. If the best round trip has since turned out shorter by some time, the slot is too late by that
+// time, and latest subtracts it.
 func (l *storeLink) latest(j *Job) bucket.Micros {
 	return j.last - max(0, j.base-l.offset.base)
 }

@@ -2,8 +2,8 @@ package schedule
 
 // MostDeaths is how many owners in a row may die with a call of one job under way before the job is parked. Intents
 // count the deaths. If the api is not idempotent, the first death parks the job, because its call cannot be repeated.
-// If the api is idempotent, the job may be innocent, since anything may have killed its owner. So one death makes no
-// job a suspect, and a job is parked only after several deaths, in the last ones of which no other suspect's call was
+// If the api is idempotent, the job may be innocent, because anything may have killed its owner. So one death does not
+// make a job a suspect. A job is parked only after several deaths, and in the last of these no other suspect's call was
 // under way.
 const (
 	suspectFrom = 2
@@ -11,20 +11,20 @@ const (
 	MostDeaths  = 5
 )
 
-// manySuspects bounds the calls of suspects at once.
+// manySuspects bounds the suspects that are called at the same time.
 const manySuspects = 16
 
-// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are
-// called a few at a time. Those over which three owners died are called alone, so that the next death tells
-// which job caused it. Only a job that was called alone is parked.
+// suspects holds jobs whose call was under way when two owners died: one of the jobs may have killed both. They are
+// called a few at a time. A job whose call was under way when three owners died is called alone, so that the next death
+// tells which job caused it. Only a job that was called alone is parked.
 type suspects struct {
-	underWay map[*Job]struct{} // being made ready or called
-	alone    *Job              // the one beside which no other suspect may be called
-	waiting  []*KeyQueue       // with a suspect that waits, each listed once
+	underWay map[*Job]struct{} // suspects that are being made ready or called
+	alone    *Job              // the suspect beside which no other may be called
+	waiting  []*KeyQueue       // queues with a suspect that waits, each listed once
 }
 
-// mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue
-// waits.
+// mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue waits for
+// another suspect.
 func (s *suspects) mayCall(j *Job) bool {
 	switch {
 	case j.Deaths < suspectFrom,
@@ -52,7 +52,7 @@ func (s *suspects) call(j *Job) {
 	}
 }
 
-// clear lets the next suspect be called when one rests again or has ended.
+// clear notes that a suspect rests again or has ended, so that the next one may be called.
 func (s *suspects) clear(j *Job, a *agenda) {
 	if _, ok := s.underWay[j]; !ok {
 		return

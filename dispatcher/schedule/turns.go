@@ -2,59 +2,60 @@ package schedule
 
 import "weir/bucket"
 
-// serviceTime is how long a call uses up the shared limit that it burdens most, in microseconds; 1 if keys share
-// nothing. So a call that takes 20 tokens, of a thousand a second, weighs as much as two calls that take one unit each,
-// of a hundred a second. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
+// serviceTime is how long a call uses up the shared limit of which it takes the largest part, in microseconds; 1 if
+// keys share nothing. So a call that takes 20 of a thousand tokens a second weighs as much as two calls that each take
+// one of a hundred units a second. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
 
 // turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. First the
-// priorities take turns by their weights, then the tenants of one, then the queues of a tenant (order.go). A queue that
-// has jobs of several priorities waits for a turn of each, so that no job waits for the turn of a less urgent one of
-// its own key.
+// priorities take turns by their weights, then the tenants of a priority, then the queues of a tenant (order.go). A
+// queue that has jobs of several priorities waits for a turn of each, so that no job waits for the turn of a less
+// urgent job of its own key.
 type turns struct {
-	all    [len(bucket.Priorities)]*order // of each priority; nil until a job comes that is high, or low
+	all    [len(bucket.Priorities)]*order // of each priority; nil for high and low until such a job comes
 	shares shares
 }
 
-// shares is how the priorities take turns: by start-time fair queueing, as tenants and queues do. A priority's virtual
-// time is what its calls have taken, divided by its weight. The next call is one of the priority with the least virtual
-// time, and the clock is then where that call begins. While there is one order only, nothing is counted.
+// shares says how the priorities take turns: by start-time fair queueing, as tenants and queues do. A priority's
+// virtual time is what its calls have taken, divided by its weight. The next call is one of the priority with the least
+// virtual time. The clock is then the virtual time at which that call begins. While there is only one order, nothing is
+// counted.
 //
-// Let a call advance its priority's virtual time v by c. While a priority waits and has a job ready whenever it is
-// next,
+// Let a call advance its priority's virtual time v by c. While a priority waits and has a job ready whenever its turn
+// comes,
 //
 //	clock ≤ v ≤ clock + c
 //
-// The first holds because the least v becomes the clock. The second holds after the priority's own call, which began at
-// the clock, and until its next one, since v stays and the clock never goes back. So while two priorities wait, what
-// they take divided by their weights differs by at most one call of each, in any span. A job waits for at most one turn
-// of its priority more than jobs of that priority come before it. Between two such turns every other priority has at
-// most its part of the calls, and one call.
+// The first inequality holds because the least v becomes the clock. The second holds after the priority's own call,
+// which began at the clock. It goes on holding until the priority's next call, because v stays and the clock never goes
+// back. So while two priorities wait, what they take, divided by their weights, differs by at most one call of each, in
+// any span. A job waits for at most one turn of its priority more than jobs of that priority come before it. Between
+// two such turns every other priority has at most its part of the calls, and one more call.
 //
-// A priority that waits can miss its turn: all of its jobs are still being made ready, or their keys wait for their own
-// rates. It keeps its virtual time, and makes up for the turns that it missed as soon as it has jobs ready. The credit
-// is at most one call of the least weight, so that keys that wait for their own rates save nothing up. The credit ends
-// when another priority gets its first waiting job. That one gets no credit.
+// A priority that waits can miss its turn, because all of its jobs are still being made ready, or their keys wait for
+// their own rates. It keeps its virtual time, and makes up for the missed turns as soon as it has jobs ready. This
+// credit is at most one call of the least weight, so that keys that wait for their own rates save nothing up. The
+// credit ends when another priority gets its first waiting job. That priority begins without credit.
 type shares struct {
 	weights bucket.Weights
-	clock   serviceTime                  // where the call that was granted a slot last began
+	clock   serviceTime                  // the virtual time at which the call that was last granted a slot began
 	several bool                         // there are several orders
 	onWay   *[len(bucket.Priorities)]int // Pipeline.onWay; nil: none
-	twice   int                          // places of queues that wait for their next slot in several orders, less one for each
+	twice   int                          // in how many orders each queue waits for its next slot, less one; the sum over all queues
 }
 
-// merit is a priority's place among the priorities.
+// merit is the standing of a priority's order among the orders.
 type merit struct {
 	virtualTime serviceTime // what its calls have taken, divided by its weight
-	lastService serviceTime // what one took last
-	asked       int         // how many of its calls have the turn and no slot yet
-	whole       int         // what all processes have of it, in thousandths of this one's part, as the store said last
+	lastService serviceTime // what its last call took
+	asked       int         // its calls that have the turn and no slot yet
+	whole       int         // all processes' part of it, in thousandths of this one's, as the store last said
 }
 
-// counts returns how far a call advances a priority's virtual time, if it would advance it by d without other
-// processes. Those have their part of the priority's turns.
+// counts returns how far a call advances a priority's virtual time. d is how far it would advance it if no other
+// processes had a part of the priority's turns.
 func (m *merit) counts(d serviceTime) serviceTime {
 	if m.whole <= 1000 {
 		return d
@@ -62,15 +63,15 @@ func (m *merit) counts(d serviceTime) serviceTime {
 	return serviceTime(min(float64(d)*float64(m.whole)/1000, float64(mostMerit*meritUnit)))
 }
 
-// Service times are multiplied by meritUnit before they are divided by a weight. A priority's virtual time then lasts
-// for 17 years, because calls cannot use up a limit faster than time goes. A call that takes longer than mostMerit
-// counts as mostMerit, which is 12 days.
+// Service times are multiplied by meritUnit before they are divided by a weight. A priority's virtual time then does
+// not overflow within 17 years, because calls cannot use up a limit faster than time passes. A call that takes longer
+// than mostMerit, which is 12 days, counts as mostMerit.
 const (
 	meritUnit = 1 << 14
 	mostMerit = serviceTime(1) << 40
 )
 
-// cost returns how far calls of an order that take d advance its virtual time, if its weight is w.
+// cost returns how far calls that together take d advance the virtual time of their order, whose weight is w.
 func (o *order) cost(d serviceTime, w int64) serviceTime {
 	return o.merit.counts((min(d, mostMerit)*meritUnit + serviceTime(w)/2) / serviceTime(w))
 }
@@ -89,7 +90,7 @@ func (s *shares) begins(o *order) serviceTime {
 	return max(o.merit.virtualTime, s.clock-o.cost(max(o.merit.lastService, 1), least))
 }
 
-// charge counts calls of an order that took d together. Each of them took each.
+// charge counts calls of an order. Together they took d, and each of them took each.
 func (s *shares) charge(o *order, d, each serviceTime) {
 	if s.several {
 		o.merit.lastService = each
@@ -98,8 +99,9 @@ func (s *shares) charge(o *order, d, each serviceTime) {
 	}
 }
 
-// due is the virtual time of an order's next turn in a line. It includes the calls that the order's turns in that line
-// led to and that have no slot yet: for the line that makes jobs ready, these are the jobs on their way to a slot.
+// due returns the virtual time of an order's next turn in a line. It includes the calls for which the order had turns
+// in that line and which have no slot yet. In the line that makes jobs ready, these are the jobs on their way to a
+// slot.
 func (s *shares) due(o *order, l line) serviceTime {
 	n := o.merit.asked
 	if l == prepareLine && s.onWay != nil {
@@ -132,8 +134,8 @@ func (t *turns) of(p bucket.Priority) *order {
 // normal returns the order of normal jobs, which always exists.
 func (t *turns) normal() *order { return t.all[bucket.Normal-bucket.High] }
 
-// wake lets a priority that had no waiting job begin without credit. It also ends the credit of the others: they missed
-// their turns before this one came, and this one must not pay for that.
+// wake lets a priority that had no waiting job begin without credit. It also ends the credit of the other priorities:
+// they missed their turns before this priority came, and it must not pay for that.
 func (t *turns) wake(p bucket.Priority) {
 	if t.all[p-bucket.High] == nil {
 		return
@@ -143,7 +145,7 @@ func (t *turns) wake(p bucket.Priority) {
 	}
 }
 
-// reset clears all lines for new rules. Every queue must then be given to its tenants again.
+// reset clears all lines for new rules. Afterwards every queue must be given to its tenants again.
 func (t *turns) reset(w bucket.Weights) {
 	t.shares = shares{weights: w, several: t.shares.several, onWay: t.shares.onWay}
 	t.of(bucket.Normal)
@@ -152,18 +154,18 @@ func (t *turns) reset(w bucket.Weights) {
 	}
 }
 
-// join gives a queue to the tenant of this name, in the order of a priority.
+// join gives a queue to the tenant with this name, in the order of a priority.
 func (t *turns) join(q *KeyQueue, p bucket.Priority, name string) { t.of(p).join(q, name) }
 
-// rejoin gives a queue to its tenants, once after each reset. The queue keeps its turns. What its calls have taken is
-// forgotten.
+// rejoin gives a queue to its tenants again after a reset. The queue keeps its turns, but what its calls have taken is
+// forgotten. Further calls until the next reset change nothing.
 func (t *turns) rejoin(q *KeyQueue, name string) {
 	for _, p := range q.seats() {
 		t.of(p).rejoin(q, name)
 	}
 }
 
-// leave takes a queue from its tenants, with all that it was lent.
+// leave takes a queue from its tenants, and takes back all that the queue was lent.
 func (t *turns) leave(q *KeyQueue) {
 	t.leaveClasses(q)
 	t.normal().leave(q)
@@ -178,7 +180,8 @@ func (t *turns) leaveClasses(q *KeyQueue) {
 	}
 }
 
-// asking and preparing return how many queues wait in each line, waiting in both. A queue counts for each priority.
+// asking and preparing return how many queues wait in each line; waiting returns how many wait in both together. A
+// queue counts once for each priority.
 func (t *turns) asking() int    { return t.queues(askLine) }
 func (t *turns) preparing() int { return t.queues(prepareLine) }
 func (t *turns) waiting() int   { return t.asking() + t.preparing() }
@@ -190,8 +193,8 @@ func (t *turns) queues(l line) (n int) {
 	return n
 }
 
-// first returns the order that has the next turn in a line, of those with waiting queues; nil if there is none. It is
-// the more urgent one of equals.
+// first returns the order with waiting queues that has the next turn in a line; nil if there is none. If two orders are
+// equal, it returns the more urgent one.
 func (t *turns) first(l line, waits func(*order) bool) (first *order) {
 	if !t.shares.several {
 		return t.normal()
@@ -209,8 +212,9 @@ func (o *order) prepares() bool     { return o.lines[prepareLine].queues > 0 }
 func (o *order) waitsForRoom() bool { return o.room.size > 0 }
 
 // isFirstOnWay reports whether the next turn to make a job ready belongs to a priority that has no job on its way to a
-// slot. Such a job may be ready beside those that fill the room. Otherwise a job that was made ready while the keys of
-// a more urgent priority could not be called would have the next slot, and its priority would have half of all calls.
+// slot. Such a job may be made ready even if there is no room for it. Otherwise a less urgent job could have been made
+// ready while the keys of a more urgent priority could not be called. It would then get the next slot, and its priority
+// would get half of all calls.
 func (t *turns) isFirstOnWay() bool {
 	if !t.shares.several {
 		return false
@@ -219,9 +223,9 @@ func (t *turns) isFirstOnWay() bool {
 	return o != nil && t.shares.onWay[o.priority-bucket.High] == 0
 }
 
-// inRow returns for how many calls in a row a queue may ask in the turn of priority p. The calls until the turn of
-// another priority are divided evenly among the queues that ask in the turn of p. inRow returns at least 1, or 0 if no
-// other priority waits.
+// inRow returns for how many calls in a row a queue may ask in the turn of priority p. The calls that p may make before
+// the turn of another priority are divided evenly among the queues that ask in the turn of p. inRow returns 0 if no
+// other priority waits, otherwise at least 1.
 func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
 	if !t.shares.several {
 		return 0
@@ -235,7 +239,7 @@ func (t *turns) inRow(q *KeyQueue, p bucket.Priority) int {
 		}
 		until := t.shares.due(other, askLine)
 		if o.priority < other.priority {
-			until++ // among equals
+			until++ // a more urgent priority comes first among equals
 		}
 		if row := max(1, (until-from+each-1)/each); n == 0 || row < n {
 			n = row
@@ -260,8 +264,8 @@ func (t *turns) toAsk() (*KeyQueue, *seat) {
 	return q, o.seat(q)
 }
 
-// toPrepare gives the turn to make a job ready to the queue that will have the shared limits first, nil if none
-// waits.
+// toPrepare returns the queue that will be first at the shared limits, nil if none waits. It gives that queue the turn
+// to make a job ready.
 func (t *turns) toPrepare() *KeyQueue {
 	if o := t.first(prepareLine, (*order).prepares); o != nil {
 		return o.toPrepare()
@@ -276,18 +280,18 @@ func (t *turns) pass(q *KeyQueue) {
 	}
 }
 
-// taking is a queue that was taken from a line, and the order of the line.
+// taking is a queue that was taken from a line, with the order to which the line belongs.
 type taking struct {
 	queue *KeyQueue
 	order *order
 }
 
-// ready returns how many of the queue's jobs are ready for which it waits in the line.
+// ready returns how many of the jobs for which the queue waited in the line are ready.
 func (t taking) ready() int {
 	return t.queue.countOf(classSet(0).with(t.order.priority), ready)
 }
 
-// takeAll takes all queues that wait to ask, in the order of their turns. The caller must put each back.
+// takeAll takes all queues that wait to ask, in the order of their turns. The caller must put each of them back.
 func (t *turns) takeAll() (waiting []taking) {
 	for o := t.first(askLine, (*order).asks); o != nil; o = t.first(askLine, (*order).asks) {
 		q := o.pop(askLine)
@@ -299,7 +303,7 @@ func (t *turns) takeAll() (waiting []taking) {
 	return waiting
 }
 
-// forget removes the queues of a partition that this process does not own any more from all lines.
+// forget removes from all lines the queues of a partition that this process does not own any more.
 func (t *turns) forget(p *Partition) {
 	for o := range t.orders {
 		o.forget(p)
@@ -314,7 +318,8 @@ func (t *turns) roomWaiting() (n int) {
 	return n
 }
 
-// toRoom takes the queue whose turn it is to make a job ready, now that there is room. At least one must wait.
+// toRoom takes the queue whose turn it is to make a job ready, now that there is room. At least one queue must be
+// waiting.
 func (t *turns) toRoom() *KeyQueue {
 	o := t.first(prepareLine, (*order).waitsForRoom)
 	return o.room.pop(o.priority)

@@ -38,7 +38,8 @@ type Waiting struct {
 	Why   string     `json:"why,omitempty"`   // the reason of the hold, of the failed call that will be repeated, or why the store refuses
 }
 
-// waits returns what a queue waits for at now: the first thing that would keep its next job from being called.
+// waits returns what keeps a queue's next job from being called now. If several things do, it returns the first in the
+// order of keeps.
 func (v View) waits(q *KeyQueue) Waiting {
 	k := v.keeps(q)
 	if k.what == WaitPaused {
@@ -55,17 +56,17 @@ func (v View) waits(q *KeyQueue) Waiting {
 	return w
 }
 
-// keeping is the cause that keeps a queue waiting, without the details that need an allocation.
+// keeping is the cause that keeps a queue waiting. It leaves out details of Waiting that need an allocation.
 type keeping struct {
 	what      WaitFor
 	until     bucket.Micros // Never if it is not known or not reported
-	limit     string        // its name, for WaitLimit
+	limit     string        // name of the limit, for WaitLimit
 	why       string
 	byBreaker bool // the breaker says why
 }
 
-// keeps returns the cause that keeps a queue waiting at now. It allocates nothing, because each advance of a queue
-// calls it.
+// keeps returns the cause that keeps a queue waiting now. It allocates nothing, because each advance of a queue calls
+// it.
 func (v View) keeps(q *KeyQueue) keeping {
 	running := q.under(calling, settling) + len(q.polled)
 	switch {
@@ -112,7 +113,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 	case blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
 	case blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
-		if _, _, limit := v.near(); limit != "" { // it has refused no job yet, but lets no other job become ready
+		if _, _, limit := v.near(); limit != "" { // it has refused no job, but lets no other job become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}
 	}
@@ -140,8 +141,8 @@ func (p *Pause) waiting() Waiting {
 	return w
 }
 
-// nextRetry returns the first of the queue's resting jobs that may be called again, nil if another job could be
-// called before.
+// nextRetry returns the resting job of the queue that may be called again first. It returns nil if another job could be
+// called before it.
 func (q *KeyQueue) nextRetry() (next *Job) {
 	for _, j := range q.Jobs {
 		switch j.Phase {

@@ -6,14 +6,15 @@ import (
 	"weir/bucket"
 )
 
-// Deadlines, and the times before which jobs must not be called, are times of the wall clock. The schedule keeps them by
-// its own clock, which cannot be set, and moves all of them when the wall clock was set. Their order stays the same.
+// Deadlines, and the times before which jobs must not be called, are times of the wall clock. The schedule keeps them
+// as times of its own clock, which cannot be set. When the wall clock is set, it moves all of them. Their order stays
+// the same.
 
-// wallStep is by how much the wall clock must have been set for the times to move. A wall clock that is slewed moves them
-// rarely: that takes time for every waiting job.
+// wallStep is by how much the wall clock must have been set before the schedule moves the times. A wall clock that is
+// slewed thus moves them rarely: each move takes time for every waiting job.
 const wallStep = time.Second
 
-// FollowWall tells the schedule how far the wall clock is ahead of its own.
+// FollowWall tells the schedule how far the wall clock is ahead of the schedule's clock.
 func (s *Schedule) FollowWall(ahead bucket.Micros) {
 	if s.ahead.Until(ahead).Abs() < wallStep {
 		return
@@ -43,13 +44,13 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 	}
 }
 
-// Own returns the schedule's time when the wall clock says at.
+// Own returns what the schedule's clock says when the wall clock says at.
 func (s *Schedule) Own(at bucket.Micros) bucket.Micros { return at - s.ahead }
 
-// Wall returns the wall clock's time when the schedule's says at.
+// Wall returns what the wall clock says when the schedule's clock says at.
 func (s *Schedule) Wall(at bucket.Micros) bucket.Micros { return at + s.ahead }
 
-// move moves the times of the jobs that asked not to be called before one.
+// move shifts the due times of early jobs, which must not be called before these times.
 func (b *backlog) move(by bucket.Micros) {
 	if b.early == nil {
 		return

@@ -1,6 +1,6 @@
 // Package settle brings jobs to their ends. The Settler stores the outcome of a call, or that a job ends without a
-// call. Then it has the job deleted or lets it wait. The documentation of package dispatcher says what is stored in
-// which order.
+// call. Then it has the job deleted, or lets the job wait. The documentation of package dispatcher says what is stored
+// in which order.
 //
 //	settle.go      the order of the writes
 //	jobend.go      the messages that are stored

@@ -18,17 +18,17 @@ import (
 )
 
 // evidence looks up what the servers stored about the calls of an api's jobs. Its methods retry until the servers
-// answer; ok is false only if the worker stops first, and then the next start finds the job again. It is safe for
+// answer; ok is false only if the worker stops first. The next start then finds the job again. evidence is safe for
 // concurrent use.
 //
-// Recent data has been read with the ledger's end. But a partition may have been out of service for longer than the
-// part that was read: its stream had no leader, or no replica had its api, while other partitions were called. Then
-// evidence looks up the partition's last calls by their keys.
+// Recent data was read with the ledger's end. But a partition may have been out of service for longer than the part of
+// the ledger that was read, while other partitions were called: its stream had no leader, or no replica had its api.
+// For such a partition, evidence looks up the last calls by their keys.
 type evidence struct {
 	api    string
 	js     jetstream.JetStream
 	tail   *ledger.Tail
-	leeway time.Duration // allowed between the clocks of leaders, and between a result and its record
+	leeway time.Duration // allowed difference between the clocks of leaders, and between a result and its record
 	log    *slog.Logger
 }
 
@@ -36,12 +36,12 @@ func evidenceOf(e *lane.Env, api string, log *slog.Logger) evidence {
 	return evidence{api: api, js: e.JS, tail: e.Tail, leeway: e.Leeway, log: log}
 }
 
-// Of returns how the ledger names a job. The job's message must be loaded.
+// Of returns the ledger's name of a job. The job's message must be loaded.
 func (e *evidence) Of(j *lane.Job) ledger.Job {
 	return ledger.Job{API: e.api, Key: j.Queue.Key, ID: j.Message.ID, Stream: j.Part.Bucket.Name(), Seq: j.Seq, Accepted: j.Accepted}
 }
 
-// read calls ask until it succeeds. It reports false if ctx ends first.
+// read calls ask until it succeeds. It returns false if ctx ends first.
 func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask func() error) (ok bool) {
 	for {
 		err := ask()
@@ -55,14 +55,15 @@ func (e *evidence) read(ctx context.Context, what string, of ledger.Job, ask fun
 	}
 }
 
-// IsRead reports whether what was read with the ledger's end includes everything that a call may have left that was
-// intended at a time.
+// IsRead reports whether the part of the ledger that was read includes everything that a call may have left. intended
+// is when the call's intent was stored.
 func (e *evidence) IsRead(intended time.Time) bool { return e.tail.Knows(e.api, e.since(intended)) }
 
-// since returns the earliest time stamp that records and results may have of a call whose intent was stored at a time.
+// since returns the earliest time stamp that a call's records and results may have. stored is when the call's intent
+// was stored.
 func (e *evidence) since(stored time.Time) time.Time { return stored.Add(-e.leeway) }
 
-// Traces returns a job's newest record and its result, if a call that was intended at a time may have left them.
+// Traces looks up a job's newest record and its result. intended is when the intent of the job's call was stored.
 func (e *evidence) Traces(ctx context.Context, of ledger.Job, intended time.Time) (found ledger.Traces, ok bool) {
 	ok = e.read(ctx, "records and results of a key", of, func() (err error) {
 		found, err = ledger.LookUp(ctx, e.js, of, e.since(intended))
@@ -72,7 +73,7 @@ func (e *evidence) Traces(ctx context.Context, of ledger.Job, intended time.Time
 }
 
 // record returns the job's record at a sequence of the ledger. It returns nil if the ledger has dropped the record, if
-// it is unreadable or if it is another job's.
+// the record is unreadable, or if it is another job's.
 func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *ledger.Record, ok bool) {
 	ok = e.read(ctx, "a record", of, func() (err error) {
 		if c, err = ledger.At(ctx, e.js, at); errors.Is(err, ledger.ErrUnreadable) {
@@ -86,8 +87,8 @@ func (e *evidence) record(ctx context.Context, of ledger.Job, at uint64) (c *led
 	return c, ok
 }
 
-// Result asks the leader of the results for the message at a sequence. It returns nil if there is none, or if it is
-// another job's. If a bar against a late result (resultbar.go) has the result's place, Result returns the bar.
+// Result asks the leader of the results for the message at a sequence. It returns nil if there is none, or if the
+// message is another job's. If the message is a bar against a late result (resultbar.go), Result returns the bar.
 func (e *evidence) Result(ctx context.Context, of ledger.Job, at uint64) (msg *nats.Msg, ok bool) {
 	var stored *stream.LeaderMessage
 	ok = e.read(ctx, "a result", of, func() (err error) {
@@ -103,7 +104,7 @@ func (e *evidence) Result(ctx context.Context, of ledger.Job, at uint64) (msg *n
 	}
 	var err error
 	if msg.Header, err = nats.DecodeHeadersMsg(stored.Headers); err != nil || msg.Header.Get(ingest.HeaderJobID) != of.ID {
-		return nil, ok // of a job in an earlier stream of this name
+		return nil, ok // of a job in an earlier stream with this name
 	}
 	return msg, ok
 }
@@ -116,7 +117,7 @@ func (e *evidence) answer(ctx context.Context, of ledger.Job, at uint64) (a *dea
 		return nil, ok
 	}
 	if c.Answer == nil {
-		return &deadletter.Answer{Status: c.Status, Cut: true}, true // of a pushback, whose body is not stored
+		return &deadletter.Answer{Status: c.Status, Cut: true}, true // it is a pushback, whose body is not stored
 	}
 	return c.Answer, true
 }

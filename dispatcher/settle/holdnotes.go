@@ -10,7 +10,7 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// HoldNotes reports holds that begin and end, and stores marks of those that last.
+// HoldNotes reports holds that begin and end, and stores marks of long ones.
 type HoldNotes struct {
 	*lane.Lane
 	Marks map[string]lane.HoldMark // by key, "" for the api; the lane's lock guards it
@@ -22,11 +22,11 @@ func NewHoldNotes(l *lane.Lane) *HoldNotes { return &HoldNotes{l, map[string]lan
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
 
-// keepHold stores a hold in the partition, unless it is short, so that a restart or another owner finds it. It does not
-// block. If a crash comes before the mark is stored, the hold is lost, which costs one call that is pushed back.
+// keepHold stores a hold in the partition, so that a restart or another owner finds it. It ignores short holds. It does
+// not block. If a crash comes before the mark is stored, the hold is lost: one call is then made and pushed back.
 func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	if !p.MayCall() {
-		return // the next owner finds out by itself
+		return // the next owner finds out for itself
 	}
 	w.Mu.Lock()
 	key := lane.KeyOf(n.Queue)
@@ -49,15 +49,15 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 		former.Discard()
 		mark := lane.HoldMark{Part: p, Seq: seq, Until: n.Until}
 		if w.Marks[key].Until != n.Until {
-			mark.Discard() // it is over, or there is a longer one
+			mark.Discard() // the hold is over, or there is a longer one
 			return
 		}
 		w.Marks[key] = mark
 	})
 }
 
-// ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the queue that it holds; nil
-// if the mark holds the api, or if the hold is over or no longer than one that is known.
+// ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue. It returns nil
+// if the mark holds the api, if the hold is over, or if a known hold lasts as long.
 func (w *HoldNotes) ReplayHoldLocked(p *lane.Owned, mark queue.RetryMark, seq uint64) *schedule.KeyQueue {
 	m := lane.HoldMark{Part: p, Seq: seq, Until: w.HeldAtMostLocked(mark.NotBefore)}
 	former := w.Marks[mark.Key]
@@ -86,15 +86,15 @@ func (w *HoldNotes) ForgetHold(q *schedule.KeyQueue) {
 	}
 }
 
-// keepDenial stores in each of the api's partitions that the api denies weir, so that a restart or another owner begins
-// with one call, and not with one call of each key. It does not block. If a crash comes before the mark is stored, the
-// denial is lost, which costs calls that are denied.
+// keepDenial stores in each of the api's partitions that the api denies weir. So a restart or another owner begins with
+// one call, and not with one call of each key. keepDenial does not block. If a crash comes before the mark is stored,
+// the denial is lost: some calls are then made and denied.
 func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	for _, p := range w.Partitions {
 		if p == nil || p.Markers == nil || p.Lost.Load() || !p.MayCall() {
-			continue // the next owner finds out by itself
+			continue // the next owner finds out for itself
 		}
 		if p.Denial.Seq != 0 && until < p.Denial.Until.Add(time.Second) {
 			continue // the stored mark says as much
@@ -113,7 +113,7 @@ func (w *HoldNotes) keepDenial(until bucket.Micros, why string) {
 	}
 }
 
-// markDenialLocked keeps a stored mark of a denial. The partition keeps the latest one for as long as the api denies
+// markDenialLocked keeps a stored mark of a denial. The partition keeps the latest such mark as long as the api denies
 // weir.
 func (w *HoldNotes) markDenialLocked(m lane.HoldMark) {
 	former := m.Part.Denial
@@ -146,7 +146,7 @@ func (w *HoldNotes) dropDenialsLocked() {
 	}
 }
 
-// AnnounceHolds logs holds that have begun or ended and sends their events.
+// AnnounceHolds logs holds that have begun or ended, and sends their events.
 func (w *HoldNotes) AnnounceHolds(all []schedule.HoldChange) {
 	for _, c := range all {
 		w.TellHold(c)

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, its
-// letter. Add a new header for these here.
+// This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, and its
+// letter. New headers of these messages are added here.
 
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
@@ -44,7 +44,7 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		{ledger.HeaderCalledAt, ledger.Stamp(called)},
 		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
-	values := make([]string, len(fields)) // one array for all of them, since each call makes a result
+	values := make([]string, len(fields)) // one array for all values, because each call makes a result
 	h := make(nats.Header, len(fields)+5)
 	for i, f := range fields {
 		values[i] = f.value
@@ -74,7 +74,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 	// Calls of a key end in any order. The TAT in the key's newest record must cover all of them.
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()
-	ahead := w.Env.Ahead() // a later process starts from the records: they are in calendar time
+	ahead := w.Env.Ahead() // records are in calendar time, because a later process starts from them
 	if tat != 0 {
 		tat += ahead
 	}
@@ -88,7 +88,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
 		Instance: w.Env.Instance,
 	}
-	// For a submitted, unbilled or unsettled call, no answer says what it took.
+	// If a call is submitted, unbilled or unsettled, no answer says what it took.
 	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 {
 		c.Estimated = j.Low()
 	}
@@ -121,7 +121,7 @@ func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, s
 	}
 }
 
-// LateDetail is what a letter says of a job whose deadline passed.
+// LateDetail is what a letter says about a job whose deadline has passed.
 const LateDetail = "the deadline passed before its call"
 
 // Expire ends a job whose deadline has passed. It loads the job's message if it is not in memory.
@@ -133,7 +133,8 @@ func (w *Settler) Expire(ctx context.Context, j *lane.Job) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return
 	}
-	// A restored job may expire before its deadline: the api took no keys when the job was read, and takes keys now.
+	// A restored job may expire before its deadline. This happens if the api took no keys when the job was read, but
+	// takes keys now.
 	if j.Part.IsRestored(j.Seq) && (j.Message.Deadline.IsZero() || time.Now().Before(j.Message.Deadline)) {
 		w.Bury(ctx, j, deadletter.Unknown, j.InDoubt(w.Present()), nil)
 		return

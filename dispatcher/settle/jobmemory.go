@@ -14,12 +14,12 @@ import (
 )
 
 // A job near its call has its message in memory, and later as much of the answer as is kept. The room for both is taken
-// at once, before the message is loaded, so that no two jobs wait for each other. If there is no room, the job waits,
-// so that only a few jobs with large bodies are called at a time. A job with room never waits for a job without room:
+// at once, before the message is loaded, so that no two jobs wait for each other. If there is no room, the job waits.
+// So only a few jobs with large bodies are called at the same time. A job with room never waits for a job without room:
 // jobs behind a retry are called before it, and jobs behind one that was never called give their room back (unready in
 // dispatcher/schedule/stage.go).
 
-// ErrNoRoom says that a job was not loaded because its worker stopped before there was room.
+// ErrNoRoom says that a job was not loaded because its worker stopped before there was room in memory.
 var ErrNoRoom = errors.New("there was no room in memory before the stop")
 
 // headerBytes is the room taken for the headers of a message before it is loaded.
@@ -34,8 +34,8 @@ func (w *Memory) Load(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 	return w.load(ctx, j, w.spaceOf)
 }
 
-// TryLoad is Load for a member of a pack. The pack's other jobs have room already, so TryLoad does not wait for more:
-// it fails with ErrNoRoom.
+// TryLoad is Load for a member of a pack. The pack's other jobs have room already, so TryLoad must not wait for more:
+// it fails with ErrNoRoom instead.
 func (w *Memory) TryLoad(ctx context.Context, j *lane.Job) (queue.Entry, error) {
 	return w.load(ctx, j, func(_ context.Context, _ *lane.Job, size int64) (*queue.Space, error) {
 		if space := w.Queue.Holdings().TryNear(size); space != nil {
@@ -105,7 +105,8 @@ func (w *Memory) spaceOf(ctx context.Context, j *lane.Job, size int64) (*queue.S
 	return holdings.Near(ctx, size)
 }
 
-// GivenUp ends a job if its message could not be loaded because it is gone, and reports whether it did.
+// GivenUp ends a job if its message could not be loaded because the message is gone. It returns true if it ended the
+// job.
 func (w *Settler) GivenUp(ctx context.Context, j *lane.Job, err error) bool {
 	if isNotFound(err) {
 		j.Missing++
@@ -128,8 +129,8 @@ func (w *Settler) GivenUp(ctx context.Context, j *lane.Job, err error) bool {
 
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
 
-// absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence reports the
-// message as present, so that the job is kept.
+// absence asks the stream's leader whether a job's message is gone. If the leader does not answer, absence returns
+// queue.Present, so that the job is kept.
 func (w *Settler) absence(ctx context.Context, j *lane.Job) queue.Absence {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
@@ -141,10 +142,10 @@ func (w *Settler) absence(ctx context.Context, j *lane.Job) queue.Absence {
 }
 
 // mostMissing is how often a load may miss a job's message before the worker asks the leader whether the message is
-// gone. The replica that answers loads may lag.
+// gone. The replica that answers loads may lag behind the leader.
 const mostMissing = 5
 
-// Reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded, and reports
+// Reload loads a settling job's message if it is not loaded yet. It blocks until the message is loaded. It returns
 // false if the worker stops, the partition is lost, or the message is gone.
 func (w *Settler) Reload(ctx context.Context, j *lane.Job) bool {
 	w.Mu.Lock()
@@ -175,8 +176,8 @@ func (w *Settler) Reload(ctx context.Context, j *lane.Job) bool {
 	return true
 }
 
-// restore gives a job its loaded message. It ignores a panic while the message is read: before a call the message is
-// read again, and then the job is parked.
+// restore gives a job its loaded message. If reading the message panics, restore ignores that: the message is read
+// again before a call, and the job is then parked.
 func (w *Settler) restore(j *lane.Job, e queue.Entry) {
 	w.Mu.Lock()
 	if j.Terms == nil {

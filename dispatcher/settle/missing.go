@@ -13,9 +13,9 @@ import (
 	"weir/ingest"
 )
 
-// If weir finds while it runs that a job's message is missing, the job ends as a letter with everything known about it,
-// whatever the cause, because it was accepted. The stream's leader knows which messages were deleted (queue.Absence),
-// so a message that was deleted by hand can be told from one that the store lost.
+// If weir finds while it runs that a job's message is missing, the job ends as a letter with everything known about it.
+// This is so whatever the cause, because the job was accepted. The stream's leader knows which messages were deleted
+// (queue.Absence). So weir can tell a message that was deleted by hand from one that the store lost.
 
 // missingDetail returns what a letter says about the job's missing message.
 func missingDetail(j *lane.Job, a queue.Absence) string {
@@ -30,8 +30,8 @@ func missingDetail(j *lane.Job, a queue.Absence) string {
 	return fmt.Sprintf("lost: the store of its queue is damaged: %s cannot be read any more; its producer has to hand the job in again", which)
 }
 
-// BuryMissing stores the letter of a job whose message is gone, and lets the job go. It blocks until the letter is
-// stored or persist gives the job up.
+// BuryMissing stores the letter of a job whose message is gone, and ends the job. It blocks until the letter is stored
+// or persist gives the job up.
 func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence) {
 	outcome := lane.Lost
 	if a == queue.DeletedByOthers {
@@ -73,15 +73,15 @@ func (w *Settler) BuryMissing(ctx context.Context, j *lane.Job, a queue.Absence)
 	w.Finish(j, outcome)
 }
 
-// noteLost stores that a job's loss was reported, because its stream still counts the message and a later owner would
-// report it again. It reports false if persist gave the job up.
+// noteLost stores that a job's loss was reported. Its stream still counts the message, so a later owner would otherwise
+// report the loss again. noteLost returns false if persist gave the job up.
 func (w *Settler) noteLost(ctx context.Context, j *lane.Job) bool {
 	return w.persist(ctx, "note of a lost job", j, func() error {
 		return j.Part.Told.NoteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 })
 	})
 }
 
-// DeletedDetail returns what a letter says of a job whose message was deleted by hand.
+// DeletedDetail returns what a letter says about a job whose message was deleted by hand.
 func DeletedDetail(stream string, seq uint64) string {
 	return fmt.Sprintf("deleted: message %d of %s was deleted from the queue before its job had ended", seq, stream)
 }

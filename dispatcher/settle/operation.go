@@ -16,8 +16,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// An api may accept a call and go on working on it. weir then polls the operation, and never calls the job again. These
-// are stored, each when the one before it is durable:
+// An api may accept a call and go on working on it: it has begun an operation. weir then polls the operation, and never
+// calls the job again. weir stores the following. Each write starts only when the one before it is durable:
 //
 //	the call was accepted      the ledger's record, with the operation's address; the mark of the operation; the call's
 //	                           intent is deleted
@@ -25,15 +25,15 @@ import (
 //	                           reply, record and deletion, or record, letter and deletion
 //
 // The record and the mark hold the same data, so either is enough to go on polling. The intent of the end has the
-// number of the call. It tells a later owner from when on the end may have been stored: if that is earlier than what
-// this owner has read, it must look the end up. The stream refuses the intent if another owner has the partition.
-// Before a letter is stored, the result is barred, as for a lost call: an earlier owner may have seen the operation
-// succeed.
+// number of the call. It tells a later owner since when the end may have been stored: if that time is earlier than the
+// part of the ledger that the owner has read, it must look the end up. The stream refuses the intent if another owner
+// has the partition. Before a letter is stored, the result is barred, as for a lost call: an earlier owner may have
+// seen the operation succeed.
 
 // Operations keeps the jobs that an api has accepted, and ends them when their operations have ended.
 type Operations struct {
 	*Settler
-	begin func(j *lane.Job)                             // polls a job; called under the lock
+	begin func(j *lane.Job)                             // starts to poll a job; called under the lock
 	slots func(ctx context.Context, uses []bucket.Use)  // reports ends of grants to the store
 	over  func(j *lane.Job, r httpcall.Response) Beyond // returns what an operation took beyond what its call was charged
 }
@@ -41,21 +41,21 @@ type Operations struct {
 // Beyond is what an operation took, by its final answer, in addition to what its call was charged.
 type Beyond struct {
 	Price int64
-	Units []int64 // of the limits that all keys share; nil: nothing but money
+	Units []int64 // of each shared limit; nil: only money is known
 	// Estimates are the job's own estimates of these units. It is nil if Units is nil, or if the final answer does not
 	// report all of them.
 	Estimates []int64
 }
 
-// Use sets the functions that poll jobs, report ends of grants, and say what an operation took beyond what its call was
-// charged. begin is called under the lock.
+// Use sets the functions of w. begin starts to poll a job, slots reports ends of grants, and over says what an
+// operation took in addition to what its call was charged. begin is called under the lock.
 func (w *Operations) Use(
 	begin func(*lane.Job), slots func(context.Context, []bucket.Use), over func(*lane.Job, httpcall.Response) Beyond,
 ) {
 	w.begin, w.slots, w.over = begin, slots, over
 }
 
-// longestPolled is how long an operation is polled if its api's configuration says nothing about operations any more.
+// longestPolled is how long an operation is polled if its api's configuration has no operations any more.
 const longestPolled = 24 * time.Hour
 
 // submit stores that the api has accepted a call, and lets the job be polled.
@@ -76,8 +76,8 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 	}
 }
 
-// Keep stores the mark of a job whose last call, with the record c, was accepted, and then lets the job be
-// polled. It deletes the call's intent and the former mark.
+// Keep stores the mark of a job whose last call was accepted, and then lets the job be polled. c is the call's record.
+// Keep deletes the call's intent and the job's former mark.
 func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 	seq, ok := w.keepMark(ctx, "mark of an operation", j, MarkOf(j))
 	if !ok {
@@ -106,7 +106,7 @@ func MarkOf(j *lane.Job) queue.RetryMark {
 }
 
 // PollLocked lets a job be polled whose mark is stored. Intents of earlier owners stay until the job has ended: such an
-// owner may have sent the end of the operation, which may still arrive.
+// owner may have sent the end of the operation, and that write may still arrive.
 func (w *Operations) PollLocked(j *lane.Job) {
 	j.Orders, j.Failed = nil, ""
 	w.Sched.Submit(j.Job, j.Operation.Holds)
@@ -114,12 +114,12 @@ func (w *Operations) PollLocked(j *lane.Job) {
 	w.begin(j)
 }
 
-// slotMargin is how long an operation's slot is held after the last poll, so that the slot stays taken while the end is
+// slotMargin is how long an operation's slot is held after the last poll. It keeps the slot taken while the end is
 // being stored.
 const slotMargin = time.Minute
 
-// HoldLocked makes the operation of a found job hold its slot at once, if the operation holds one: calls of other jobs
-// may start before the job is polled.
+// HoldLocked makes the operation of a found job hold its slot at once, if the operation holds one. Calls of other jobs
+// may start before this job is polled.
 func (w *Operations) HoldLocked(j *lane.Job) {
 	if j.Operation.Holds {
 		w.Sched.KeepSlot(j.Job)
@@ -128,7 +128,7 @@ func (w *Operations) HoldLocked(j *lane.Job) {
 }
 
 // HoldSlot makes an operation hold its slot of the limits of calls in flight, if the configuration asked for that. It
-// ends the call's own grant. If the process dies before that, the grant's lease ends it.
+// also ends the call's own grant. If the process dies before that, the grant ends with its lease.
 func (w *Operations) HoldSlot(j *lane.Job) {
 	if !w.holdsSlot(j) {
 		return
@@ -142,8 +142,8 @@ func (w *Operations) HoldSlot(j *lane.Job) {
 	w.slots(context.Background(), uses)
 }
 
-// Forget drops the operation that an earlier call of a found job began, and gives back its slot: the job is called
-// again.
+// Forget drops the operation that an earlier call of a found job began, and gives back its slot, because the job is
+// called again.
 func (w *Operations) Forget(j *lane.Job) {
 	w.letSlotGo(j)
 	j.Operation = nil
@@ -158,7 +158,7 @@ func (w *Operations) letSlotGo(j *lane.Job) {
 }
 
 // holdsSlot reports whether a job's operation holds a slot at the store. A store in this process keeps the slot even if
-// no limit counts it yet: a limit may be added, or the api may come to an account.
+// no limit counts it yet, because a limit may be added, or the api may join an account.
 func (w *Operations) holdsSlot(j *lane.Job) bool {
 	return j.Operation.Holds && j.Terms != nil && (w.Clock == schedule.OwnClock || len(j.Terms.API.Rules.Shared) > 0)
 }
@@ -170,9 +170,8 @@ func slotOf(j *lane.Job) int64 {
 	return -1 - int64(h.Sum64()>>12)
 }
 
-// End ends a job whose operation has ended, or is given up: r is the last answer to a poll, and out what it
-// means for the job. The schedule must have the job as settling. End blocks until the end is stored, or the
-// worker stops.
+// End ends a job whose operation has ended or is given up. r is the last answer to a poll, and out is what it means for
+// the job. The job must be settling. End blocks until the end is stored, or the worker stops.
 func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
 	if !w.Reload(ctx, j) {
 		return
@@ -187,7 +186,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
 		more = w.over(j, r)
-		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price // the result names the price of the whole job
+		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price // the result has the price of the whole job
 		w.keepResult(ctx, j, r, record, out)
 		return
 	}
@@ -208,10 +207,11 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	}
 }
 
-// intendEnd stores that the end of a job's operation may be stored from now on, and reports whether it is stored.
+// intendEnd stores the intent that the end of a job's operation may be stored from now on. It reports whether the
+// intent is stored.
 func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	i := j.Intent(j.Calls)
-	i.Entry, i.Idempotency = 0, j.Doubt.Keyed() // the key is that of the call, which the api may have forgotten since
+	i.Entry, i.Idempotency = 0, j.Doubt.Keyed() // the key is that of the call; the api may have forgotten it since
 	var seq uint64
 	ok := w.persist(ctx, "intent of an operation's end", j, func() (err error) {
 		if seq, err = j.Part.Markers.IntendEnd(i); errors.Is(err, queue.ErrFenced) {
@@ -229,7 +229,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 }
 
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
-// the operation took beyond what the call was charged.
+// the operation took in addition to what the call was charged.
 func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
 	c := w.Record(j, r, out)
 	w.Mu.Lock()

@@ -26,19 +26,20 @@ type resultBar struct {
 	id string // of the result
 }
 
-// FenceSubject is the subject of bars in the stream of results. No result has it, so that readers of results do not
-// mistake a bar for a result.
+// FenceSubject is the subject of bars in the stream of results. No result has this subject, so readers of results do
+// not mistake a bar for a result.
 const FenceSubject = "weir.o.results"
 
-// Bar bars a job's result. It returns the sequence of a result that was stored before, 0 for none; ok is false if the
-// job was given up.
+// Bar bars a job's result. If a result was stored before, Bar returns its sequence, otherwise 0. ok is false if the job
+// was given up.
 func (w *Settler) Bar(ctx context.Context, j *lane.Job) (at uint64, ok bool) {
 	return resultBar{w, j, resultMsgID(j)}.set(ctx)
 }
 
 // EndsLate bars the result of a job whose pack cannot be called again. If a result was stored after the call was taken
-// for lost, EndsLate ends the job with it. It reports false if the caller must end the job by a letter. It reports true
-// if the job has ended or was given up. The record of this end is of no call, because the lost call has its own.
+// for lost, EndsLate ends the job with it. It returns true if the job has ended or was given up. It returns false if
+// the caller must end the job by a letter. The record of this end is of no call, because the lost call has a record of
+// its own.
 func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	at, ok := w.Bar(ctx, j)
 	if !ok || at == 0 {
@@ -49,7 +50,7 @@ func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	case !ok:
 		return true
 	case msg == nil:
-		return false // it was deleted just now
+		return false // the result was deleted just now
 	case j.Message.ReplyTo != "":
 		w.Env.Reply(j.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
@@ -66,8 +67,7 @@ func (w *Settler) EndsLate(ctx context.Context, j *lane.Job) bool {
 	return true
 }
 
-// StoredResponse returns the answer that a stored result holds, as far as its headers tell, and the outcome of its
-// call.
+// StoredResponse returns what the headers of a stored result say of the call's answer, and the outcome of the call.
 func StoredResponse(result nats.Header) (httpcall.Response, httpcall.Outcome) {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
@@ -81,8 +81,8 @@ func (w *Settler) BarReused(ctx context.Context, j *lane.Job) (at uint64, ok boo
 	return resultBar{w, j, reusedMsgID(j)}.set(ctx)
 }
 
-// set bars the result. It returns the sequence of a result that was stored before, 0 for none; ok is false if persist
-// gave the job up. A partition that no other replica can own needs no bar.
+// set bars the result. If a result was stored before, set returns its sequence, otherwise 0. ok is false if persist
+// gave the job up. If no other replica can own the partition, no bar is needed.
 func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	if b.j.Part.Lease == nil {
 		return 0, true
@@ -98,8 +98,8 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	return b.holder(ctx, at)
 }
 
-// holder looks up the message at a sequence, which holds the id of the job's result. It returns the sequence if the
-// message is the result, else 0.
+// holder looks up the message at a sequence that has the id of the job's result. If that message is the result, holder
+// returns the sequence, otherwise 0.
 func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok bool) {
 	e := &b.w.Evidence
 	msg, ok := e.Result(ctx, e.Of(b.j), at)
@@ -109,8 +109,8 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	case msg == nil: // an earlier bar was deleted, or a message of another job has its sequence
 		return 0, true
 	case msg.Subject == FenceSubject:
-		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm, and goes with the
-		// results' age.
+		// The stream remembers the id of a deleted bar. A bar that is not deleted does no harm: it is dropped when it
+		// is as old as results may get.
 		if err := e.js.Conn().Publish("$JS.API.STREAM.MSG.DELETE."+ledger.ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
 			b.w.Log.Warn("could not delete a bar against a late result", "seq", at, "err", err)
 		}
@@ -119,9 +119,9 @@ func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok boo
 	return at, true
 }
 
-// isOpen reports whether the message at a sequence is the job's result, and not a bar. It is asked if the stream knew
-// the result's id already. An owner in between may have barred the result, and died or lost the partition before it
-// stored the job's unknown outcome. The job's intent may have been gone by then, so that the job was called again.
+// isOpen reports whether the message at a sequence is the job's result, and not a bar. It is called if the stream knew
+// the result's id already. Another owner in between may have barred the result, and died or lost the partition before
+// it stored the job's unknown outcome. If the job's intent was gone by then, the job was called again.
 func (b resultBar) isOpen(ctx context.Context, at uint64) (open, ok bool) {
 	if b.j.Part.Lease == nil {
 		return true, true

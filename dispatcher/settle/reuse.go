@@ -21,11 +21,12 @@ import (
 
 // A job may end with the answer of an equal job (dispatcher/comparison.go). It then gets a mark of its end, a result of
 // its own, a reply and a record. After a crash the mark says that the result may be stored, or may still arrive.
-// Recovery ends the job with the result, or bars the result and lets the job wait (dispatcher/takeover/loneresult.go).
+// Recovery ends the job with the result. If there is none, it bars the result and lets the job wait
+// (dispatcher/takeover/loneresult.go).
 
-// Answer reads the result that a names, whose answer may be given again. It returns nil if that result is gone, or if
-// another message has its sequence because the stream was made anew. It blocks until the stream's leader answers, at
-// most for lane.LoadTimeout.
+// Answer reads the result to which a refers. It returns nil if that result is gone, or if another message has its
+// sequence because the stream was created again. It blocks until the stream's leader answers, at most for
+// lane.LoadTimeout.
 func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*ledger.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
@@ -41,7 +42,7 @@ func (w *Settler) Answer(ctx context.Context, j *lane.Job, a reuse.Answer) (*led
 	return r, nil
 }
 
-// EndReused ends a job with the answer of another one. It blocks until the end is stored or persist gives the job up.
+// EndReused ends a job with the answer of another job. It blocks until the end is stored or persist gives the job up.
 func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result) {
 	seq, ok := w.keepMark(ctx, "end", j, queue.RetryMark{
 		Seq: j.Seq, Ends: queue.EndsReused, Reason: reusedDetail(of.Job), Accepted: j.Accepted, KeySum: queue.KeySum(j.Queue.Key),
@@ -61,7 +62,7 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 		switch open, ok := (resultBar{w, j, reusedMsgID(j)}).isOpen(ctx, stored.Seq); {
 		case !ok:
 			return
-		case !open: // it was barred by this or another owner, which found an earlier mark
+		case !open: // this or another owner has barred it, because it found an earlier mark
 			w.Update(func(*schedule.Schedule) {
 				j.MustCall = true
 				w.RestLocked(j, 1)
@@ -81,7 +82,7 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 	}
 }
 
-// reusedResult builds the message of the result of a job that ends with the answer of another one.
+// reusedResult builds the result of a job that ends with the answer of another job.
 func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *nats.Msg {
 	called, _ := time.Parse(time.RFC3339Nano, of.Header.Get(ledger.HeaderCalledAt)) // weir's own header: always there
 	msg := w.result(j, httpcall.Response{Status: of.Status, Header: http.Header(of.Header), Body: of.Body, Started: called, Ended: at})
@@ -92,8 +93,9 @@ func (w *Settler) reusedResult(j *lane.Job, of *ledger.Result, at time.Time) *na
 
 func reusedDetail(job string) string { return "the answer of job " + job }
 
-// ReusedRecord builds the ledger's record of a job that ended with another job's answer, from the job's result. The
-// record takes nothing from any limit, but carries the key's pace, because it may be the key's newest record.
+// ReusedRecord builds the ledger's record of a job that ended with another job's answer. It builds it from the job's
+// result. The record takes nothing from any limit. But it has the key's pace, because it may be the key's newest
+// record.
 func (w *Settler) ReusedRecord(j *lane.Job, result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	at, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))

@@ -23,12 +23,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// persistRetry is how long persist waits after a failed write. Each write has a message id, so that the stream stores
-// it once.
+// persistRetry is how long persist waits after a failed write. A write may be repeated, because its message id makes
+// the stream store it only once.
 const persistRetry = time.Second
 
-// Settler brings jobs to their ends: it stores outcomes, results, records, marks and letters, and then has the job
-// deleted or lets it wait.
+// Settler brings jobs to their ends: it stores outcomes, results, records, marks and letters. Then it has the job
+// deleted, or lets the job wait.
 type Settler struct {
 	*lane.Lane
 	Memory     *Memory
@@ -48,14 +48,14 @@ func New(l *lane.Lane, notes *HoldNotes, onCallEnd func(answered bool)) *Settler
 	return w
 }
 
-// Settle brings a called job to exactly one of: done, buried, or waiting for its next call. It stores what is known of
-// the call before it deletes the job or lets it wait.
+// Settle brings a called job to exactly one of these: done, buried, or waiting for its next call. It stores what is
+// known of the call before it deletes the job or lets it wait.
 func (w *Settler) Settle(ctx context.Context, j *lane.Job, r httpcall.Response) {
 	w.Conclude(ctx, j, r, j.Judge(r))
 }
 
-// SettlePack settles each job of a pack that has been called, by the job's part of the answer. For later calls, the
-// pack's call counts once.
+// SettlePack settles each job of a called pack by the job's part of the answer. For what the call means for later
+// calls, the pack's call counts once.
 func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Response) {
 	p, whole := j.Leads, j.Judge(r)
 	f := w.heed(j, r, whole)
@@ -82,7 +82,7 @@ func (w *Settler) SettlePack(ctx context.Context, j *lane.Job, r httpcall.Respon
 
 // Conclude settles a called job by an outcome that is already judged.
 func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response, out httpcall.Outcome) {
-	if j.In.Follows() { // of a pack that an ended process called, which counts with its first job
+	if j.In.Follows() { // an ended process called its pack, whose call counts with the pack's first job
 		w.conclude(ctx, j, r, out, schedule.Feedback{NotBefore: w.Now().Add(max(out.After, out.Hold.Wait))})
 		return
 	}
@@ -92,7 +92,7 @@ func (w *Settler) Conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 	w.conclude(ctx, j, r, out, w.heed(j, r, out))
 }
 
-// heed tells the schedule how a call has ended, and returns what that means for later calls.
+// heed tells the schedule how a call has ended, and returns what this means for later calls.
 func (w *Settler) heed(j *lane.Job, r httpcall.Response, out httpcall.Outcome) schedule.Feedback {
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
@@ -162,8 +162,8 @@ func (w *Settler) conclude(ctx context.Context, j *lane.Job, r httpcall.Response
 }
 
 // keepResult stores the result, sends it to the producer's reply subject, stores the ledger's record, and has the job
-// deleted. Each step starts only when the one before it is durable, so that the record proves that the result is stored
-// and the reply was sent. After a crash before the record, recovery finds the result and writes the record
+// deleted. Each step starts only when the one before it is durable. So the record proves that the result is stored and
+// the reply was sent. If a crash comes before the record, recovery finds the result and writes the record
 // (dispatcher/takeover/loneresult.go). record builds the record of an outcome.
 func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Response, record func(httpcall.Outcome) *ledger.Record, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
@@ -206,8 +206,8 @@ func (w *Settler) keepResult(ctx context.Context, j *lane.Job, r httpcall.Respon
 }
 
 // storeResult stores a result and returns the stream's answer. It blocks until the result is stored; ok is false if
-// persist gave the job up. If the result is too large for its stream, storeResult stores less of it: the call is paid
-// for, and its job must not block all other jobs.
+// persist gave the job up. If the result is too large for its stream, storeResult stores only part of it: the call is
+// paid for, and this job must not block all other jobs.
 func (w *Settler) storeResult(ctx context.Context, j *lane.Job, msg *nats.Msg) (stored stream.Answer, ok bool) {
 	ok = w.persist(ctx, "result", j, func() error {
 		for {
@@ -223,11 +223,13 @@ func (w *Settler) storeResult(ctx context.Context, j *lane.Job, msg *nats.Msg) (
 	return stored, ok
 }
 
-// Bury stores the ledger's record c, then the letter with its event, and has the job deleted. If there was no call, c
-// is nil and Bury stores the mark of the job's end instead. The record or the mark comes first because the letter can
-// be written again from it and the job: after a crash between the two it is known whether the call was made. If the
-// ledger has a record of the call already, Bury stores the mark as well: the record may be an earlier owner's that came
-// late, and may say that another call follows.
+// Bury stores the ledger's record c, then the letter with its event, and then has the job deleted. If there was no
+// call, c is nil, and Bury stores the mark of the job's end instead of a record. The record or the mark comes first,
+// because the letter can be written again from it and the job: after a crash between the two it is known whether the
+// call was made.
+//
+// If the ledger already has a record of the call, Bury stores the mark as well. That record may be an earlier owner's
+// that came late, and may say that another call follows.
 func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.Status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
@@ -251,9 +253,9 @@ func (w *Settler) Bury(ctx context.Context, j *lane.Job, reason deadletter.Reaso
 	w.BuryLetter(ctx, j, letter)
 }
 
-// keepEnd stores the mark that a job ends as a letter, and reports whether the mark is stored. Without it, a crash
-// before the job's deletion could undo the decision: the reason may not apply any more, and the ledger may have no
-// record of it.
+// keepEnd stores the mark that a job ends as a letter, and reports whether the mark is stored. Without the mark, a
+// crash before the job's deletion could undo the decision: its reason may not apply any more, and the ledger may have
+// no record of it.
 func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, Billed: string(j.Doubt.Billed), Ends: string(letter.Reason), Reason: letter.Detail,
@@ -278,10 +280,10 @@ func (w *Settler) keepMark(ctx context.Context, what string, j *lane.Job, mark q
 	return seq, ok
 }
 
-// BuryLetter stores a letter with its event, and has the job deleted. The ledger or a mark must already hold the
-// letter's content.
+// BuryLetter stores a letter with its event, and has the job deleted. The ledger or a mark must already hold what the
+// letter says.
 func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadletter.Letter) {
-	if letter.Answer == nil && j.AnsweredAt != 0 { // the last answer came to an earlier call
+	if letter.Answer == nil && j.AnsweredAt != 0 { // an earlier call got the last answer
 		var ok bool
 		if letter.Answer, ok = w.Evidence.answer(ctx, w.Evidence.Of(j), j.AnsweredAt); !ok {
 			return
@@ -295,7 +297,7 @@ func (w *Settler) BuryLetter(ctx context.Context, j *lane.Job, letter *deadlette
 	}
 }
 
-// Again stores the ledger's record and the retry mark, and then lets the job wait until notBefore, in the lane's time.
+// Again stores the ledger's record and the retry mark, and then lets the job wait until notBefore, by the lane's clock.
 func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = w.WallTime(notBefore)
 	if w.KeepRecord(ctx, j, c) {
@@ -304,8 +306,8 @@ func (w *Settler) Again(ctx context.Context, j *lane.Job, c *ledger.Record, notB
 	}
 }
 
-// Rest stores the retry mark of a job whose last call has the record c, and then lets the job wait until notBefore. It
-// deletes the call's intent and the former mark.
+// Rest stores the retry mark of a job, and then lets the job wait until notBefore. c is the record of the job's last
+// call. Rest deletes that call's intent and the former mark.
 func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBefore bucket.Micros) {
 	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.Attempts, NotBefore: w.WallTime(notBefore), Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
@@ -328,7 +330,7 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBe
 	})
 }
 
-// KeepRecord stores a call's record in the ledger, and reports whether it succeeded.
+// KeepRecord stores a call's record in the ledger, and reports whether it is stored.
 func (w *Settler) KeepRecord(ctx context.Context, j *lane.Job, c *ledger.Record) bool {
 	_, ok := w.storeRecord(ctx, j, c)
 	return ok
@@ -358,10 +360,9 @@ func (w *Settler) storeRecord(ctx context.Context, j *lane.Job, c *ledger.Record
 	return stored, true
 }
 
-// persist retries a write until it succeeds, and reports whether it did. Meanwhile the job stays where it is and is not
-// called again. While the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the
-// job and returns false: the job belongs to the next owner. It also returns false when ctx is done: the next start
-// finds the job again.
+// persist retries a write until it succeeds, and reports whether it did. Meanwhile the job is not called again. While
+// the right to the partition is in doubt, persist waits. If the right is lost, persist abandons the job and returns
+// false: the job belongs to the next owner. It also returns false when ctx is done: the next start finds the job again.
 func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write func() error) bool {
 	p := j.Part
 	for {
@@ -381,7 +382,7 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 		case errors.Is(err, stream.ErrNotNow):
 			stream.Sleep(ctx, lane.LeaseCheck)
 		default:
-			// Do not pay for more calls while their outcomes cannot be stored.
+			// No more calls are paid for while their outcomes cannot be stored.
 			w.Update(func(s *schedule.Schedule) { s.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored") })
 			w.LogOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
@@ -389,7 +390,7 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 	}
 }
 
-// Finish ends a job whose end is durable: it has the message deleted, and drops the job's markers.
+// Finish ends a job whose end is durable: it has the job's message deleted, and drops the job's markers.
 func (w *Settler) Finish(j *lane.Job, outcome string) {
 	p := j.Part
 	if p.Lost.Load() {
@@ -426,8 +427,8 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 	w.Operations.letSlotGo(j)
 }
 
-// unstall opens a stalled partition again once at most half of queue.MaxUnswept finished jobs are left to delete. Until
-// then it looks again every second.
+// unstall opens a stalled partition again when at most half of queue.MaxUnswept finished jobs are left to delete. Until
+// then it checks again every second.
 func (w *Settler) unstall(p *lane.Owned) {
 	if p.Bucket.Unswept() > queue.MaxUnswept/2 {
 		time.AfterFunc(time.Second, func() { w.unstall(p) })

@@ -11,9 +11,9 @@ import (
 	"weir/dispatcher/trace"
 )
 
-// A job's spans are written from data that is stored anyway: the span of a call from the ledger's record, and the span
-// of the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted. Without a
-// Tracer this costs no more than a comparison.
+// A job's spans are written from data that is stored anyway. The span of a call comes from the ledger's record, and the
+// span of the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted.
+// Without a Tracer, this costs no more than a comparison.
 
 // Trace returns the trace of a job whose message is loaded. It returns nil if no spans are written.
 func (w *Settler) Trace(j *lane.Job) *trace.Job {
@@ -30,7 +30,7 @@ func (w *Settler) Trace(j *lane.Job) *trace.Job {
 	return j.Traced
 }
 
-// traceCall writes the span of a call whose record is stored, and that of the wait before it.
+// traceCall writes the span of a call whose record is stored, and the span of the wait before the call.
 func (w *Settler) traceCall(j *lane.Job, c *ledger.Record) {
 	t := w.Trace(j)
 	if !t.Recorded() {
@@ -49,7 +49,7 @@ func (w *Settler) traceCall(j *lane.Job, c *ledger.Record) {
 	j.Settled = c.Ended
 }
 
-// traceRest writes the span of storing a call's outcome, if the job waits for another call.
+// traceRest writes the span of storing a call's outcome. It is called if the job waits for another call, or is polled.
 func (w *Settler) traceRest(j *lane.Job, c *ledger.Record) {
 	if w.Env.Tracer == nil {
 		return
@@ -76,7 +76,7 @@ func (w *Settler) TraceEnd(j *lane.Job, letter *deadletter.Letter) {
 	t.End(end)
 }
 
-// portOf returns the port of an api's url, or if the url has none, that of its scheme.
+// portOf returns the port of an api's url. If the url has none, it returns the port of the scheme.
 func portOf(u *url.URL) int {
 	if n, err := strconv.Atoi(u.Port()); err == nil {
 		return n

@@ -17,7 +17,7 @@ type StreamOptions struct {
 	Replicas              int
 	ResultsAge, LedgerAge time.Duration
 	MaxStore              int64             // bounds the bytes that one stream may ask of the server; 0 for no bound
-	FirstSeq              map[string]uint64 // by name, the first sequences of streams that must be made; 1 for a missing name
+	FirstSeq              map[string]uint64 // by name, the first sequence of a stream that is created; 1 if missing
 	Log                   *slog.Logger
 }
 

@@ -6,15 +6,15 @@ import (
 	"weir/dispatcher/lane"
 )
 
-// After a process has died, the ledger is complete only when its partitions have been read, and every call that was
-// found without a record has got one. Limits that are counted in the process depend on this: until then, they only have
-// a bound of what former processes used.
+// After a process has died, the ledger is complete only when the process's partitions have been read, and every call
+// that was found without a record has got one. Limits that are counted in the process depend on this: until then, they
+// have only an upper bound of what former processes used.
 
 // unrecordedCalls tracks the calls of former processes that are not in the ledger yet. It is safe for concurrent use,
-// also under the lane's lock.
+// and may be used under the lane's lock.
 type unrecordedCalls struct {
 	mu   sync.Mutex             // guards what follows
-	jobs map[*lane.Job]struct{} // jobs whose last call is unrecorded: no more than calls were under way at a death
+	jobs map[*lane.Job]struct{} // jobs whose last call is unrecorded: at most the calls under way at a death
 	// unlogged counts calls that may have been made and will never have a record.
 	unlogged int
 }
@@ -36,7 +36,7 @@ func (u *unrecordedCalls) AccountedFor(j *lane.Job) {
 	delete(u.jobs, j)
 }
 
-// Never notes that a job's former call may have been made and will never have a record, because the data for it is
+// Never notes that a job's former call may have been made and will never have a record, because the data for one is
 // gone. The call then counts as unlogged.
 func (u *unrecordedCalls) Never(j *lane.Job) {
 	u.mu.Lock()
@@ -54,7 +54,7 @@ func (u *unrecordedCalls) Left() (unlogged int, all bool) {
 	return u.unlogged, len(u.jobs) == 0
 }
 
-// settlingLocked reports whether a call is about to get its record. Resting jobs do not count: they wait for their
+// settlingLocked reports whether a call is about to get its record. It ignores resting jobs: they wait for their
 // limits, to be called again. The caller must hold the lane's lock.
 func (u *unrecordedCalls) settlingLocked() bool {
 	u.mu.Lock()
@@ -67,8 +67,7 @@ func (u *unrecordedCalls) settlingLocked() bool {
 	return false
 }
 
-// FindingLocked reports whether calls of former processes may still be found, or whether found ones still lack their
-// records.
+// FindingLocked reports whether calls of former processes may still be found, or found ones still lack their records.
 func (w *Settler) FindingLocked() bool {
 	for _, p := range w.Partitions {
 		if p == nil && !w.Env.Shared || p != nil && p.Reading {

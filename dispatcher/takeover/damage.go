@@ -22,15 +22,16 @@ import (
 )
 
 // The owner reports what a stream's server has lost (queue.Damage). It reports each lost job by a letter with
-// everything known about it, an event, the log and a metric. A loss without a known key it reports by the log and
-// another metric. It never reports a job that has ended: for every missing sequence it reads the ledger, the results
-// and the letters. It notes in the partition what it has reported, because the stream continues to count what it lost.
+// everything known about it, an event, the log and a metric. If the key of a lost message is not known, it reports the
+// loss by the log and another metric. It never reports a job that has ended: for every missing sequence it reads the
+// ledger, the results and the letters. It notes in the partition what it has reported, because the stream goes on
+// counting what it lost.
 
 // lostJob is a job whose message the stream has lost.
 type lostJob struct {
 	key   string
-	seq   uint64         // 0 if it may be any of several
-	last  *ledger.Record // of its last call, nil for none
+	seq   uint64         // 0 if it is one of several
+	last  *ledger.Record // record of its last call, nil for none
 	begun bool           // it had an intent: a call may have started
 }
 
@@ -44,9 +45,9 @@ type traces struct {
 // losses reports what a partition's stream has lost.
 type losses struct{ *lane.Owned }
 
-// damaged looks in the background for messages that a partition's stream has lost, until they are reported or the
-// worker stops. begun holds the jobs with an intent. The next start finds losses again that were not reported before
-// the stop.
+// damaged looks in the background for messages that a partition's stream has lost. It ends when they are reported, or
+// the worker stops. begun says of each job with markers whether it has an intent. The next start finds losses again
+// that were not reported before the stop.
 func (p *losses) damaged(ctx context.Context, begun map[uint64]bool) {
 	p.W.Running.Go(func() {
 		ctx, cancel := p.UntilStopping(ctx)
@@ -62,7 +63,7 @@ func (p *losses) damaged(ctx context.Context, begun map[uint64]bool) {
 	})
 }
 
-// tellDamage reports losses that were not reported before. If it fails, it may be called again.
+// tellDamage reports losses that were not reported before. If it fails, the caller may try again.
 func (p *losses) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.Bucket.Damage(ctx)
 	if err != nil || d.None() {
@@ -95,7 +96,7 @@ func (p *losses) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	return nil
 }
 
-// lostJobs returns the lost jobs, by key.
+// lostJobs returns the lost jobs of each key.
 func lostJobs(d *queue.Damage, found traces) map[string][]lostJob {
 	left := maps.Clone(d.Jobs)
 	for _, key := range found.ended {
@@ -124,7 +125,7 @@ func lostJobs(d *queue.Damage, found traces) map[string][]lostJob {
 			lost[key] = append(lost[key], job)
 		}
 	}
-	for _, jobs := range lost { // the jobs reported before must come first: they are counted from the start
+	for _, jobs := range lost { // reported jobs must come first: the note of what was reported is a number of jobs
 		slices.SortStableFunc(jobs, func(a, b lostJob) int { return cmp.Compare(untold(found, a), untold(found, b)) })
 	}
 	return lost
@@ -138,8 +139,8 @@ func untold(found traces, j lostJob) int {
 	return 1
 }
 
-// mayHaveBegun reports whether a call of a lost job may have begun. begun holds the jobs with an intent that were not
-// read. If the job's sequence is unknown, it may be any of them.
+// mayHaveBegun reports whether a call of a lost job may have begun. begun says of each unread job with markers whether
+// it has an intent. If the sequence of the lost job is unknown, the job may be any of them.
 func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 	if seq != 0 {
 		return begun[seq]
@@ -152,7 +153,7 @@ func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 	return false
 }
 
-// tellLost stores the letter and the event of one lost job, and counts the job.
+// tellLost stores the letter and the event of one lost job, and counts the job as lost.
 func (p *losses) tellLost(ctx context.Context, j *lostJob, number int, d *queue.Damage) error {
 	name := p.Bucket.Name()
 	which := fmt.Sprintf("message %d of %s", j.seq, name)
@@ -181,7 +182,7 @@ func (p *losses) tellLost(ctx context.Context, j *lostJob, number int, d *queue.
 	return err
 }
 
-// tellUnnamed reports losses without a known key: data that the server threw away, markers, and any loss in a queue
+// tellUnnamed reports losses without a known key: data that the server discarded, lost markers, and any loss in a queue
 // that is too large to search.
 func (p *losses) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	n := int(min(d.Dropped, 1<<40)) + d.Markers
@@ -210,7 +211,7 @@ func (p *losses) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	return nil
 }
 
-// sequences formats the first few of the sequences.
+// sequences formats the first few of a list of sequences.
 func sequences(all []uint64) string {
 	const most = 8
 	var text []string
@@ -226,9 +227,9 @@ func sequences(all []uint64) string {
 	return strings.Join(text, ", ")
 }
 
-// tracesOf finds what became of jobs, given by their sequences in the partition's stream. It reads what the ledger, the
-// results and the letters of the api have stored since the time since, or all of it if since is zero. Without sequences
-// it reads nothing.
+// tracesOf finds what became of the jobs with these sequences in the partition's stream. It reads what the ledger, the
+// results and the letters of the api have stored since the time since, or everything if since is zero. If seqs is
+// empty, it reads nothing.
 func tracesOf(ctx context.Context, p *lane.Owned, seqs []uint64, since time.Time) (traces, error) {
 	name, found := p.Bucket.Name(), traces{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
@@ -283,8 +284,8 @@ type storedIn struct {
 	since           time.Time
 }
 
-// readFrom reads the selected messages from the stream's leader: with bodies if the stream is the ledger, else headers
-// only. It blocks until it has passed all of them to take.
+// readFrom reads the selected messages from the stream's leader, and passes them to take. It reads bodies only if the
+// stream is the ledger, otherwise only headers. It blocks until it has passed all of them.
 func readFrom(ctx context.Context, e *lane.Env, of storedIn, take func(jetstream.Msg)) error {
 	source, err := e.JS.Stream(ctx, of.stream)
 	if err != nil {

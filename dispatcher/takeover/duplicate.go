@@ -10,18 +10,18 @@ import (
 	"weir/ingest"
 )
 
-// A server that restarts forgets the ids of deleted messages. If a producer then sends a job again that has ended, the
-// stream takes it as a new one, whichever replica's intake stores it. The partition's owner recognizes it: the owner
-// has ended the first job itself, or has read in the ledger that an earlier owner did. A job's message is deleted only
-// after its record is stored and the owner knows of it. So when the owner reads a copy, it always knows the first job
-// already.
+// A server that restarts forgets the ids of deleted messages. If a producer then sends an ended job again, the stream
+// takes the copy as a new job, whichever replica's intake stores it. The partition's owner recognizes the copy, because
+// it knows that the first job has ended: it has ended that job itself, or has read in the ledger that an earlier owner
+// did. A job's message is deleted only after its record is stored and the owner knows of it. So when the owner reads a
+// copy, it always knows the first job already.
 
-// The owner judges a copy by the dedupe setting that was in force when the copy came, because the time for which ids
-// are known may have changed since (queue.Dedupe). If it cannot tell which setting was in force, it neither drops nor
-// calls the job, but makes it a letter.
+// The owner judges a copy by the dedupe setting that was in force when the copy came, because the setting may have
+// changed since (queue.Dedupe). If it cannot tell which setting was in force, it neither drops the job nor calls it,
+// but makes it a letter.
 
-// meetDuplicateLocked ends a job that was just read, if it is or may be a copy of a job that has ended. It reports
-// whether it did.
+// meetDuplicateLocked ends a job that was just read if the job is, or may be, a copy of an ended job. It returns true
+// if it ended the job.
 func (p *reader) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	likeness := p.Bucket.Duplicate(e)
 	switch likeness {
@@ -38,8 +38,8 @@ func (p *reader) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	return true
 }
 
-// resumeDuplicateLocked ends a found job that was never called, if it is or may be a copy of an ended job. Otherwise it
-// does nothing.
+// resumeDuplicateLocked ends a found job that was never called if the job is, or may be, a copy of an ended job.
+// Otherwise it does nothing.
 func (p *reader) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.Bucket.Duplicate(e) {
 	case queue.Same:
@@ -48,12 +48,12 @@ func (p *reader) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue
 		j.Settle()
 		p.logDuplicate(e)
 		p.W.Running.Go(func() { p.settler.Finish(j, lane.Duplicate) })
-	case queue.InDoubt: // an idempotency key would not help: the job that has ended may have had another one
+	case queue.InDoubt: // an idempotency key would not help: the ended job may have had another one
 		p.parkDuplicateLocked(ctx, q, e.Seq)
 	}
 }
 
-// parkDuplicateLocked makes a letter of a job that may be a copy of an ended job, or may not.
+// parkDuplicateLocked makes a letter of a job of which it is not known whether it is a copy of an ended job.
 func (p *reader) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := lane.JobLocked(p.W.Sched.Extract(q, seq))
 	j.Bind(p.W.Terms)

@@ -19,18 +19,18 @@ import (
 )
 
 // foundJob is a job that a takeover found in the stream with a history: markers, records or a result. It exists until
-// the job waits like any other job, or has ended. recovery.Judge decides its fate: first by the markers and the
-// ledger's end, then by what a lookup has found. The outcome is stored in the same order and with the same ids as that
-// of a live call, so that a kill in the middle only repeats it.
+// the job waits like any other job, or has ended. recovery.Judge decides the job's fate: first by the markers and the
+// ledger's end, and then by what a lookup has found. The outcome is stored in the same order and with the same ids as
+// the outcome of a live call. So a kill in the middle only repeats it.
 type foundJob struct {
 	*lane.Job
 	w      *settle.Settler
 	found  recovery.Found
-	intent *lane.FoundIntent // the newest, nil for none
+	intent *lane.FoundIntent // the newest intent, nil for none
 	noted  recorder.Found    // what the process that stored the intent noted of its call
-	mark   *foundMark        // the newest, nil for none
-	last   ledger.LastCall   // what was read of its newest record
-	record *ledger.Record    // the newest one, if it was looked up
+	mark   *foundMark        // the newest mark, nil for none
+	last   ledger.LastCall   // the part of its newest record that the ledger's tail keeps
+	record *ledger.Record    // the newest record, if it was looked up
 	result uint64            // sequence of its result, 0 for none
 }
 
@@ -94,7 +94,7 @@ func (f *foundJob) settle(ctx context.Context, fate recovery.Fate) {
 	}
 }
 
-// passFaults passes the points at which tests end the process.
+// passFaults passes the points at which tests kill the process.
 func (f *foundJob) passFaults(fate recovery.Fate) {
 	switch fate {
 	case recovery.Lost:
@@ -154,7 +154,7 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	}
 }
 
-// recallOperation restores what is known of the operation that a job's last call began, if it began one.
+// recallOperation restores what is known of the operation that a job's last call began. op is nil if it began none.
 func (f *foundJob) recallOperation(op *queue.Operation) {
 	if op == nil {
 		return
@@ -163,14 +163,14 @@ func (f *foundJob) recallOperation(op *queue.Operation) {
 	f.LastCall = &deadletter.LastCall{Started: op.Started, Bytes: -1, Target: op.Target}
 }
 
-// followLocked updates the job and its queue by the job's fate. It reports whether settle must do the rest; if not, the
-// job waits or is polled.
+// followLocked updates the job and its queue as the job's fate says. It returns true if settle must do the rest.
+// Otherwise the job waits or is polled.
 func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	switch fate {
 	case recovery.Polls:
 		f.w.Operations.HoldLocked(f.Job)
 		switch {
-		case f.found.Intended > f.found.Recorded: // another owner had intended another call, which had not begun
+		case f.found.Intended > f.found.Recorded: // another owner had intended a further call, which had not begun
 			if !f.takeBackLocked() || f.isUnmarked() {
 				return true
 			}
@@ -196,7 +196,7 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		if f.Lost != nil && f.noted.State > recorder.Prepared {
 			f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		} else {
-			f.Queue.Unsure = f.Queue.Unsure || !f.found.Submitted // an operation's result is not its call's
+			f.Queue.Unsure = f.Queue.Unsure || !f.found.Submitted // an operation's result is not that of its call
 		}
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.Status}
@@ -227,12 +227,12 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 		}
 		f.Queue.Noted = max(f.Queue.Noted, bucket.Micros(f.noted.TAT))
 		f.Lose(f.intent)
-		f.Operation, f.In = nil, f.intent.Pack // of an earlier call
+		f.Operation, f.In = nil, f.intent.Pack // Operation belongs to an earlier call
 		f.TieLocked(f.In)
 		if f.Flown = &f.noted; !f.noted.Begun.IsZero() {
 			f.LastCall.Started = f.noted.Begun
 		}
-		f.Unseen = f.intent.Idempotency != "" && f.First() // else it becomes a letter, which no job waits for
+		f.Unseen = f.intent.Idempotency != "" && f.First() // otherwise it becomes a letter, for which no job waits
 		f.Calls, f.Attempts = f.intent.Call, f.Attempts+1
 	default:
 		panic("takeover: unknown fate") // recovery.Judge has a bug
@@ -240,8 +240,9 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	return true
 }
 
-// passUnrecorded counts the job's newest call as one that never gets a record, if it has none. This happens if an owner
-// took the call before it for lost, began this one and died, and the final record of the call before came late.
+// passUnrecorded notes that the job's newest call will never get a record, if it has none. This happens as follows: an
+// owner took the call before it for lost, began this one and died, and then the final record of the earlier call
+// arrived.
 func (f *foundJob) passUnrecorded() {
 	if f.found.Unrecorded() {
 		f.w.Unrecorded.Never(f.Job)
@@ -249,12 +250,13 @@ func (f *foundJob) passUnrecorded() {
 }
 
 // takeBackLocked withdraws a job's intended call, which had not begun, and reports whether the job continues at once.
-// If the intent is older than what was read of the ledger, lookUp must first find out whether the job has ended.
+// If the intent is older than the part of the ledger that was read, the job does not continue until lookUp has found
+// out whether it has ended.
 func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w, i := f.w, f.intent
 	w.Env.Metrics.Recovered.WithLabelValues(w.Name, "not_begun").Inc()
-	// The intent's message may stay, because other jobs may need it; so this process notes again that the call has not
-	// begun.
+	// The intent's message may stay in the stream, because other jobs may need it. So this process notes again that the
+	// call has not begun.
 	f.Adopted = w.Env.Recorder.Adopt(i.Entry, f.Part.CallOf(&i.Intent, i.Epoch))
 	if w.Evidence.IsRead(i.Stored) {
 		if !f.isUnmarked() {
@@ -267,7 +269,7 @@ func (f *foundJob) takeBackLocked() (goesOn bool) {
 	return false
 }
 
-// holdAgainLocked renews the hold of a pushback that the job met before the restart.
+// holdAgainLocked renews the hold of a pushback that the job got before the restart.
 func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	q := f.Queue
 	if f.w.Terms.API.Retry.HoldAPI {
@@ -278,10 +280,10 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 	}
 }
 
-// noteOf returns what the process that stored an intent noted of the intent's call. An answer with an unknown verdict
-// counts as none.
+// noteOf returns what the process that stored an intent noted about the intent's call. It ignores a noted answer whose
+// verdict is unknown.
 func (f *foundJob) noteOf(i *lane.FoundIntent) recorder.Found {
-	if f.Part.IsRestored(f.Seq) { // a restored job may have been called since, by another intent
+	if f.Part.IsRestored(f.Seq) { // a restored job may have been called again since, with another intent
 		return recorder.Found{}
 	}
 	n := f.w.Env.Recorder.Find(i.Entry, f.Part.CallOf(&i.Intent, i.Epoch))
@@ -291,8 +293,9 @@ func (f *foundJob) noteOf(i *lane.FoundIntent) recorder.Found {
 	return n
 }
 
-// lookUp looks up what is stored of a job, if the job's intent is older than what was read of the ledger. It reports
-// whether it found anything. It blocks until the servers have answered; ok is false if the worker stops first.
+// lookUp looks up what is stored about a job, if the job's intent is older than the part of the ledger that was read.
+// found reports whether it found anything. It blocks until the servers have answered; ok is false if the worker stops
+// first.
 func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 	e := &f.w.Evidence
 	if f.IntendedAt.IsZero() || e.IsRead(f.IntendedAt) {
@@ -311,20 +314,21 @@ func (f *foundJob) lookUp(ctx context.Context) (found, ok bool) {
 		f.last = t.Record.Last()
 		l.Complete = isComplete(&f.last)
 	}
-	if l.Asked { // an inquiry was made about its letter, so the letter was stored
+	if l.Asked { // an inquiry was made about the job's letter, so the letter was stored
 		f.last = ledger.LastCall{Outcome: ledger.Asked}
 	}
 	f.found = f.found.With(l)
 	return l != recovery.LookedUp{}, true
 }
 
-// isOnlyToBeDeleted reports whether the job has ended and all of its end is stored.
+// isOnlyToBeDeleted reports whether the job has ended and its whole end is stored.
 func (f *foundJob) isOnlyToBeDeleted(fate recovery.Fate) bool {
 	return fate == recovery.EndsByLast && f.found.Complete
 }
 
-// isUnmarked reports whether the ledger says more of the job's last call than its mark: that another call follows, or
-// that an operation goes on. The process died after it stored the record, and before it stored the mark.
+// isUnmarked reports whether the ledger says more about the job's last call than the job's mark: that another call
+// follows, or that an operation goes on. Then the former process died after it had stored the record, and before it
+// could store the mark.
 func (f *foundJob) isUnmarked() bool {
 	if f.found.Submitted && (f.mark == nil || f.mark.Operation == nil) {
 		return true
@@ -333,8 +337,8 @@ func (f *foundJob) isUnmarked() bool {
 }
 
 // wait lets the job be called in its turn, because its intended call had not begun, or its record says that another
-// call follows. It stores a missing retry mark before it drops the intent: a later owner may not read the ledger as far
-// back as the record, and would then take the job for one that was never called.
+// call follows. If its retry mark is missing, wait stores the mark before it drops the intent. A later owner may not
+// read the ledger as far back as the record, and would then treat the job as never called.
 func (f *foundJob) wait(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
 	f.w.Operations.Forget(f.Job)
@@ -358,8 +362,8 @@ func (f *foundJob) wait(ctx context.Context) {
 	}
 }
 
-// poll lets a job be polled whose last call the api has accepted. It stores a missing mark of the operation first, as
-// wait does.
+// poll lets a job be polled whose last call the api has accepted. If the mark of the operation is missing, poll first
+// stores it, for the same reason as wait does.
 func (f *foundJob) poll(ctx context.Context) {
 	f.w.Unrecorded.AccountedFor(f.Job)
 	detail := f.last.Detail
@@ -383,15 +387,15 @@ func (f *foundJob) poll(ctx context.Context) {
 	})
 }
 
-// endAgain ends a job whose end the ledger or a mark records. If it ended with a result, the result was stored
-// before the record. A letter is stored after the record or the mark and so may be missing: endAgain writes it again,
-// and its message id keeps the stream from storing it twice.
+// endAgain ends a job whose end the ledger or a mark records. A result was stored before the record that says so. A
+// letter is stored after the record or the mark, so it may be missing. endAgain writes it again, and its message id
+// keeps the stream from storing it twice.
 func (f *foundJob) endAgain(ctx context.Context) {
 	switch f.last.Outcome {
 	case ledger.Done, ledger.Reused:
 		f.w.Finish(f.Job, f.last.Outcome)
 		return
-	case ledger.Asked: // its letter was stored, and either still exists or has ended since
+	case ledger.Asked: // the job's letter was stored, and either still exists or has ended since
 		f.w.Finish(f.Job, string(deadletter.Unknown))
 		return
 	}
@@ -404,9 +408,9 @@ func (f *foundJob) endAgain(ctx context.Context) {
 	f.w.BuryLetter(ctx, f.Job, f.w.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Charged()))
 }
 
-// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. It uses what
-// that process noted, and stores what that process would have stored, with the same ids, so that the streams store
-// nothing twice.
+// endAnswered settles a call that was answered, but whose process died before it had stored the outcome. From what that
+// process noted, it stores what that process would have stored. It uses the same ids, so that the streams store nothing
+// twice.
 func (f *foundJob) endAnswered(ctx context.Context) {
 	f.w.Env.Metrics.Recovered.WithLabelValues(f.w.Name, "answered").Inc()
 	a := f.Flown.Answer

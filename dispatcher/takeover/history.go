@@ -10,15 +10,15 @@ import (
 	"weir/dispatcher/recovery"
 )
 
-// found holds the markers of one sequence: those of the job there, and of other jobs that once had this sequence.
+// found holds the markers of one sequence. They belong to the job there, or to other jobs that once had this sequence.
 type found struct {
 	intents []lane.FoundIntent
 	marks   []foundMark
 }
 
-// overrules reports whether a call may have been made after the decision that an end's mark records: the call's intent
-// comes after the mark in the stream, or is of a later owner. A mark may arrive late: its owner had the right to send
-// it, and lost the right while its connection stalled. The next owner then did not know the mark.
+// overrules reports whether a call may have been made after the decision that an end's mark records. This is so if the
+// call's intent comes after the mark in the stream, or is of a later owner. A mark may arrive late: its owner had the
+// right to send it, and lost the right while its connection stalled. The next owner then did not know of the mark.
 func overrules(i *lane.FoundIntent, end *foundMark) bool {
 	return i.Mark.Seq > end.seq || i.Epoch > end.Epoch
 }
@@ -29,21 +29,21 @@ type foundMark struct {
 	stored time.Time
 }
 
-// outdatedBy reports whether the mark before, which comes before m in the stream, says more than m. No call follows the
+// outdatedBy reports whether the mark before says more than m. before comes before m in the stream. No call follows the
 // mark of an end. A mark of an end with another job's answer is an exception: its owner sent it before any call,
 // however late it arrives.
 func (m *foundMark) outdatedBy(before *foundMark) bool {
 	switch m.Ends {
 	case "":
 		return before.Ends != "" && before.Ends != queue.EndsReused || before.Calls >= m.Calls
-	case queue.EndsReused: // of an earlier owner, if the end is of the same or a later one
+	case queue.EndsReused: // m is of an earlier owner, if before is of the same or a later one
 		return before.Calls > 0 || before.Ends != "" && before.Ends != queue.EndsReused && before.Epoch >= m.Epoch
 	}
 	return before.Ends == queue.EndsReused && before.Epoch > m.Epoch
 }
 
-// jobHistory is what is known of a found job before anything is looked up. The zero value is that of a job that was
-// never near a call.
+// jobHistory is what the stream's markers and the end of the ledger say about one job that a takeover found. The zero
+// value says that the job was never called.
 type jobHistory struct {
 	intent *lane.FoundIntent
 	mark   *foundMark
@@ -51,12 +51,12 @@ type jobHistory struct {
 	result *ledger.StoredResult
 }
 
-// history removes the markers of a job's sequence from the replay. It returns what is known of the job, and separately
-// the markers that are outdated or of another job. A marker is of another job if a server lost its last writes during a
-// call, and then gave the called job's sequence to a new one.
+// history removes the markers of a job's sequence from the replay. It returns what is known of the job. It separately
+// returns the markers that are outdated, or of another job. A marker is of another job if a server lost its last writes
+// during a call, and then gave the called job's sequence to a new job.
 func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 	stored := bucket.MicrosOf(e.Time)
-	var ending time.Time // since when an owner may have stored the end of the operation that the newest call began
+	var ending time.Time // the earliest time at which an owner may have stored the end of the newest call's operation
 	if f := r.found[e.Seq]; f != nil {
 		delete(r.found, e.Seq)
 		for i := range f.intents {
@@ -85,7 +85,7 @@ func (r *replay) history(e queue.Entry) (h jobHistory, outdated found) {
 			h.mark = n
 		}
 	}
-	// A record or a result may be of another job here, too: if the stream was deleted, a new one counts from 1 again.
+	// A record or a result may be of another job, too: if the stream was deleted, a new stream counts from 1 again.
 	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
 		h.last = &c
 	}
@@ -116,7 +116,7 @@ func (h *jobHistory) found() (f recovery.Found) {
 	return f
 }
 
-// isComplete reports whether a job's newest record proves that the job's whole end is stored.
+// isComplete reports whether a job's newest record proves that the whole end of the job is stored.
 func isComplete(last *ledger.LastCall) bool {
 	return last.Final && (last.Outcome == ledger.Done || last.Outcome == ledger.Reused || last.Outcome == ledger.Asked)
 }

@@ -23,33 +23,34 @@ import (
 )
 
 // No owner watches a stream while weir is stopped. So an owner notes which jobs wait in its partition: every few
-// seconds, and once more when it gives the partition up. The next owner compares the note with what it reads. A noted
-// job that the stream has deleted and that has no end was deleted by hand: it becomes a letter, or is counted if its
-// key did not fit into the note. The note is in the control bucket, so it survives a purge of the stream.
+// seconds, and once more when it gives the partition up. The next owner compares the note with what it reads. If a
+// noted job is not in the stream any more and has no end, it was deleted by hand. It then becomes a letter, or is only
+// counted if its key did not fit into the note. The note is in the control bucket, so it survives a purge of the
+// stream.
 //
-// An old note stays true: if a noted job is gone from the stream, an end was stored for it since, or it was deleted by
-// hand. Jobs that came after the last note of a killed owner are not known. The next owner writes no note before it has
-// reported the missing jobs.
+// An old note stays true: if a noted job is gone from the stream, either its end was stored since, or it was deleted by
+// hand. If an owner is killed, the jobs that came after its last note are not known. The next owner writes no note
+// before it has reported the missing jobs.
 
 // Bounds of inventories.
 const (
 	inventoryEvery    = 5 * time.Second
-	inventoryBytes    = 64 << 10  // of a note while the partition is worked
-	lastInventory     = 512 << 10 // of the note of an owner that gives the partition up
+	inventoryBytes    = 64 << 10  // size of a note while the partition is worked
+	lastInventory     = 512 << 10 // size of the note of an owner that gives the partition up
 	jobBytes          = 2         // the least that one job takes in a note
 	inventoryLeeway   = time.Minute
 	inventoryDeadline = 10 * time.Second
 )
 
-// inventory is what an owner noted of the jobs that waited in its partition.
+// inventory is an owner's note of the jobs that waited in its partition.
 type inventory struct {
 	At     time.Time `json:"at"`
 	Born   time.Time `json:"born"` // when the stream was made
 	Read   uint64    `json:"read"` // how far the stream had been read
 	Count  int       `json:"count"`
 	Closed bool      `json:"closed,omitempty"` // the owner gave the partition up: no call was under way
-	// Jobs are the sequences of the jobs, by key: each as its distance from the one before it. They are listed under ""
-	// if the keys did not fit, and Jobs is nil if the sequences did not fit.
+	// Jobs are the sequences of the jobs, by key. Each is written as its distance from the one before it. If the keys
+	// did not fit, all sequences are listed under "". If the sequences did not fit either, Jobs is nil.
 	Jobs map[string][]uint64 `json:"jobs,omitempty"`
 }
 
@@ -59,8 +60,8 @@ func inventoryKey(stream string) string { return "queue." + stream }
 // errInventory says that a partition's note cannot be read.
 var errInventory = errors.New("the note of the jobs that waited cannot be read")
 
-// readInventory reads a partition's note from the leader of its bucket, nil if there is none. A lagging replica could
-// lack the note.
+// readInventory reads a partition's note, and returns nil if there is none. It asks the leader of the note's bucket: a
+// lagging replica could lack the note.
 func readInventory(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, of string) (*inventory, error) {
 	if kv == nil {
 		return nil, nil
@@ -79,8 +80,9 @@ func readInventory(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, of
 	return inv, nil
 }
 
-// FirstSeqs returns, by name, the first sequences of those streams of an api's queue that must be made again if they
-// were deleted while weir was stopped. Each is behind every sequence that was known of its stream.
+// FirstSeqs returns the first sequence for each stream of an api's queue, by name, if the stream must be created again
+// because it was deleted while weir was stopped. The sequence is behind all that were known of the stream. FirstSeqs
+// omits streams without a note.
 func FirstSeqs(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, api string, partitions int) (map[string]uint64, error) {
 	first := map[string]uint64{}
 	for p := range partitions {
@@ -96,21 +98,21 @@ func FirstSeqs(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, api st
 	return first, nil
 }
 
-// former is the former owner's note, compared with the jobs that the new owner reads.
+// former is the former owner's note, less the jobs that the new owner has read.
 type former struct {
 	*inventory // nil: there is none
 	jobs       map[uint64]string
 	found      int // how many jobs up to Read the stream still had
 }
 
-// stocktaking finds the jobs that were deleted before a tenure began, and notes for the next owner which jobs wait.
+// stocktaking finds the jobs that were deleted before a tenure began, and notes which jobs wait, for the next owner.
 type stocktaking struct {
 	*lane.Owned
-	former  former      // it belongs to the reader, and then to takeStock
-	taken   atomic.Bool // the jobs that were deleted before are reported, so that this owner may write notes
+	former  former      // it belongs first to the reader, and then to takeStock
+	taken   atomic.Bool // the jobs that were deleted before the tenure are reported, so this owner may write notes
 	noting  sync.Mutex  // guards what follows
-	noted   inventory   // what this owner noted last
-	unnoted bool        // the last note could not be stored, which is logged
+	noted   inventory   // the last note of this owner
+	unnoted bool        // the last note could not be stored, and this was logged
 }
 
 // beginStocktaking reads the former owner's note.
@@ -150,8 +152,8 @@ func (s *former) met(seq uint64) {
 	}
 }
 
-// takeStock looks in the background for jobs that were deleted by hand while the partition had no owner, until they are
-// reported or the worker stops. After that, this owner writes notes itself.
+// takeStock looks in the background for jobs that were deleted by hand while the partition had no owner. It ends when
+// they are reported, or the worker stops. Once they are reported, this owner writes notes itself.
 func (p *stocktaking) takeStock(ctx context.Context) {
 	if p.W.Env.Control == nil {
 		return
@@ -173,7 +175,7 @@ func (p *stocktaking) takeStock(ctx context.Context) {
 	})
 }
 
-// tellStock reports the noted jobs that are gone and have no end. If it fails, it may be called again.
+// tellStock reports the noted jobs that are gone and have no end. If it fails, the caller may try again.
 func (p *stocktaking) tellStock(ctx context.Context) error {
 	s := &p.former
 	if s.inventory == nil || s.Jobs != nil && len(s.jobs) == 0 || s.Jobs == nil && s.found >= s.Count {
@@ -233,7 +235,7 @@ func (p *stocktaking) letterOfStock(key string, seq uint64, found traces) *deadl
 	return l
 }
 
-// buryAll stores letters concurrently, and blocks until they are stored.
+// buryAll stores letters concurrently. It blocks until all are stored.
 func (p *stocktaking) buryAll(ctx context.Context, letters []*deadletter.Letter) error {
 	var storing sync.WaitGroup
 	errs := make([]error, len(letters))
@@ -321,8 +323,7 @@ func (p *stocktaking) mayNoteInventory() bool {
 	return p.taken.Load() && p.MayCall()
 }
 
-// newInventory begins a note. The note will list the jobs if they may fit into that many bytes; otherwise it only
-// counts them.
+// newInventory begins a note of at most bytes bytes. If the jobs cannot fit, the note only counts them.
 func (p *stocktaking) newInventory(bytes int) *inventory {
 	inv := &inventory{Count: p.Bucket.Waiting()}
 	if inv.Born, inv.Read = p.Bucket.ReadFrom(); inv.Count <= bytes/jobBytes {
@@ -331,7 +332,7 @@ func (p *stocktaking) newInventory(bytes int) *inventory {
 	return inv
 }
 
-// takeInventories fills the notes of partitions with the jobs that wait.
+// takeInventories fills in the waiting jobs in the notes of partitions.
 func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 	l.EachLocked(l.Sched.Queues(), func(q *schedule.KeyQueue) {
 		inv := of[q.Partition]
@@ -352,14 +353,14 @@ func takeInventories(l *lane.Lane, of map[*schedule.Partition]*inventory) {
 	}
 }
 
-// asDistances replaces each of the rising numbers, but the first, by its distance from the one before it.
+// asDistances replaces each number of a rising list, except the first, by its distance from the number before it.
 func asDistances(seqs []uint64) {
 	for i := len(seqs) - 1; i > 0; i-- {
 		seqs[i] -= seqs[i-1]
 	}
 }
 
-// fit encodes the note in at most so many bytes: without keys, or even without sequences, if they do not fit.
+// fit encodes the note in at most bytes bytes. If the keys do not fit, it leaves them out, and then also the sequences.
 func (inv *inventory) fit(bytes int) []byte {
 	encoded := func() []byte {
 		data, err := json.Marshal(inv)
@@ -420,14 +421,14 @@ func (p *stocktaking) storeInventory(ctx context.Context, inv *inventory, bytes 
 	return nil
 }
 
-// same reports whether two notes are equal, apart from how far the stream was read.
+// same reports whether two notes are equal. It ignores how far the stream was read.
 func (inv *inventory) same(other *inventory) bool {
 	return !other.At.IsZero() && inv.Born.Equal(other.Born) && inv.Count == other.Count && inv.Closed == other.Closed &&
 		maps.EqualFunc(inv.Jobs, other.Jobs, slices.Equal)
 }
 
-// closeInventory stores the last note of a partition that this owner gives up. Call it after the reader has ended, and
-// before the schedule forgets the partition's queues.
+// closeInventory stores the last note of a partition that this owner gives up. It must be called after the reader has
+// ended, and before the schedule forgets the partition's queues.
 func (p *stocktaking) closeInventory(ctx context.Context) {
 	if !p.mayNoteInventory() {
 		return

@@ -15,16 +15,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A call's record is stored after its result (dispatcher/settle/settle.go), so a worker may die between the two. The
-// job is then still in the stream and must not be called again. Recovery writes its record from the result, from the
-// call's intent, and from the charges and the pace that the flight recorder noted for the call.
+// A call's record is stored after its result (dispatcher/settle/settle.go), so a worker may die between the two writes.
+// The job is then still in the stream and must not be called again. Recovery writes the missing record from the result,
+// from the call's intent, and from the charges and the pace that the flight recorder noted for the call.
 //
-// Only results stored since shortly before the ledger's newest record can lack a record: a record is stored within
-// seconds of its result, or else no more calls are made. If the ledger has no record at all, recovery looks at the last
-// 500,000 results.
+// Only results that were stored since shortly before the ledger's newest record can lack a record: weir stores a record
+// within seconds of its result, or else makes no more calls. If the ledger has no record at all, recovery looks at the
+// last 500,000 results.
 
-// endWithResult ends a job that was found with a result and no record of it. If the producer named a reply subject, it
-// gets the result there, perhaps a second time.
+// endWithResult ends a job that was found with a result and without a record of it. If the producer named a reply
+// subject, endWithResult sends the result there, perhaps a second time.
 func (f *foundJob) endWithResult(ctx context.Context) {
 	e := &f.w.Evidence
 	msg, ok := e.Result(ctx, e.Of(f.Job), f.result)
@@ -56,28 +56,28 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded // both this call and the one that ended the job
+	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded // the result's call, and the one that ended the job
 	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
 		f.w.TraceEnd(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
 	}
 }
 
-// recordOf builds the record that is missing beside a result: that of the call, or that of the end of its operation.
+// recordOf builds the record that a result lacks: that of the call, or that of the end of the call's operation.
 func (f *foundJob) recordOf(result *nats.Msg) *ledger.Record {
 	if f.Operation == nil || f.Lost != nil {
 		return f.resultRecord(result.Header)
 	}
 	r, out := settle.StoredResponse(result.Header)
-	r.Started = r.Ended                                                  // the result names the start of the call
+	r.Started = r.Ended                                                  // the result has the start of the call
 	price, _ := ledger.ParseMoney(result.Header.Get(ledger.HeaderPrice)) // weir's own header: always there
 	c := f.w.Operations.EndRecord(f.Job, r, out, settle.Beyond{Price: max(0, price-f.Operation.Price)})
 	c.Result = f.result
 	return c
 }
 
-// endUncalled ends a job that was found with the answer of another job as its result, as its former owner would have:
-// no call of it was made.
+// endUncalled ends a job that was never called and was found with another job's answer as its result. It does what the
+// former owner would have done.
 func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
@@ -88,7 +88,7 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 	drain := f.w.Sched.Policy().DrainTime(f.Queue.Limits)
 	f.w.Mu.Unlock()
 	if !f.w.Env.Tail.Covers(f.w.Name, f.w.Now().Add(-drain)) {
-		f.waitOut(c) // it becomes the newest record of a key whose pace was not read
+		f.waitOut(c) // the record becomes the newest of a key whose pace was not read
 	}
 	if f.w.KeepRecord(ctx, f.Job, c) {
 		f.w.TraceEnd(f.Job, nil)
@@ -97,14 +97,14 @@ func (f *foundJob) endUncalled(ctx context.Context, msg *nats.Msg) {
 }
 
 // endForgone ends a job that its former owner was ending with another job's answer, if the result is stored. Otherwise
-// it bars that owner's result and lets the job wait, since the job was never called.
+// it bars that owner's result and lets the job wait, because the job was never called.
 func (f *foundJob) endForgone(ctx context.Context) {
 	at, ok := f.w.BarReused(ctx, f.Job)
 	if !ok {
 		return
 	}
 	if at == 0 {
-		f.MustCall = f.Part.Lease != nil // the bar keeps out another such result, too
+		f.MustCall = f.Part.Lease != nil // the bar would keep out another such result, too
 		f.wait(ctx)
 		return
 	}
@@ -112,13 +112,13 @@ func (f *foundJob) endForgone(ctx context.Context) {
 	f.endWithResult(ctx)
 }
 
-// endWithoutResult handles a job whose result was there when the results were read, and is gone now. It judges the job
-// by everything else that is known. A mark of an end does not prove that the job was not called.
+// endWithoutResult handles a job whose result existed when the results were read, but is gone now. It judges the job by
+// everything else that is known. A mark of an end does not prove that the job was not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
 	uncalled := f.found.Uncalled()
 	f.result, f.found.Result, f.found.Noted, f.found.Overruled = 0, false, recorder.Untold, true
 	switch {
-	case f.Lost != nil: // before Ended, which an earlier call's record may say
+	case f.Lost != nil: // checked before Ended, which the record of an earlier call may have set
 		f.settle(ctx, recovery.Lost)
 		return
 	case f.found.Ended:
@@ -133,7 +133,7 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 	}
 	f.w.Unrecorded.Never(f.Job)
 	f.w.Update(func(*schedule.Schedule) {
-		f.Doubt.Recall(deadletter.BilledYes, "") // under an unknown key
+		f.Doubt.Recall(deadletter.BilledYes, "") // under an idempotency key that is not known
 		f.w.RestLocked(f.Job, 1)
 	})
 }
@@ -147,7 +147,7 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	} else {
 		f.Charge()
 	}
-	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil { // a call that may have begun, of which the result says nothing
+	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil { // a call that may have begun; the result says nothing of it
 		r.Started, r.Ended = f.Lost.Stored, f.Lost.Stored
 	}
 	c := f.w.Record(f.Job, r, out)

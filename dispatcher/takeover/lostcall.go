@@ -13,13 +13,13 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// A call that has an intent, and neither a record nor a result, is lost: it may have been made. Its record is stored
-// before anything else happens to its job, so that the ledger has every call that the api may have seen. The record
-// says that the call began when the flight recorder says so, or else when its intent was stored. Its price and its
-// key's identity are those of the intent, because the configuration may have changed since.
+// A call is lost if it has an intent, but neither a record nor a result: it may have been made. Its record is stored
+// before anything else happens to its job, so that the ledger has every call that the api may have seen. By the record,
+// the call began when the flight recorder says so, or else when its intent was stored. The record's price and the
+// identity of its key are those of the intent, because the configuration may have changed since.
 
-// endLost lets a job with a lost call be called again if the api treats both as the same call. Otherwise it ends the
-// job as a letter, unless it finds that the call's result was stored after all.
+// endLost lets a job with a lost call be called again, if the api treats both calls as the same one. Otherwise it ends
+// the job as a letter, unless it finds that the call's result was stored after all.
 func (f *foundJob) endLost(ctx context.Context) {
 	f.w.Mu.Lock()
 	f.Calls = max(f.Calls, f.Lost.Call)
@@ -54,7 +54,7 @@ func (f *foundJob) endLost(ctx context.Context) {
 	f.w.Bury(ctx, f.Job, out.Reason, out.Detail, f.lostRecord(out))
 }
 
-// pack returns the idempotency key of the pack that the lost call was for, "" if it was for the job alone.
+// pack returns the idempotency key of the pack in which the lost call was made, "" if the job was called alone.
 func (f *foundJob) pack() string {
 	if f.Lost.Pack == nil {
 		return ""
@@ -89,8 +89,8 @@ func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
 	return c
 }
 
-// waitOut raises the TAT in the record of a call whose pace was not noted, as if the call had just used the key's whole
-// burst. A process that starts later takes the key's pace from this record.
+// waitOut raises the TAT in a record as if the call had just used the key's whole burst, unless the call's pace was
+// noted. A process that starts later takes the key's pace from this record.
 func (f *foundJob) waitOut(c *ledger.Record) {
 	w := f.w
 	if w.Clock != schedule.OwnClock || f.Flown != nil && f.Flown.State != recorder.Untold {

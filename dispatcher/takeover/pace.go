@@ -17,16 +17,17 @@ import (
 // A new owner derives the pace of each key from what former owners recorded.
 //
 // The ledger has a key's theoretical arrival time by the clock of the replica that made the call. If the store is in
-// Redis, all replicas use its clock. Otherwise the time is by another machine's wall clock, which is not compared with
-// ours. Two things are known without it: the bucket was in debt for TAT-Planned after the call's slot, and the record
-// was stored after the slot. So the debt ends at the latest that long after the ledger was read. It also ends that long
-// after the record was stored, by the servers' clock, which may differ a little between leaders.
+// Redis, all replicas use its clock. Otherwise the time is by another machine's wall clock, which weir does not compare
+// with this machine's. Two things are known without it: the bucket was in debt for TAT-Planned after the call's slot,
+// and the record was stored after the slot. So the debt has ended when that much time has passed since the ledger was
+// read. It has also ended when that much time has passed since the record was stored, by the servers' clock, which may
+// differ a little between leaders.
 
 // Pace collects what is known of earlier calls of an api's keys: calls of former processes, calls of other replicas,
-// and calls from before a backup was restored. It decides when a key may be called again.
+// and calls that were made before a backup was restored. It decides when a key may be called again.
 type Pace struct {
 	*lane.Lane
-	// Stored returns the theoretical arrival time that the store knows of a key, 0 if none.
+	// Stored returns the theoretical arrival time that the store has for a key, 0 if it has none.
 	Stored func(key string) bucket.Micros
 
 	Since bucket.Micros // when the present terms came into force; the lane's lock guards it and what follows
@@ -36,7 +37,7 @@ type Pace struct {
 	unreadableTold bool
 }
 
-// NewPace returns the pace of a lane's keys. stored returns what the store knows of one.
+// NewPace returns the pace of a lane's keys. stored returns the theoretical arrival time that the store has for a key.
 func NewPace(l *lane.Lane, stored func(key string) bucket.Micros) *Pace {
 	return &Pace{Lane: l, Stored: stored, Since: l.Now()}
 }
@@ -52,21 +53,22 @@ func (p *Pace) goOnLocked(q *schedule.KeyQueue, unsure bool) {
 }
 
 // floorLocked returns the least theoretical arrival time with which a found key may continue. What the ledger has is
-// certain. If unsure, another call may have been running at the crash: then the key's whole burst counts as used now,
-// and its next call waits one interval.
+// certain. If unsure is true, another call may have been running at the crash. The key's whole burst then counts as
+// used now, and its next call waits one interval.
 func (p *Pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	now := p.Now()
 	known := max(p.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(p.Sched.Policy().DrainTime(q.Limits))))
 	if !unsure {
 		return known
 	}
-	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits))) // a slot after the last that the ledger knows may have been used
+	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits))) // a slot after the last one in the ledger may have been used
 }
 
-// Recall returns the earliest time at which the key may be called because of calls from before the start, 0 if they do
-// not matter. For most keys the ledger's tail, read at the start, is enough. A key whose debt may be longer than the
-// tail reaches back is looked up before its first call. This process's own knowledge is not enough if other replicas
-// may have owned the key's partition meanwhile. A store on another machine remembers everything itself.
+// Recall returns the earliest time at which a key may be called because of calls that were made before the start, 0 if
+// they do not matter. For most keys the ledger's tail is enough, which was read at the start. If a key's debt may be
+// longer than the tail reaches back, Recall looks the key up before its first call. If other replicas may have owned
+// the key's partition meanwhile, this process's own knowledge is not enough either. A store on another machine
+// remembers everything itself.
 func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros, error) {
 	p.Mu.Lock()
 	known := max(q.TAT, p.KnownLocked(q.Key))
@@ -88,16 +90,16 @@ func (p *Pace) Recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Micros,
 	if p.Env.Shared {
 		bound = p.Now()
 	}
-	tat = min(tat, bound.Add(drain)) // it may be recorded at another rate
+	tat = min(tat, bound.Add(drain)) // the TAT may have been computed with another rate
 	if tat > q.TAT {
 		q.GoOnFrom(tat)
 	}
 	return p.Sched.Policy().NextSlot(q, p.Now()), nil
 }
 
-// notRecorded returns the earliest theoretical arrival time of a key without a record in the ledger. It is 0 if such a
-// key was never called or has no debt any more. Otherwise it is the time after a call made just before the ledger
-// begins.
+// notRecorded returns the earliest theoretical arrival time of a key that has no record in the ledger. It is 0 if such
+// a key was never called, or cannot have a debt any more. Otherwise it is that of a key that was called just before the
+// ledger begins.
 func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
 	reached, err := ledger.ExtentOf(ctx, p.Env.JS)
 	if err != nil || reached.Begins.IsZero() {
@@ -118,10 +120,10 @@ func (p *Pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 	return 0, nil
 }
 
-// lastTAT returns the theoretical arrival time in the newest record of a key, however old, or 0 if the key was never
-// called. If the record is this replica's own, it returns own, this replica's value, which is exact and the same
-// at each call. If the record is unreadable, the call counts as made just now. drain is how long the key's bucket takes
-// to empty.
+// lastTAT returns the theoretical arrival time in the newest record of a key, however old the record is, or 0 if the
+// key was never called. If this replica wrote the record, lastTAT returns own, which is this replica's value: it is
+// exact, and the same each time. If the record is unreadable, the key counts as called just now. drain is how long the
+// key's bucket takes to drain.
 func (p *Pace) lastTAT(ctx context.Context, key string, own bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, lane.LoadTimeout)
 	defer cancel()
@@ -150,7 +152,7 @@ func (p *Pace) lastTAT(ctx context.Context, key string, own bucket.Micros, drain
 	return p.Inherit(c, c.Stored, reached.Asked), nil
 }
 
-// tellUnreadable reports a key whose newest record is damaged, once for all keys.
+// tellUnreadable reports a key whose newest record is damaged. It reports only the first such key.
 func (p *Pace) tellUnreadable(key string) {
 	p.Mu.Lock()
 	told := p.unreadableTold
@@ -163,8 +165,9 @@ func (p *Pace) tellUnreadable(key string) {
 		"such a key waits until its bucket has drained, as if it had been called now; look at the disk", p.Name, ingest.Token(key))})
 }
 
-// Inherit converts a record's theoretical arrival time to the clock of this worker's store, never to an earlier time
-// than the record meant. stored is when the server stored the record, and began the server's time just before now.
+// Inherit converts a record's theoretical arrival time to the clock of this worker's store. The result is never earlier
+// than the record meant. stored is when the server stored the record, and began is a time of the server that lies just
+// before now.
 func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
 	if p.Clock == schedule.OtherClock {
 		return c.TAT
@@ -181,8 +184,8 @@ func (p *Pace) Inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
-// KnownLocked returns what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may
-// know it in intervals of a former rate; see schedule.Schedule.Rebind.
+// KnownLocked returns the theoretical arrival time that the store or the ledger has for a key, 0 if neither has one. It
+// may have been computed with a former rate of the key; see schedule.Schedule.Rebind.
 func (p *Pace) KnownLocked(key string) bucket.Micros {
 	if p.Clock == schedule.OtherClock {
 		return max(p.Stored(key), p.Env.Tail.TAT(p.Name, key), p.restoredLocked(p.Sched.Policy().LimitsOf(key)))
@@ -195,7 +198,7 @@ func (p *Pace) KnownLocked(key string) bucket.Micros {
 	return tat
 }
 
-// recordedLocked returns what the ledger of former runs knows of a key's theoretical arrival time.
+// recordedLocked returns the theoretical arrival time that former runs recorded for a key in the ledger.
 func (p *Pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
 	tat := p.Env.Tail.TAT(p.Name, key)
 	if fault.Planted(fault.LimiterOpen) {
@@ -204,8 +207,8 @@ func (p *Pace) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micro
 	return max(min(tat, max(p.Since, p.Env.Tail.ReadAt(p.Name)).Add(p.Sched.Policy().DrainTime(limits))), p.restoredLocked(limits))
 }
 
-// restoredLocked returns the theoretical arrival time of a key that may have been called until the streams were
-// restored, 0 if that is past.
+// restoredLocked returns the theoretical arrival time of a key on the assumption that it was called until the streams
+// were restored, 0 if that time is past.
 func (p *Pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	r := p.Env.Restored
 	if r == nil || r.Counted && p.Clock == schedule.OtherClock {

@@ -12,8 +12,8 @@ import (
 	"weir/ingest"
 )
 
-// reader queues the jobs of a partition as its stream returns them. During a takeover it resumes those with a history
-// first. Its methods belong to the goroutine that reads the stream.
+// reader queues the jobs of a partition as its stream returns them. During a takeover it resumes those with a history.
+// Its methods belong to the goroutine that reads the stream.
 type reader struct {
 	*lane.Owned
 	settler *settle.Settler
@@ -40,7 +40,7 @@ func (p *reader) addOne(ctx context.Context, e queue.Entry) (resume bool) {
 		}
 		p.pushLocked(e)
 		p.W.WakeUp()
-	case !p.Closing: // otherwise the next owner reads it
+	case !p.Closing: // if it is closing, the next owner reads the job
 		p.stock.former.met(e.Seq)
 		q := p.pushLocked(e)
 		return p.takeFoundLocked(ctx, q, e)
@@ -61,13 +61,13 @@ func (p *reader) pushLocked(e queue.Entry) *schedule.KeyQueue {
 	return p.W.Sched.PushEarly(e.Key, e.Seq, &p.Partition, ingest.PriorityOf(e.Header), own(bucket.MicrosOf(e.Time)), notBefore)
 }
 
-// keepAhead is how far in the future a job's due time may be if its message is to be kept in memory. The room belongs
-// to jobs that may be called.
+// keepAhead is how far in the future a job's due time may be if the job's message is to be kept in memory. The memory
+// is meant for jobs that may be called soon.
 const keepAhead = time.Minute
 
-// expectLocked notes the deadline of a job that was read, because it may pass while the job cannot be called and so is
-// not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past: such jobs
-// become letters, a few at a time, even during a hold.
+// expectLocked notes the deadline of a job that was read. The deadline may pass while the job cannot be called and so
+// is not loaded. For a restored job that must not be called again, expectLocked notes a deadline in the past. So even
+// during a hold such jobs become letters, a few at a time.
 func (p *reader) expectLocked(e queue.Entry) {
 	if api := p.W.Terms.API; (api.Idempotency == nil || api.Pack != nil) && p.MayBeCalled(e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
@@ -76,7 +76,7 @@ func (p *reader) expectLocked(e queue.Entry) {
 	}
 }
 
-// begun returns, by sequence, whether the jobs with markers that have not been read yet have an intent. It may be
+// begun says, for each sequence whose job has markers and was not read yet, whether the job has an intent. It may be
 // called only during the replay.
 func (p *reader) begun() map[uint64]bool {
 	begun := map[uint64]bool{}

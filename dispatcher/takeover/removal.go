@@ -34,15 +34,15 @@ import (
 //     deleted and made again, it does not know the ids of jobs whose calls are under way, and the owner notes these ids
 //     as ended.
 //
-// The owner cannot see the loss of a job that another replica's intake stored and that was not read yet. If this
-// process dies between the removal and the letters, the jobs that only it knew are lost.
+// The owner cannot see the loss of a job that another replica's intake stored and that it had not read yet. If this
+// process dies after the removal and before the letters are stored, the jobs that only it knew are lost.
 
 // removals handles messages that were deleted from a partition's stream by hand.
 type removals struct {
 	*lane.Owned
 	settler   *settle.Settler
 	notes     *settle.HoldNotes
-	dropped   func(err error) // drops a partition that another owner has taken
+	dropped   func(err error) // drops the partition if another owner has taken it
 	telling   sync.Mutex      // held while one removal is reported
 	examining bool            // examineFence runs; the lane's lock guards it
 }
@@ -53,7 +53,7 @@ type waitingJob struct {
 	seq uint64
 }
 
-// buriedAtOnce bounds how many letters of removed jobs are stored at a time.
+// buriedAtOnce bounds how many letters of removed jobs are stored at the same time.
 const buriedAtOnce = 64
 
 // removed handles a removal in a goroutine of its own. It does not block.
@@ -83,8 +83,8 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 	})
 }
 
-// takenOut returns the removed jobs that must become letters, and how many removed jobs have a call under way. It
-// forgets removed messages that are not jobs.
+// takenOut returns the removed jobs that must become letters, and the number of removed jobs whose calls are under way.
+// It drops those entries of Removed that are not jobs.
 func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.W, map[uint64]struct{}{}
 	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
@@ -137,8 +137,8 @@ func (p *removals) tellRemoved(r *queue.Removal, letters, flying int) {
 	p.TellChange(strings.Join(what, "; "))
 }
 
-// renewEpoch stores this owner's epoch again, as soon as the right to the partition is certain. It blocks until the
-// epoch is stored, the stream holds another owner's epoch, or the worker stops.
+// renewEpoch stores this owner's epoch again as soon as the owner has a valid right to the partition. It blocks until
+// the epoch is stored, the stream holds another owner's epoch, or the worker stops.
 func (p *removals) renewEpoch(ctx context.Context) {
 	for ctx.Err() == nil && !p.Lost.Load() {
 		if !p.MayCall() {
@@ -174,7 +174,7 @@ func (p *removals) renewEpoch(ctx context.Context) {
 	}
 }
 
-// fenced drops a partition that another owner has taken.
+// fenced drops the partition, because another owner has taken it.
 func (p *removals) fenced() {
 	p.W.Mu.Lock()
 	p.Open = false
@@ -211,7 +211,7 @@ func (p *removals) buryUnread(ctx context.Context, r *queue.Removal) {
 	}
 }
 
-// letterOfRemoved builds the letter of a removed job of which only key and sequence are known.
+// letterOfRemoved builds the letter of a removed job of which only the key and the sequence are known.
 func letterOfRemoved(p *lane.Owned, key string, seq uint64) *deadletter.Letter {
 	return &deadletter.Letter{
 		API: p.W.Name, Key: key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
@@ -261,8 +261,8 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	}
 }
 
-// keepOperationsAgain stores again the marks of operations that were removed and whose jobs are still there. It blocks
-// until they are stored, the partition is lost, or ctx ends.
+// keepOperationsAgain stores removed marks of operations again whose jobs are still in the stream. It blocks until they
+// are stored, the partition is lost, or ctx ends.
 func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	var unmarked []*lane.Job
@@ -294,14 +294,14 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 		if j.IsPolled() {
 			j.MarkSeq = seq
 		} else {
-			p.Bucket.Discard(seq) // it ends
+			p.Bucket.Discard(seq) // the job ends
 		}
 		p.W.Mu.Unlock()
 	}
 }
 
-// keepMarkersAgain stores again the markers that were removed and are still needed: holds, and intents of jobs that are
-// still there.
+// keepMarkersAgain stores removed markers again that are still needed: those of holds, and intents whose jobs are still
+// in the stream.
 func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	w := p.W
@@ -355,7 +355,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		for _, j := range jobs {
 			if len(j.Intents) > 0 {
 				j.Intents = append(j.Intents, mark)
-			} else if mark.Users--; mark.Users == 0 { // all have ended meanwhile
+			} else if mark.Users--; mark.Users == 0 { // all jobs have ended meanwhile
 				p.Bucket.Discard(seq)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 // After a takeover, calls start while the partition's queue is still being read, so that a long queue does not keep
 // every key waiting. Before a key is called, the owner must know which of its jobs were called before. The end of the
 // ledger and the markers say this, and both are read before the jobs. So the owner knows, for each key, the last job
-// with a history, and the key's calls start when its jobs have been read up to that one. If no job of a key has a
-// history, the first of its jobs that is read is its oldest, and was never called.
+// with a history. The key's calls start when its jobs up to that one have been read. If no job of a key has a history,
+// the first of its jobs that is read is its oldest, and was never called.
 
 // replay holds the histories of a partition's jobs before the jobs are read. It belongs to the reader; other goroutines
 // only check, under the lock, whether the partition has one.
@@ -24,11 +24,11 @@ type replay struct {
 	records map[uint64]ledger.LastCall      // newest records in the ledger, by the job's sequence
 	results map[uint64]ledger.StoredResult  // results whose records may be missing, by the job's sequence
 	until   map[uint64]uint64               // by a key's sum: the key's last job with a history
-	queue   []awaited                       // the same, sorted by sequence
-	blind   uint64                          // the last job that may hold every key; it is read before any call
+	queue   []awaited                       // the entries of until, sorted by sequence
+	blind   uint64                          // the last job that may hold every key; no call starts before it is read
 	held    []*schedule.KeyQueue            // queues held by marks; they may have no jobs
-	early   []*schedule.KeyQueue            // queues met before the blind job
-	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues that wait until their jobs are read up to until
+	early   []*schedule.KeyQueue            // queues whose first job was read before the blind job
+	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues whose jobs up to until are not read yet
 }
 
 // awaited is a job that must be read before its key is called. sum is the key's sum.
@@ -38,7 +38,7 @@ func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
-// await notes that a job has a history. holdsAll says that the history may hold every key of the api.
+// await notes that a job has a history. holdsAll says that its history may hold every key of the api.
 func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	r.until[sum] = max(r.until[sum], seq)
 	if holdsAll {
@@ -46,7 +46,7 @@ func (r *replay) await(seq, sum uint64, holdsAll bool) {
 	}
 }
 
-// of returns the markers of a job's sequence, to add to.
+// of returns the markers of a job's sequence. The caller may add to them.
 func (r *replay) of(seq uint64) *found {
 	f := r.found[seq]
 	if f == nil {
@@ -110,12 +110,12 @@ func (p *reader) replayMark(e queue.Entry) {
 	p.replay.await(mark.Seq, mark.KeySum, mark.Pushback && p.W.Terms.API.Retry.HoldAPI || holdsSlot(mark.Operation))
 }
 
-// holdsSlot reports whether an operation holds a slot of limits that all keys share, so that no key is called before
-// its job has been read.
+// holdsSlot reports whether an operation holds a slot of limits that all keys share. Then no key is called before the
+// operation's job has been read.
 func holdsSlot(op *queue.Operation) bool { return op != nil && op.Holds }
 
-// markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, when it has
-// read all markers.
+// markersLoaded lets calls of a partition start, key by key as its jobs are read. The reader calls it once, after it
+// has read all markers.
 func (p *reader) markersLoaded() {
 	r := p.replay
 	r.records, r.results = p.W.Env.Tail.Detach(p.Bucket.Name())
@@ -141,7 +141,7 @@ func (p *reader) markersLoaded() {
 	}
 }
 
-// resumeKeys lets calls of a partition start, because no unread job is left that may hold every key.
+// resumeKeys lets calls of a partition start, because no job is left to be read that may hold every key.
 func (p *reader) resumeKeys() {
 	early := p.replay.early
 	p.replay.blind, p.replay.early = 0, nil
@@ -155,8 +155,8 @@ func (p *reader) resumeKeys() {
 	p.W.WakeUp()
 }
 
-// admitKeyLocked admits a queue when its first job has been read. The queue's jobs may be called at once, or only when
-// the jobs that recovery waits for have been read.
+// admitKeyLocked admits a queue when its first job has been read. The queue's jobs may be called at once, or not before
+// the jobs with a history have been read.
 func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
 		return
@@ -174,8 +174,8 @@ func (p *reader) admitKeyLocked(q *schedule.KeyQueue) {
 	}
 }
 
-// takeFoundLocked queues or resumes one job that was found in the stream. It reports whether all keys that waited for
-// it may continue now; the caller must then call resumeKeys.
+// takeFoundLocked queues or resumes one job that was found in the stream. It returns true if all keys that waited for
+// this job may continue now. The caller must then call resumeKeys.
 func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, outdated := p.replay.history(e)
@@ -188,7 +188,7 @@ func (p *reader) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e qu
 	return p.passedLocked(e.Seq)
 }
 
-// passedLocked resumes the keys that waited until the job at seq was read. It reports whether that was the last job
+// passedLocked resumes the keys that waited until the job at seq was read. It returns true if that was the last job
 // that may hold every key.
 func (p *reader) passedLocked(seq uint64) (all bool) {
 	r := p.replay
@@ -207,7 +207,7 @@ func (p *reader) passedLocked(seq uint64) (all bool) {
 // resumeKeyLocked lets a queue be called, at its key's former pace.
 func (p *reader) resumeKeyLocked(q *schedule.KeyQueue) {
 	if p.W.Sched.Find(q.Key) != q {
-		return // all its jobs have ended meanwhile
+		return // all jobs of the queue have ended meanwhile
 	}
 	q.Unread = false
 	p.leaveLocked(q)
@@ -216,7 +216,7 @@ func (p *reader) resumeKeyLocked(q *schedule.KeyQueue) {
 	p.W.WakeUp()
 }
 
-// open ends a partition's replay, when everything that was in its stream at the takeover has been read. It deletes
+// open ends a partition's replay when everything has been read that was in the stream at the takeover. It deletes
 // markers whose jobs are gone, and resumes every key that still waits.
 func (p *reader) open(ctx context.Context) {
 	r := p.replay

@@ -38,7 +38,7 @@ func New(p *lane.Owned, o Options) *Takeover {
 	return t
 }
 
-// Begin fences the partition's earlier owner, so that the stream refuses its intents, and reads what that owner noted.
+// Begin fences the partition's earlier owner, so that the stream refuses that owner's intents, and reads what it noted.
 func (t *Takeover) Begin(ctx context.Context) (err error) {
 	if t.Markers, err = t.Bucket.Own(ctx, t.W.Env.Instance); err != nil {
 		return err
@@ -53,8 +53,9 @@ func (t *Takeover) Begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// Read reads the partition's stream, which it follows until reading ends. It calls caughtUp when everything that was
-// there at the takeover has been read. Writes about jobs go on until hard ends.
+// Read reads the partition's stream and follows it until reading ends. It calls caughtUp when everything has been read
+// that was in the stream at the takeover. It calls stalled when the reader was started again. Writes about jobs go on
+// until hard ends.
 func (t *Takeover) Read(reading, hard context.Context, caughtUp func(), stalled func(err error)) error {
 	return t.Bucket.Read(reading, queue.ReadOptions{
 		Mark: func(e queue.Entry) { t.reader.takeMarker(e) }, MarkersLoaded: func() { t.reader.markersLoaded() }, Take: func(e queue.Entry) { t.reader.add(hard, e) },
@@ -71,8 +72,8 @@ func (t *Takeover) IsRead() bool {
 	return !t.Reading
 }
 
-// CloseInventory notes for the next owner which jobs wait. Call it when Read has returned.
+// CloseInventory notes which jobs wait, for the next owner. It must be called after Read has returned.
 func (t *Takeover) CloseInventory(ctx context.Context) { t.stock.closeInventory(ctx) }
 
-// ForgetLocked drops what the takeover has read, when the tenure ends.
+// ForgetLocked drops what the takeover has read, because the tenure ends.
 func (t *Takeover) ForgetLocked() { t.reader.replay = nil }

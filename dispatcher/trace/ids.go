@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// IDs generates the ids of spans: the ids that a Tracer has computed for the span, or else random ones. A Tracer's
-// provider must use IDs as its generator. It is safe for concurrent use.
+// IDs generates the ids of spans. If a Tracer has computed ids for a span, IDs uses these, otherwise random ones. A
+// Tracer's provider must use IDs as its generator. It is safe for concurrent use.
 type IDs struct{}
 
 // ids are the ids that the next span must have.
@@ -19,14 +19,14 @@ type ids struct {
 	span  trace.SpanID
 }
 
-// idsKey is the key under which a context carries computed ids: a generator gets only the context.
+// idsKey is the key under which a context carries computed ids. A context is all that a generator gets.
 type idsKey struct{}
 
 func withIDs(ctx context.Context, want ids) context.Context {
 	return context.WithValue(ctx, idsKey{}, want)
 }
 
-// NewIDs makes the ids of a span without a parent.
+// NewIDs returns the ids of a span without a parent.
 func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if want, ok := ctx.Value(idsKey{}).(ids); ok {
 		return want.trace, want.span
@@ -37,7 +37,7 @@ func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, randomSpanID()
 }
 
-// NewSpanID makes the id of a span in an existing trace.
+// NewSpanID returns the id of a span in an existing trace.
 func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if want, ok := ctx.Value(idsKey{}).(ids); ok {
 		return want.span

@@ -50,14 +50,14 @@ type Job struct {
 	api   string
 }
 
-// Place is a job's place in its queue. It identifies the job for all replicas.
+// Place is a job's place in its queue. All replicas identify the job by it.
 type Place struct {
 	Stream   string
 	Seq      uint64
-	Accepted time.Time // by the stream; zero: unknown
+	Accepted time.Time // when the stream took the job; zero: unknown
 }
 
-// Job returns a job's spans, nil without a Tracer. It writes nothing by itself.
+// Job returns the Job that writes a job's spans, nil without a Tracer. Job writes no span yet.
 func (t *Tracer) Job(m *ingest.Job, at Place) *Job {
 	if t == nil {
 		return nil
@@ -107,20 +107,20 @@ func (j *Job) TraceID() string {
 	return j.span.SpanContext().TraceID().String()
 }
 
-// idsOf returns the ids of a span below the job's.
+// idsOf returns the ids of a span whose parent is the job's span.
 func (j *Job) idsOf(what string, call int) ids {
 	w := idsFrom(fmt.Appendf(nil, "%s %x %d", what, j.ids.span, call))
 	w.trace = j.ids.trace
 	return w
 }
 
-// below returns the context of a span below the job's.
+// below returns the context for a span whose parent is the job's span.
 func (j *Job) below(what string, call int) context.Context {
 	return withIDs(trace.ContextWithSpan(context.Background(), j.span), j.idsOf(what, call))
 }
 
-// Outgoing returns the trace context to send to the api with a call. It returns none if the trace is not
-// recorded: then the producer's context serves as well.
+// Outgoing returns the trace context that the api gets with a call. It returns none if the trace is not recorded: the
+// producer's context then serves as well.
 func (j *Job) Outgoing(number int) ingest.Trace {
 	if !j.Recorded() {
 		return ingest.Trace{}
@@ -173,7 +173,7 @@ func (j *Job) Call(c Call) {
 	span.End(trace.WithTimestamp(c.Ended))
 }
 
-// errorType returns one of a few words, as the conventions ask.
+// errorType returns one of a few words, as the conventions require.
 func (c Call) errorType() string {
 	switch {
 	case c.Status != 0:
@@ -184,8 +184,8 @@ func (c Call) errorType() string {
 	return "not_sent"
 }
 
-// Wait writes the span of the time before the job's call with this number, or before the job's end if it is not called
-// again.
+// Wait writes the span of the wait before the job's call with this number. If the job is not called again, it is the
+// wait before the job's end.
 func (j *Job) Wait(from, to time.Time, call int) {
 	j.inner("wait", call, from, to)
 }
@@ -209,11 +209,11 @@ func (j *Job) inner(name string, call int, from, to time.Time, attrs ...attribut
 	span.End(trace.WithTimestamp(to))
 }
 
-// End is how a job ended.
+// End says how a job ended.
 type End struct {
-	Outcome        string // done, or the reason of its letter
+	Outcome        string // done, or the reason of the letter
 	Failed         bool
-	Detail, Billed string // of a letter
+	Detail, Billed string // of the letter
 	Calls          int
 	Attempts       int
 }
@@ -231,8 +231,8 @@ func (j *Job) End(e End) {
 	j.span.End()
 }
 
-// Answered writes the span of a job's way through the intake. The span is below the job's own span if the intake
-// accepted the job, else below the producer's.
+// Answered writes the span of a job's way through the intake. If the intake accepted the job, the span's parent is the
+// job's own span, otherwise the producer's.
 func (t *Tracer) Answered(a *ingest.Answered) {
 	if t == nil {
 		return

@@ -106,8 +106,8 @@ func (r *Refusal) Headers() nats.Header {
 	}
 }
 
-// asciiLine returns text with %XX for each byte that is not printable ASCII, as some clients require in a header. It
-// cuts the line after most bytes.
+// asciiLine returns text with %XX for each byte that is not printable ASCII, as some clients require in a header.
+// most is the maximum length of the line, in bytes: asciiLine cuts off the rest.
 func asciiLine(text string, most int) string {
 	line := make([]byte, 0, len(text))
 	for i := range len(text) {

@@ -27,9 +27,9 @@ type Submission struct {
 	Header              []HeaderField // for the api; the api's forward_headers says which are allowed
 	Body                []byte
 	Deadline            time.Time     // no call after it; zero: none
-	Within              time.Duration // the same, as a duration from the job's arrival; zero: none
+	Within              time.Duration // like Deadline, but a duration from the job's arrival; zero: none
 	NotBefore           time.Time     // no call before it; zero: at once
-	Delay               time.Duration // the same, as a duration from the job's arrival; zero: none
+	Delay               time.Duration // like NotBefore, but a duration from the job's arrival; zero: none
 	Priority            Priority      // zero: Normal
 	Cost                int64         // units for weighted limits; zero: 1
 	ReplyTo             string        // the producer's own subject for the result or the dead letter's notice

@@ -51,7 +51,7 @@ func Start(o Options) (*Process, error) {
 	}
 	p := &Process{name: o.Name, cmd: cmd, output: out, exited: make(chan struct{})}
 	go func() {
-		_ = cmd.Wait() // State returns how it ended
+		_ = cmd.Wait() // State returns how the process ended
 		close(p.exited)
 	}()
 	return p, nil
@@ -66,7 +66,7 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // State returns how the process ended. Call it only after Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Gone waits until the process has ended, and then returns true. It returns false after limit, or if ctx ends.
+// Gone waits until the process has ended, and then returns true. It returns false if limit passes or ctx ends first.
 func (p *Process) Gone(ctx context.Context, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ type output struct {
 	log  io.Writer
 	line func(string)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	part  []byte     // an incomplete line
 	lines []string
 }

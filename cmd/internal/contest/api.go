@@ -18,7 +18,7 @@ import (
 
 // Calls says when the API was called in a round.
 type Calls struct {
-	Times    []int64 `json:"times"`    // of each job's first call, by the job's number, in Unix nanoseconds; 0: none
+	Times    []int64 `json:"times"`    // when each job was first called, by the job's number, in Unix nanoseconds; 0: never
 	Called   int     `json:"called"`   // jobs that were called
 	Repeated int     `json:"repeated"` // calls of jobs that had been called before
 	Strays   int     `json:"strays"`   // calls of other paths or jobs during the round
@@ -30,7 +30,7 @@ func (c Calls) FirstAndLast() (first, last int64) { return slices.Min(c.Times), 
 
 // sheet is the API's record of a round.
 type sheet struct {
-	path string        // of the calls that belong to the round
+	path string        // path of the calls that belong to the round
 	done chan struct{} // closed when every job was called
 	Calls
 }
@@ -132,13 +132,14 @@ func (a *api) end(w http.ResponseWriter, r *http.Request) {
 	a.sheet = nil
 }
 
-// Judge asks the API which jobs were called.
+// Judge asks the API when jobs were called.
 type Judge struct {
 	URL string // of the API
 }
 
 // Round begins a round of calls at path, calls publish, and waits until each job of the round has been called. It fails
-// if that takes longer than within, or if another call arrives meanwhile. publish returns Calls.Began.
+// if that takes longer than within, or if a call arrives that does not belong to the round. publish returns the value
+// of Calls.Began.
 func (j Judge) Round(
 	ctx context.Context, path string, jobs int, within time.Duration, publish func(context.Context) (began int64, err error),
 ) (c Calls, err error) {

@@ -54,7 +54,8 @@ func BareStreams(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// bareRole is a producer on JetStream, for bare queues and for weir, or the bare worker.
+// bareRole is the bare worker if s.Worker is true. Otherwise it is a producer on JetStream, for bare queues and for
+// weir.
 func bareRole(ctx context.Context, s Settings) (Do, error) {
 	_, js, err := Connect(s.Store)
 	switch {
@@ -66,7 +67,7 @@ func bareRole(ctx context.Context, s Settings) (Do, error) {
 	return func(ctx context.Context, o Order) error { return publish(ctx, js, s.Queue+"."+o.Queue, o) }, nil
 }
 
-// publish publishes all jobs without waiting for each, and returns when every job is acknowledged.
+// publish publishes all jobs without waiting for each acknowledgement. It returns when every job is acknowledged.
 func publish(ctx context.Context, js jetstream.JetStream, subject string, o Order) error {
 	acks := make([]jetstream.PubAckFuture, 0, o.Jobs)
 	for job := range o.Jobs {
@@ -92,7 +93,7 @@ func publish(ctx context.Context, js jetstream.JetStream, subject string, o Orde
 	return nil
 }
 
-// bareWorker is the least that a worker can be: it makes a call for each message and acknowledges the message.
+// bareWorker is the simplest possible worker: it makes a call for each message, and then acknowledges the message.
 type bareWorker struct {
 	js        jetstream.JetStream
 	caller    Caller
@@ -102,9 +103,9 @@ type bareWorker struct {
 	running   sync.WaitGroup
 }
 
-// BareWorker creates the streams and returns a worker of the busy queue, which works from an order "work" to an order
-// "rest". The worker calls keep after each call to store its outcome, unless keep is nil. It does not acknowledge a job
-// whose call fails, so JetStream delivers the job again.
+// BareWorker creates the streams and returns a worker of the busy queue. An order "work" makes it work, and an order
+// "rest" makes it stop. After each call it calls keep, unless keep is nil, to store the call's outcome. If a call
+// fails, the worker does not acknowledge the job, so JetStream delivers the job again.
 func BareWorker(ctx context.Context, js jetstream.JetStream, s Settings, keep func(context.Context) error) (Do, error) {
 	if err := BareStreams(ctx, js); err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (w *bareWorker) do(ctx context.Context, o Order) error {
 				err = w.keep(ctx)
 			}
 			if err == nil {
-				_ = m.Ack() // without it the job is delivered again, and the api reports that
+				_ = m.Ack() // without the acknowledgement the job is delivered again, and the api reports that
 			}
 		})
 	})

@@ -12,7 +12,7 @@ import (
 // Tick is the unit in which the kernel counts a process's CPU time. It is the same on every Linux that Go supports.
 const Tick = 10 * time.Millisecond
 
-// deepest bounds the ancestors of a process that CPU looks at.
+// deepest bounds how many ancestors of a process CPU looks at.
 const deepest = 16
 
 // CPU returns the user and system time that processes and their descendants have used so far, including ended children

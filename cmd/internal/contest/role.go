@@ -33,7 +33,7 @@ type Answer struct {
 	Took  int64  `json:"took_ns"`
 }
 
-// Settings are the settings of a role. Its last argument has them as JSON.
+// Settings are the settings of a role. The role's last argument holds them as JSON.
 type Settings struct {
 	Store  string `json:"store"`            // the address of the contender's store; for the API, its own address
 	Queue  string `json:"queue,omitempty"`  // a worker's queue; for a producer on NATS, the beginning of the subjects
@@ -49,8 +49,8 @@ type Do func(ctx context.Context, o Order) error
 // Make starts a role, and returns the function that carries out its orders.
 type Make func(ctx context.Context, s Settings) (Do, error)
 
-// Play plays a role of this program until its input ends. name is one of more, or "nats" (the producer and the worker
-// of bare JetStream), or "api".
+// Play plays a role of this program until its input ends. name is a name in more, or "nats" (the producer and the
+// worker of bare JetStream), or "api".
 func Play(ctx context.Context, in io.Reader, out io.Writer, more map[string]Make, name, settings string) error {
 	var s Settings
 	if err := json.Unmarshal([]byte(settings), &s); err != nil {
@@ -139,10 +139,10 @@ func (r *Role) answer(ctx context.Context) (a Answer, err error) {
 	return a, nil
 }
 
-// LeastBody is the least size of a body in bytes: a job's number and a blank fit in.
+// LeastBody is the least size of a body in bytes. A job's number and a blank fit into it.
 const LeastBody = 16
 
-// Body returns a job's body: its number and a blank, then filling up to size bytes. The API reads the number.
+// Body returns a job's body: the job's number, a blank, and filling up to size bytes. The API reads the number.
 func Body(job, size int) []byte {
 	body := bytes.Repeat([]byte("x"), size)
 	copy(body, strconv.Itoa(job)+" ")

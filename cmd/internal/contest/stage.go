@@ -31,8 +31,8 @@ type Stage struct {
 }
 
 // NewStage makes a directory below parent or, if parent is "", below the system's directory for temporary files. The
-// caller must call Close, even after an error. To play a role, the stage starts this program with the arguments role,
-// then the role's name and settings.
+// caller must call Close, even after an error. To play a role, the stage starts this program with the arguments in
+// role, followed by the role's name and settings.
 func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 	s := &Stage{}
 	self, err := os.Executable()
@@ -50,10 +50,10 @@ func NewStage(parent, pattern string, role ...string) (*Stage, error) {
 // Path returns the path of a file in the stage's directory.
 func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// Later makes Close call do. Close calls the newest first.
+// Later makes Close call do. Close calls the functions in reverse order.
 func (s *Stage) Later(do func() error) { s.cleanups = append(s.cleanups, do) }
 
-// Close undoes what the stage has set up, the newest first.
+// Close undoes in reverse order what the stage has set up.
 func (s *Stage) Close() error {
 	var err error
 	for i := len(s.cleanups) - 1; i >= 0; i-- {
@@ -99,7 +99,7 @@ func (s *Stage) Server(ctx context.Context, name, durability string) (url string
 	return url, p, err
 }
 
-// line waits for a line that a process writes. It fails if the process ends, or ctx ends.
+// line waits for a line that a process writes. It fails if the process ends or ctx ends first.
 func line(ctx context.Context, name string, p *child.Process, lines <-chan string) (string, error) {
 	select {
 	case line := <-lines:

@@ -23,8 +23,8 @@ type Echo struct {
 	Body   []byte              `json:"body"` // base64
 }
 
-// send settles the outcome and answers. number is the number of the call in the answer: for a replay, that of the first
-// call.
+// send settles the call's outcome and then sends the answer. number is the number of the call in the answer; in a
+// replay it is that of the first call.
 func (c *call) send(b Behaviour, number int64, out outcome) {
 	body := c.bodyOf(b, number)
 	b.Header = append(b.Header[:len(b.Header):len(b.Header)], c.api.opts.Vendor.limits(c.api.opts.Limit, c.left, time.Now())...)
@@ -96,7 +96,7 @@ func (c *call) bodyOf(b Behaviour, number int64) []byte {
 	}
 }
 
-// fill writes the letter x size times, or until the client is gone.
+// fill writes the letter x size times. It stops early if the client is gone.
 func (c *call) fill(size int64) {
 	chunk := []byte(strings.Repeat("x", int(min(size, fillChunk))))
 	for size > 0 {
@@ -108,7 +108,7 @@ func (c *call) fill(size int64) {
 	}
 }
 
-// drip writes the body in small pieces with a pause after each, or until the client is gone.
+// drip writes the body in small pieces, with a pause after each piece. It stops early if the client is gone.
 func (c *call) drip(b Behaviour, body []byte) {
 	size, step := int64(len(body)), int64(max(1, b.DripSize))
 	if b.Answer == AnswerFill {

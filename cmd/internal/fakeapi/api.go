@@ -17,7 +17,7 @@ var errClosing = errors.New("fakeapi: closing")
 // API is a running fake api. All methods are safe for concurrent use, even after Close.
 type API struct {
 	opts     Options
-	recorded []string // canonical names of the headers that are recorded besides X-… and User-Agent
+	recorded []string // canonical names of the headers that are recorded in addition to X-… and User-Agent
 	url      string
 	started  time.Time // the wall clock's time when the ledger began
 	clock    clock
@@ -120,8 +120,8 @@ func (a *API) URL() string { return a.url }
 // Started().Add(time.Duration(arrival.At)).
 func (a *API) Started() time.Time { return a.started }
 
-// Close ends the running calls, waits until all have ended, and closes the ledger. It returns the first failed write of
-// the ledger, if there was one. A second call does nothing and returns the same.
+// Close ends the running calls, waits until all calls have ended, and closes the ledger. If a write of the ledger
+// failed, Close returns the first such error. A second call does nothing and returns the same error.
 func (a *API) Close() error { return a.close() }
 
 func (a *API) shut() error {
@@ -143,15 +143,15 @@ func (a *API) Arrivals(key string) []Arrival {
 	return a.book.snapshot(func(arr *Arrival) bool { return arr.Key == key })
 }
 
-// Keys returns all keys so far, sorted. The empty key is that of requests without a key.
+// Keys returns all keys so far, sorted. The key "" stands for requests without a key.
 func (a *API) Keys() []string { return a.book.keyNames() }
 
 // Totals returns the counts since the ledger began.
 func (a *API) Totals() Totals { return a.book.totalsNow() }
 
-// Await blocks until reached returns true for the totals. If ctx ends first, it returns the cause. reached is called
-// after every arrival and every end, with the book's lock held: it must be quick, must not call the api and must not
-// keep the map.
+// Await blocks until reached returns true for the totals. If ctx ends first, Await returns ctx's cause. reached is
+// called after every arrival and every end, while the book's lock is held. So it must be quick, must not call the api,
+// and must not keep the map.
 func (a *API) Await(ctx context.Context, reached func(Totals) bool) error {
 	return a.book.await(ctx, reached)
 }

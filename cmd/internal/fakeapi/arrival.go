@@ -104,7 +104,7 @@ func (a *Arrival) Took() time.Duration {
 	return time.Duration(a.End - a.At)
 }
 
-// arrivalOf describes a request whose header was read at a time. It does not read the body.
+// arrivalOf describes a request whose header was read at at. It does not read the body.
 func (a *API) arrivalOf(r *http.Request, at int64) *Arrival {
 	path, query, _ := strings.Cut(r.RequestURI, "?")
 	if !strings.HasPrefix(path, "/") { // absolute form, as clients send it to a proxy
@@ -118,8 +118,8 @@ func (a *API) arrivalOf(r *http.Request, at int64) *Arrival {
 	}
 }
 
-// fields returns the headers to record: those that begin with X-, User-Agent, and those named in the options.
-// Credentials (Authorization, Cookie) are recorded only if they are named there.
+// fields returns the headers that are recorded: User-Agent, those that begin with X-, and those that the options name.
+// Credentials (Authorization, Cookie) are recorded only if the options name them.
 func (a *API) fields(header http.Header) []Field {
 	fields := make([]Field, 0, 4)
 	for name, values := range header {
@@ -133,7 +133,7 @@ func (a *API) fields(header http.Header) []Field {
 
 func byName(x, y Field) int { return strings.Compare(x.Name, y.Name) }
 
-// byTime orders arrivals by time, and those of the same nanosecond by number.
+// byTime orders arrivals by time, and arrivals of the same nanosecond by number.
 func byTime(x, y Arrival) int {
 	return cmp.Or(cmp.Compare(x.At, y.At), cmp.Compare(x.Number, y.Number))
 }

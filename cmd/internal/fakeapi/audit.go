@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// The functions below judge recorded arrivals: of a running api, or of a ledger that was read. They change nothing,
-// accept arrivals in any order, and need memory in proportion to the number of arrivals.
+// The functions below judge recorded arrivals: those of a running api, or those of a ledger that was read. They do not
+// change the arrivals, accept them in any order, and need memory in proportion to their number.
 
-// ByTime returns the arrivals ordered by time. It returns the same slice if that is ordered already.
+// ByTime returns the arrivals ordered by time. If they are ordered already, it returns the same slice.
 func ByTime(arrivals []Arrival) []Arrival {
 	if slices.IsSortedFunc(arrivals, byTime) {
 		return arrivals
@@ -129,9 +129,9 @@ type Repeated struct {
 	Overlap  int       // calls that began while an earlier call of this job was running
 }
 
-// CalledTwice returns the jobs that were called more than once, by the time of their first call, and the number of
-// arrivals without an identity. A repeat after pushback is no fault: judge by Billed, or remove the arrivals with 429
-// first.
+// CalledTwice returns the jobs that were called more than once, ordered by the time of their first call. It also
+// returns the number of arrivals without an identity. A repeat after pushback is no fault: judge by Billed, or first
+// remove the arrivals that were answered 429.
 func CalledTwice(arrivals []Arrival, by Identity) (repeated []Repeated, unidentified int) {
 	at := make(map[string]int)
 	var jobs []Repeated
@@ -183,8 +183,8 @@ type Inversion struct {
 	BeforeSeq, AfterSeq int64
 }
 
-// Order checks that the sequence numbers of each key never decrease. by returns the number as decimal text. Arrivals
-// without one are counted as unidentified.
+// Order checks that the sequence numbers of each key never decrease. by must return an arrival's number as decimal
+// text. Arrivals without such a number count as unidentified.
 func Order(arrivals []Arrival, by Identity, attempts Attempts) (inversions []Inversion, unidentified int) {
 	type place struct {
 		key string

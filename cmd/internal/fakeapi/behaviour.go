@@ -91,7 +91,8 @@ const (
 	AnswerFill Answer = "fill"
 )
 
-// status returns the status that is answered, or would have been without a fault.
+// status returns the status of the answer. If a fault replaces the answer, it is the status that the answer would have
+// had.
 func (b *Behaviour) status() int {
 	switch {
 	case b.Status != 0:
@@ -103,7 +104,7 @@ func (b *Behaviour) status() int {
 	}
 }
 
-// bills reports whether the call is billed, if its work is done.
+// bills reports whether the call is billed if its work is done.
 func (b *Behaviour) bills() bool {
 	switch b.Bill {
 	case BillAlways:

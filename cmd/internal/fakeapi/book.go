@@ -15,17 +15,17 @@ var errTooManyKeys = errors.New("fakeapi: more keys than MaxKeys")
 // Totals counts everything since the ledger began, including what memory no longer has.
 type Totals struct {
 	Arrivals int64 // requests that reached the api
-	Ended    int64 // of the arrivals, those that have ended
-	Limited  int64 // refused by the vendor limit or a use limit
+	Ended    int64 // arrivals that have ended
+	Limited  int64 // arrivals that the vendor limit or a use limit refused
 	Replayed int64 // answered from the saved answer of their idempotency key
 	Billed   int64 // calls billed
 	Charged  int64 // for the billed calls, in millionths of the currency
-	Dropped  int64 // oldest arrivals that memory no longer has
+	Dropped  int64 // oldest arrivals that were dropped from memory
 	// ByStatus counts the ended calls by answered status. 0 means no answer.
 	ByStatus map[int]int64
 }
 
-// keyBook is what is known of one key.
+// keyBook is what the book knows about one key.
 type keyBook struct {
 	calls int64
 	log   slidingLog
@@ -68,9 +68,9 @@ func newBook(opts Options) *book {
 // entered is the result of enter.
 type entered struct {
 	keyCall int64         // the number of the call among those of its key, from 1; 0 if there are too many keys
-	wait    time.Duration // above zero: over the vendor limit by that much
+	wait    time.Duration // above zero: the call exceeds the vendor limit, and should have waited this much longer
 	left    allowance     // of the vendor limit
-	err     error         // errTooManyKeys, though the arrival is entered
+	err     error         // errTooManyKeys; the arrival is entered even so
 }
 
 // enter numbers an arrival, stores it and checks it against the vendor limit.
@@ -166,7 +166,8 @@ func (b *book) finish(arr *Arrival, end int64) {
 	arr.End = end
 }
 
-// restore loads the calls of a ledger that is continued. Those that the vendor limit let through count against it.
+// restore loads the calls of a ledger that is continued. Calls that the vendor limit let through count against the
+// limit again.
 func (b *book) restore(arrivals []Arrival) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +202,7 @@ func (b *book) wake() {
 	})
 }
 
-// await blocks until reached returns true for the totals. If ctx ends first, it returns the cause.
+// await blocks until reached returns true for the totals. If ctx ends first, it returns ctx's cause.
 func (b *book) await(ctx context.Context, reached func(Totals) bool) error {
 	w := &waiter{reached: reached, done: make(chan struct{})}
 	b.mu.Lock()

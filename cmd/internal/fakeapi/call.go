@@ -28,7 +28,7 @@ type call struct {
 	api     *API
 	w       http.ResponseWriter
 	r       *http.Request
-	arr     *Arrival // the book owns it once entered: the call reads only what settling does not change
+	arr     *Arrival // once entered it belongs to the book, and the call reads only fields that settling does not change
 	scratch *scratch
 	read    bodyState
 	hash    string
@@ -69,7 +69,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// obey decides how the api behaves to the call, and does that.
+// obey decides how the api behaves to the call, and makes it behave so.
 func (c *call) obey(keyCall int64) {
 	behaviour, ok, err := ordered(c.r, c.arr.Query)
 	if !ok && err == nil {
@@ -97,7 +97,7 @@ func (c *call) obey(keyCall int64) {
 	}
 }
 
-// claim claims the idempotency key, if there is one, and carries the call out if the claim allows that.
+// claim claims the call's idempotency key, if it has one. If the claim allows it, claim then carries out the call.
 func (c *call) claim(behaviour Behaviour) {
 	id := c.api.opts.Idempotency.of(c.r.Header.Get)
 	if id == "" {
@@ -123,9 +123,9 @@ func (c *call) claim(behaviour Behaviour) {
 // work carries out a call without an idempotency key.
 func (c *call) work(behaviour Behaviour) { c.workReleasing(behaviour, func(int64) {}) }
 
-// workReleasing carries the call out: the informational answers, the delay, the bill, and then the answer or the fault.
-// It calls release once, with the call's number if the call was billed and else 0, before the client can learn
-// anything.
+// workReleasing carries out the call: the informational answers, the delay, the bill, and then the answer or the fault.
+// It calls release once, before the client can learn anything. The argument is the call's number if the call was
+// billed, else 0.
 func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	for _, status := range behaviour.Informational {
 		c.w.WriteHeader(status)
@@ -150,15 +150,15 @@ func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
 	c.fault(behaviour, out)
 }
 
-// leave settles a call whose client has gone and ends it without an answer. It panics with http.ErrAbortHandler: a
-// return from the handler would send an empty 200 to a client that has closed only its own direction.
+// leave settles a call whose client has gone, and ends the call without an answer. It panics with http.ErrAbortHandler,
+// because a return from the handler would send an empty 200 to a client that has closed only its own direction.
 func (c *call) leave(out outcome) {
 	_ = c.settle(out) // after a failed write, every later call and Close fail
 	panic(http.ErrAbortHandler)
 }
 
-// limited answers a call over a limit: the use limit over or, if over is nil, the vendor limit. release is nil if the
-// call holds no idempotency key.
+// limited answers a call that exceeds a limit: the use limit over or, if over is nil, the vendor limit. release is nil
+// if the call holds no idempotency key.
 func (c *call) limited(wait time.Duration, over *UseLimit, release func(int64)) {
 	if c.readBody() == bodyCut {
 		c.leave(outcome{ending: Cut})
@@ -221,7 +221,7 @@ type outcome struct {
 }
 
 // settle writes the outcome to the ledger and to the book. If the ledger cannot be written, settle does not bill the
-// call and returns the error: then nothing of the ordered answer may be sent.
+// call and returns the error. Then no part of the ordered answer may be sent.
 func (c *call) settle(out outcome) error {
 	s := settlement{end: c.api.clock.now(), ending: out.ending, status: out.status, seen: c.seen}
 	if out.bill == billed {

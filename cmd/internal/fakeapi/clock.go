@@ -2,17 +2,17 @@ package fakeapi
 
 import "time"
 
-// clock returns nanoseconds since the ledger began, on the monotonic clock. It never changes, and is safe for
-// concurrent use.
+// clock returns the nanoseconds since the ledger began, by the monotonic clock. Its fields never change, and it is safe
+// for concurrent use.
 type clock struct {
 	base   time.Time     // of this process, with its monotonic reading
-	offset time.Duration // of base since the ledger began
+	offset time.Duration // how long after the ledger's beginning base is
 }
 
 func (c clock) now() int64 { return int64(c.offset + time.Since(c.base)) }
 
-// instant is a moment by the wall clock and by the machine's monotonic clock, so that a later process can tell how long
-// ago it was.
+// instant is a moment by the wall clock and by the machine's monotonic clock. With it a later process can tell how long
+// ago the moment was.
 type instant struct {
 	wall time.Time
 	boot string        // identifies the machine's boot; "" if unknown
@@ -24,8 +24,8 @@ func instantNow() instant {
 	return instant{wall: time.Now(), boot: boot, mono: mono}
 }
 
-// since returns the time since an earlier instant: by the monotonic clock within one boot of the machine, else by the
-// wall clock.
+// since returns the time since an earlier instant. Within one boot of the machine it uses the monotonic clock,
+// otherwise the wall clock.
 func (i instant) since(earlier instant) time.Duration {
 	if i.boot != "" && i.boot == earlier.boot {
 		return i.mono - earlier.mono

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// fault settles a call, and then commits the ordered fault instead of a proper answer. It uses the bill and the release
-// of out; the ending follows from the fault. The work counts as done and is billed, except with FaultResetHeader.
+// fault settles a call, and then commits the ordered fault instead of a proper answer. From out it uses the bill and
+// the release; the ending follows from the fault. The work counts as done and is billed, except with FaultResetHeader.
 func (c *call) fault(b Behaviour, out outcome) {
 	out.status = 0
 	var head []byte
@@ -68,8 +68,8 @@ func (c *call) half(b Behaviour) []byte {
 	return head.Bytes()
 }
 
-// breakOff takes the connection from the server, writes head, and ends the connection: in order for FaultClose, else by
-// a reset.
+// breakOff takes the connection from the server, writes head, and ends the connection: in order with FaultClose,
+// otherwise by a reset.
 func (c *call) breakOff(head []byte, fault Fault) error {
 	c.api.conns.Add(1) // after Hijack the server no longer counts the connection
 	defer c.api.conns.Done()

@@ -52,8 +52,7 @@ func (i Idempotency) validate() error {
 type saved struct {
 	print string        // of the request, as fingerprint returns it
 	ended chan struct{} // closed when the running call with this key has ended; nil if none is running
-	// The saved answer: the number of the billed call, or 0 if none was billed, and the behaviour that makes the
-	// answer.
+	// The saved answer: number is that of the billed call, or 0 if no call was billed. behaviour makes the answer.
 	number    int64
 	behaviour Behaviour
 }
@@ -119,7 +118,8 @@ func (m *memory) try(id, print string) (claim, chan struct{}) {
 	}
 }
 
-// release ends a call's use of a key. number is the call's if it was billed, else 0. behaviour makes the saved answer.
+// release ends a call's use of a key. number is the call's number if the call was billed, else 0. behaviour makes the
+// saved answer.
 func (m *memory) release(id string, number int64, behaviour Behaviour) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func (m *memory) release(id string, number int64, behaviour Behaviour) {
 	}
 }
 
-// remember adds a key. If there is no room, it forgets the oldest. The caller holds the lock.
+// remember adds a key. If there is no room, it forgets the oldest key. The caller holds the lock.
 func (m *memory) remember(id string, s *saved) {
 	if len(m.order) < m.keep {
 		m.order = append(m.order, id)

@@ -32,8 +32,8 @@ type Ledger struct {
 	bytes int64 // up to the end of the last whole line
 }
 
-// ReadLedger reads a ledger file, even while it is written. A line may be broken only at the end of a process's
-// records. Any other fault is an error that names the line. It needs about half a KiB of memory per call.
+// ReadLedger reads a ledger file, even while the file is written. Only the last line of a process's records may be
+// broken. Any other fault is an error that names the line. ReadLedger needs about half a KiB of memory for each call.
 func ReadLedger(path string) (*Ledger, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -172,7 +172,7 @@ func takeUp(file *os.File, path string, now instant) (*Ledger, time.Duration, er
 }
 
 // write appends one whole record. After a failure every later write fails with the same error, because a part of the
-// record may be in the file and nothing may follow it.
+// failed record may be in the file, and no record may follow it.
 func (l *ledgerFile) write(line []byte) error {
 	if l == nil {
 		return nil

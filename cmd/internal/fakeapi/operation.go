@@ -25,7 +25,7 @@ type Operations struct {
 	// Location returns the header Location of an operation. Nil means a path on this host.
 	Location func(name string) string
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	all map[string]*operation
 }
 
@@ -90,7 +90,7 @@ func (o *Operations) Script(_ context.Context, r *Request) Behaviour {
 	return Behaviour{Answer: AnswerText, Text: text, Bill: BillNever}
 }
 
-// Behind returns a script that passes each POST to first. If first lets a POST succeed, the POST begins an operation,
+// Behind returns a script that passes each POST to first. If first lets the POST succeed, the POST begins an operation,
 // after the delay that first orders. Polls do not reach first.
 func (o *Operations) Behind(first Script) Script {
 	return func(ctx context.Context, r *Request) Behaviour {

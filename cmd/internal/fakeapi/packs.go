@@ -12,7 +12,7 @@ import (
 // Packs is an api whose calls have a JSON array of jobs. Its Script answers each call with the call's own array, but
 // not before Release. It is safe for concurrent use.
 type Packs struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	calls    []PackCall
 	released chan struct{} // closed by Release; nil until it is needed
 }

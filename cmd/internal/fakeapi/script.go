@@ -31,10 +31,10 @@ func (r *Request) Body() []byte {
 	return r.call.scratch.body.Bytes()
 }
 
-// Script decides what the api does with a request that has no order of its own. Many goroutines call it at once, with
-// no lock held. It may block, which delays the answer, but not beyond the end of ctx: then the client has given up, or
-// the api closes. The api notices that a client has given up only after it has read the body, so a script that blocks
-// must call r.Body first.
+// Script decides what the api does with a request that has no order of its own. Many goroutines call it at once, and no
+// lock is held. It may block, which delays the answer, but not beyond the end of ctx. ctx ends when the client has
+// given up or the api closes. The api notices that a client has given up only after it has read the body, so a script
+// that blocks must call r.Body first.
 type Script func(ctx context.Context, r *Request) Behaviour
 
 // succeed is the script of a working api.

@@ -72,7 +72,7 @@ func (l *UseLimit) validate() error {
 	return nil
 }
 
-// running returns the units of a call until its end. After that, took returns them.
+// running returns the units that a call takes until its end. took returns those that it takes from then on.
 func (l *UseLimit) running(t Tokens) int64 {
 	if l.Max != MaxNever {
 		t.Output = max(t.Output, t.Max)
@@ -97,9 +97,9 @@ type useLog struct {
 // use is the units that one call takes.
 type use struct{ at, number, units int64 }
 
-// wait returns how much longer a call of so many units should have waited, or 0 if it fits now. It drops the entries
-// that no longer count: calls that are at least Per old. Calls that arrived a little later than this call, but were
-// read earlier, count.
+// wait returns how much longer a call of this many units should have waited; 0 if it fits now. It drops the entries
+// that no longer count: calls that are at least Per old. Calls that arrived a little later than this call but were read
+// earlier do count.
 func (l *useLog) wait(at, units int64, limit *UseLimit) time.Duration {
 	old := 0
 	for ; old < len(l.entries) && l.entries[old].at <= at-int64(limit.Per); old++ {

@@ -72,9 +72,9 @@ type prompt struct {
 	} `json:"metadata"`
 }
 
-// used returns a call's tokens: one of input for every four bytes of the request, and half of max_tokens of output. If
-// the metadata has input_tokens or output_tokens, as numbers in strings, these count instead. A call never writes more
-// than max_tokens. A request with cache_control writes 12 tokens to a cache and reads 7 from it.
+// used returns the tokens of a call: one input token for every four bytes of the request, and half of max_tokens as
+// output. If the metadata has input_tokens or output_tokens, as numbers in strings, these count instead. A call never
+// writes more than max_tokens. A request with cache_control writes 12 tokens to a cache and reads 7 from it.
 func (p *prompt) used(body []byte) Tokens {
 	most := max(p.MaxTokens, p.MaxCompletionTokens, p.MaxOutputTokens, p.Inference.MaxTokens)
 	t := Tokens{

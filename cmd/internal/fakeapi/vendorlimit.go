@@ -84,14 +84,14 @@ func (s *slidingLog) left(at int64, limit VendorLimit) allowance {
 	return a
 }
 
-// slidingLog holds the times of the last Count calls that were let through. Once it is full, the oldest is at next. It
-// never exceeds Count entries of 8 bytes. The book's lock guards it.
+// slidingLog holds the times of the last calls that were let through, at most Count of them. Once it is full, the
+// oldest is at next. Each entry takes 8 bytes. The book's lock guards it.
 type slidingLog struct {
 	times []int64
 	next  int
 }
 
-// admit lets a call through, or returns how much longer it should have waited.
+// admit lets a call through, or returns how much longer the call should have waited.
 func (s *slidingLog) admit(at int64, limit VendorLimit) (wait time.Duration) {
 	if len(s.times) < limit.Count {
 		s.times = append(s.times, at)

@@ -67,8 +67,8 @@ func MinGap(arrivals []Arrival) (gap Gap, ok bool) {
 	return gap, ok
 }
 
-// MostInFlight returns the largest number of calls that ran at once, and the first time at which so many ran. A call
-// runs from its arrival up to, but without, its end. A call without an end runs on.
+// MostInFlight returns the largest number of calls that ran at once, and the first time at which that many ran. A call
+// runs from its arrival until just before its end. A call without an end runs on.
 func MostInFlight(arrivals []Arrival) (most int, at int64) {
 	type step struct {
 		at    int64

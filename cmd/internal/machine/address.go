@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// FreeAddr returns a local address on which nothing listens. Its port is outside the range that the system assigns, so
-// that it stays free while its listener is down.
+// FreeAddr returns a local address on which nothing listens. Its port is outside the range from which the system
+// assigns ports, so the address stays free while no listener uses it.
 func FreeAddr() (string, error) {
 	var err error
 	for range 100 {

@@ -34,7 +34,7 @@ func lastingAt(now time.Time, least time.Duration) time.Duration {
 	return per
 }
 
-// AwaitDay waits for midnight UTC if less than least is left of the day. After that, "today" in a report means the day
+// AwaitDay waits for midnight UTC if less than least is left of the day. Afterwards "today" in a report means the day
 // on which the test began.
 func AwaitDay(least time.Duration) {
 	now := time.Now().UTC()

@@ -24,13 +24,13 @@ type Worker struct {
 	Path       string                  // the program; "": this program
 	Dir        string                  // the working directory
 	Env        []string                // weir's settings, except the addresses
-	NATS, HTTP string                  // the addresses to use; Start sets those in use, for a restart
+	NATS, HTTP string                  // the addresses to listen on; Start sets them to the addresses in use, for a restart
 	Fail       context.CancelCauseFunc // called if the process ends before Kill or Stop
 	Attributes func() *syscall.SysProcAttr
 
 	process  *child.Process // nil: none was started
 	stopping chan struct{}  // closed by Kill and Stop
-	up       bool           // it has accepted jobs since its start, so it handles the signal to stop
+	up       bool           // the process has accepted jobs since its start, so it handles the signal to stop
 }
 
 // Start starts the process and waits until it accepts jobs. It fails after 30 s.
@@ -155,7 +155,7 @@ func (w *Worker) Tail() string {
 	return w.process.Tail()
 }
 
-// FreeOr returns addr if nothing listens there, or else other.
+// FreeOr returns addr if nothing listens there, otherwise other.
 func FreeOr(addr, other string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -170,7 +170,7 @@ func FreeOr(addr, other string) string {
 // listening has the fields of a line msg=listening in weir's log.
 type listening struct{ what, addr string }
 
-// readListening parses such a line. It returns false for other lines.
+// readListening parses a line msg=listening. It returns false for any other line.
 func readListening(line string) (at listening, ok bool) {
 	if !strings.Contains(line, "msg=listening ") && !strings.Contains(line, `msg="listening" `) {
 		return at, false

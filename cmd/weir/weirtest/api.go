@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Secrets of the rig of OverHTTP: that of the api, and one token for each role.
+// Secrets in the rig of OverHTTP: the api's credential, a token for each role, and a job's body.
 const (
 	CanaryHeader   = "canary-of-the-api-0123456789"
 	CanaryProducer = "canary-of-producer-0123456789"
@@ -41,7 +41,7 @@ http:
     anna: {role: operator, token: "${env:SECRET_OF_OPERATOR}"}
 `
 
-// OverHTTP starts a weir with tokens, a finished job, a waiting job and a letter.
+// OverHTTP starts a weir with tokens, a finished job, two waiting jobs and a letter.
 func OverHTTP(t *testing.T) *Rig {
 	t.Helper()
 	r := NewRig(t, fakeapi.Options{}, askedYAML)
@@ -58,7 +58,7 @@ func OverHTTP(t *testing.T) *Rig {
 	return r
 }
 
-// Say makes one request.
+// Say sends one request. It returns the answer's status and body.
 func (r *Rig) Say(method, path, token, body string) (status int, answer string) {
 	r.T.Helper()
 	q, err := http.NewRequestWithContext(await.Context(r.T, method+" "+path), method, "http://"+r.Worker.HTTPAddr()+path, strings.NewReader(body))

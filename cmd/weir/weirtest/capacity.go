@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Flood makes several producers, each with its own connection, submit jobs of one key at the same time. It counts the
-// answers by code; 200 stands for a receipt.
+// Flood makes several producers submit jobs of one key at the same time, each producer over its own connection. It
+// counts the answers by code; 200 stands for a receipt.
 func (r *Rig) Flood(api, key string, producers, each int) map[int]int {
 	r.T.Helper()
 	codes := map[int]int{}

@@ -12,7 +12,7 @@ import (
 	"weir/ingest/await"
 )
 
-// Command runs a command of weir against the rig's server.
+// Command runs a command of weir against the rig's server. It returns the output and the exit code.
 func (r *Rig) Command(args ...string) (stdout string, code int) {
 	r.T.Helper()
 	did := Command(r.T, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, args...)

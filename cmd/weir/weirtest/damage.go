@@ -44,8 +44,8 @@ func (r *Rig) FlipIn(dir, body string) {
 	r.T.Fatalf("%q is in no block", body)
 }
 
-// CheckDeadEvents waits until the letters of a key have want events. It fails if there are more, or if the reason of
-// the last one is not unknown. weir stores an event after its letter.
+// CheckDeadEvents waits until a key has want events about its letters. It fails if there are more, or if the last
+// event's reason is not unknown. weir stores an event after the letter.
 func (r *Rig) CheckDeadEvents(key string, want int) {
 	r.T.Helper()
 	stream, err := r.JS.Stream(r.T.Context(), "WEIR_EVENTS")

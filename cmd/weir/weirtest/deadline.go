@@ -32,7 +32,7 @@ func (r *Rig) HoldEvents(want ...string) {
 	}
 }
 
-// SendUntil submits a job with a deadline. It returns the subscription that receives its end.
+// SendUntil submits a job with a deadline. It returns a subscription that receives the job's end.
 func (r *Rig) SendUntil(key, id, deadline string) *nats.Subscription {
 	r.T.Helper()
 	inbox := "_INBOX.end." + id

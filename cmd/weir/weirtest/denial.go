@@ -25,8 +25,8 @@ func CallsOf(api *fakeapi.API, status int) []fakeapi.Arrival {
 	return slices.DeleteFunc(slices.Clone(api.All()), func(a fakeapi.Arrival) bool { return !strings.HasPrefix(a.Path, prefix) })
 }
 
-// CheckDenial waits until every job of the status's api is done, and checks the calls, the results and the event's text
-// told.
+// CheckDenial waits until every job of the api that answers with status is done. It then checks the calls, the results,
+// and told, the text of the event.
 func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 	name := fmt.Sprintf("on%d", status)
 	for _, word := range []string{strconv.Itoa(status), name, "weir resume " + name, "retry.reject"} {

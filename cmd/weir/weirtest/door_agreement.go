@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// LetterOf returns a letter's headers and body, without those that differ between equal letters.
+// LetterOf returns a letter's subject, body and headers. It leaves out the headers that differ between letters of equal
+// jobs.
 func (r *Rig) LetterOf(t *testing.T, seq uint64) map[string]string {
 	t.Helper()
 	s, err := r.JS.Stream(t.Context(), "WEIR_DEAD")

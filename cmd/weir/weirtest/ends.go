@@ -100,8 +100,8 @@ type End struct {
 	Ledger   []string // outcomes of its calls
 }
 
-// apart is the largest difference between two stamps of one call that come from different clocks: the slot has the
-// schedule's clock, and the start the machine's.
+// apart is the largest difference between two times of one call that come from different clocks. The slot comes from
+// the schedule's clock, and the start from the machine's.
 var apart = bucket.Micros(0).Until(clock.Noise)
 
 // CheckEnd waits for the end of a key's only job, and compares it with want.
@@ -132,7 +132,7 @@ func (r *Rig) CheckEnd(t *testing.T, api, key, id, body string, want End) {
 	}
 }
 
-// endIn returns the only end in results and letters, without its ledger.
+// endIn returns the only end in results and letters, without the outcomes in the ledger.
 func endIn(t *testing.T, results, letters []*jetstream.RawStreamMsg) End {
 	t.Helper()
 	if len(results) > 0 {

@@ -27,7 +27,7 @@ func (r *Rig) AskFor(p FirstPage) time.Duration {
 	})
 }
 
-// LeastOf runs what n times and returns the shortest duration. Other work of the machine disturbs that one least.
+// LeastOf runs what n times and returns the shortest duration, because other work of the machine disturbs it least.
 func LeastOf(n int, what func()) time.Duration {
 	var took []time.Duration
 	for range n {

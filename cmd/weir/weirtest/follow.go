@@ -54,7 +54,7 @@ func (r *Rig) Versions() jetstream.KeyValue {
 }
 
 // Follow applies a configuration and waits until the worker uses it. It returns two times in nanoseconds since the
-// api's start: when it began, and when the worker certainly used the configuration.
+// api's start: from is a time before the change, and by is a time at which the worker certainly used the configuration.
 func (r *Rig) Follow(yaml string) (from, by int64) {
 	r.T.Helper()
 	from = int64(time.Since(r.API.Started()))

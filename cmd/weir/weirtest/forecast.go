@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RefusedMany submits a job on each subject at once. It returns the answers with err_code 20429.
+// RefusedMany submits one job on each subject, all before it reads an answer. It returns the answers that refuse a job.
 func (r *Rig) RefusedMany(subjects []string) (refused []map[string]any) {
 	r.T.Helper()
 	inbox := nats.NewInbox()

@@ -178,7 +178,7 @@ func (r *Rig) Stop() {
 // Repository is the path from a test's directory to the root of the repository.
 var Repository = filepath.Join("..", "..", "..", "..")
 
-// Roomy is the store's bound, in bytes, for servers in tests that are not about room. With it the server does not
+// Roomy is the bound of the store, in bytes, in tests that are not about room. With this bound the server does not
 // compare the bounds of streams with the free space of a small disk.
 const Roomy = 100 << 30
 
@@ -270,7 +270,7 @@ func (r *Rig) Waiting(api string) int {
 		if err != nil {
 			r.T.Fatal(err)
 		}
-		n += int(info.State.Msgs) // from the same answer, so that a new owner's mark does not count as a job that has gone
+		n += int(info.State.Msgs) // both counts come from one answer: a new owner's mark is in both or in neither
 		for _, m := range info.State.Subjects {
 			n -= int(m)
 		}

@@ -66,7 +66,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	return r
 }
 
-// Start starts weir, and waits until NC is connected again: until then it sends nothing.
+// Start starts weir, and waits until NC is connected again, because NC sends nothing before.
 func (r *KillRig) Start() {
 	r.T.Helper()
 	var err error

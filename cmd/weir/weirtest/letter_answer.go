@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Answered is an api's answer as a letter has it.
+// Answered is an api's answer, as a letter stores it.
 type Answered struct {
 	Status, ContentType, Body string
 	Cut                       bool

@@ -36,8 +36,8 @@ func (r *Rig) change(live bool, limits ...string) {
 	r.Start()
 }
 
-// ComesBack removes a limit of ten calls after six calls, and restores it after nine. Of six more jobs the limit must
-// let only one pass. Raised by one, it must let one more pass. So the test would see any excess call.
+// ComesBack removes a limit of ten calls after six calls, and restores it after nine calls. The limit must let only one
+// of six more jobs pass and, when it is raised by one, one more. So the test sees any call that is too many.
 func (r *Rig) ComesBack(live bool, limit func(int) string, submit func(n int)) {
 	r.T.Helper()
 	submit(6)

@@ -11,7 +11,8 @@ import (
 	"weir/ingest"
 )
 
-// SendNotBefore submits a job with the earliest time of its call. Its id is name, which is also its path.
+// SendNotBefore submits a job that must not be called before notBefore, if that is not "". name is the job's id, path
+// and body.
 func (r *Rig) SendNotBefore(key, name, notBefore string, more ...string) Answer {
 	r.T.Helper()
 	h := map[string]string{"Nats-Msg-Id": name, "Weir-Path": "/" + name}

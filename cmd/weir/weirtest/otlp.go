@@ -6,7 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Hand submits a job with a secret in its path, its query and its body.
+// Hand submits a job with a secret in its path, its query and its body. It returns the code of a refusal, or 0.
 func (r *KillRig) Hand(key, id string, header nats.Header) (refused int) {
 	r.T.Helper()
 	msg := &nats.Msg{Subject: "weir.jobs.pay." + key, Data: []byte(`{"a":"swordfish"}`), Header: nats.Header{

@@ -60,8 +60,8 @@ apis:
   once-tls: {url: "https://%[3]s", price: 0.25, bucket: {rate: 1000/s, capacity: 9}, retry: {attempts: 3, min: 5ms, max: 20ms}}
 `
 
-// CheckArrivals checks the calls of a key's only job: their number, that each has the same idempotency key, and that
-// none comes before the time that the last answer asked to wait.
+// CheckArrivals checks the calls of a key's only job: their number, their idempotency keys, and that no call comes
+// earlier than the answer before it asked for.
 func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool, orders []string) {
 	t.Helper()
 	arrivals := r.API.Arrivals(key)
@@ -89,8 +89,8 @@ func (r *Rig) CheckArrivals(t *testing.T, key string, calls int, idempotent bool
 	}
 }
 
-// StartOrdered starts a fake api that treats the n-th call of a key by the n-th of the key's orders. The key is the
-// last part of the path.
+// StartOrdered starts a fake api that answers the n-th call of a key as the key's n-th order says. The key is the last
+// part of the path.
 func StartOrdered(t *testing.T, orders map[string][]string) *fakeapi.API {
 	t.Helper()
 	api, err := fakeapi.Start(fakeapi.Options{

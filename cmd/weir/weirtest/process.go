@@ -20,8 +20,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// AsWeir is a variable that makes this binary run as weir. It serves children that weir itself starts, because these
-// inherit no variable that begins with WEIR_.
+// AsWeir is an environment variable that makes this binary run as weir. It is for children that weir itself starts,
+// because they inherit no variable that begins with WEIR_.
 const AsWeir = "TEST_AS_WEIR"
 
 // referredTo are the variables that configurations in tests refer to. Main sets them for all tests, so that the tests

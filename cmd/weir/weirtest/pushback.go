@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// CheckHeld checks that the calls after the first respect the hold in the first call's answer. The job of the other key
-// was submitted at sent.
+// CheckHeld checks that no later call breaks the hold of length least that the first answer asked for. holds says
+// whether that hold is for the api or for the key. The job of the key other was submitted at sent.
 func (r *Rig) CheckHeld(holds string, least time.Duration, sent int64) {
 	r.T.Helper()
 	arrivals := r.API.All()

@@ -25,15 +25,15 @@ type Left struct {
 	what    string
 	jobs    int    // 1 by default
 	Intents []int  // calls that were about to start, one message each
-	deaths  int    // deaths in the intents
+	deaths  int    // how many deaths the intents count
 	keyed   string // form of the idempotency keys in the intents
 	epoch   uint64 // of the intents' owner
 	mark    *queue.RetryMark
 	behind  bool // the intents come after the mark
 	Record  *ledger.Record
 	other   bool // the record is about another job, from a stream that is gone
-	before  bool // everything is about a job that had the sequence before the server lost its last writes
-	taken   bool // as before, with a result, a record and a letter whose ids the streams know
+	before  bool // everything is about an earlier job, which had the sequence before the server lost its last writes
+	taken   bool // like before, but the earlier job also left a result, a record and a letter, whose ids the streams know
 	result  bool
 	reused  bool          // the result is the answer of another job
 	late    bool          // its deadline has passed
@@ -64,7 +64,7 @@ func parked(attempts int, ledger ...string) OutcomeOf {
 // uncalled returns the outcome of a job that was never called and became a letter.
 func uncalled(reason string) OutcomeOf { return OutcomeOf{End: End{As: reason, Billed: "no"}} }
 
-// forgone returns the outcome of a job that got the answer of another one.
+// forgone returns the outcome of a job that got the answer of another job and was not called.
 func forgone() OutcomeOf {
 	return OutcomeOf{End: End{As: "done", Status: 201, Ledger: []string{"reused"}}, results: 1}
 }
@@ -224,7 +224,7 @@ func (r *Rig) CheckLeftovers(notBefore map[string]time.Time) {
 	}
 }
 
-// CheckLeft is CheckEnd for a job of which the test itself wrote a part of the history.
+// CheckLeft is CheckEnd for a job whose history was partly written by the test.
 func (r *Rig) CheckLeft(t *testing.T, api, key string, want OutcomeOf) {
 	t.Helper()
 	results, letters := r.Results(api, key), r.Letters(api, key)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// ApplyCommand runs `weir config apply` and waits until the worker uses the configuration. by is then the time since
-// the api's start, in nanoseconds. calls is the number of calls made by then, and before their number before the
-// command.
+// ApplyCommand runs `weir config apply` and waits until the worker uses the configuration. by is a time at which the
+// worker certainly used it, in nanoseconds since the api's start. calls is the number of calls made by then, and before
+// is the number of calls made before the command.
 func (r *Rig) ApplyCommand(yaml string) (by int64, calls, before int) {
 	r.T.Helper()
 	file := filepath.Join(r.T.TempDir(), "new.yaml")

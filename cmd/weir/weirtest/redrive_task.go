@@ -37,8 +37,8 @@ func (r *Rig) Overflowed(api string, keys, each int) int {
 	return r.LetterCount()
 }
 
-// JudgeRedriven checks that no job was called twice, and that each job without a call is a letter. Such letters are
-// about calls that a kill left unknown, and about jobs that overflowed again.
+// JudgeRedriven checks that no job was called twice, and that each job without a call has a letter. Such a job's call
+// was left unknown by a kill, or the job overflowed again.
 func (r *KillRig) JudgeRedriven(jobs int) {
 	r.T.Helper()
 	calls := map[string]int{}

@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Referee checks stamps of calls against limits. If the machine lets programs wait, stamps are later than the calls. A
-// breach that could come from this alone is logged and does not fail the test. The planned times in the ledger have no
-// such error.
+// Referee checks the times of calls against limits. If the machine lets programs wait, the recorded times are later
+// than the calls. A breach that this error could cause is logged and does not fail the test. The planned times in the
+// ledger have no such error.
 type Referee struct {
 	t      *testing.T
 	heldUp *machine.HeldUp
@@ -29,7 +29,8 @@ func MeasureHeldUp(t *testing.T) *machine.HeldUp {
 	return h
 }
 
-// Eps returns the largest error of a stamp. A call passes through two programs, and each may wait.
+// Eps returns the largest error of a recorded time. A call passes through two programs, and the machine may let each of
+// them wait.
 func (f Referee) Eps() time.Duration { return 2 * f.heldUp.Worst() }
 
 // Hold checks calls against one limit.
@@ -61,8 +62,9 @@ func (f Referee) order(arrivals []fakeapi.Arrival) {
 	}
 }
 
-// Used checks that the fastest n consecutive calls used at least part of the rate, while jobs waited. If weir left
-// capacity unused, no n calls would be that fast. Each call may be late by as long as the machine lets programs wait.
+// Used checks that the fastest n consecutive calls used at least the fraction part of the rate while jobs waited. If
+// weir had left capacity unused, no n calls would be that fast. The gap between calls may be longer by the time that
+// the machine lets programs wait.
 func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64) {
 	f.t.Helper()
 	best := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At)
@@ -76,7 +78,7 @@ func (f Referee) Used(arrivals []fakeapi.Arrival, n int, perSecond, part float64
 	}
 }
 
-// WaitedFor reports whether a job that was submitted well before until was called only after it.
+// WaitedFor reports whether a job that was submitted well before until was not called before until.
 func (f Referee) WaitedFor(sent, called, until int64) bool {
 	return called >= until && time.Duration(until-sent) > time.Second+f.Eps()
 }

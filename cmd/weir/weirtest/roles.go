@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// RoleServer runs a nats-server with a configuration file. It returns a function from a user's name to the address with
-// that user.
+// RoleServer runs a nats-server with a configuration file. It returns a function that returns the address with a user's
+// name and password.
 func RoleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
 	opts, err := server.ProcessConfigFile(file)

@@ -97,8 +97,9 @@ func TokenAPI() fakeapi.Options {
 }
 
 // TokenCases returns loads with estimates five times too high, right, and five times too low, for each value of Learn.
-// Least is low enough for a machine with much other work. With a load of ten on two cores, loads of 12 s used 36 % with
-// estimates that are too high, 84 % if weir learned from answers, and 90 % and more with other estimates.
+// Least is low enough for a machine with much other work. On two cores with a load of ten, loads of 12 s used 36 % of
+// the limit with estimates that are too high, 84 % of it if weir learned from the answers, and at least 90 % with other
+// estimates.
 func TokenCases(learns ...string) (all []Tokens) {
 	for _, learn := range learns {
 		for _, e := range []struct {

@@ -23,7 +23,7 @@ type Tokens struct {
 	Learn  string // percentile by which weir corrects estimates; empty: none
 	Limit  bucket.Rate
 	Calls  bucket.Rate // a limit in requests; zero: none
-	Least  float64     // part of the limit in tokens that the load uses at least
+	Least  float64     // the least part of the limit in tokens that the load must use
 	Lines  string      // further lines of the api's configuration
 }
 
@@ -75,8 +75,8 @@ func (l Tokens) Job(n, producers int) *nats.Msg {
 	return m
 }
 
-// Windows returns the limits by which the fake api is judged: the one in tokens, and then the one in requests, if there
-// is one. Its stamps may be off by eps.
+// Windows returns the limits against which arrivals at the fake api are checked: the limit in tokens and, if there is
+// one, the limit in requests. Their windows are shorter by eps, because the api's times may be off by as much.
 func (l Tokens) Windows(eps time.Duration) []fakeapi.UseLimit {
 	all := []fakeapi.UseLimit{{
 		Name: "tokens", Count: l.Limit.Count, Per: max(l.Limit.Per-eps, 1), Scope: fakeapi.AllKeys,

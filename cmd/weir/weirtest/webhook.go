@@ -23,7 +23,7 @@ type HookReceiver struct {
 	*httptest.Server
 	t *testing.T
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	answer func(n int, body string) int
 	IDs    []string // of the posts that it answered with 200, in order
 	Bodies []string
@@ -81,7 +81,7 @@ func (r *HookReceiver) Took(text string) (ids []string, with int) {
 	return slices.Clone(r.IDs), with
 }
 
-// Each calls take with the accepted posts, in order.
+// Each calls take for each accepted post, in order.
 func (r *HookReceiver) Each(take func(id, body string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

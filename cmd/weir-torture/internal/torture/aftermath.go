@@ -10,12 +10,12 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Aftermath is the effect on a fleet of all faults of one kind.
+// Aftermath says how all faults of one kind affected a fleet.
 type Aftermath struct {
 	Kind    kind     `json:"kind"`
 	Of      int      `json:"of"`
 	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
-	Stall   Recovery `json:"stall"`       // the longest time that a key had no call, from the fault on
+	Stall   Recovery `json:"stall"`       // the longest time that a key had no call, counted from the fault
 	After   Recovery `json:"after"`       // the part of Stall after the end of the fault
 	Intake  Recovery `json:"intake"`      // the longest wait of a producer for a receipt
 	Trouble int      `json:"trouble"`     // failed tries of producers until the recovery

@@ -90,8 +90,8 @@ func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 	return nil
 }
 
-// script returns the behaviour of the api: now and then it answers 429. In runs that change the configuration it also
-// fails and is slow, so that some calls run, and some jobs wait for a retry, under terms that no longer hold.
+// script returns the behaviour of the api: now and then it answers 429. In runs that change the configuration, the api
+// also fails and is slow. So the configuration changes while some calls run and some jobs wait for a retry.
 func (o *Options) script() string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
 	each := ""

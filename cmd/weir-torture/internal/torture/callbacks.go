@@ -17,12 +17,12 @@ import (
 // The callback of the api.
 const (
 	callbackRate     = 200 // posts a second of each type
-	callbackRefuses  = 10  // the receiver refuses one of so many posts
+	callbackRefuses  = 10  // the receiver refuses one of this many posts
 	callbackVariable = "TORTURE_CALLBACK_SECRET"
 	callbackSecret   = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 	callbackAddress  = "TORTURE_CALLBACK_URL"
 
-	postsWithin = 45 * time.Second // of the previous one, at the end of a run
+	postsWithin = 45 * time.Second // the longest wait for the next post, at the end of a run
 )
 
 // The types of posts.
@@ -31,10 +31,10 @@ const (
 	postDead = "job.dead"
 )
 
-// endOf identifies the ends of one type that a job has.
+// endOf identifies the ends of one type that one job has.
 type endOf struct{ kind, job string }
 
-// posts are the ends that a receiver has taken: how often each came, by the id of the post.
+// posts are the posts that a receiver has accepted: how often each came, by the job's end and the post's id.
 type posts map[endOf]map[string]int
 
 // receiver receives the callbacks of the api. It is safe for concurrent use.
@@ -42,7 +42,7 @@ type receiver struct {
 	server   *http.Server
 	listener net.Listener
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	taken   posts
 	tried   int
 	refused int

@@ -32,15 +32,15 @@ type change struct {
 const changeConfig kind = "configuration changes"
 
 // changeable returns the settings that a run changes. If two weirs take turns, it leaves out limits that keys share. It
-// never removes an api with callbacks or reuse, because weir would not post the ends meanwhile and would forget
-// answers.
+// leaves out the removal of an api with callbacks or reuse, because weir would post no ends during the removal and
+// would forget answers.
 func (o *Options) changeable() []setting {
 	return slices.DeleteFunc(settings(), func(s setting) bool {
 		return s.shared && o.Takeovers > 0 || s.name == removal && (o.Callbacks || o.Reuse) || len(o.Settings) > 0 && !slices.Contains(o.Settings, s.name)
 	})
 }
 
-// newChanges returns the planned changes. Each change starts from the terms of the one before.
+// newChanges returns the planned changes. Each change starts from the terms of the change before it.
 func newChanges(r *rand.Rand, o *Options) []change {
 	var all []change
 	possible := o.changeable()

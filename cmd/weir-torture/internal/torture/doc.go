@@ -41,11 +41,10 @@
 // must carry the key of its first call, in the same header: without the key, or with another one, it is billed again. A
 // run ends with the terms that it began with, so that queued jobs are called soon.
 //
-// If weir parked a job because it was killed, the api's ledger must show a call of the job under way at that time
-// (judge_flights.go). weir knows from its flight recorder which calls had not begun or had been answered. A loss of
-// power (losePower) is a kill after which the machine has another boot, and the recorder's file has the state of any
-// earlier moment, as a disk may hold it. weir must not rely on the file then. A result must have the answer of its own
-// job's call.
+// If weir parked a job because weir was killed, the api's ledger must show that a call of the job was under way at the
+// kill (judge_flights.go). weir knows from its flight recorder which calls had not begun or had been answered. After a
+// loss of power (losePower) the machine has another boot, and the recorder's file has the state of some earlier moment,
+// as a disk may hold it. weir must not rely on the file then. A result must have the answer of its own job's call.
 //
 // If weir is killed while nothing is queued, the spending that it reports is compared with the ledger (idle.go,
 // spend.go). Each start may count the calls that were under way at the kill, once, and nothing else.

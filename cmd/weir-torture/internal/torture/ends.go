@@ -19,11 +19,11 @@ import (
 type Letter struct {
 	Job, Reason, Detail string
 	At                  place     // the place in its queue; zero for a refused job
-	Time                time.Time // when the job ended so
+	Time                time.Time // when the job became this letter
 	Seq                 uint64    // the letter's own sequence
 }
 
-// Ends says how jobs ended, by weir's streams.
+// Ends says how jobs ended, according to weir's streams.
 type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // by job id: when the job was accepted, for jobs with a result or a letter
@@ -35,7 +35,7 @@ type Ends struct {
 	Stored  map[string]time.Time // by job id: when its result was stored
 }
 
-// answerOf is a call, by its number in the api's ledger, and a job's place in it.
+// answerOf names a call, by its number in the api's ledger, and the place of a job in the call.
 type answerOf struct {
 	call  int64
 	place int
@@ -56,7 +56,7 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 				Call int64  `json:"call"`
 				At   int    `json:"at"`
 				Of   int64  `json:"of,string"` // if the answer is of an operation: the call that began it
-				ID   string `json:"id"`        // if it is of a language model: chatcmpl- and the call
+				ID   string `json:"id"`        // if the answer is a language model's: chatcmpl- and the call
 			}
 			err := json.Unmarshal(m.Data(), &answer)
 			if number, ok := strings.CutPrefix(answer.ID, "chatcmpl-"); ok {
@@ -118,7 +118,7 @@ func originOf(id string) place {
 	return place{parts[0], n}
 }
 
-// readStream passes every message that a stream has now to take.
+// readStream calls take for each message that a stream has now.
 func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {

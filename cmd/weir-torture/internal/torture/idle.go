@@ -7,7 +7,7 @@ import (
 	"weir/bucket/stream"
 )
 
-// Kills of weir while nothing is queued. Its count of spending must not grow with each start.
+// Bounds of the kills of weir while nothing is queued. weir's count of spending must not grow with each start.
 const (
 	idleInARow = 10
 	idleAfter  = time.Second      // calls go on for so long before the first kill
@@ -17,7 +17,7 @@ const (
 
 const killIdle kind = "kill -9 while nothing is queued"
 
-// idle names such kills in the record.
+// idle names the kills of an idle weir in the record.
 const idle = "idle"
 
 // killIdle pauses the producers, waits until nothing is queued, and kills weir several times.
@@ -59,8 +59,8 @@ func (s *lives) killIdle(ctx context.Context, l life, name string) error {
 	return ctx.Err()
 }
 
-// awaitIdle waits until no producer waits for an answer and nothing is queued. After idleWithin it notes that and
-// returns.
+// awaitIdle waits until no producer waits for an answer and nothing is queued. After idleWithin it gives up with a
+// note.
 func (s *lives) awaitIdle(ctx context.Context, name string) error {
 	nc, js, err := s.servers.connected()
 	if err != nil {

@@ -47,7 +47,7 @@ type Evidence struct {
 	PostsRefused int   // by the receiver
 
 	KnowsMemory bool              // weir obeys a memory limit
-	reached     map[string]int    // calls of each job that arrived
+	reached     map[string]int    // by job: how many of its calls arrived
 	jobCalls    []fakeapi.Arrival // byJob of the arrivals; nil before it is needed
 
 	// The fields of a fleet.
@@ -184,7 +184,7 @@ func lostDetail(letters []Letter) string {
 }
 
 // lateTry reports whether a job was refused and later accepted, because its producer had sent it several times. An
-// earlier try was still under way behind a cut link when the bucket had room again. For weir that is a job sent again.
+// earlier try was still held up by a cut link when the bucket had room again. To weir the late try is a job sent again.
 func (e *Evidence) lateTry(p *Receipt, refused time.Time) bool {
 	return p.Code != 0 && p.Tries > 1 && !refused.IsZero() && e.Ends.Taken[p.ID].After(refused)
 }
@@ -222,7 +222,7 @@ func stamped(of []fakeapi.Arrival) []bucket.Arrival {
 	return stamps
 }
 
-// tooFull returns how many windows that begin with a call have more calls than a rate allows.
+// tooFull counts the windows that begin with a call and have more calls than the rate allows.
 func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
 	n := int(rate.Count)
 	for i := 0; i+n < len(of); i++ {

@@ -72,8 +72,8 @@ func keyOf(a *fakeapi.Arrival) callKey {
 	return callKey{}
 }
 
-// mayBe reports whether a job's calls may be repeated under a key: the job's own key or, with packs, the pack's key,
-// under which the api knows only the same jobs.
+// mayBe reports whether a job's calls may be repeated under a key. Without packs it must be the job's own key. With
+// packs it may be any key, because the api accepts only the same jobs again under a known key.
 func (e *Evidence) mayBe(k callKey, job string) bool {
 	if e.Options.Pack > 0 {
 		return k.value != ""
@@ -81,7 +81,7 @@ func (e *Evidence) mayBe(k callKey, job string) bool {
 	return k.of(job)
 }
 
-// of reports whether a key is that of a job.
+// of reports whether a key is a job's own key.
 func (k callKey) of(job string) bool { return strings.Trim(k.value, `"`) == job }
 
 // story describes a job's calls in order.
@@ -98,14 +98,14 @@ func (e *Evidence) story(again *fakeapi.Repeated) string {
 	return strings.Join(words, ", ")
 }
 
-// mayCarry reports whether the api knows such keys under any terms with which a call may have been made. The terms of a
-// job's first call decide about its later calls.
+// mayCarry reports whether a call may have been made under terms that send the key in k's header. The terms of a job's
+// first call also hold for its later calls.
 func (e *Evidence) mayCarry(a *fakeapi.Arrival, k callKey) bool {
 	at := e.at(a)
 	return slices.ContainsFunc(e.Timeline.possible(at, at), func(t terms) bool { return t.header == k.header })
 }
 
-// prices returns the least and the most, in hundredths, that a call may have cost by any terms that it may have had.
+// prices returns the lowest and the highest price of a call, in hundredths, under all terms that may have held for it.
 func (e *Evidence) prices(a *fakeapi.Arrival) (least, most int) {
 	at := e.at(a)
 	for i, t := range e.Timeline.possible(at, at) {

@@ -11,8 +11,8 @@ import (
 	"weir/deadletter"
 )
 
-// byKill begins the detail in the letter of a job that weir parked because it had died while the job's call was, or may
-// have been, under way.
+// byKill is how the detail of a letter begins if weir parked the job because weir had died while the job's call was, or
+// may have been, under way.
 const byKill = "the worker died "
 
 // noted is how long weir may take to note an answer of the api, on a machine that lets no program wait.
@@ -65,7 +65,8 @@ func (o *Options) namesUnknown() bool {
 	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
-// underWay reports whether weir was killed while one of these calls was under way. slack is the tolerance at both ends.
+// underWay reports whether weir was killed while one of these calls was under way. slack is the tolerance at the call's
+// start and at its end.
 func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
 	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
 		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
@@ -75,9 +76,9 @@ func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool 
 	})
 }
 
-// died returns the earliest and the latest time in the ledger at which a process ended. They are the same if the
-// torture killed it. If a process killed itself at a point, the torture learns of that later, and the last call before
-// shows that the process was still alive then.
+// died returns the earliest and the latest time at which a process can have ended, by the ledger's clock. Both are the
+// same if the torture killed the process. If the process killed itself at k.Point, the torture learned of that only at
+// k.At, the latest time. The earliest is that of the last call before k.At, because the process was alive to make it.
 func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	to = k.At.Sub(e.Began)
 	if k.Point == "" {
@@ -91,8 +92,9 @@ func (e *Evidence) died(k Kill) (from, to time.Duration) {
 	return from, to
 }
 
-// cutShort reports whether a kill explains that second arrived after first although its slot was earlier: weir was
-// killed between the two, and so soon after first that second could still be late.
+// cutShort reports whether a kill explains that a job was called at second, after a later job was called at first. It
+// does if weir was killed between the two, and so soon after first that the kill may have prevented an earlier call
+// that was late.
 func (e *Evidence) cutShort(first, second int64, late time.Duration) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		from, to := e.died(k)

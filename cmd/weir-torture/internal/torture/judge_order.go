@@ -10,9 +10,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// judgeOrder judges the order of the first calls of each priority of each key. A call that arrives after a later job's
-// call, but by less than the jitter, was late and not out of order. The same is true if the network lost the job's
-// first try, and if a kill prevented a call that was late.
+// judgeOrder judges the order of the first calls within each priority of each key. A call that arrives less than the
+// jitter after a later job's call was late, not out of order. A call is not out of order either if the network lost the
+// job's first try, or if a kill prevented a call that was late.
 func (e *Evidence) judgeOrder(r *Report) {
 	seq, priority := map[string]string{}, map[string]bucket.Priority{}
 	for _, p := range e.Receipts {

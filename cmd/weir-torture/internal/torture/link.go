@@ -136,8 +136,8 @@ func (l *link) introduce(p *pair, from net.Conn) (head []byte, ok bool) {
 	return nil, false
 }
 
-// copy forwards bytes in one direction. It passes an orderly end of the connection on, in order with the bytes. If one
-// half breaks, it breaks the other half.
+// copy forwards bytes in one direction. After all bytes it also passes on an orderly end of the connection. If one half
+// breaks, it breaks the other half.
 func (l *link) copy(p *pair, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {

@@ -57,7 +57,7 @@ func (s *lives) live(ctx, faults context.Context) error {
 	return nil
 }
 
-// awaitPart waits until a part of the lives, 0 to 1, is over. It returns false if ctx ends first.
+// awaitPart waits until the fraction part of the lives is over. It returns false if ctx ends first.
 func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.planned)) {
 		if !stream.Sleep(ctx, 20*time.Millisecond) {
@@ -109,7 +109,7 @@ func (s *lives) one(ctx context.Context, l life, name string) error {
 	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.servers.o.Dir)
 }
 
-// end ends a life of a weir that is ready. It returns false if the life ended by itself in another way.
+// end ends a life of a weir that is ready. It returns false if weir ended by itself before that.
 func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	switch {
 	case l.takeover:
@@ -137,7 +137,7 @@ func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 }
 
 // takeOver suspends a weir until its right to call has expired and another weir has replaced it, and then continues it.
-// The first weir must notice before it makes a call or reports anything about earlier calls.
+// The first weir must notice the replacement before it makes a call or reports anything about earlier calls.
 func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) bool {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)

@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// memoryVariable sets how much memory weir may keep resident. A weir that does not know it warns and continues.
+// memoryVariable sets how much memory weir may keep resident. A weir that does not know this variable warns and
+// continues.
 const memoryVariable = "WEIR_MEMORY"
 
 // memoryLimits are the values of memoryVariable, in MiB: little, enough, and more than weir needs.
 var memoryLimits = []int{128, 256, 1024}
 
-// The load under such a limit, submitted at once.
+// The load under a memory limit. All of it is submitted at once.
 const (
 	largeKeys, largeJobs, largeBody = 4, 10, 200 << 10
 	manyKeys, manyAtOnce            = 200, 8
@@ -47,7 +48,7 @@ func knowsMemory(program string) bool {
 }
 
 // endCrowded submits large jobs and jobs of many keys at once, and ends a life under a memory limit. It returns false
-// if the life was not under that limit, or ended by itself for another reason.
+// if the process was started without that limit, or if weir ended for another reason.
 func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	if p.memory != l.memory { // the process was started for an earlier life
 		s.weir.kill(p, "")

@@ -8,7 +8,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// mishaps executes the faults other than kills of weir: of its server, its network, its disk and its credentials.
+// mishaps executes the faults that do not end weir: those of its server, its network, its disk and its credentials, and
+// stops.
 type mishaps struct {
 	events  []event
 	lives   *lives
@@ -19,7 +20,7 @@ type mishaps struct {
 	record  *record
 }
 
-// happen executes the planned events, each after its part of the lives.
+// happen executes each planned event when the event's part of the lives is over.
 func (m *mishaps) happen(ctx, faults context.Context) error {
 	for _, e := range m.events {
 		if !m.lives.awaitPart(ctx, e.after) || !stream.Sleep(faults, e.pause) {
@@ -50,7 +51,7 @@ func (m *mishaps) do(ctx context.Context, e event) error {
 		}
 	case fillDisk:
 		if m.server.disk == nil {
-			return nil // it is noted already
+			return nil // a note says so already
 		}
 		m.weir.awaitUp(ctx) // otherwise nothing would be written
 		if err := m.server.fill(ctx, e.last); err != nil {

@@ -74,8 +74,8 @@ func (n *network) start(toxic string) error {
 
 func (n *network) url() string { return "http://" + n.listen }
 
-// spoil breaks every connection to the api, disturbs the new ones for a while, and breaks those too. It blocks
-// meanwhile.
+// spoil breaks every connection to the api, disturbs the new ones for a while, and breaks these too. It blocks until
+// then.
 func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error {
 	n.mu.Lock()
 	n.spans = append(n.spans, span{from: time.Now()})

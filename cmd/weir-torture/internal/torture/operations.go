@@ -43,7 +43,7 @@ func (e *Evidence) judgeOperations(r *Report) {
 		job         string
 		first, last int64 // times of polls
 	}
-	began, polled := map[int64]*operation{}, map[string]int64{} // by the call's number; and the first poll of each job
+	began, polled := map[int64]*operation{}, map[string]int64{} // by call; and the time of each job's first poll
 	for i := range e.Arrivals {
 		a := &e.Arrivals[i]
 		began[a.Number] = &operation{job: jobOf(a)} // even if its answer was lost: a repeat is told the same address

@@ -181,7 +181,8 @@ func (o *operator) changeFile(ctx context.Context, text string, w way) error {
 }
 
 // awaitStored waits until weir has stored its file. A weir that is down, or does not handle the signal yet, stores the
-// file at its next start. config apply must not come first, or that start would take the file for a newer one.
+// file at its next start. config apply must not come first, or that start would take the file for newer than the
+// applied configuration.
 func (o *operator) awaitStored(ctx context.Context, text string) error {
 	nc, js, err := o.servers.connected()
 	if err != nil {

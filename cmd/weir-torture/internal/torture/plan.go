@@ -24,7 +24,7 @@ const (
 // life is one run of weir, and its end.
 type life struct {
 	order    fault.Order   // where weir must kill itself
-	delay    time.Duration // otherwise: how long after it was ready or has called; after its start if early
+	delay    time.Duration // without order: time to the kill, after weir is ready or has called; if early, after its start
 	early    bool          // killed while it starts
 	calls    bool          // the end waits for a call
 	takeover bool          // weir is suspended, replaced by another one, and continued

@@ -21,7 +21,7 @@ type process struct {
 	ready  chan struct{} // closed when the process has written its mark
 	marked string        // the line with the mark; read it only after ready is closed
 	began  time.Time
-	memory int         // its limit in MiB; 0: none
+	memory int         // its memory limit in MiB; 0: none
 	felled atomic.Bool // the torture killed it outside the plan of its lives
 }
 
@@ -30,7 +30,7 @@ type program struct {
 	name string
 	path string // empty: weir
 	args []string
-	env  []string // added to this process's own environment without weir's settings
+	env  []string // in addition to this process's environment, from which weir's settings are left out
 	mark string   // the process writes this when it is ready
 }
 

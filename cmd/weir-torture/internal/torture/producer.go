@@ -80,8 +80,8 @@ type Trouble struct {
 // answerWithin is how long a producer waits for an answer before it sends the job again.
 const answerWithin = 2 * time.Second
 
-// startProducers starts the producers, which submit until end. A job that is under way then is still submitted until it
-// is answered, or ctx ends. Each producer prefers one of the servers.
+// startProducers starts the producers, which submit jobs until end is called. A job that has no answer then is still
+// submitted until it has one, or until ctx ends. Each producer prefers one of the servers.
 func startProducers(ctx context.Context, urls []string, dir string, loads []load, as []nats.Option) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *producers) report(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// jobQuery begins the query of a job whose body does not name it.
+// jobQuery is how the query of a job begins if the job's body does not name the job.
 const jobQuery = "id="
 
 // submit sends one job until it is answered, and records the answer.

@@ -24,7 +24,7 @@ type Kill struct {
 type record struct {
 	to io.Writer // receives lines of progress
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	kills     []Kill
 	counts    map[kind]int
 	ways      map[way]int // how configurations took effect
@@ -74,7 +74,8 @@ func (r *record) killed(k Kill) {
 	r.kills = append(r.kills, k)
 }
 
-// endedByItself records an unplanned end of a weir. err is nil unless the error was already reported.
+// endedByItself records an unplanned end of a weir. err is not nil if weir ended before it was ready. Such an end is
+// counted, but no line of progress is written.
 func (r *record) endedByItself(p *process, err error) {
 	felled := p.felled.Load()
 	if !felled {
@@ -158,7 +159,7 @@ func (r *record) damaged(d damage) {
 
 // heard is what weir's log has said about its store.
 type heard struct {
-	restored int             // how often
+	restored int             // how often weir said that its store was restored
 	unnamed  map[string]bool // queues that have lost jobs that weir cannot name
 }
 

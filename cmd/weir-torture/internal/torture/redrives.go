@@ -44,8 +44,8 @@ type redriver struct {
 	api      *paidAPI
 }
 
-// redrive makes weir redrive the overflowed jobs. Every other fault kills weir. The others stop the redrive, kill weir
-// and resume the redrive. It returns nil if no redrive was requested.
+// redrive makes weir redrive the overflowed jobs. Two faults take turns: one kills weir, and the other stops the
+// redrive, kills weir and resumes the redrive. It returns nil if no redrive was requested.
 func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
 	if d.programs.o.Redrives == 0 {
 		return nil, nil //nolint:nilnil // nothing is redriven
@@ -156,8 +156,8 @@ func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[s
 	}
 }
 
-// redriven waits until more letters are done, or until the redrive is done. It fails if the redrive has failed or makes
-// no progress for redriveWait.
+// redriven waits until at least more further letters are done, or until the redrive is done. It fails if the redrive
+// has failed, or does not get so far within redriveWait.
 func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error) {
 	first := -1
 	for limit := time.Now().Add(redriveWait); time.Now().Before(limit); {

@@ -19,7 +19,7 @@ type replica struct {
 	nats  []*link // to each node
 	redis *link
 
-	process *process // guarded by the fleet's mutex, like what follows
+	process *process // guarded by the fleet's mutex, like away
 	away    bool     // not running on purpose
 }
 

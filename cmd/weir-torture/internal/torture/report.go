@@ -62,7 +62,7 @@ type Report struct {
 	UnknownNeverSeen     int `json:"unknown_never_seen"` // the api's ledger has no call of these jobs
 	UnknownExplained     int `json:"unknown_explained"`
 	UnknownUnderWay      int `json:"unknown_under_way"` // their calls were under way when weir was killed
-	UnknownAnswered      int `json:"unknown_answered"`  // of those, answered before, without time for weir to note it
+	UnknownAnswered      int `json:"unknown_answered"`  // of these, answered just before; weir may not have noted it
 	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked after a kill -9 although no call was under way
 	OthersAnswers        int `json:"others_answers"`    // results with the answer of another job's call
 	Packs                int `json:"packs"`             // calls of several jobs
@@ -86,7 +86,7 @@ type Report struct {
 	JudgesFresh  bool `json:"judges_fresh,omitempty"`  // AskedAgain was judged
 
 	Callbacks    bool `json:"callbacks,omitempty"`
-	Posted       int  `json:"posted,omitempty"`        // ends, each under its id
+	Posted       int  `json:"posted,omitempty"`        // ids of the posts that the receiver took
 	PostedAgain  int  `json:"posted_again,omitempty"`  // posts of an end that the receiver had taken before
 	PostsRefused int  `json:"posts_refused,omitempty"` // by the receiver
 	Unposted     int  `json:"unposted,omitempty"`
@@ -94,11 +94,11 @@ type Report struct {
 
 	Settled         int   `json:"settled,omitempty"`        // done jobs whose charge was compared with the api's
 	SettledWrong    int   `json:"settled_wrong,omitempty"`  // of these, charged other tokens than they took
-	SettledUntold   int   `json:"settled_untold,omitempty"` // of these, charged estimates by recovery: their notes were lost
+	SettledUntold   int   `json:"settled_untold,omitempty"` // of these, charged estimates by recovery: the notes were lost
 	Exceeding       int   `json:"exceeding,omitempty"`      // calls that took more than they had reserved
-	TokensOver      int   `json:"tokens_over,omitempty"`    // windows over by more than calls took beyond their reservations
+	TokensOver      int   `json:"tokens_over,omitempty"`    // windows over the limit even by what calls had reserved
 	TokensDoubtful  int   `json:"tokens_doubtful,omitempty"`
-	TokensByTold    int   `json:"tokens_by_told,omitempty"` // windows over by what calls took beyond their reservations
+	TokensByTold    int   `json:"tokens_by_told,omitempty"` // windows over only by what calls took beyond reservations
 	TokensHeld      int   `json:"tokens_held,omitempty"`    // calls that waited longest for the limit
 	TokensFullest   int64 `json:"tokens_fullest,omitempty"` // tokens in the fullest window
 	BilledDone      int64 `json:"billed_done,omitempty"`    // by the api for jobs that are done, in millionths
@@ -150,7 +150,7 @@ type Report struct {
 	RestoresTold int `json:"restores_told,omitempty"`
 	Gone         int `json:"gone,omitempty"` // accepted between a backup and its restore
 	Flips        int `json:"flips,omitempty"`
-	Damaged      int `json:"damaged,omitempty"` // jobs that flipped bytes took
+	Damaged      int `json:"damaged,omitempty"` // jobs lost by flipped bytes
 	Untold       int `json:"damaged_untold,omitempty"`
 	CalledAgain  int `json:"called_again,omitempty"` // because weir lost what it knew of them, and said so
 

@@ -8,7 +8,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// Repeated requests: the jobs of a key ask for so many things in turn, each with a query of its own.
+// Repeated requests: the jobs of a key ask for different things in turn, each with a query of its own.
 const (
 	askQuery   = "ask="
 	asks       = 12
@@ -16,8 +16,8 @@ const (
 	recallsFor = 2 * time.Second // after a start's first call; until then weir may not know all earlier answers
 )
 
-// judgeReuse checks each end with a reused answer. It must name a job that was called for the same request and has the
-// same answer, and its own job must not have been called.
+// judgeReuse checks each end with a reused answer. The end must name a job that was called for the same request and has
+// the same answer, and the end's own job must not have been called.
 func (e *Evidence) judgeReuse(r *Report) {
 	if !e.Options.Reuse {
 		return
@@ -94,9 +94,9 @@ func (e *Evidence) judgeFresh(r *Report) {
 	}
 }
 
-// forgets reports whether a kill excuses a second call for a request: weir was killed before it had stored the first
-// call's answer; or while the second job waited for its answer; or it had just started, and may not have known the
-// first answer yet.
+// forgets reports whether a kill excuses a second call for a request. It does if weir was killed before it had stored
+// the first call's answer, or between the submission and the call of the second job, or if weir had just started again
+// and may not have known the first answer yet.
 func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *fakeapi.Arrival, of *Receipt) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		earliest, latest := e.died(k)

@@ -70,7 +70,7 @@ type charge struct {
 // charges are the charges of each job, by its id.
 type charges map[string][]charge
 
-// bill is what weir says that was spent, in millionths of the currency.
+// bill is the spending that weir reports, in millionths of the currency.
 type bill struct{ spent, inDoubt int64 }
 
 // readCharges reads weir's ledger.
@@ -201,7 +201,7 @@ func (e *Evidence) judgeCharge(r *Report, job string, took int64) (reserved int6
 	return reserved
 }
 
-// addSettled adds the findings on what answers told.
+// addSettled adds the findings on tokens and on the bill.
 func (r *Report) addSettled(add func(name string, bad int, format string, args ...any)) {
 	add("settled", r.SettledWrong+r.TokensOver, "%d calls charged what they took, %d not, %d by recovery without their notes; "+
 		"%d took more than reserved, and made %d windows exceed the limit; %d windows exceed it without that, and %d perhaps; "+

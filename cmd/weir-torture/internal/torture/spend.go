@@ -59,8 +59,8 @@ func (w *weir) usedRatio(ctx context.Context) (float64, error) {
 	return 0, fmt.Errorf("no weir_limit_used_ratio of %s", budgetName)
 }
 
-// judgeSpend compares the spending that weir reports with the ledger. It must not be less than the ledger's, or a
-// budget would be overspent. It may be more by the price of each call that was answered and not billed, or that was
+// judgeSpend compares the spending that weir reports with the ledger. weir must not report less, or a budget would be
+// overspent. It may report more by the price of each call that was answered and not billed, and of each call that was
 // under way when weir was killed and may never have arrived, once each. A kill while nothing was queued must add
 // nothing.
 func (e *Evidence) judgeSpend(r *Report) {

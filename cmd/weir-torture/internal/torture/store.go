@@ -33,8 +33,8 @@ type damage struct {
 	at     time.Time
 }
 
-// endRestored kills weir, copies its store, lets another weir continue for a while, kills that, and restores the copy.
-// The next start must refuse the store. The start after it has the flag --restored.
+// endRestored kills weir and copies its store. It lets another weir continue for a while, kills that weir too, and
+// restores the copy. The next start must refuse the store. The start after that has the flag --restored.
 func (s *lives) endRestored(ctx context.Context, p *process, l life, name string) error {
 	if p.Gone(ctx, l.delay) {
 		s.weir.endedByItself(p, nil)
@@ -160,7 +160,8 @@ func (e *Evidence) gone(p *Receipt) bool {
 }
 
 // spoilt reports whether a job's queue was damaged. The job may stand behind the damaged message in a block, whenever
-// it was accepted. At the next kill the server discards that part, and uses its sequences again for other jobs.
+// it was accepted. At the next kill the server discards the part of the block behind the damage, and uses its sequences
+// again for other jobs.
 func (e *Evidence) spoilt(p *Receipt) bool {
 	for _, d := range e.Damages {
 		if d.stream == p.Stream {

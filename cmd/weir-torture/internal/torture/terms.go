@@ -17,7 +17,7 @@ type terms struct {
 
 	pack   int    // jobs that a call may have; 0: each call has one
 	posts  bool   // weir posts the ends of jobs
-	polls  bool   // the api works on after a call, and weir polls it
+	polls  bool   // the api goes on working after a call, and weir polls it
 	reuse  bool   // weir gives answers again
 	tokens bool   // only answers say what calls took and cost
 	header string // of the idempotency key; "": the api is not idempotent
@@ -51,8 +51,8 @@ const (
 	largeQuota  = 10_000_000
 )
 
-// noon is a time zone in which it is about noon, so that no month ends during a run. The run compares a month's budget
-// with all of its calls.
+// noon is a time zone in which it is about noon, so that no month ends during a run. The verdict compares a month's
+// budget with all calls of the run.
 var noon = machine.Noon()
 
 // mostJitter is the largest jitter that a change sets.
@@ -79,8 +79,8 @@ func firstTerms(o *Options) terms {
 // sharesSpend reports whether the run always has a budget, so that its use can be compared with the ledger.
 func (o *Options) sharesSpend() bool { return o.IdleKills > 0 && o.Takeovers == 0 }
 
-// accountRate returns how many calls per second all keys together may make. Unless the option sets the rate, it delays
-// no job.
+// accountRate returns how many calls per second all keys together may make. Unless an option sets this rate, it is so
+// high that it delays no job.
 func (o *Options) accountRate() int {
 	if o.Account > 0 {
 		return o.Account

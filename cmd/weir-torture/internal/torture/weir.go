@@ -34,7 +34,7 @@ type weir struct {
 
 	mu      sync.Mutex
 	process *process // the running process; nil between two lives
-	boots   int      // of the machine, as weir sees it
+	boots   int      // how many boots the machine has had, as weir sees it
 }
 
 // now returns the running process, or nil between two lives.
@@ -136,7 +136,7 @@ func (w *weir) fell() {
 }
 
 // losePower turns a kill into a loss of power. The machine has another boot from now on, and the file of the flight
-// recorder has the state of any earlier moment, as a disk may hold it.
+// recorder has the state of some earlier moment, as a disk may hold it.
 func (w *weir) losePower() {
 	w.mu.Lock()
 	w.boots++

@@ -60,8 +60,8 @@ func (w *witness) listen(url string, as []nats.Option) error {
 	return nil
 }
 
-// read reads the intents that are in the queue now. It does so before weir, which has just lost its server too, or is
-// starting.
+// read reads the intents that are in the queue now. It does so before weir deals with them, because weir has just lost
+// the server too, or is starting.
 func (w *witness) read(nc *nats.Conn) {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
 	if err != nil {

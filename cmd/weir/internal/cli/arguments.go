@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Takes returns a check that a command has one argument for each name. Arguments whose names are in brackets are
+// Takes returns a check that a command gets one argument for each name. If a name is in brackets, its argument is
 // optional.
 func Takes(names ...string) cobra.PositionalArgs {
 	least, what := 0, "no arguments"

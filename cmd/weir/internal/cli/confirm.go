@@ -22,8 +22,8 @@ func (c *Confirmation) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 }
 
-// Ask asks the user at the terminal, and fails with exit code 4 unless the answer is yes. It succeeds without asking if
-// --yes was given or there is no terminal.
+// Ask asks the user at the terminal, and fails with exit code 4 unless the answer is yes. If --yes was given, or there
+// is no terminal, Ask succeeds without asking.
 func (c *Confirmation) Ask(cmd *cobra.Command, question string) error {
 	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
 	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
@@ -41,13 +41,13 @@ func (c *Confirmation) Ask(cmd *cobra.Command, question string) error {
 	return Refused(errors.New("nothing was changed"))
 }
 
-// Possible reports whether the command can get a yes: --yes was given, or there is a terminal.
+// Possible reports whether the command can get the answer yes: whether --yes was given, or there is a terminal.
 func (c *Confirmation) Possible(cmd *cobra.Command) bool {
 	file, ok := cmd.InOrStdin().(*os.File)
 	return c.yes || ok && terminal.Watched(file) && terminal.Watched(cmd.ErrOrStderr())
 }
 
-// Insist is Ask for changes that cannot be undone or cost money. Without a terminal it fails unless --yes was given.
+// Insist is Ask for a change that cannot be undone or costs money. Without a terminal it fails unless --yes was given.
 func (c *Confirmation) Insist(cmd *cobra.Command, question string) error {
 	if !c.Possible(cmd) {
 		return Refused(fmt.Errorf("nothing was done: without a terminal, --yes must answer %q", question))

@@ -34,10 +34,11 @@ func Usage(err error) error { return &Exit{ExitUsage, err} }
 // should not restart the process.
 func Misconfigured(err error) error { return &Exit{ExitConfig, err} }
 
-// NotFound marks an error that says that the named thing does not exist, or that there is nothing to print.
+// NotFound marks an error that says that something named does not exist, or that there is nothing to print.
 func NotFound(err error) error { return &Exit{ExitNotFound, err} }
 
-// Refused marks an error that says that the present state does not allow the operation, or that the user answered no.
+// Refused marks an error that says that the present state does not allow the operation, or that the user's answer was
+// no.
 func Refused(err error) error { return &Exit{ExitRefused, err} }
 
 // Unreachable marks an error that says that the server, or a replica that must answer, cannot be reached.

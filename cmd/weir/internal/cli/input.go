@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// Bounds of the input of commands. A larger job cannot be submitted, because NATS carries messages of at most 64 MiB.
+// Bounds of the input of commands. A body above MostBody could not be submitted, because NATS carries messages of at
+// most 64 MiB.
 const (
 	MostConfig = 4 << 20  // bytes of a configuration
 	MostBody   = 64 << 20 // bytes of a job's body
 )
 
-// ReadFile reads a file of at most most bytes. It fails for a longer file, even an endless one such as /dev/zero.
+// ReadFile reads a file of at most most bytes. It fails if the file is longer, even if the file has no end, as
+// /dev/zero.
 func ReadFile(path string, most int64) (data []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -27,7 +29,7 @@ func ReadFile(path string, most int64) (data []byte, err error) {
 	return data, nil
 }
 
-// ReadAll is ReadFile for an open reader.
+// ReadAll reads all of r. Like ReadFile it fails if r is longer than most, in bytes.
 func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(data)) > most {
@@ -36,8 +38,8 @@ func ReadAll(r io.Reader, most int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadData returns the body that the flag --data gives: the text itself, the content of FILE for @FILE, or stdin for -
-// or @-.
+// ReadData returns the body that the flag --data names: for @FILE the content of FILE, for - or @- the whole of stdin,
+// and otherwise the text of the flag.
 func ReadData(data string, stdin io.Reader) ([]byte, error) {
 	switch {
 	case data == "-", data == "@-":

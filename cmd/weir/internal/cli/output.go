@@ -23,10 +23,10 @@ type Format string
 // The formats.
 const (
 	ForPeople Format = ""     // tables, and sentences
-	AsJSON    Format = "json" // one object a line
+	AsJSON    Format = "json" // one JSON object on each line
 )
 
-// Empty prints an empty list: [] in JSON. Otherwise it returns why as an error with the exit code for "not found".
+// Empty prints an empty list, [], as JSON. In the other format it returns why, with the exit code for "not found".
 func (f Format) Empty(w io.Writer, why error) error {
 	if f != AsJSON {
 		return NotFound(why)
@@ -76,7 +76,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// WriteBytes writes a body of an API or a producer unchanged. If w is a terminal, it escapes control characters.
+// WriteBytes writes a body from an API or a producer unchanged, except that on a terminal it escapes control
+// characters.
 func WriteBytes(w io.Writer, data []byte) error {
 	if terminal.Watched(w) {
 		data = inert(data)
@@ -107,7 +108,8 @@ func inert(data []byte) []byte {
 	return shown
 }
 
-// Table prints columns under their headers, two blanks apart. Lines are cut at the width of the terminal.
+// Table prints columns under their headers, with two blanks between columns. Lines are cut at the width of the
+// terminal.
 type Table struct {
 	rows [][]string
 }
@@ -132,10 +134,11 @@ func (t *Table) Row(cells ...string) {
 // Print writes the rows and forgets them.
 func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
 
-// PrintWhole is Print without cutting lines, for data that no other command prints.
+// PrintWhole is Print without cutting lines, for data that only this table shows.
 func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
-// printCut writes the rows, with lines cut to most columns; 0 means no cutting.
+// printCut writes the rows. It cuts lines that are wider than most, in columns of the terminal. If most is 0, it cuts
+// none.
 func (t *Table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -162,7 +165,7 @@ func (t *Table) printCut(w io.Writer, most int) error {
 	return nil
 }
 
-// Visible returns text, quoted if it contains control or invisible characters. It is for keys, details and other texts
+// Visible returns text, quoted if it contains control or invisible characters. Use it for keys, details and other texts
 // from outside.
 func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
@@ -190,7 +193,7 @@ func Brief(d time.Duration) string {
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }
 
-// withoutZeroSeconds formats a duration, without seconds if these are zero: 5m, 5m20s.
+// withoutZeroSeconds formats a duration. It leaves out the seconds if they are zero: 5m, 5m20s.
 func withoutZeroSeconds(d time.Duration) string {
 	if d%time.Minute != 0 {
 		return d.String()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The linker sets these: -X weir/cmd/weir/internal/cli.release=v1.2.3, and commit in the same way.
+// The linker sets these variables: release by -X weir/cmd/weir/internal/cli.release=v1.2.3, and commit in the same way.
 var (
 	release string
 	commit  string
@@ -49,7 +49,7 @@ func Commit() string {
 	return ""
 }
 
-// User returns the name of the user that runs this process, "unknown" if the system does not tell.
+// User returns the name of the user who runs this process, "unknown" if the system does not tell.
 func User() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

@@ -26,8 +26,8 @@ type ProgressBar struct {
 	drawn time.Time
 }
 
-// NewProgressBar returns a bar for a total of things. If of is 0, the total is unknown, and the bar only shows a count
-// until SetTotal is called. The bar draws nothing if out is not a terminal.
+// NewProgressBar returns a bar for work on of things. If of is 0, the total is unknown, and until SetTotal the bar only
+// shows a count. If out is not a terminal, the bar draws nothing.
 func NewProgressBar(out io.Writer, what string, of int) *ProgressBar {
 	if !terminal.Watched(out) {
 		out = nil
@@ -45,7 +45,7 @@ func (p *ProgressBar) SetTotal(of int) {
 // Show draws the bar, at most ten times a second.
 func (p *ProgressBar) Show(done int) { p.ShowWith(done, "") }
 
-// ShowWith is Show with a text behind the bar.
+// ShowWith is Show with a text after the bar.
 func (p *ProgressBar) ShowWith(done int, tail string) {
 	if p.out == nil {
 		return

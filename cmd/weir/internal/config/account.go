@@ -55,7 +55,7 @@ func (c *Config) Account(name string) (*Account, bool) {
 	return &c.Accounts[i], true
 }
 
-// join appends the limits of a's account to a's own limits, under the name account/limit.
+// join appends the limits of the api's account to the api's own limits. Such a limit is called account/limit.
 func (a *API) join(f fields, accounts []Account) {
 	if a.Account == "" {
 		f.ignored("without an account", "weight")

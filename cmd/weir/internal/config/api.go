@@ -256,7 +256,8 @@ func method(text string) (string, error) {
 	return text, nil
 }
 
-// section returns the fields of an api's idempotency. Its check refuses a contradiction with a's headers.
+// section returns the fields of an api's idempotency. Its check refuses a header that contradicts the headers of the
+// api.
 func (i *Idempotency) section(a *API) section {
 	return section{
 		fields: []field{

@@ -206,8 +206,8 @@ func parseName(text string) (string, error) {
 // usualPartitions is how many partitions an api has unless WEIR_PARTITIONS says otherwise.
 const usualPartitions = 8
 
-// warnOfIDs warns if more jobs may end within dedupe than weir can remember the ids of. It checks the jobs of one key,
-// which all have one partition, and the jobs of all keys.
+// warnOfIDs warns if weir cannot remember the ids of all jobs that may end within dedupe. It checks the jobs of one
+// key, which all have one partition, and the jobs of all keys.
 func (c *Config) warnOfIDs(f fields) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

@@ -19,8 +19,8 @@ const (
 	mostTimes = 1_000_000
 )
 
-// cost returns the kind of a cost, the units that a job takes from a limit: a source alone, a term, or a list of terms.
-// A nil cost is one unit. Terms may name the counters in usage.
+// cost returns the kind of a limit's cost: how many units a job takes from the limit. It is a source alone, a term, or
+// a list of terms. A nil cost is one unit. Terms may name the counters in usage.
 func cost(at *ingest.Cost, usage *[]Usage) kind {
 	t := source(1)
 	return terms(at, of[ingest.Cost]{
@@ -329,7 +329,7 @@ func formatWeight(w ingest.Weight) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// maybe returns the kind of a single value that may be absent. *at is nil if it is.
+// maybe returns the kind of a single value that may be absent. *at is nil if the value is absent.
 func maybe[T any](at **T, t of[T]) kind {
 	held := new(T)
 	k := one(held, t)

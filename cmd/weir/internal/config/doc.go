@@ -43,12 +43,14 @@
 // Schema, and the table in the topic fields (make fields writes both). The value is in a.Linger. In the same way:
 //
 //   - one(at, TYPE) is a single value, many(at, most, TYPE) a list of them. values.go has the types: duration, size, whole,
-//     percent, word, yes, rate, money, free. but gives a type other limits. secret is a text with references to secrets.
+//     percent, word, yes, rate, money, free. The method but gives a type other limits. secret is a text with references
+//     to secrets.
 //   - mapping(section) is a mapping that always has a value, optional(at, section) one that may be absent: nil.
 //     items(at, most, section) is a list of mappings; named(at, most, below, section, name) has names that the user
 //     chooses; shorthand(section) is a mapping that may be written as its first field alone. They nest.
-//   - needs makes a field required; its text is the fix if the field is missing. or is the default, as a file writes it.
-//     absent sets a default that depends on fields above, and otherwise describes such a default.
+//   - The line may have more members. needs makes the field required; its text is the fix if the field is missing. or
+//     is the default, as a file writes it. absent sets a default that depends on fields above, and otherwise describes
+//     such a default.
 //   - A section's check reports what its fields cause together: f.place(name).fail or warn, f.ignored for fields without
 //     effect. It runs if the file has the mapping, even if fields of it were refused: see f.clean and f.fine.
 //

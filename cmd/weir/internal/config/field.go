@@ -15,8 +15,8 @@ type field struct {
 	or    string // the default, as a file would have it
 	means string
 
-	// otherwise describes a default that or cannot express, for tables and differences. absent sets a default that
-	// depends on other fields.
+	// absent sets a default that depends on other fields. otherwise describes a default that the member or cannot
+	// express, for tables and differences.
 	otherwise string
 	absent    func()
 

@@ -13,7 +13,7 @@ import (
 // cannot be asked.
 type Inquiry struct {
 	Method  string          // GET, HEAD or POST
-	Path    string          // below the api's url, optionally with a query; {job}, {key} and {json:/pointer} stand for the letter's
+	Path    string          // below the api's url, optionally with a query; placeholders stand for values of the letter
 	Answers []InquiryAnswer // the first that matches decides; if none matches, the outcome stays unknown
 	Rate    bucket.Rate     // of the inquiries of each replica
 	After   time.Duration   // "not processed" counts only this long after the letter: 0 to 7d

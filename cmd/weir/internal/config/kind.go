@@ -136,7 +136,7 @@ func shorthand(s func() section) kind {
 	return k
 }
 
-// optional returns the kind of a mapping that may be absent. *at is nil if it is.
+// optional returns the kind of a mapping that may be absent. *at is nil if the mapping is absent.
 func optional[T any](at **T, s func(*T) section) kind {
 	k := mapping(func() section { return s(new(T)) })
 	k.read = func(v value, _ string) texts {

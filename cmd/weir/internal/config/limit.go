@@ -14,10 +14,10 @@ import (
 // mostShared bounds the shared limits of an api. Each reservation asks all of them.
 const mostShared = 32
 
-// limit returns the fields of a limit that all keys share. of has the rules that were read before it. price is what a
-// call costs, and nil for a limit of an account. usage has the usage counters. lines maps the names of the limits
-// before it to their lines. A limit without a name is called after its kind. A limit whose value could not be read
-// still has its kind, so that the other checks of the file can continue.
+// limit returns the fields of a limit that all keys share. of has the rules that were read so far. price is what a call
+// costs; it is nil for a limit of an account. usage has the usage counters. lines maps the names of the limits read so
+// far to their lines. A limit without a name gets the name of its kind. A limit whose value could not be read still has
+// its kind, so that the other checks of the file can continue.
 func limit(l *bucket.Limit, of *bucket.Rules, price *ingest.Cost, usage *[]Usage, lines map[string]int) section {
 	l.Rate, l.Quota, l.Budget = &bucket.Rate{}, &bucket.Quota{}, &bucket.Budget{}
 	at := &limitFields{Limit: l, rate: l.Rate, quota: l.Quota, budget: l.Budget, zone: time.UTC}
@@ -180,7 +180,8 @@ func limitName() of[string] {
 	}, same, "a name; not `rate`", object{"type": []string{"string", "integer"}, "pattern": namePattern}}
 }
 
-// limitKind returns the kind of a limit, by the one field that names it. None or several of these fields are a problem.
+// limitKind returns the kind of a limit, by the one field that names it. A limit with none or several of these fields
+// is a problem.
 func limitKind(f fields) (bucket.Kind, bool) {
 	const fix = "write exactly one of rate, quota, in_flight and budget"
 	kind := bucket.Kind("")

@@ -78,7 +78,7 @@ func (r *Receiver) pace() kind {
 	return one(&r.Rate, rate().but("a rate from 1/min to 1000/s", webhookRate))
 }
 
-// warnOfPlainText warns of an address that has a secret and that weir posts to over plain http.
+// warnOfPlainText warns if weir posts to the address over plain http, and the address contains a secret.
 func (r *Receiver) warnOfPlainText(f fields) {
 	if r.URL.inPlainText() {
 		f.place("url").warn("a secret goes over the network in plain text", "write https")

@@ -60,7 +60,7 @@ func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 	}
 }
 
-// priorities returns the weights of jobs by their Weir-Priority.
+// priorities returns the fields of the weights: one for each value of Weir-Priority.
 func priorities(w *bucket.Weights) section {
 	weight := whole[int64](1, bucket.MostWeight)
 	return section{fields: []field{
@@ -180,7 +180,8 @@ func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	}
 }
 
-// override returns the fields of o, which replace those of of.Key for the keys that o.Pattern matches.
+// override returns the fields of o. For the keys that o.Pattern matches, they replace the fields of every key's bucket,
+// of.Key.
 func override(o *bucket.Override, of *bucket.Rules) section {
 	k := of.Key
 	s := keyLimits(&k, of)

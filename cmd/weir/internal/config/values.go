@@ -112,7 +112,8 @@ func orEmpty[T comparable](t of[T]) of[T] {
 	return t
 }
 
-// orNone is orEmpty for a field whose default is a value. It shows "none", so that differences name it.
+// orNone is orEmpty for a field whose default is not the zero value. It shows the zero value as "none", so that
+// differences name it.
 func orNone[T comparable](t of[T]) of[T] {
 	t = orEmpty(t)
 	show := t.show

@@ -158,7 +158,8 @@ func vendorIn(v value) (name value, without []string) {
 	return name, without
 }
 
-// entry returns the value of a key of a mapping. It reports no problems.
+// entry returns the value of one key of a mapping, and whether the mapping has that key. It adds no problem to the
+// document, whatever the mapping holds.
 func (v value) entry(name string) (value, bool) {
 	for i := 0; i+1 < len(v.node.Content); i += 2 {
 		if key := v.node.Content[i]; key.Kind == yaml.ScalarNode && key.Value == name {

@@ -15,8 +15,8 @@ const waitingAPI = `apis:
     bucket: {rate: 1/24h, capacity: 10000000}
 `
 
-// accept measures how many jobs a second weir accepts: published asynchronously, 4,000 at once, until the last is
-// acknowledged.
+// accept measures how many jobs a second weir accepts. A producer publishes them asynchronously, 4,000 at once, until
+// the last job is acknowledged.
 func accept(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", waitingAPI)
 	if err != nil {
@@ -53,15 +53,15 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// reference is a server that a bare contestant uses.
+// reference is a server for a bare contestant.
 type reference struct {
 	name, url string
 	pids      []int // ids of its process, if the measurement started it
 }
 
-// references makes the bare contestants, each on a server of its own: one whose server syncs every write, one whose
-// server does not, and if floor is true one that sends and stores the same messages as weir. If the bench uses a server
-// that it did not start, references makes a single contestant on that server.
+// references makes the bare contestants, each on a server of its own. The server of the first syncs every write, and
+// the server of the second does not. If floor is true, a third contestant sends and stores the same messages as weir.
+// If the bench uses a server that it did not start, references makes only one contestant, on that server.
 func (s *stage) references(
 	ctx context.Context, floor bool, on func(ctx context.Context, ref reference) (contestant, error),
 ) (all []contestant, err error) {

@@ -16,15 +16,15 @@ import (
 
 // Options of a measurement. All are required except Dir and Redis.
 type Options struct {
-	Rounds     int    // rounds of each contender, in turns
-	Jobs       int    // jobs of a round; for latency, samples of a round
-	Keys       int    // how many keys the jobs have; for the measurement keys, how many keys wait
+	Rounds     int    // how many rounds each contender runs, in turns
+	Jobs       int    // jobs of a round; for latency: samples of a round
+	Keys       int    // how many keys the jobs have; for keys: how many keys wait
 	Body       int    // bytes of a job's body
-	Seconds    int    // length of a round, for pace
+	Seconds    int    // for pace: length of a round
 	Durability string // durability of weir's server: always or interval
 	Server     string // Inside, Beside, or the URL of a server
-	Redis      string // URL of a Redis, for dispatch to measure limits in it too; empty: none
-	Dir        string // directory for the stores; empty: the system's directory for temporary files
+	Redis      string // URL of a Redis, in which dispatch also measures limits; "": none
+	Dir        string // directory for the stores; "": the system's directory for temporary files
 
 	As   cli.Format
 	Out  io.Writer // receives the report
@@ -65,7 +65,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// measurement is one of the benches. It fills in the report's contenders and ratios.
+// measurement makes one of the measurements. It fills in the report's contenders and ratios.
 type measurement func(ctx context.Context, s *stage, r *Report) error
 
 // Names are the names of the measurements.
@@ -76,8 +76,8 @@ var measurements = map[string]measurement{"accept": accept, "dispatch": dispatch
 // longest bounds a whole measurement.
 const longest = 2 * time.Hour
 
-// Run makes a measurement and prints the report. It blocks until that is done, ctx ends, or SIGINT or SIGTERM comes. It
-// stops what it has started before it returns.
+// Run makes a measurement and prints the report. It blocks until the measurement is done, ctx ends, or SIGINT or
+// SIGTERM comes. Before it returns, it stops everything that it has started.
 func Run(ctx context.Context, name string, o Options) (err error) {
 	if err := o.check(); err != nil {
 		return err

@@ -9,14 +9,15 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// contestant is one program that is measured. run does the jobs of a round and returns the figure.
+// contestant is one program that is measured. run does the jobs of a round and returns the round's figure.
 type contestant struct {
 	name string
-	pids []int // ids of the processes whose CPU time counts; empty: unknown
+	pids []int // ids of the processes whose CPU time is counted; empty if unknown
 	run  func(ctx context.Context, jobs int) (figure float64, err error)
 }
 
-// contest runs the rounds of the contestants in turn, after one short round of each that does not count.
+// contest runs the rounds of the contestants in turns. Before that, each contestant runs one short round that does not
+// count.
 func (s *stage) contest(ctx context.Context, unit string, all []contestant) ([]Contender, error) {
 	turn := func(i, jobs int) (float64, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, within, errTooLong)
@@ -65,13 +66,13 @@ const within = 10 * time.Minute
 
 var errTooLong = fmt.Errorf("a round did not end within %v", within)
 
-// load returns the order to a producer to publish a round's jobs into a queue.
+// load returns the order that makes a producer publish a round's jobs into a queue.
 func (s *stage) load(queue string, jobs, keys int) contest.Order {
 	return contest.Order{Do: "publish", Queue: queue, Jobs: jobs, Keys: keys, Body: s.o.Body}
 }
 
-// taken returns a function that measures how many jobs a second a queue accepts, from the producer's first publish to
-// its last receipt.
+// taken returns a function that measures how many jobs a second a queue accepts. It measures from the producer's first
+// publish to its last receipt.
 func (s *stage) taken(producer *contest.Role, queue string) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, jobs int) (float64, error) {
 		published, err := producer.Order(ctx, s.load(queue, jobs, s.o.Keys))
@@ -79,11 +80,11 @@ func (s *stage) taken(producer *contest.Role, queue string) func(context.Context
 	}
 }
 
-// busyKeys is the most keys of jobs that are called.
+// busyKeys is the most keys that the jobs of a round have if the jobs are called.
 const busyKeys = 1000
 
-// reached returns a function that measures how many jobs a second reach the API, from the producer's first publish to
-// the call of the last job.
+// reached returns a function that measures how many jobs a second reach the API. It measures from the producer's first
+// publish to the call of the last job.
 func (s *stage) reached(producer *contest.Role, queue, path string) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, jobs int) (float64, error) {
 		calls, err := s.calls(ctx, producer, path, s.load(queue, jobs, min(s.o.Keys, busyKeys)))
@@ -95,7 +96,7 @@ func (s *stage) reached(producer *contest.Role, queue, path string) func(context
 	}
 }
 
-// calls makes a producer publish jobs, and returns when the API received each call.
+// calls makes a producer publish jobs, and returns when each call reached the API.
 func (s *stage) calls(ctx context.Context, producer *contest.Role, path string, o contest.Order) (contest.Calls, error) {
 	return s.api.Round(ctx, path, o.Jobs, within, func(ctx context.Context) (int64, error) {
 		published, err := producer.Order(ctx, o)

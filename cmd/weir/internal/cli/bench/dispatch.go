@@ -6,7 +6,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// busyAPIs are called as fast as weir can: one has an idempotency key, one has none.
+// busyAPIs are called as fast as weir can call. One of them has an idempotency key, the other has none.
 const busyAPIs = `apis:
   idempotent:
     url: URL/idempotent
@@ -17,7 +17,7 @@ const busyAPIs = `apis:
     bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
 `
 
-// callsAtOnce is how many calls weir and the reference make at once.
+// callsAtOnce is how many calls weir and each reference make at once.
 const callsAtOnce = 64
 
 // barePath is the path that the bare loops call.
@@ -58,7 +58,7 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// loop starts a bare loop and its producer.
+// loop starts a bare loop and a producer for it.
 func (s *stage) loop(ctx context.Context, ref reference) (c contestant, err error) {
 	role, subjects := "nats", contest.BareSubject
 	if ref.name == floorName {

@@ -6,14 +6,15 @@
 //
 // Each of these is a process of its own (package contest). So the figures are those of a producer outside weir: from
 // its first publish to its last receipt, or to the call of the last job. Only the samples of latency are taken by this
-// process, which does nothing else meanwhile. A measurement runs its contenders in alternating rounds of one run,
-// because the speed of a busy machine changes by a factor of three from one minute to the next: compare figures of one
-// round, never of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each
-// round. CPU is the user and system time of the storing process, divided by the number of jobs.
+// process, which does nothing else meanwhile. A measurement runs its contenders in alternating rounds, because the
+// speed of a busy machine changes by a factor of three from one minute to the next: compare figures of one run, never
+// of two runs. A Report has each contender's rounds with their median and spread, and the ratios of each round. CPU is
+// the user and system time of the process that stores, divided by the number of jobs.
 //
 // # What must hold
 //
-//   - If a contender loses a job or gets a refusal, the measurement ends with an error: its figure would be worthless.
-//   - On an external server the bench creates nothing if weir has streams there, and removes what it created.
+//   - If a contender loses a job or gets a refusal, the measurement ends with an error, because the figure would be
+//     worthless.
+//   - If weir has streams on an external server, the bench creates nothing there. Otherwise it removes what it created.
 //   - Everything is bounded: jobs, keys, rounds, jobs under way, and each wait.
 package bench

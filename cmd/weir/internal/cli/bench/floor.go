@@ -17,9 +17,9 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// Most of the cost of weir's messages is missing in a bare reference. So there is a second reference, which sends and
+// A bare reference does not have most of the cost of weir's messages. So there is a second reference, which sends and
 // stores the same messages as weir and does nothing else: it checks no job, keeps no limit, no order and no count, and
-// waits for no disk. The ratio of weir to this reference shows the cost of weir's own work.
+// waits for no disk. The ratio of weir to this second reference shows the cost of weir's own work.
 
 const (
 	floorName    = "same messages, without fsync"
@@ -34,12 +34,12 @@ const (
 	keeperRole = "keeper"
 )
 
-// Play plays one of the bench's roles, in a process that Run has started, until its input ends.
+// Play plays one of the bench's roles until its input ends. Run has started the process in which Play runs.
 func Play(ctx context.Context, in io.Reader, out io.Writer, name, settings string) error {
 	return contest.Play(ctx, in, out, map[string]contest.Make{relayRole: relay, keeperRole: keepingWorker}, name, settings)
 }
 
-// keepingWorker is the bare worker that also stores a result and a record of each call.
+// keepingWorker is the bare worker, except that it also stores a result and a record for each call.
 func keepingWorker(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	_, js, err := contest.Connect(set.Store)
 	if err != nil {
@@ -52,15 +52,15 @@ func keepingWorker(ctx context.Context, set contest.Settings) (contest.Do, error
 	return contest.BareWorker(ctx, js, set, keep)
 }
 
-// The approximate size of what weir stores of a call: the fields of a result, and the record of the ledger.
+// The approximate size of what weir stores for a call: the fields of a result, and the record in the ledger.
 const (
 	resultFields = 12
 	fieldBytes   = 24
 	recordBytes  = 640
 )
 
-// relay takes messages from producers, stores each in the reference's stream under an id, and answers when it is
-// stored, as an intake does.
+// relay takes messages from producers and stores each under an id in the reference's stream. As an intake does, it
+// answers when the message is stored.
 func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	nc, js, err := contest.Connect(set.Store)
 	if err != nil {
@@ -96,7 +96,7 @@ func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 			case ack := <-t.stored.Ok():
 				answer, _ := json.Marshal(ack) // a PubAck always encodes
 				_ = nc.Publish(t.reply, answer)
-			case err := <-t.stored.Err(): // the producer reads a refusal, and the round fails
+			case err := <-t.stored.Err(): // the producer reads this as a refusal, and the round fails
 				_ = nc.Publish(t.reply, []byte(err.Error()))
 			}
 		}
@@ -107,8 +107,8 @@ func relay(ctx context.Context, set contest.Settings) (contest.Do, error) {
 	return func(context.Context, contest.Order) error { return errors.New("the relay takes no orders") }, nil
 }
 
-// keeper returns a function that stores as much of a call as weir does, a result and a record, and blocks until both
-// are stored.
+// keeper returns a function that stores as much for a call as weir does: a result and a record. The function blocks
+// until both are stored.
 func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.Context) error, _ error) {
 	for _, what := range []string{"RESULTS", "CALLS"} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{

@@ -12,11 +12,11 @@ import (
 	"weir/cmd/internal/machine"
 )
 
-// fewKeys is how many keys wait in the first round. The second round, with many waiting keys, is compared with it.
+// fewKeys is how many keys wait in the first rounds. The rounds in which many keys wait are compared with these.
 const fewKeys = 1000
 
-// keys measures the cost of a call while many keys wait and while a thousand keys wait, and the memory of a waiting
-// key. The server runs in a process of its own, so the memory of weir's process is weir's alone.
+// keys measures what a call costs while many keys wait and while a thousand keys wait. It also measures the memory of a
+// waiting key. The server runs in a process of its own, so the memory of weir's process has nothing of the server.
 func keys(ctx context.Context, s *stage, r *Report) error {
 	if s.o.Server == Inside {
 		s.o.Server = Beside
@@ -89,7 +89,7 @@ func pause(ctx context.Context, url, api string) error {
 	return nil
 }
 
-// residentOf returns the resident bytes of a process, false if the system does not tell.
+// residentOf returns the resident bytes of a process. ok is false if the system does not tell.
 func residentOf(pid int) (size int64, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// latency measures the time from a job's publish to its call in an empty bucket, beside a message's time to a consumer.
-// It takes one sample every 10 ms, in turns. By then the result of the last call is stored and the bucket is empty.
+// latency measures the time from a job's publish to its call in an empty bucket, and beside it the time that a message
+// takes to a consumer. It takes one sample every 10 ms. By then the result of the last call is stored and the bucket is
+// empty.
 func latency(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", busyAPIs)
 	if err != nil {
@@ -66,7 +67,7 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// toConsumer returns a sample of a message's time to a consumer of a bare stream.
+// toConsumer returns a sample of the time that a message takes to a consumer of a bare stream.
 func (s *stage) toConsumer(ctx context.Context, url string) (sample, error) {
 	js, err := s.connect(url)
 	if err != nil {
@@ -112,10 +113,10 @@ type sample func(ctx context.Context) (time.Duration, error)
 type series struct {
 	name   string
 	sample sample
-	late   []float64 // the p99 of each round, in ms; the first is of the round that does not count
+	late   []float64 // the p99 of each round, in ms; the first one is of the round that does not count
 }
 
-// apart is the time between the beginnings of two samples.
+// apart is the time between the beginnings of two successive samples.
 const apart = 10 * time.Millisecond
 
 // round takes samples one after the other, appends their p99 to late, and returns their median in ms.

@@ -28,7 +28,7 @@ const pacedAPIs = `apis:
     bucket: {rate: 1/s, capacity: 1000000, in_flight: 64}
 `
 
-// course is a rate that is called for one round, on one key or on many.
+// course is a rate that is measured for one round, with one key or with many.
 type course struct {
 	api  string
 	rate int // calls a second for each key
@@ -42,8 +42,8 @@ func (c course) name() string {
 	return fmt.Sprintf("%d/s on each of %d keys", c.rate, c.keys)
 }
 
-// pace measures how much of a rate is used while a backlog waits, and the fullest second of any key, as the API sees
-// both. It measures weir, and a loop with golang.org/x/time/rate that has the jobs in memory.
+// pace measures which part of a rate is used while a backlog waits, and the fullest second of any key, both as the API
+// sees them. It measures weir, and a loop with golang.org/x/time/rate that has its jobs in memory.
 func pace(ctx context.Context, s *stage, r *Report) error {
 	w, err := s.serve(ctx, "weir", pacedAPIs)
 	if err != nil {
@@ -85,11 +85,11 @@ func pace(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// jobs returns how many jobs a round has.
+// jobs returns how many jobs a round of a course has.
 func (s *stage) jobs(c course) int { return c.rate * s.o.Seconds * c.keys }
 
-// limited calls the API at the rate with one limiter for each key. Job n has key n modulo the number of keys, as with a
-// producer.
+// limited calls the API at a course's rate, with one limiter for each key. As with a producer, job n has key n modulo
+// the number of keys.
 func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 	caller := contest.NewCaller(s.api.URL+"/"+c.api, callsAtOnce)
 	slots := make(chan struct{}, callsAtOnce)
@@ -116,8 +116,8 @@ func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 	})
 }
 
-// judge returns how much of the rate was used over all keys, and the most calls of any key within a second, both as a
-// fraction of the rate.
+// judge returns which part of the rate was used over all keys, and the most calls of any key within a second. Both are
+// fractions of the rate.
 func judge(times []int64, c course) (use, fullest float64) {
 	for key := range c.keys {
 		var at []int64

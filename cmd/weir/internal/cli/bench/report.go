@@ -16,8 +16,8 @@ type Report struct {
 	Machine    contest.Machine `json:"machine"`
 	Durability string          `json:"durability"`
 	Rounds     int             `json:"rounds"`
-	Jobs       int             `json:"jobs,omitempty"`    // jobs of a round; for latency, samples of a round
-	Seconds    int             `json:"seconds,omitempty"` // length of a round, for pace
+	Jobs       int             `json:"jobs,omitempty"`    // jobs of a round; for latency: samples of a round
+	Seconds    int             `json:"seconds,omitempty"` // for pace: length of a round
 	Keys       int             `json:"keys"`
 	Body       int             `json:"body_bytes"`
 	Contenders []Contender     `json:"contenders"`
@@ -43,7 +43,7 @@ type Also struct {
 	Figure float64 `json:"figure"`
 }
 
-// Ratio is the ratio of two contenders' figures, computed for each round.
+// Ratio is the ratio of the figures of two contenders, computed for each round.
 type Ratio struct {
 	Name   string         `json:"name"`
 	Figure contest.Spread `json:"figure"`

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// limitedAPI has a shared limit that counts each call and never holds one back.
+// limitedAPI has a shared limit that counts each call and holds none back.
 const limitedAPI = `apis:
   limited:
     url: URL/limited
@@ -15,8 +15,8 @@ const limitedAPI = `apis:
       - {name: account, in_flight: 100000}
 `
 
-// shared starts two weirs with the same shared limit, each with a server of its own: one counts the limit in the
-// process, one in Redis.
+// shared starts two weirs with the same shared limit, each with a server of its own. One counts the limit in its
+// process, the other in Redis.
 func (s *stage) shared(ctx context.Context) (both []contestant, err error) {
 	for _, where := range []struct {
 		name, dir string

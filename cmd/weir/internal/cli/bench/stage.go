@@ -34,11 +34,11 @@ func (s *stage) borrowed() bool { return s.o.Server != Inside && s.o.Server != B
 // weir is a running `weir serve` that accepts jobs.
 type weir struct {
 	url      string // URL of its server
-	pids     []int  // ids of weir's process, which is first, and of the process that stores for it
+	pids     []int  // ids of weir's process, which comes first, and of the process that stores for weir if that is another
 	producer *contest.Role
 }
 
-// serve starts weir with these apis and the server of the options, and a producer for it.
+// serve starts weir with these apis, on the server that the options name, and a producer for it.
 func (s *stage) serve(ctx context.Context, name, apis string, env ...string) (w weir, err error) {
 	var storing []int
 	switch {
@@ -89,8 +89,8 @@ func (s *stage) connect(url string) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// borrow fails if weir has streams on the server, and otherwise arranges that the measurement's streams are removed at
-// the end.
+// borrow fails if the server already has streams of weir. Otherwise it makes sure that the streams of the measurement
+// are removed at the end.
 func (s *stage) borrow(ctx context.Context, url string) error {
 	js, err := s.connect(url)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	asPrometheus checkFormat = "prometheus"
 )
 
-// unknown returns the error of a check that could not be made; its exit code is UNKNOWN.
+// unknown returns the error of a check that could not be made. Its exit code is that of UNKNOWN.
 func unknown(err error) error { return &cli.Exit{Code: int(status.Unknown), Err: err} }
 
 func monitoringCommand() *cobra.Command {
@@ -65,7 +65,7 @@ exporter.`,
 	return cmd
 }
 
-// checkLimits holds the flags of thresholds.
+// checkLimits holds the values of the flags that set thresholds.
 type checkLimits struct{ jobsWarn, jobsCrit, lettersWarn, lettersCrit, usedWarn, usedCrit float64 }
 
 func (l *checkLimits) add(flags *pflag.FlagSet) {
@@ -77,7 +77,7 @@ func (l *checkLimits) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&l.usedCrit, "used-crit", 0, "CRITICAL if this percentage of a quota or budget is used")
 }
 
-// thresholds returns the thresholds whose flags were given. It fails if one is not above 0.
+// thresholds returns the thresholds whose flags were given. It fails if a given one is not above 0.
 func (l *checkLimits) thresholds(flags *pflag.FlagSet) (t status.Thresholds, err error) {
 	given := func(name string, value *float64) *float64 {
 		if !flags.Changed(name) {
@@ -114,7 +114,7 @@ func check(cmd *cobra.Command, t status.Thresholds, format checkFormat, as cli.F
 		return unknown(err)
 	}
 	if worst := status.Worst(checks); worst != status.OK {
-		return &cli.Exit{Code: int(worst)} // everything is printed already
+		return &cli.Exit{Code: int(worst)} // everything is already printed
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func printChecks(out io.Writer, checks []status.Check, format checkFormat, as cl
 	return nil
 }
 
-// nagiosText returns one line in the format of Nagios plugins: the state, the problems, and all values behind a bar.
+// nagiosText returns one line in the format of Nagios plugins: the state, the problems, and, after a bar, all values.
 func nagiosText(checks []status.Check) string {
 	var wrong, values []string
 	for _, c := range checks {

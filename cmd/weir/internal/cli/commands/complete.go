@@ -17,14 +17,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completedKeys is how many keys completion offers: those of the deepest buckets.
+// completedKeys is how many keys completion offers. It offers the keys with the deepest buckets.
 const completedKeys = 100
 
-// completion returns the possible values of one argument or flag.
+// completion returns the values that one argument or flag may have.
 type completion func(cmd *cobra.Command, args []string) []cobra.Completion
 
-// addCompletion adds completion for the arguments of every command, by their names in the command's usage, and for the
-// flags that choose apis, keys and reasons. It must be called last, because it skips commands that have their own
+// addCompletion adds completion to every command: for the arguments that the command's usage names, and for the flags
+// that choose apis, keys and reasons. It must be called last, because it skips commands that already have their own
 // completion.
 func addCompletion(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
@@ -60,7 +60,7 @@ func addCompletion(cmd *cobra.Command) {
 	}
 }
 
-// completionOf returns the completion of the argument with this name, nil if there is none.
+// completionOf returns the completion for the argument with this name, nil if there is none.
 func completionOf(cmd *cobra.Command, place string) completion {
 	switch place {
 	case "BY":
@@ -96,7 +96,7 @@ func completionOf(cmd *cobra.Command, place string) completion {
 	return nil
 }
 
-// listed returns the completion of a fixed set of words.
+// listed returns the completion for a fixed set of words.
 func listed[W ~string](words []W) completion {
 	return func(*cobra.Command, []string) (names []cobra.Completion) {
 		for _, w := range words {
@@ -145,7 +145,7 @@ func siteShares(cmd *cobra.Command, args []string) (names []cobra.Completion) {
 	return names
 }
 
-// apiNames returns the configured apis, none if no server answers, because completion cannot show an error.
+// apiNames returns the configured apis. It returns none if no server answers, because completion cannot show an error.
 func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
@@ -156,7 +156,7 @@ func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	return names
 }
 
-// deepKeys returns the keys with the deepest buckets of the api in the first argument.
+// deepKeys returns the keys with the deepest buckets of an api, which is the first argument.
 func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
 	if len(args) == 0 || args[0] == "" {
 		return nil

@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of the jobs and letters that completion offers, the newest first.
+// Bounds of the jobs and letters that completion offers. It offers the newest ones, the newest first.
 const (
 	completedKept   = 50
-	completedQueued = 3 // how many keys' next jobs are read
+	completedQueued = 3 // the number of keys whose next jobs are read
 )
 
-// word appends a completion, unless it is there already or a shell would not take it as one word.
+// word adds a completion, unless all has it already or a shell would not take it as one word.
 func word(all []cobra.Completion, text, about string) []cobra.Completion {
 	if text == "" || cli.Visible(text) != text || slices.ContainsFunc(all, func(c cobra.Completion) bool { return c == cobra.CompletionWithDesc(text, about) }) {
 		return all
@@ -59,7 +59,8 @@ func keptResults(cmd *cobra.Command, _ []string) (found []cobra.Completion) {
 	return found
 }
 
-// queuedJobs returns ids of waiting jobs of the api in the first argument: the next jobs of its deepest buckets.
+// queuedJobs returns the ids of waiting jobs of an api, which is the first argument. They are the next jobs of the
+// api's deepest buckets.
 func queuedJobs(_ *cobra.Command, args []string) (found []cobra.Completion) {
 	if len(args) != 1 {
 		return nil
@@ -83,7 +84,7 @@ func queuedJobs(_ *cobra.Command, args []string) (found []cobra.Completion) {
 	return found
 }
 
-// keptLetters returns the numbers of the newest letters, without those that are on the command line already.
+// keptLetters returns the numbers of the newest letters, without the numbers that are already on the command line.
 func keptLetters(cmd *cobra.Command, args []string) (found []cobra.Completion) {
 	newestLetters(cmd, func(k *deadletter.Kept) {
 		if seq := strconv.FormatUint(k.Seq, 10); !slices.Contains(args, seq) {

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// fakeAPICommand runs the fake paid api as its own process, for tests that check its ledger.
+// fakeAPICommand returns a command that runs the fake paid api as a process of its own, for tests that check its
+// ledger.
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration
@@ -78,7 +79,7 @@ func fakeAPICommand() *cobra.Command {
 	return cmd
 }
 
-// vendors names the vendors that the fake api can be.
+// vendors lists the vendors as which the fake api can answer.
 func vendors() string {
 	var names []string
 	for _, v := range fakeapi.Vendors() {

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthBody is how many bytes of an answer are read.
+// healthBody is the most bytes of an answer that are read.
 const healthBody = 4 << 10
 
 func healthCommand() *cobra.Command {
@@ -71,7 +71,7 @@ func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writ
 	if err != nil {
 		return cli.Unreachable(fmt.Errorf("no answer from %s: does weir serve have the same WEIR_HTTP_LISTEN? %w", at, err))
 	}
-	defer func() { _ = answer.Body.Close() }() // the body was read
+	defer func() { _ = answer.Body.Close() }() // no error matters after the body was read
 	text, err := io.ReadAll(io.LimitReader(answer.Body, healthBody))
 	if err != nil {
 		return cli.Unreachable(fmt.Errorf("the answer of %s broke off: %w", at, err))

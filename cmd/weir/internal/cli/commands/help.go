@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// widestHelp is the largest width of a displayed topic, in characters, because longer lines are hard to read.
+// widestHelp is the most characters of a line of help. Longer lines are hard to read.
 const widestHelp = 100
 
-// addHelp adds the help command to the root. It shows cobra's help of commands, and weir's topics.
+// addHelp adds the help command to the root. The command shows cobra's help about commands, and weir's topics.
 func addHelp(root *cobra.Command) {
 	var word string
 	about := &cobra.Command{
@@ -50,11 +50,11 @@ contains the word, and each command whose help contains it.`,
 		if !cmd.HasParent() {
 			listTopics(&text)
 		}
-		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // cobra ignores this error too: the reader has gone
+		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // cobra also ignores this error: the reader has gone
 	})
 }
 
-// showHelp shows the topic or command that args name. If args is empty, it lists all topics and commands.
+// showHelp shows the topic or command that args name. If args is empty, it lists all commands and topics.
 func showHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		if topic, ok := help.Lookup(args[0]); ok {
@@ -72,8 +72,8 @@ func showHelp(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// showTopicAndCommand writes a topic, and then the help of the command with the same name, if there is one. For
-// example, results and events are both topics and commands.
+// showTopicAndCommand writes a topic. If a command has the same name, as for results and events, it then also writes
+// the command's help.
 func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
 	if err := showTopic(cmd.OutOrStdout(), topic); err != nil {
 		return err
@@ -104,7 +104,7 @@ func showTopic(out io.Writer, topic help.Topic) error {
 	return nil
 }
 
-// noHelp returns the error that there is no such topic or command. It lists the existing ones.
+// noHelp returns the error that there is no such topic or command. The error lists the topics and commands.
 func noHelp(root *cobra.Command, args []string) error {
 	var commands, topics []string
 	for _, c := range root.Commands() {

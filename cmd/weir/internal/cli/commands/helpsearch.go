@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mostPassages is how many passages of the reference a search shows: about twenty screens.
+// mostPassages is the most passages of the reference that a search shows: about twenty screens.
 const mostPassages = 200
 
-// searchHelp writes the commands whose help contains word, and then the passages of the reference that contain it. It
-// fails with exit code 3 if there are none. It writes the number of omitted passages to talk.
+// searchHelp writes the help of commands that contains word, and then the passages of the reference that contain it. It
+// fails with exit code 3 if there are none of either. If it omits passages, it writes their number to talk.
 func searchHelp(root *cobra.Command, out, talk io.Writer, word string) error {
 	s := search{out: out, width: min(terminal.Width(out), widestHelp)}
 	s.commands(root, strings.ToLower(word))
@@ -35,16 +35,16 @@ func searchHelp(root *cobra.Command, out, talk io.Writer, word string) error {
 	return s.err
 }
 
-// search writes the found passages, each group of them below the command that shows the whole text.
+// search writes the found passages. Each group of passages is below the command that shows their whole text.
 type search struct {
 	out     io.Writer
-	width   int // width of a line in characters; 0: out is no terminal
+	width   int // width of a line in characters; 0: out is not a terminal
 	under   string
 	written int
 	err     error // the first error of a write
 }
 
-// passage writes a passage. It writes the heading first if it differs from that of the passage before.
+// passage writes a passage. Before it, it writes the heading under, unless the last passage has the same heading.
 func (s *search) passage(under, text string) {
 	if under != s.under {
 		heading := under + "\n"
@@ -71,7 +71,8 @@ func (s *search) write(text string) {
 	}
 }
 
-// commands writes the lines that contain word in the help of about and of the commands below it. word is in lower case.
+// commands writes the lines that contain word in the help of about and of all commands below about. word is in lower
+// case.
 func (s *search) commands(about *cobra.Command, word string) {
 	contains := func(text string) bool { return strings.Contains(strings.ToLower(text), word) }
 	if about.IsAvailableCommand() {

@@ -123,7 +123,7 @@ func printJob(out io.Writer, j *jobstory.Job) error {
 	return printResult(out, j.Result)
 }
 
-// printResult prints the body of a job's result, or how to get it if the story does not contain it.
+// printResult prints the body of a job's result. If the story does not contain the body, it prints how to get it.
 func printResult(out io.Writer, r *jobstory.KeptResult) error {
 	about := "result, " + cli.Count(r.Size, "byte")
 	if r.ContentType != "" {
@@ -146,7 +146,7 @@ func printResult(out io.Writer, r *jobstory.KeptResult) error {
 	return cli.WriteBytes(out, append([]byte(strings.TrimSuffix(*r.Text, "\n")), '\n'))
 }
 
-// spentText formats an amount, with the doubtful part as a separate amount.
+// spentText formats an amount. It shows the part in doubt as a separate amount.
 func spentText(spent, doubt string) string {
 	if doubt == "0.00" {
 		return spent

@@ -102,7 +102,7 @@ func jobTable(jobs []joblist.Job, now time.Time) *cli.Table {
 	return t
 }
 
-// whyOf returns the reason of a dead job, or the phase of a waiting one; "" for any other job.
+// whyOf returns the reason and letter of a dead job, or the phase of a waiting job; "" for any other job.
 func whyOf(j *joblist.Job) string {
 	switch {
 	case j.Letter > 0:

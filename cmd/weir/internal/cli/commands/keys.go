@@ -47,7 +47,7 @@ if no shared limit delays it. WAITS FOR is what delays the next job now. The lis
 	return cmd
 }
 
-// aboutAPI connects, checks that the api is configured, and calls do.
+// aboutAPI connects, checks that the api is configured, and then calls do.
 func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		if err := checkAPI(c, cmd, api); err != nil {
@@ -57,7 +57,7 @@ func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) err
 	})
 }
 
-// checkAPI fails if the api is not configured. So commands do not ask replicas about unknown apis.
+// checkAPI fails if the api is not configured, so that commands do not ask replicas about unknown apis.
 func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 	current, ok := admin.RunningConfig(cmd.Context(), c)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// wrongFlag rephrases cobra's error about a flag, and suggests the flag that was probably meant.
+// wrongFlag rephrases cobra's error about a flag. It suggests the flag that the user probably meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var none *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -51,7 +51,7 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// meantOf suggests the name that is nearest to the given one, or else the command's help.
+// meantOf suggests the name that is nearest to the given name. If none is near, it refers to the command's help.
 func meantOf(name string, names []string, before string, cmd *cobra.Command) string {
 	if near := config.Closest(name, names); near != "" {
 		return ": did you mean " + before + near + "?"
@@ -59,7 +59,7 @@ func meantOf(name string, names []string, before string, cmd *cobra.Command) str
 	return "; see " + cmd.CommandPath() + " --help"
 }
 
-// group is the action of a command that only has subcommands: it shows help.
+// group is the action of a command that has only subcommands: it shows the command's help.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return wrongCommand(cmd, args[0])
@@ -67,7 +67,8 @@ func group(cmd *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// wrongCommand returns the error that a command has no such subcommand, and suggests the one that was probably meant.
+// wrongCommand returns the error that a command has no such subcommand. It suggests the one that the user probably
+// meant.
 func wrongCommand(cmd *cobra.Command, name string) error {
 	var names []string
 	for _, child := range cmd.Commands() {

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// natsServerCommand runs the embedded nats-server as its own process, for tests that kill it.
+// natsServerCommand returns a command that runs the embedded nats-server as a process of its own, for tests that kill
+// it.
 func natsServerCommand() *cobra.Command {
 	o := embedded.Options{MaxPayload: 8 << 20}
 	durability := ""

@@ -31,7 +31,7 @@ type planFlags struct {
 	as               cli.Format
 }
 
-// mostCandidates is how many candidates one plan may have.
+// mostCandidates is the most candidates that one plan may have.
 const mostCandidates = 1000
 
 func planCommand() *cobra.Command {
@@ -155,8 +155,8 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	return bound, nil
 }
 
-// candidates returns every combination of the values in the flags, based on the limits in the configuration file, or on
-// defaults if there is no file.
+// candidates returns a candidate for every combination of the flags' values. All other limits are those in the
+// configuration file, or defaults if no file is given.
 func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 	base, err := f.base()
 	if err != nil {
@@ -203,7 +203,7 @@ func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 	return all, nil
 }
 
-// check returns what is wrong with a candidate, in terms of the flags. It also applies --counts.
+// check returns what is wrong with a candidate, in terms of the flags. It also puts --counts into the candidate.
 func (f *planFlags) check(c *whatif.Candidate) error {
 	r := &c.Rules.Key.Rate
 	if f.counts != "" {
@@ -227,7 +227,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	return c.Rules.Validate()
 }
 
-// base returns the candidate that the flags change: the limits of the api in the file, or defaults.
+// base returns the candidate that the flags change: it has the limits of the api in the file, or defaults.
 func (f *planFlags) base() (whatif.Candidate, error) {
 	if f.file == "" {
 		if f.api != "" {

@@ -201,7 +201,7 @@ func addTailLimit(flags *pflag.FlagSet, limit *int) {
 }
 
 // tailing runs a command that follows a stream, until a signal or the limit ends it. follow must pass each message to
-// one, which prints it.
+// its argument one, which prints the message.
 func tailing(cmd *cobra.Command, limit int, follow func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error, as cli.Format) error {
 	if limit < 0 {
 		return cli.Usage(errors.New("--limit is 0 for no end, or after how many to end"))

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// classify gives errors of a configuration the exit code of wrong usage.
+// classify returns an error with the exit code of wrong usage if err is about a configuration.
 func classify(err error) error {
 	var wrong *config.Errors
 	if errors.As(err, &wrong) || errors.Is(err, admin.ErrNoConfig) {
@@ -26,8 +26,8 @@ func classify(err error) error {
 	return err
 }
 
-// Run runs one command of weir with the standard streams of the process, and returns its exit code. It blocks until the
-// command has ended.
+// Run runs one command of weir with the standard streams of the process, and returns the command's exit code. It blocks
+// until the command has ended.
 func Run(ctx context.Context, args []string) int {
 	root := Root()
 	root.SetArgs(args)
@@ -48,12 +48,12 @@ func Run(ctx context.Context, args []string) int {
 		return e.Code
 	}
 	if !started {
-		return cli.ExitUsage // cobra found no such command, or its arguments are wrong
+		return cli.ExitUsage // cobra found no such command, or the arguments are wrong
 	}
 	return cli.ExitFailed
 }
 
-// Root returns the whole tree of commands. Shell completion and the manual are also made from it.
+// Root returns the whole tree of commands. Shell completion and the manual are also generated from it.
 func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "weir",

@@ -79,8 +79,8 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	return w.Wait()
 }
 
-// misconfigured changes the exit code of wrong usage to ExitConfig, for errors that a restart does not fix. A Go
-// program that panics exits with 2 as well, and a supervisor must restart it.
+// misconfigured turns the exit code of wrong usage into ExitConfig, for errors that a restart does not fix. Wrong usage
+// has exit code 2, as has a Go program that panics, and that program must be restarted.
 func misconfigured(err error) error {
 	var exit *cli.Exit
 	if errors.As(err, &exit) && exit.Code == cli.ExitUsage {

@@ -103,7 +103,8 @@ func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 	return jobs.Print(out)
 }
 
-// prioritiesText formats how many jobs of each priority a bucket holds, "" if all are normal.
+// prioritiesText formats how many jobs of each priority a bucket holds. It returns "" if all jobs have the normal
+// priority.
 func prioritiesText(jobs map[string]int) string {
 	var parts []string
 	for _, p := range []ingest.Priority{ingest.High, ingest.Normal, ingest.Low} {
@@ -117,7 +118,8 @@ func prioritiesText(jobs map[string]int) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-// getsText says how fast a key's jobs are called and which limit decides that, or until when the key gets nothing.
+// getsText says how fast a key's jobs are called, and which limit decides that. If the key gets no call now, it also
+// says until when.
 func getsText(s *schedule.Share, w schedule.Waiting) string {
 	switch {
 	case s.Stopped && w.Until != nil:
@@ -139,7 +141,7 @@ func shareText(s *schedule.Share) string {
 		cli.Count(s.Keys, "key"), cli.Verb(s.Keys, "has", "have"), cli.Verb(s.Keys, "uses", "share"))
 }
 
-// perText formats calls per second by the shortest unit of time in which there is at least one: 2/s, 1.5/min, 3/d.
+// perText formats calls per second by the shortest unit of time that has at least one call: 2/s, 1.5/min, 3/d.
 func perText(perSecond float64) string {
 	n, unit := perSecond, "s"
 	for _, longer := range []struct {

@@ -10,9 +10,10 @@ import (
 	"weir/cmd/weir/internal/serve/worker"
 )
 
-// signals handles the operating system's signals to a serving weir. SIGTERM or SIGINT stops it in order, a second one
-// at once. SIGHUP makes it read its configuration file again. SIGPIPE is ignored. Otherwise Go would end the process
-// when it writes to a closed pipe on stdout or stderr, and the end of a log's reader would end running calls.
+// signals handles the operating system's signals to a serving weir. A first SIGTERM or SIGINT stops weir in order, a
+// second one at once. SIGHUP makes weir read its configuration file again. SIGPIPE is ignored. Otherwise Go would end
+// the process when it writes to a closed pipe on stdout or stderr: if the reader of a log ended, running calls would
+// end too.
 type signals struct {
 	log    *slog.Logger
 	to     supervisor
@@ -26,7 +27,7 @@ type signals struct {
 	reload   bool // a SIGHUP came during the start
 }
 
-// listen handles the signals from now on. quit restores their default handling.
+// listen handles the signals from now on. quit restores the default handling of these signals.
 func (s *signals) listen() (quit func()) {
 	s.taken, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(s.taken, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -74,7 +75,7 @@ func (s *signals) take(sig os.Signal) {
 	}
 }
 
-// ready passes signals to the worker from now on, including those that came during the start.
+// ready passes signals to the worker from now on. It also passes on the signals that came during the start.
 func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,8 +74,8 @@ no ledger.`,
 	return cmd
 }
 
-// addUp adds up what the calls have cost, from the ledger. If a running weir answers, addUp includes what the weir
-// counts of the budgets.
+// addUp adds up from the ledger what calls have cost. If a running weir answers, addUp includes how much of the budgets
+// that weir counts as used.
 func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.Options) (*spend.Account, error) {
 	if current, ok := admin.RunningConfig(ctx, c); ok {
 		o.Config = current
@@ -89,7 +89,7 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 	}
 	var replicas []admin.ReplicaStatus
 	if upTo, err := ledger.End(ctx, c.JetStream); err == nil && o.HasBudgets() {
-		o.UpTo = upTo                         // the ledger's end when the budgets are read
+		o.UpTo = upTo                         // the ledger's end before the budgets are read
 		replicas, _ = admin.Status(c, 1, nil) // on an error only the ledger is used
 	}
 	a, err := spend.Of(ctx, c, o)

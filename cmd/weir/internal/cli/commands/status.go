@@ -50,7 +50,7 @@ maybe with warnings, 1: not healthy, 5: the server cannot be reached.`,
 					err = printStatus(cmd.OutOrStdout(), s)
 				}
 				if err == nil && !s.Healthy {
-					err = &cli.Exit{Code: cli.ExitFailed} // everything is printed already
+					err = &cli.Exit{Code: cli.ExitFailed} // everything is already printed
 				}
 				return err
 			})
@@ -66,8 +66,8 @@ const spentWait = 5 * time.Second
 
 var errUnfinished = errors.New("the replica still reads the ledger; ask again in a moment")
 
-// gatherStatus returns the status, with what was spent today if a replica tells it in time. It asks about spending
-// first, so that the budgets count every call in that sum.
+// gatherStatus returns the status. It includes what was spent today if a replica tells that in time. It asks about the
+// spending first, so that the budgets count every call that is in the spending.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
 	asking, cancel := context.WithTimeout(ctx, spentWait)
 	defer cancel()
@@ -85,8 +85,8 @@ func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, li
 	return s, nil
 }
 
-// spentToday returns what was spent today. While a replica that has just started reads the ledger, spentToday asks
-// again, until ctx ends.
+// spentToday returns what was spent today. A replica that has just started may still read the ledger. spentToday then
+// asks again, until ctx ends.
 func spentToday(ctx context.Context, c *connect.Connection) (today *spend.Account, err error) {
 	for {
 		now, err := admin.Spent(ctx, c, admin.SpentQuestion{})
@@ -142,7 +142,7 @@ func apisPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// operationsPart adds the operations that the apis are still working on.
+// operationsPart adds the operations on which the apis are still working.
 func operationsPart(t *cli.Table, s *status.Status) {
 	t.Row("OPERATIONS", "UNDER WAY", "OLDEST", "POLLS")
 	for _, a := range s.APIs {
@@ -162,7 +162,7 @@ func operationsPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// calledText says whether weir calls an api, and how many of its keys it does not call.
+// calledText says whether weir calls an api, and how many of the api's keys it does not call.
 func calledText(a *status.API) string {
 	var parts []string
 	switch {
@@ -216,7 +216,7 @@ func stopsPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// reusePart adds how many answers were given again.
+// reusePart adds how many answers were given again, and how many jobs wait for one.
 func reusePart(t *cli.Table, s *status.Status) {
 	t.Row("ANSWERS OF", "REUSED TODAY", "SAVED TODAY", "REMEMBERED", "JOBS THAT WAIT FOR ONE")
 	for _, a := range s.APIs {
@@ -233,7 +233,7 @@ func reusePart(t *cli.Table, s *status.Status) {
 
 func limitsPart(t *cli.Table, s *status.Status) {
 	t.Row("LIMIT", "USE")
-	shown := map[string]bool{} // by name, because several apis have the limits of an account
+	shown := map[string]bool{} // by name, because all apis of an account have the account's limits
 	for _, a := range s.APIs {
 		for i := range a.Limits {
 			l := &a.Limits[i]
@@ -288,7 +288,8 @@ func replicasPart(t *cli.Table, s *status.Status) {
 	}
 }
 
-// ownersPart adds which replicas own which partitions, if there are several replicas or some partitions have no owner.
+// ownersPart adds which replica owns which partitions. It leaves out an api if there is only one replica and it owns
+// all partitions.
 func ownersPart(t *cli.Table, s *status.Status) {
 	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
 	for _, a := range s.APIs {

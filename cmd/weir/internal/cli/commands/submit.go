@@ -35,7 +35,7 @@ type submitFlags struct {
 	dataGiven, costGiven, gotID bool
 }
 
-// submitTimeout is how long to wait for a receipt. The intake itself waits for the store.
+// submitTimeout is how long the command waits for a receipt. The intake itself waits for the store.
 const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
@@ -101,7 +101,7 @@ some lines were not accepted. 4: with --report-full, some jobs were throttled.`,
 	return cmd
 }
 
-// submit submits one job and waits for its receipt, or its result.
+// submit submits one job and waits for the job's receipt and, with --wait, its result.
 func submit(cmd *cobra.Command, f *submitFlags) error {
 	if err := checkAPIName(f.api); err != nil {
 		return err
@@ -118,7 +118,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 		api, found := current.API(f.api)
 		if !found {
-			return admin.ExplainNoAPI(cmd.Context(), c, f.api, current) // if it were sent, it would become a letter
+			return admin.ExplainNoAPI(cmd.Context(), c, f.api, current) // an unknown api's job would become a letter
 		}
 		if err := bulksubmit.Fit(&s, api, f.dataGiven); err != nil {
 			return cli.Usage(err)
@@ -146,7 +146,7 @@ func checkAPIName(name string) error {
 	return nil
 }
 
-// submission returns the job by the flags, without the parts that need the api's configuration.
+// submission returns the job that the flags describe, without the parts that depend on the api's configuration.
 func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 	s := ingest.Submission{
 		API: f.api, Key: f.key, ID: f.id, Method: f.method, Path: f.path, Query: f.query, JobHeader: nats.Header{},

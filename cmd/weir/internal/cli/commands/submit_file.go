@@ -33,7 +33,7 @@ type manyFlags struct {
 	failFast   bool
 }
 
-// defaultsOf returns the values for lines of the file that do not have their own: the api, key and priority.
+// defaultsOf returns the api, key and priority for lines of the file that do not name their own.
 func defaultsOf(args []string, priority ingest.Priority) (d bulksubmit.Defaults) {
 	d.Priority = priority
 	if len(args) > 0 {
@@ -45,7 +45,7 @@ func defaultsOf(args []string, priority ingest.Priority) (d bulksubmit.Defaults)
 	return d
 }
 
-// mostTold is how many lines are reported one by one as text; --json reports all.
+// mostTold is how many lines are reported one by one as text. With --json all lines are reported.
 const mostTold = 20
 
 func (m *manyFlags) add(cmd *cobra.Command) {
@@ -57,10 +57,10 @@ func (m *manyFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&m.failFast, "fail-fast", false, "end --file at the first line that is not accepted")
 }
 
-// onlyOfOne are the flags that apply to a single job only.
+// onlyOfOne are the flags that apply only to a single job.
 var onlyOfOne = []string{"data", "path", "method", "query", "header", "id", "deadline", "cost", "wait", "timeout"}
 
-// check fails if flags for one job are given with --file, or flags for a file without it.
+// check fails if flags for a single job are given with --file, or flags for a file without --file.
 func (m *manyFlags) check(cmd *cobra.Command) error {
 	if m.file == "" {
 		for _, name := range []string{"journal", "again", "report-full", "fail-fast"} {
@@ -99,7 +99,7 @@ type manyJobs struct {
 func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.Format) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // after this, a second signal ends the process
+	context.AfterFunc(ctx, stop) // from then on, a second signal ends the process
 	run := &manyJobs{manyFlags: m, name: m.file, out: bufio.NewWriter(cmd.OutOrStdout()), talk: cmd.ErrOrStderr(), as: as, stop: stop}
 	in, closeFile, err := run.open(cmd.InOrStdin())
 	if err != nil {
@@ -131,7 +131,7 @@ func submitMany(cmd *cobra.Command, m manyFlags, d bulksubmit.Defaults, as cli.F
 	return run.conclude(c, tally, err)
 }
 
-// open opens the file. It counts the lines of a regular file, for the progress bar.
+// open opens the file. If it is a regular file, open counts its lines for the progress bar.
 func (m *manyJobs) open(stdin io.Reader) (in io.Reader, closeFile func(), err error) {
 	if m.file == "-" {
 		m.name = "stdin"
@@ -169,8 +169,8 @@ func countLines(in io.Reader) (int, error) {
 	}
 }
 
-// openJournal opens the run's journal. It returns nil if there is none: for stdin there is one only if --journal names
-// it.
+// openJournal opens the run's journal. It returns nil if there is none: a run from stdin has a journal only if
+// --journal names one.
 func (m *manyJobs) openJournal() (*bulksubmit.Journal, error) {
 	if m.journal == "" {
 		if m.file == "-" {
@@ -194,8 +194,8 @@ func fitTo(current *config.Config, job *ingest.Submission, hasBody bool) error {
 	return bulksubmit.Fit(job, api, hasBody)
 }
 
-// roomOf returns how many jobs to put into a bucket: nine tenths of its capacity. The rest is for other producers and
-// for errors of the estimate. A nearly full bucket drains as fast as a full one.
+// roomOf returns how many jobs a run puts into a bucket: nine tenths of the bucket's capacity. The rest is for other
+// producers and for errors of the estimate. A nearly full bucket drains as fast as a full one.
 func roomOf(current *config.Config, name, key string) bulksubmit.Room {
 	api, found := current.API(name)
 	if !found {
@@ -209,7 +209,7 @@ func roomOf(current *config.Config, name, key string) bulksubmit.Room {
 	return room
 }
 
-// tell prints the outcome of one line: every line with --json, otherwise only failed lines.
+// tell prints the outcome of one line. With --json it prints every line, otherwise only lines that failed.
 func (m *manyJobs) tell(o bulksubmit.Outcome) error {
 	failed := o.Verdict != bulksubmit.Taken && o.Verdict != bulksubmit.Known && o.Verdict != bulksubmit.Before
 	if failed && m.failFast {
@@ -243,13 +243,13 @@ func explainLine(o bulksubmit.Outcome) string {
 	return explainRefusal(o.Err).Error()
 }
 
-// lineJSON is the beginning of a line's output with --json. weir's own answer follows.
+// lineJSON begins the output of a line with --json. weir's own answer follows.
 type lineJSON struct {
 	Line int    `json:"line"`
 	API  string `json:"api,omitempty"`
 }
 
-// ownAnswer is the output with --json for a line that has no answer of weir, because it was not sent by this run.
+// ownAnswer is the output of a line with --json if this run did not send the line, so that there is no answer of weir.
 type ownAnswer struct {
 	Line      int        `json:"line"`
 	API       string     `json:"api,omitempty"`
@@ -305,8 +305,8 @@ func (m *manyJobs) show(ended, waiting int) error {
 	return nil
 }
 
-// conclude prints the summary, and returns the error with the exit code and with how to continue, if the file is not
-// done.
+// conclude prints the summary. If the file is not done, it returns an error that says how to continue, with the exit
+// code.
 func (m *manyJobs) conclude(c *connect.Connection, t bulksubmit.Tally, err error) error {
 	m.summary(t)
 	goOn := "go on with the same command: what was taken is not sent again"

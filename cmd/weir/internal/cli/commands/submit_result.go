@@ -51,7 +51,8 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	return nil
 }
 
-// tookText formats how long the job waited for its last call and how long that call took, or whose answer it got.
+// tookText formats how long the job waited for its last call, and how long that call took. If the job got the answer of
+// another job, tookText names that job.
 func tookText(h nats.Header) string {
 	at := func(name string) time.Time {
 		t, err := time.Parse(time.RFC3339Nano, h.Get(name))

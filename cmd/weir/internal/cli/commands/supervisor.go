@@ -8,8 +8,8 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// supervisor reports weir's state to systemd, by NOTIFY_SOCKET, if the unit has Type=notify. Without systemd it does
-// nothing. It is safe for concurrent use.
+// supervisor reports weir's state to systemd through NOTIFY_SOCKET, if the unit has Type=notify. Without systemd it
+// does nothing. It is safe for concurrent use.
 type supervisor struct{ log *slog.Logger }
 
 func (s supervisor) tell(state string) {
@@ -21,14 +21,14 @@ func (s supervisor) tell(state string) {
 func (s supervisor) ready()    { s.tell(daemon.SdNotifyReady) }
 func (s supervisor) stopping() { s.tell(daemon.SdNotifyStopping) }
 
-// reloading reports that a reload began. The caller must call ready afterwards.
+// reloading reports that a reload has begun. The caller must call ready after the reload.
 func (s supervisor) reloading() {
 	s.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// watch tells systemd until ctx ends that the process runs, if the unit sets WatchdogSec. systemd then restarts a
+// watch tells systemd that the process runs, until ctx ends, if the unit sets WatchdogSec. systemd then restarts a
 // process that hangs. watch does not check the queues: a restart would not cure a queue that does not move, so
-// readiness reports it.
+// readiness reports such a queue.
 func (s supervisor) watch(ctx context.Context) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

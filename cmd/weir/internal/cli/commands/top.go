@@ -62,7 +62,7 @@ Without a terminal, and with --once or --json, it prints one frame; that takes a
 	return cmd
 }
 
-// terminalOf returns the terminal that a command reads from and writes to; both are nil if there is none.
+// terminalOf returns the terminal that a command reads from and writes to. Both are nil if there is no terminal.
 func terminalOf(cmd *cobra.Command) (in, out *os.File) {
 	in, reads := cmd.InOrStdin().(*os.File)
 	out, writes := cmd.OutOrStdout().(*os.File)
@@ -72,7 +72,7 @@ func terminalOf(cmd *cobra.Command) (in, out *os.File) {
 	return in, out
 }
 
-// betweenFrames is the time between two frames, from which the printed frame computes its rates.
+// betweenFrames is the time between the two frames from which printTop computes rates.
 const betweenFrames = time.Second
 
 func printTop(cmd *cobra.Command, source *top.Source, view top.View, as cli.Format) error {

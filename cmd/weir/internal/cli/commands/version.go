@@ -27,8 +27,8 @@ func versionCommand() *cobra.Command {
 	return cmd
 }
 
-// addVersionFlag adds the flag --version to the root. cobra's own flag would need a template for its text. With
-// text/template in the binary, the linker keeps every exported method: see TestDeadCodeIsLeftOut.
+// addVersionFlag adds the flag --version to the root. cobra's own flag would need a template for its text. If
+// text/template is in the binary, the linker keeps every exported method: see TestDeadCodeIsLeftOut.
 func addVersionFlag(root *cobra.Command) {
 	asked := root.Flags().BoolP("version", "v", false, "version for weir")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -19,19 +19,19 @@ import (
 	"weir/cmd/internal/serving"
 )
 
-// The figures of the demo. With these values it takes about twenty seconds.
+// Values of the demo. With these it takes about twenty seconds.
 const (
 	apiName   = "demo"
 	busyKey   = "acme" // the customer whose jobs arrive all at once
-	calmKey   = "bea"  // the customer that must notice nothing
+	calmKey   = "bea"  // the customer who must notice nothing
 	burstJobs = 100
 	capacity  = 60
 	rate      = 5      // calls a second for each customer: the vendor's limit and weir's rate
 	callPrice = 10_000 // millionths of a dollar for a call
 	idHeader  = "Idempotency-Key"
 
-	// jitter is how late a call may arrive. It is large, because a newcomer's machine may be busy, and the api records
-	// a call's time only when the machine runs it. It costs a twentieth of the rate.
+	// jitter is how late a call may arrive. It is large, because a new user's machine may be busy, and the api can
+	// record a call only when the machine lets it run. The large jitter costs a twentieth of the rate.
 	jitter = 50 * time.Millisecond
 )
 
@@ -48,15 +48,15 @@ const configuration = `apis:
 // Options configure the demo.
 type Options struct {
 	Exit bool      // end after the verdict; otherwise weir keeps serving
-	Out  io.Writer // receives the progress and the verdict
+	Out  io.Writer // receives the figures as JSON; nil: they are not written
 	JSON io.Writer // receives the figures; nil: they are not written
 
 	NATS, HTTP string // addresses to listen on, if they are free
-	// Attributes returns the attributes of the child process, which should die with this process.
+	// Attributes returns the attributes with which the child process ends when this process dies.
 	Attributes func() *syscall.SysProcAttr
 }
 
-// demo is one run: a fake paid api, a weir in a process of its own, and a connection to weir as any program has.
+// demo is one run: a fake paid api, a weir in a process of its own, and a connection to weir like that of any program.
 type demo struct {
 	Options
 	screen   *screen
@@ -76,8 +76,8 @@ type cleanup struct {
 	do   func() error
 }
 
-// Run runs the demo and prints the verdict. Then it keeps serving until ctx ends or a signal comes, unless o.Exit is
-// set.
+// Run runs the demo and prints the verdict. After that it keeps serving until ctx ends or a signal comes, unless o.Exit
+// is set.
 func Run(ctx context.Context, o Options) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -125,8 +125,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// unwatched returns a context that ends when the terminal or pipe that shows the demo has closed. It keeps catching
-// SIGHUP and SIGPIPE, which may come several times, because none of them may end the demo before it has cleaned up.
+// unwatched returns a context that ends when the terminal or pipe that shows the demo has closed. It catches SIGHUP and
+// SIGPIPE until stop, because these signals may come several times, and none may end the demo before it has cleaned up.
 func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	ended, cancel := context.WithCancel(ctx)
 	gone := make(chan os.Signal, 1)
@@ -141,7 +141,8 @@ func unwatched(ctx context.Context) (ended context.Context, stop func()) {
 	return ended, func() { signal.Stop(gone); cancel() }
 }
 
-// story runs the demo up to the verdict. If weir ends early, story fails with the reason that weir has passed to fail.
+// story runs the demo up to the verdict. If weir ends early, story fails with the reason that weir's worker has passed
+// to fail.
 func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report, error) {
 	d.screen.title()
 	if err := d.build(ctx, fail); err != nil {

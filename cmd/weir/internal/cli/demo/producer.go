@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	answersWithin = 20 * time.Second       // for all answers to the burst
-	trickleEvery  = 900 * time.Millisecond // between two jobs of the calm customer
-	askAgain      = 100 * time.Millisecond // wait after a missing answer
-	answerWithin  = 300 * time.Millisecond // for one answer
+	answersWithin = 20 * time.Second       // the longest wait for all answers to the burst
+	trickleEvery  = 900 * time.Millisecond // the time between two jobs of the calm customer
+	askAgain      = 100 * time.Millisecond // the wait after a missing answer
+	answerWithin  = 300 * time.Millisecond // the longest wait for one answer
 )
 
 // receipt is weir's answer to a job that was submitted.
@@ -36,12 +36,12 @@ type receipt struct {
 // burst is the outcome of many jobs sent at once.
 type burst struct {
 	key       string
-	sent      []time.Duration // when each job was sent, since the beginning
-	accepted  []receipt       // in the order of the answers
+	sent      []time.Duration // when each job was sent, counted from the first one
+	accepted  []receipt       // the receipts, in the order in which weir stored the jobs
 	throttled int
 }
 
-// jobOf returns a job as a program without a library of weir writes it.
+// jobOf returns a job as a program that uses no library of weir writes it.
 func jobOf(key string, n int) *nats.Msg {
 	msg := nats.NewMsg("weir.jobs." + apiName + "." + key)
 	msg.Header.Set("Weir-Path", "/customers/"+key)
@@ -49,7 +49,7 @@ func jobOf(key string, n int) *nats.Msg {
 	return msg
 }
 
-// burst sends jobs of one key all at once, as a program does that does not know weir's rate, and reads the answers.
+// burst sends jobs of one key all at once, like a program that does not know weir's rate, and reads the answers.
 func (d *demo) burst(ctx context.Context, key string, jobs int) (*burst, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("not every job was answered within %v", answersWithin))
 	defer cancel()
@@ -104,7 +104,7 @@ func readReceipt(msg *nats.Msg) (receipt, error) {
 // submission is one job of the trickle.
 type submission struct {
 	receipt
-	at int64 // when it was first sent, on the clock of the api's ledger
+	at int64 // when the job was first sent, on the clock of the api's ledger
 }
 
 // trickle is a program that submits a job every 0.9 s until it is stopped.
@@ -140,7 +140,7 @@ func (d *demo) trickle(ctx context.Context, key string) *trickle {
 	return t
 }
 
-// submit sends one job, again and again until it is answered.
+// submit sends one job again and again until it is answered.
 func (d *demo) submit(ctx context.Context, key string, n int) (submission, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("a job of %s was not answered within %v", key, answersWithin))
 	defer cancel()
@@ -169,7 +169,7 @@ func (d *demo) ask(ctx context.Context, msg *nats.Msg) (*nats.Msg, error) {
 	return d.nc.RequestMsgWithContext(ctx, msg)
 }
 
-// stop ends the trickle after the job that is being submitted, and returns all submitted jobs.
+// stop waits for the job that is being submitted, ends the trickle, and returns all submitted jobs.
 func (t *trickle) stop() ([]submission, error) {
 	t.cancel()
 	t.done.Wait()

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	drainWithin = 90 * time.Second // for the queue, or half of it, to drain
-	toldWithin  = 10 * time.Second // for the letters and events of refused jobs
+	drainWithin = 90 * time.Second // the longest wait for the queue, or half of it, to drain
+	toldWithin  = 10 * time.Second // the longest wait for the letters and events of refused jobs
 	lookEvery   = 10 * time.Millisecond
 )
 
 // progress is how far the queue of a burst has drained, as the api sees it.
 type progress struct {
-	called     int // different jobs called
-	running    int // running calls
+	called     int // different jobs that were called
+	running    int // calls that are running
 	inLast     int // calls in the last second
-	most       int // calls in any second
-	limited    int // calls answered 429
+	most       int // the most calls within any second
+	limited    int // calls that were answered 429
 	charged    int64
 	last       int64 // when the last call arrived, on the clock of the api's ledger
 	ofAccepted int
@@ -60,7 +60,7 @@ func jobsOf(arrivals []fakeapi.Arrival) map[string]struct{} {
 	return jobs
 }
 
-// watch shows how the queue drains until enough returns true.
+// watch shows how the queue drains, until enough returns true.
 func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, drainWithin, fmt.Errorf("the queue of %s was not called within %v", b.key, drainWithin))
 	defer cancel()
@@ -82,7 +82,8 @@ func (d *demo) watch(ctx context.Context, b *burst, enough func(progress) bool) 
 	}
 }
 
-// awaitNotices blocks until there are at least as many letters and events as refused jobs, and returns both numbers.
+// awaitNotices blocks until there are at least as many letters, and as many events, as refused jobs. It returns both
+// numbers.
 func (d *demo) awaitNotices(ctx context.Context, refused int) (letters, events int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, toldWithin,
 		fmt.Errorf("%d jobs were refused, but not as many letters and events came within %v", refused, toldWithin))
@@ -140,16 +141,16 @@ func (d *demo) stored(ctx context.Context, stream, subject string) (int, error) 
 	return n, nil
 }
 
-// directly is the computed outcome of the same burst without weir.
+// directly is what would happen to the same burst without weir, as computed by direct.
 type directly struct {
 	jobs      int
-	served    int           // calls served at the first try
-	refusals  int           // 429 answers until all calls were served
-	allServed time.Duration // from the first call until all were served
+	served    int           // calls that are served at the first try
+	refusals  int           // 429 answers until all calls are served
+	allServed time.Duration // from the first call until all calls are served
 }
 
-// direct computes how an API with that limit would answer calls made at these times by a program that retries after the
-// seconds in Retry-After.
+// direct computes how an API with a limit would answer calls that are made at the times sent, by a program that tries
+// each again after the seconds in Retry-After.
 func direct(sent []time.Duration, limit fakeapi.VendorLimit) directly {
 	type try struct {
 		at    time.Duration

@@ -13,17 +13,17 @@ import (
 	"weir/cmd/internal/fakeapi"
 )
 
-// leastUse is the share of the rate that must be used while jobs wait. Without it, a weir that makes no calls would
-// pass.
+// leastUse is the least part of the rate that must be used while jobs wait. Without it, a weir that makes no calls
+// would pass.
 const leastUse = 0.75
 
-// crash is the kill -9 in the middle of the demo. Times are on the clock of the api's ledger.
+// crash describes the kill -9 in the middle of the demo. Times are on the clock of the api's ledger.
 type crash struct {
 	at, gone, ready int64
-	called          int // different jobs of the burst called before the kill
+	called          int // different jobs of the burst that were called before the kill
 }
 
-// report is the figures of the demo.
+// report has the figures of the demo.
 type report struct {
 	Verdict bucket.Outcome `json:"verdict"`
 	HeldUp  time.Duration  `json:"held_up_ns"` // the longest time that the machine kept this process waiting: the error of the recorded times
@@ -33,7 +33,7 @@ type report struct {
 	Throttled int `json:"throttled"`
 	Letters   int `json:"letters"`
 	Events    int `json:"events"`
-	Aside     int `json:"aside"` // jobs of the calm customer, all accepted
+	Aside     int `json:"aside"` // jobs of the calm customer; all were accepted
 
 	Calls       int    `json:"calls"`  // calls of both customers that reached the api
 	Called      int    `json:"called"` // different accepted jobs that were called
@@ -50,14 +50,14 @@ type report struct {
 	Rate         bucket.Outcome `json:"rate"`
 	WorstSecond  int64          `json:"worst_second"`
 	AllowedThere int64          `json:"allowed_in_a_second"`
-	Utilisation  float64        `json:"utilisation"` // used share of the burst's rate while weir ran
+	Utilisation  float64        `json:"utilisation"` // the part of the rate that the burst used while weir ran
 	RecoveryMS   int64          `json:"recovery_ms"` // from the kill to the next call
 	AsideMS      float64        `json:"aside_median_ms"`
 	AsideWorstMS float64        `json:"aside_worst_ms"` // the longest wait, without jobs that the kill delayed
 	AsideKillMS  float64        `json:"aside_kill_ms"`  // the longest wait of jobs that the kill delayed
 }
 
-// judge compares the ledger file of the API with the receipts. It asks weir only for the jobs that weir still has.
+// judge compares the API's ledger file with the receipts. It asks weir only how many jobs and results weir has.
 func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash) (*report, error) {
 	letters, events, err := d.awaitNotices(ctx, b.throttled)
 	if err != nil {
@@ -85,8 +85,8 @@ func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash)
 	return r, nil
 }
 
-// finished blocks until every promised job has its result and none waits, or until toldWithin has passed. It stores
-// both numbers in the report.
+// finished blocks until every promised job has its result and no job waits, or until toldWithin has passed. It stores
+// the numbers of results and of waiting jobs in the report.
 func (d *demo) finished(ctx context.Context, r *report, promised int) (err error) {
 	limit := time.After(toldWithin)
 	tick := time.NewTicker(lookEvery)
@@ -200,7 +200,7 @@ type finding struct {
 	name, text string
 }
 
-// worst returns the verdict: the worst outcome of the findings.
+// worst returns the verdict, which is the worst outcome of the findings.
 func worst(findings []finding) bucket.Outcome {
 	verdict := bucket.Pass
 	for _, f := range findings {
@@ -211,8 +211,8 @@ func worst(findings []finding) bucket.Outcome {
 	return verdict
 }
 
-// findings returns the findings of the check. On a machine that records times late, calls that are too fast or too slow
-// make the verdict inconclusive instead of failed.
+// findings returns the findings of the check. If the machine records times late, calls that are too fast or too slow
+// make the verdict inconclusive and not failed.
 func (r *report) findings() []finding {
 	var all []finding
 	add := func(ok bool, name, format string, args ...any) {

@@ -13,17 +13,17 @@ import (
 
 const (
 	redrawEvery = 100 * time.Millisecond
-	repeatEvery = 2 * time.Second // used if lines cannot be redrawn
+	repeatEvery = 2 * time.Second // used if the progress line cannot be redrawn
 )
 
 // screen writes the output of the demo: to a terminal, or as plain lines to a file.
 type screen struct {
 	w      io.Writer
 	nats   string // weir's preferred address for NATS
-	live   bool   // lines can be redrawn
+	live   bool   // whether lines can be redrawn
 	colour bool
 	start  time.Time
-	drawn  time.Time // when the progress line was written last
+	drawn  time.Time // when the progress line was last written
 	dirty  bool      // the progress line is shown and must be overwritten
 }
 
@@ -40,7 +40,7 @@ func (s *screen) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.w, format+"\n", args...)
 }
 
-// tell writes one line with the time since the start.
+// tell writes one line that begins with the time since the start.
 func (s *screen) tell(format string, args ...any) {
 	s.say(s.elapsed()+format, args...)
 }

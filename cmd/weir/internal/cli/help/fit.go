@@ -7,9 +7,10 @@ import (
 	"weir/cmd/weir/internal/cli/terminal"
 )
 
-// Fit wraps a command's help for a screen of width columns; 0 means no wrapping. It refills a paragraph if one of its
-// lines is too long. A broken line of a list of flags or commands continues below its description. A broken example
-// continues as a shell reads it. Fit breaks no word, even one that is longer than a line.
+// Fit wraps a command's help for a screen of width columns; 0 means no wrapping. If a line of a paragraph is too long,
+// Fit fills the whole paragraph anew. If it breaks a line in a list of flags or commands, the rest continues below the
+// description. If it breaks an example, the example stays one command for a shell. Fit breaks no word, even if the word
+// is longer than a line.
 func Fit(text string, width int) string {
 	if width < 1 {
 		return text
@@ -42,7 +43,7 @@ func Fit(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// command wraps an example so that a shell reads it as one command. It breaks the line only between words outside
+// command wraps an example so that a shell reads it as one command. It breaks the example only between words outside
 // quotation marks.
 func command(l string, width int) []string {
 	if terminal.Columns(l) <= width {
@@ -68,7 +69,7 @@ func command(l string, width int) []string {
 	return append(lines, strings.TrimRight(line+" "+word, " "))
 }
 
-// filled returns a paragraph unchanged if all its lines fit, and refilled otherwise.
+// filled returns a paragraph unchanged if all its lines fit; otherwise it fills the paragraph anew.
 func filled(lines []string, width int) []string {
 	for _, l := range lines {
 		if terminal.Columns(l) > width {
@@ -79,11 +80,11 @@ func filled(lines []string, width int) []string {
 	return lines
 }
 
-// toDescription matches a flag or a name, and the blanks between it and its description.
+// toDescription matches a flag or a name, with the blanks between it and its description.
 var toDescription = regexp.MustCompile(`^ +\S.*?\S {2,}|^ +\S {2,}`)
 
-// description returns the column at which a broken line continues: that of its description, or two behind its first
-// word.
+// description returns the column at which a broken line continues. That is the column of the line's description, or,
+// without a description, two columns after the beginning of its first word.
 func description(l string) int {
 	if before := toDescription.FindString(l); before != "" {
 		return terminal.Columns(before)
@@ -91,8 +92,8 @@ func description(l string) int {
 	return len(l) - len(strings.TrimLeft(l, " ")) + 2
 }
 
-// hung wraps a line. The first indent columns stay unchanged, and the following lines are indented by as many. If that
-// leaves too little room for a description, the description begins on a line of its own.
+// hung wraps a line. The first indent columns stay unchanged, and each following line is indented by indent columns. If
+// that leaves too little room for a description, the description begins on a line of its own.
 func hung(l string, indent, width int) []string {
 	if terminal.Columns(l) <= width {
 		return []string{l}

@@ -13,7 +13,7 @@ type Style struct {
 	Bold  bool // the terminal supports the ANSI sequences for bold
 }
 
-// These characters mark bold text while lines are broken. They appear in no text, and have no width.
+// These characters mark bold text while lines are broken. No topic contains them, and they have no width.
 const (
 	boldOn  = '\x01'
 	boldOff = '\x02'
@@ -22,12 +22,12 @@ const (
 const (
 	leastWidth = 20
 	tableGap   = 2  // blanks between two columns
-	leastLast  = 32 // the least width of a table's last column; with less, rows become paragraphs
-	mostMiddle = 22 // the most width of the middle columns if the last column has too little room otherwise
+	leastLast  = 32 // the least width of a table's last column; if there is less room, rows become paragraphs
+	mostMiddle = 22 // the most width of a middle column if the last column has too little room otherwise
 )
 
-// Render formats Markdown for a terminal: headings bold, paragraphs, lists and tables wrapped, links as their texts. A
-// link to a topic becomes the command that shows the topic.
+// Render formats Markdown for a terminal. Headings are bold, paragraphs, lists and tables are wrapped, and links become
+// their texts. A link to a topic becomes the command that shows the topic.
 func Render(markdown string, s Style) string {
 	s.Width = max(s.Width, leastWidth)
 	w := writer{style: s}
@@ -56,7 +56,7 @@ var (
 	topicRef = regexp.MustCompile(`^([a-z-]+)\.md$`)
 )
 
-// block writes the block that begins with the first line, and returns its number of lines.
+// block writes the block that begins with the first line. It returns the block's number of lines.
 func (w *writer) block(lines []string) int {
 	first := lines[0]
 	switch {
@@ -84,13 +84,13 @@ func (w *writer) block(lines []string) int {
 	return n
 }
 
-// goesOn reports whether a line continues the paragraph before it.
+// goesOn reports whether a line continues the paragraph of the line before.
 func goesOn(line string) bool {
 	return strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "|") &&
 		!strings.HasPrefix(line, "```") && !listItem.MatchString(line)
 }
 
-// count returns how many lines at the beginning satisfy so.
+// count returns how many of the first lines satisfy so, up to the first line that does not.
 func count(lines []string, so func(string) bool) int {
 	if n := slices.IndexFunc(lines, func(l string) bool { return !so(l) }); n >= 0 {
 		return n
@@ -107,7 +107,7 @@ func (w *writer) fenced(lines []string) int {
 	return min(n+1, len(lines))
 }
 
-// paragraph writes wrapped text, with first before the first line and rest before each other line.
+// paragraph writes wrapped text. first precedes the first line, and rest precedes each further line.
 func (w *writer) paragraph(first, rest, text string) {
 	for i, l := range wrap(inline(text), w.style.Width-len(rest)) {
 		if i == 0 {
@@ -118,8 +118,8 @@ func (w *writer) paragraph(first, rest, text string) {
 	}
 }
 
-// table writes a table. The last column gets all remaining width. If that is too little, the middle columns are
-// wrapped. If it is still too little, each row becomes a paragraph.
+// table writes a table. The last column gets all the remaining width. If that is too little, the cells of the middle
+// columns are wrapped. If it is then still too little, each row becomes a paragraph.
 func (w *writer) table(lines []string) {
 	var rows [][]string
 	for i, l := range lines {
@@ -162,8 +162,8 @@ func (w *writer) table(lines []string) {
 	}
 }
 
-// widths returns the widths of a table's columns, if the middle columns have at most middle characters. It returns nil
-// if the last column would be too narrow for a line or for its longest word, such as an address.
+// widths returns the widths of a table's columns. A middle column gets at most middle characters. widths returns nil if
+// the last column would be narrower than leastLast or than its longest word, for example an address.
 func (w *writer) widths(rows [][]string, middle int) []int {
 	last := len(rows[0]) - 1
 	widths := make([]int, last+1)
@@ -192,8 +192,8 @@ func (w *writer) widths(rows [][]string, middle int) []int {
 	return widths
 }
 
-// rows writes each row of a table as a paragraph: its first cell, and below it the other cells. If there are several
-// others, the names of their columns precede them.
+// rows writes each row of a table as a paragraph: the first cell, and the other cells below it. If there is more than
+// one other cell, the name of its column precedes each.
 func (w *writer) rows(rows [][]string) {
 	const indent = "    "
 	for _, row := range rows[1:] {
@@ -214,7 +214,7 @@ func (w *writer) rows(rows [][]string) {
 	}
 }
 
-// cells returns the cells of a table's row, formatted. In a cell, \| stands for |.
+// cells returns the formatted cells of a table's row. In a cell, \| stands for |.
 func cells(row string) []string {
 	const bar = "\x00"
 	row = strings.ReplaceAll(row, `\|`, bar)
@@ -241,7 +241,8 @@ func inline(text string) string {
 	return bold.ReplaceAllString(text, string(boldOn)+"$1"+string(boldOff))
 }
 
-// wrap breaks a text between words into lines of at most most characters. It does not break `code` that fits on a line.
+// wrap breaks a text between words into lines of at most most characters. It breaks `code` only if the code does not
+// fit on a line.
 func wrap(text string, most int) []string {
 	lines, line := []string{}, ""
 	for _, word := range words(text, most) {
@@ -257,8 +258,8 @@ func wrap(text string, most int) []string {
 	return boldByLine(append(lines, line))
 }
 
-// boldByLine ends bold text at the end of each line and begins it again on the next line, because other columns may be
-// beside the text.
+// boldByLine ends bold text at the end of each line and begins it again on the next line, because on the terminal other
+// columns may be beside the text.
 func boldByLine(lines []string) []string {
 	open := ""
 	for i, l := range lines {
@@ -271,7 +272,7 @@ func boldByLine(lines []string) []string {
 	return lines
 }
 
-// words splits a text into the parts between which it may be broken. `code` that fits on a line is one part.
+// words splits a text into the parts between which a line may be broken. `code` that fits on a line is one part.
 func words(text string, most int) []string {
 	var all, code []string
 	for word := range strings.FieldsSeq(text) {
@@ -286,7 +287,7 @@ func words(text string, most int) []string {
 	return append(all, code...)
 }
 
-// width returns how many characters of a line a text takes.
+// width returns how many columns of a line a text takes.
 func width(text string) int {
 	return utf8.RuneCountInString(text) - strings.Count(text, string(boldOn)) - strings.Count(text, string(boldOff))
 }

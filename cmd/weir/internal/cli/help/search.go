@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Passage is a part of a topic that contains a searched word: a paragraph, an item of a list, a row of a table, or a
+// Passage is a part of a topic that contains the searched word: a paragraph, an item of a list, a row of a table, or a
 // line of code.
 type Passage struct {
 	Topic   string // the topic's name
-	Section string // the heading above it, without its marks
+	Section string // the heading above the passage, without its marks
 	Text    string // the Markdown of the passage, on one line
 }
 
-// Search returns at most most passages that contain word, in the order of the topics. all is how many there are. It
-// ignores case. If a heading contains word, the first passage of its section counts.
+// Search returns the first most passages that contain word, in the order of the topics. all is how many passages
+// contain word. Search ignores case. If a heading contains word, the first passage below that heading counts as one
+// that contains word.
 func Search(word string, most int) (found []Passage, all int) {
 	word = strings.ToLower(word)
 	for _, t := range Topics() {
@@ -67,7 +68,7 @@ func plain(line string) string {
 	return strings.NewReplacer(string(boldOn), "", string(boldOff), "").Replace(inline(line))
 }
 
-// Plain returns the passage as a terminal shows it: the cells of a table's row are joined by dashes.
+// Plain returns the passage as a terminal shows it. Dashes join the cells of a table's row.
 func (p Passage) Plain() string {
 	text := p.Text
 	if strings.HasPrefix(text, "|") {

@@ -12,7 +12,7 @@ var files embed.FS
 
 // Topic is one page of the reference.
 type Topic struct {
-	Name  string // its name for `weir help`: lower case, words joined by -
+	Name  string // the name for `weir help`: lower case, words joined by -
 	Short string // what the topic is about, in one line
 	text  string
 }
@@ -37,8 +37,8 @@ func Topics() []Topic {
 	return topics
 }
 
-// read makes a topic from its text. It panics if the first line does not have the form that doc.go requires: that is a
-// mistake in the source.
+// read makes a topic from its text. It panics if the first line does not have the form that doc.go requires, because
+// that is a mistake in the source.
 func read(name, text string) Topic {
 	title, _, _ := strings.Cut(text, "\n")
 	short, ok := strings.CutPrefix(title, "# "+name+": ")

@@ -14,8 +14,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// Configuration returns the JSON Schema of weir.yaml, with a line break at its end. It uses draft 07, which YAML
-// editors support best.
+// Configuration returns the JSON Schema of weir.yaml, with a line break at the end. It uses draft 07, because YAML
+// editors support that draft best.
 func Configuration() []byte {
 	root := mapping(config.File())
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
@@ -35,7 +35,7 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// mapping returns the schema of a section: null, or a mapping that has only these fields.
+// mapping returns the schema of a section: null, or a mapping with only these fields.
 func mapping(of config.Section) object {
 	properties, required := object{}, []string{}
 	for _, f := range of.Fields {
@@ -51,7 +51,7 @@ func mapping(of config.Section) object {
 	return s
 }
 
-// field returns the schema of a field, with its default and its description in the reference.
+// field returns the schema of a field, with its default and with its description from the reference.
 func field(f config.Field) object {
 	var inner object
 	if f.Inner != nil {
@@ -70,8 +70,8 @@ func field(f config.Field) object {
 	return s
 }
 
-// written returns the description of a form of value, such as a duration, that the reference explains once for all
-// fields; "" if there is none.
+// written returns the description of the form of a value, for example of a duration. The reference explains such a form
+// once for all fields. written returns "" if it does not explain the form.
 func written(values string) string {
 	for _, r := range rows("configuration", "value") {
 		kind := r.cells[0]

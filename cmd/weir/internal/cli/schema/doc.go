@@ -5,7 +5,7 @@
 //	help: topics jobs, results, dead-letters, events ── tables ──▶ Subjects ──▶ AsyncAPI 3.0
 //
 // Package config has every field of weir.yaml once, with the JSON Schema of its values and its description in the
-// reference. The topics' tables list what weir publishes. Tests compare each of their rows with the code
+// reference. The tables of the topics list what weir publishes. Tests compare each row of these tables with the code
 // (cmd/weir/test/docs/docs_topics_test.go).
 //
 // Invariant:
@@ -13,5 +13,5 @@
 //   - A file that weir accepts passes the schema. weir also refuses files that pass the schema, because a schema cannot
 //     express secrets, arithmetic and relations between most fields.
 //
-// The package does not know the commands, or the meaning of any field.
+// The package does not know the commands, nor the meaning of any field.
 package schema

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Subjects returns weir's subjects on NATS as AsyncAPI 3.0, with a line break at its end. The operations are from
-// weir's point of view: weir receives jobs.
+// Subjects returns weir's subjects on NATS as AsyncAPI 3.0, with a line break at the end. The operations are described
+// from weir's side: weir receives jobs.
 func Subjects() []byte {
 	reasons := namesOf(rows("dead-letters", "reason"))
 	return encode(object{
@@ -107,7 +107,7 @@ func namesOf(of []row) (names []string) {
 	return names
 }
 
-// headers returns the schema of a message's headers. Each is a string; a message may have others.
+// headers returns the schema of a message's headers. Each header is a string; a message may have further headers.
 func headers(of []row) object {
 	all := object{}
 	for _, r := range of {
@@ -118,8 +118,8 @@ func headers(of []row) object {
 	return object{"type": "object", "properties": all}
 }
 
-// answer returns the schema of an answer to a producer. Its members are those that the topic jobs lists under the
-// heading kind, and those of every answer.
+// answer returns the schema of an answer to a producer. It has the members that the topic jobs lists under the heading
+// kind, and those that every answer has.
 func answer(kind string, required ...string) object {
 	var of []row
 	for _, r := range rows("jobs", "field") {
@@ -131,7 +131,7 @@ func answer(kind string, required ...string) object {
 	return object{"type": "object", "required": required, "properties": properties(of)}
 }
 
-// properties returns the members of a JSON object, with a type if it is fixed.
+// properties returns the members of a JSON object. A member has a type if its type is fixed.
 func properties(of []row) object {
 	all := object{}
 	for _, r := range of {
@@ -146,7 +146,7 @@ func properties(of []row) object {
 	return all
 }
 
-// kindOf returns the JSON type of a member of answers, events or records; "" if its type is not fixed.
+// kindOf returns the JSON type of a member of answers, events or records. It returns "" if the type is not fixed.
 func kindOf(name string) string {
 	switch name {
 	case "seq", "position", "eta_ms", "retry_after_ms", "dead_letter_seq", "depth", "capacity", "attempts", "status", "refusals", "percent",

@@ -34,7 +34,8 @@ func inBackticks(text string) (all []string) {
 	return all
 }
 
-// rows returns the rows of all tables of a topic whose first column is named first. It panics if there are none.
+// rows returns the rows of all tables of a topic whose first column is called first. It panics if there are no such
+// rows.
 func rows(topic, first string) (all []row) {
 	t, ok := help.Lookup(topic)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 // Columns returns how many columns of a terminal a text takes: 0 for a combining accent, 2 for a Chinese character.
 func Columns(text string) int { return uniseg.StringWidth(text) }
 
-// Cut shortens a text to at most most columns, with … at its end; 0 means no bound.
+// Cut shortens a text to at most most columns, with … at the end; 0 means no bound.
 func Cut(text string, most int) string {
 	if most < 1 || Columns(text) <= most {
 		return text
@@ -31,8 +31,8 @@ func Cut(text string, most int) string {
 	return kept.String() + "…"
 }
 
-// Wrap breaks a text between words into lines of at most most columns; 0 means no bound. A word that is longer gets a
-// line of its own.
+// Wrap breaks a text between words into lines of at most most columns; 0 means no bound. A longer word gets a line of
+// its own.
 func Wrap(text string, most int) []string {
 	if most < 1 || Columns(text) <= most {
 		return []string{text}
@@ -52,10 +52,10 @@ func Wrap(text string, most int) []string {
 	return append(lines, line)
 }
 
-// Styled reports whether colours and bold text may be written: NO_COLOR is not set, and TERM is not dumb.
+// Styled reports whether colours and bold text may be written: whether NO_COLOR is not set and TERM is not dumb.
 func Styled() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// Width returns the width of the terminal w, or 0 if w is not a terminal or its width is unknown.
+// Width returns the width of the terminal w. It returns 0 if w is not a terminal or its width is unknown.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -68,7 +68,7 @@ func Width(w io.Writer) int {
 	return columns
 }
 
-// Watched reports whether w is a terminal, of any width.
+// Watched reports whether w is a terminal.
 func Watched(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -12,13 +12,13 @@ import (
 	"weir/cmd/weir/internal/ops/status"
 )
 
-// The smallest size of a drawing, in characters. A smaller terminal shows only the upper left part.
+// The smallest size of a drawing, in characters. A smaller terminal shows only the upper left part of it.
 const (
 	leastWidth  = 40
 	leastHeight = 10
 )
 
-// Draw turns a frame into at most height lines of at most width characters. f is nil before the first answer.
+// Draw turns a frame into at most height lines of at most width characters. f is nil until the first answer.
 func (v *View) Draw(f *Frame, width, height int) []string {
 	width, height = max(width, leastWidth), max(height, leastHeight)
 	if f == nil {
@@ -27,7 +27,7 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if v.helping {
 		return v.finish(keyHelp(width), width, height)
 	}
-	most := 3 // how many lines a line of a wide terminal may take
+	most := 3 // how many lines of the terminal a long line may take
 	if height < 2*leastHeight {
 		most = 1
 	}
@@ -45,13 +45,13 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if most == 1 {
 		about = nil
 	}
-	room := max(0, height-len(lines)-len(about)-2) // lines left, without the table's header and the last line
+	room := max(0, height-len(lines)-len(about)-2) // the lines left for buckets, without the table's header and the last line
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
 	lines = append(lines, v.buckets(chosen, first, room, width)...)
 	return v.finish(append(lines, about...), width, height)
 }
 
-// wrapped breaks a line between words into at most most lines. The last of these may be too wide.
+// wrapped breaks a line between words into at most most lines. The last of these lines may be too wide.
 func wrapped(l line, width, most int) []line {
 	texts := terminal.Wrap(l.text, width)
 	if len(texts) > most {
@@ -64,7 +64,7 @@ func wrapped(l line, width, most int) []line {
 	return lines
 }
 
-// All turns a frame with all of its buckets into lines, for output that is not a terminal.
+// All turns a frame with all its buckets into lines, for output that is not a terminal.
 func (v *View) All(f *Frame) []string {
 	lines := append([]line{v.head(f)}, v.apis(f, len(f.APIs)+1, 0)...)
 	lines = append(lines, letters(f))
@@ -77,7 +77,7 @@ func (v *View) All(f *Frame) []string {
 	return text
 }
 
-// style is how a terminal with colours shows a line: the text between ESC[ and m.
+// style is how a terminal with colours shows a line. It is the text between ESC[ and m.
 type style string
 
 const (
@@ -93,10 +93,10 @@ type line struct {
 	style style
 }
 
-// mostFoot is how many lines a question or an answer at the bottom may take.
+// mostFoot is how many lines at the bottom a question or an outcome may take.
 const mostFoot = 3
 
-// finish adds the last lines, and fits all lines to the terminal.
+// finish adds the last lines, and makes all lines fit the terminal.
 func (v *View) finish(lines []line, width, height int) []string {
 	foot := wrapped(v.foot(width), width, mostFoot)
 	height -= len(foot)
@@ -115,7 +115,7 @@ func (v *View) finish(lines []line, width, height int) []string {
 		switch {
 		case v.Color:
 			drawn[i] = "\x1b[" + string(l.style) + "m" + drawn[i] + "\x1b[0m"
-		case l.style == invert: // marks the selected row without colours
+		case l.style == invert: // marks the selected row even without colours
 			drawn[i] = "\x1b[7m" + drawn[i] + "\x1b[0m"
 		}
 	}
@@ -134,7 +134,7 @@ func (v *View) head(f *Frame) line {
 	return line{text, look}
 }
 
-// foot returns the last line: a question, the outcome of the last action, or the keys that the user can press.
+// foot returns the last line: a question, the outcome of the last action, or the keys that do something.
 func (v *View) foot(width int) line {
 	switch {
 	case v.asked != nil:
@@ -181,11 +181,11 @@ func keyHelp(width int) []line {
 	return lines
 }
 
-// apisGo are the columns that the table of APIs drops if there is no room, in this order.
+// apisGo are the columns that the table of APIs drops, in this order, if it has no room for all.
 var apisGo = []string{"SPENT TODAY", "CALLING", "KEYS", "REFUSED/S", "IN/S", "CALLS/S"}
 
-// apis returns the table of APIs, with at most most rows. If the reason why an API is not called does not fit into its
-// row, it follows below the table.
+// apis returns the table of APIs, with at most most rows. If the reason why an API is not called does not fit into the
+// API's row, the reason follows below the table.
 func (v *View) apis(f *Frame, most, width int) []line {
 	rows := [][]string{{"API", "JOBS", "KEYS", "CALLING", "IN/S", "CALLS/S", "REFUSED/S", "SPENT TODAY", "CALLED"}}
 	styles, below := []style{bold}, []line(nil)
@@ -214,7 +214,7 @@ func (v *View) apis(f *Frame, most, width int) []line {
 	return lines
 }
 
-// calledText says whether weir calls an API, and if not, until when.
+// calledText says whether weir calls an API. If weir does not, calledText says until when and why.
 func calledText(a *status.API) (string, style) {
 	until := func(at time.Time) string {
 		if at.IsZero() {
@@ -260,10 +260,10 @@ func letters(f *Frame) line {
 // barWidth is the width of a level's bar in characters.
 const barWidth = 12
 
-// bucketsGo are the columns that the table of buckets drops if there is no room, in this order.
+// bucketsGo are the columns that the table of buckets drops, in this order, if it has no room for all.
 var bucketsGo = []string{"CALLING", "IN/S", "LEVEL", "WAITS FOR", "API", "EMPTY IN"}
 
-// detail returns lines with everything about the selected bucket, if its row has no room for that.
+// detail returns lines with everything about the selected bucket, if the bucket's row has no room for everything.
 func (v *View) detail(chosen []*Bucket, width int) []line {
 	for _, b := range chosen {
 		if (place{b.API, b.Key}) != v.selected {
@@ -298,7 +298,7 @@ func (v *View) row(b *Bucket) []string {
 	}
 }
 
-// buckets returns the table of at most room buckets, beginning with the bucket first, and its header.
+// buckets returns the table with its header and at most room buckets, from the bucket with index first on.
 func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	rows := [][]string{{"  KEY", "API", "DEPTH", "LEVEL", "IN/S", "EMPTY IN", "CALLING", "WAITS FOR"}}
 	styles := []style{bold}

@@ -21,18 +21,18 @@ const (
 // Frame is the state of weir at one time.
 type Frame struct {
 	*status.Status
-	Buckets []Bucket `json:"buckets"` // the deepest buckets of each api, and paused ones without jobs
-	Rates   []Rates  `json:"rates"`   // one for each api, in the order of APIs; empty in the first frame
+	Buckets []Bucket `json:"buckets"` // the deepest buckets of each api, and paused buckets without jobs
+	Rates   []Rates  `json:"rates"`   // one for each api, in the order of APIs; empty in a first frame
 }
 
 // Bucket is a key's bucket, with the fields of `weir keys`.
 type Bucket struct {
 	API string `json:"api"`
 	schedule.KeyState
-	ComePerS *float64 `json:"come_per_s,omitempty"` // arriving jobs per second since the frame before
+	ComePerS *float64 `json:"come_per_s,omitempty"` // jobs that arrived per second since the last frame
 }
 
-// Rates are the events per second of an API since the frame before.
+// Rates are the numbers of events per second of an API since the last frame.
 type Rates struct {
 	API      string  `json:"api"`
 	Come     float64 `json:"come_per_s"`
@@ -53,8 +53,8 @@ func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c,
 // spentWait bounds how long a frame waits for the answer about today's spending.
 const spentWait = 2 * time.Second
 
-// Next asks all replicas for a frame, and blocks for a few seconds at most. The frame has no spending if no replica
-// tells it in time.
+// Next asks all replicas for a frame, and blocks for a few seconds at most. If no replica tells the spending in time,
+// the frame has no spending.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
 	spent := s.spentToday(ctx) // asked before the limits, so that the limits count every call in the sum
 	all, err := status.Gather(ctx, s.c, mostStops, nil)
@@ -115,7 +115,7 @@ func (f *Frame) keepOnly(api string) {
 	f.APIs, f.Letters = apis, letters
 }
 
-// since computes the rates from the growth of the counters since the frame before.
+// since computes the rates from how much the counters have grown since the frame before.
 func (f *Frame) since(before *Frame) {
 	if before == nil {
 		return
@@ -148,5 +148,5 @@ func (f *Frame) since(before *Frame) {
 	}
 }
 
-// grown returns the growth of a counter; 0 if the counter was reset meanwhile.
+// grown returns how much a counter has grown; 0 if the counter was reset meanwhile.
 func grown(was, is uint64) float64 { return float64(max(was, is) - was) }

@@ -24,7 +24,7 @@ type Options struct {
 	Connection *connect.Connection
 	Source     *Source
 	View       View
-	Every      time.Duration // time between frames
+	Every      time.Duration // the time between two frames
 }
 
 // errNoAPI returns the error for an API that no replica dispatches.
@@ -33,10 +33,10 @@ func errNoAPI(api string) error { return fmt.Errorf("no replica dispatches an ap
 // ErrPanic reports that a goroutine of Run has panicked.
 var ErrPanic = errors.New("weir top has a defect: please report it")
 
-// resizeEvery is how often Run reads the terminal's size, because not every system signals a change.
+// resizeEvery is how often Run reads the terminal's size, because some systems do not signal a change.
 const resizeEvery = 250 * time.Millisecond
 
-// Run shows frames until the user quits, ctx ends, or the terminal closes. It restores the terminal when it returns,
+// Run shows frames until the user quits, ctx ends, or the terminal closes. When it returns it restores the terminal,
 // even after a panic.
 func Run(ctx context.Context, o Options) (err error) {
 	restore, err := takeTerminal(o.In, o.Out)
@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return s.loop(ctx, keys)
 }
 
-// answer is a frame, or the error in its place.
+// answer is a frame, or the error that occurred instead.
 type answer struct {
 	frame *Frame
 	err   error
@@ -65,13 +65,13 @@ type screen struct {
 	frames chan answer
 	said   chan string // the outcome of an action
 	failed chan error
-	wake   chan struct{} // requests the next frame at once
+	wake   chan struct{} // a value makes ask fetch the next frame at once
 	frame  *Frame
 	busy   bool // an action is under way
 	drawn  string
 }
 
-// goes runs a part of the screen in a goroutine. A panic of the part ends Run, which restores the terminal.
+// goes runs a part of the screen in a goroutine. If the part panics, Run ends and restores the terminal.
 func (s *screen) goes(part func()) {
 	go func() {
 		defer func() {
@@ -147,7 +147,7 @@ func (s *screen) ask(ctx context.Context) {
 const sayWait = 30 * time.Second
 
 // say pauses or resumes in a goroutine of its own, because the replicas may take seconds. It refuses if another action
-// is under way.
+// is still under way.
 func (s *screen) say(ctx context.Context, w Word) {
 	if s.busy {
 		s.View.Said = "one thing at a time: the last is still being put in force"
@@ -179,7 +179,7 @@ func (s *screen) tell(ctx context.Context, w Word) error {
 	return o.Resume(ctx, s.Connection, io.Discard)
 }
 
-// draw writes the whole screen at once, if it has changed.
+// draw writes the whole screen in one write, if the screen has changed.
 func (s *screen) draw() error {
 	width, height, err := term.GetSize(int(s.Out.Fd()))
 	if err != nil || width < 1 || height < 1 {
@@ -197,7 +197,7 @@ func (s *screen) draw() error {
 	return nil
 }
 
-// readKeys sends the pressed keys until ctx ends or the input ends.
+// readKeys sends the pressed keys to keys until ctx ends or the input ends.
 func (s *screen) readKeys(ctx context.Context, keys chan<- rune) {
 	in := bufio.NewReader(s.In)
 	for {
@@ -214,12 +214,12 @@ func (s *screen) readKeys(ctx context.Context, keys chan<- rune) {
 	}
 }
 
-// sequences maps the sequences that terminals send after ESC[ or ESC O to keys that have no letter.
+// sequences maps the sequences that terminals send after ESC[ or ESC O to keys without a letter.
 var sequences = map[string]rune{
 	"A": keyUp, "B": keyDown, "H": keyHome, "F": keyEnd, "5~": keyPageUp, "6~": keyPageDown, "1~": keyHome, "4~": keyEnd, "7~": keyHome, "8~": keyEnd,
 }
 
-// readKey reads one key. A terminal sends a sequence at once, so an escape character with nothing behind it is the key
+// readKey reads one key. A terminal sends a sequence at once, so an escape character with nothing after it is the key
 // Esc.
 func readKey(in *bufio.Reader) (rune, error) {
 	key, _, err := in.ReadRune()
@@ -227,7 +227,7 @@ func readKey(in *bufio.Reader) (rune, error) {
 		return key, err
 	}
 	if begins, err := in.ReadByte(); err != nil || begins != '[' && begins != 'O' {
-		return 0, err // Alt with a letter, which is ignored
+		return 0, err // Alt with a letter; it is ignored
 	}
 	var sequence strings.Builder
 	for in.Buffered() > 0 && sequence.Len() < 16 {
@@ -242,7 +242,7 @@ func readKey(in *bufio.Reader) (rune, error) {
 	return sequences[sequence.String()], nil
 }
 
-// takeTerminal makes the terminal send each key at once and show a separate screen. restore undoes both.
+// takeTerminal makes the terminal send each key at once and show a separate screen. restore undoes both changes.
 func takeTerminal(in, out *os.File) (restore func(), err error) {
 	was, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 
 const (
 	columnGap  = 2
-	leastLast  = 12 // the least width of the last column; with less, other columns are dropped
-	wideEnough = 80 // width of a terminal from which on rows can show everything
+	leastLast  = 12 // the least width of the last column; if there is less room, other columns are dropped
+	wideEnough = 80 // the least width of a terminal in which rows can show everything
 	mostDetail = 3  // the most lines about the selected bucket below the table
 )
 
-// table formats a table. If width has no room for all columns, it drops the columns that goes names, in that order. It
-// cuts only the last cell of a row. A width of 0 means no bound.
+// table formats a table. If width has no room for all columns, table drops columns in the order in which goes names
+// them. It cuts only the last cell of a row. A width of 0 means no bound.
 func table(rows [][]string, styles []style, goes []string, width int) []line {
 	for _, row := range rows {
 		for i := range row {
@@ -47,8 +47,8 @@ func table(rows [][]string, styles []style, goes []string, width int) []line {
 	return lines
 }
 
-// leastWidthOf returns the least width of a table: the full width of all columns but the last one, and at least a part
-// of that.
+// leastWidthOf returns the least width of a table. The last column needs leastLast or less; the other columns need
+// their full width.
 func leastWidthOf(rows [][]string) (width int) {
 	widths := widthsOf(rows)
 	for i, of := range widths {

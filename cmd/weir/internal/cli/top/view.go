@@ -15,15 +15,15 @@ type Order string
 const (
 	ByDepth Order = "depth"
 	ByLevel Order = "level" // the fullest bucket first
-	ByEmpty Order = "empty" // the longest time until empty first
+	ByEmpty Order = "empty" // the bucket that takes longest to become empty first
 	ByCome  Order = "in"    // the most arriving jobs first
 	ByKey   Order = "key"
 )
 
-// Orders returns all orders, in the sequence in which the key s selects them.
+// Orders returns all orders, in the sequence in which the key s goes through them.
 func Orders() []Order { return []Order{ByDepth, ByLevel, ByEmpty, ByCome, ByKey} }
 
-// View is the user's choice of what to show. The zero value sorts by depth and shows everything.
+// View is what the user has chosen to see. The zero value sorts by depth and shows everything.
 type View struct {
 	Order    Order
 	Filter   string // show only keys and APIs that contain this text
@@ -31,16 +31,16 @@ type View struct {
 	selected place
 	typing   bool    // the user is typing the filter
 	helping  bool    // the help replaces the frame
-	asked    *Word   // the action that waits for y or n; nil: none
+	asked    *Word   // the action that waits for y or n; nil if there is none
 	Said     string  // the outcome of the last action
-	Trouble  string  // why the frame is old; "": it is not
+	Trouble  string  // why the frame is old; "" if it is not old
 	shown    []place // the buckets in the order in which they were last drawn
 }
 
 // place identifies a bucket.
 type place struct{ api, key string }
 
-// Deed is an action that a key asks for, other than a change of the view.
+// Deed is an action that a key asks for, other than a change of the view itself.
 type Deed string
 
 // The actions.
@@ -51,7 +51,7 @@ const (
 	Resume  Deed = "resume"
 )
 
-// Word is an action, with the API or key that it applies to.
+// Word is an action, and the API or key that it applies to.
 type Word struct {
 	Deed     Deed
 	API, Key string // Key "": the whole api
@@ -82,7 +82,7 @@ const (
 // mostFilter bounds the bytes of the filter.
 const mostFilter = 128
 
-// Press handles a key and returns the action to carry out. It changes the view itself.
+// Press handles a key. It changes the view, and returns the action to carry out.
 func (v *View) Press(key rune) Word {
 	v.Said = ""
 	switch {
@@ -189,8 +189,8 @@ func next[T comparable](all []T, of T, by int) T {
 	return all[(max(0, slices.Index(all, of))+by+len(all))%len(all)]
 }
 
-// choose returns the buckets of a frame that the view shows, in its order. If the selected bucket is gone, it selects
-// the first one shown.
+// choose returns the buckets of a frame that the view shows, in the view's order. If the selected bucket is no longer
+// shown, it selects the first shown one.
 func (v *View) choose(f *Frame) []*Bucket {
 	var chosen []*Bucket
 	for i := range f.Buckets {
@@ -226,10 +226,10 @@ func (v *View) choose(f *Frame) []*Bucket {
 	return chosen
 }
 
-// level returns how full a bucket is, 0 to 1. It is more than 1 if the capacity was lowered.
+// level returns how full a bucket is, from 0 to 1. It is above 1 if the capacity was lowered.
 func (b *Bucket) level() float64 { return float64(b.Depth) / float64(max(1, b.Capacity)) }
 
-// wait returns the time in ms until the bucket is empty. An unknown time counts as the longest.
+// wait returns the time in ms until the bucket is empty. An unknown time counts as longest.
 func (b *Bucket) wait() int64 {
 	if b.WaitMS < 0 {
 		return 1<<63 - 1

@@ -26,7 +26,7 @@ const (
 	Local    Role = "local" // another user of this machine without a token: a producer and a viewer
 )
 
-// covers reports whether a request with the role r may do something that needs the role needed.
+// covers reports whether a request that has the role r may do what needs the role needed.
 func (r Role) covers(needed Role) bool {
 	switch needed {
 	case Anybody:
@@ -45,7 +45,7 @@ func (r Role) covers(needed Role) bool {
 // Actor is the user or program that sent a request.
 type Actor struct {
 	Name string // of the token; "" if no token is required
-	Role Role   // Anybody: the request has no valid token
+	Role Role   // Anybody if the request has no valid token
 }
 
 // String names the actor, for events and messages to operators.
@@ -56,29 +56,30 @@ func (a Actor) String() string {
 	return a.Name + ", over HTTP"
 }
 
-// digest stands for a token or a session's cookie. Comparing digests reveals neither the secret nor its length.
+// digest is the digest of a token or of a session's cookie. Comparing digests reveals neither the secret nor its
+// length.
 type digest [sha256.Size]byte
 
 func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
 func (d digest) is(other digest) bool { return subtle.ConstantTimeCompare(d[:], other[:]) == 1 }
 
-// EnvironmentToken is the Name of the actor that bears WEIR_HTTP_TOKEN.
+// EnvironmentToken is the Name of an actor whose token is WEIR_HTTP_TOKEN.
 const EnvironmentToken = "WEIR_HTTP_TOKEN"
 
-// rereadTokens is how long Access caches the tokens of the configuration. A rotated secret takes effect after that
-// time.
+// rereadTokens is how long Access uses the tokens of the configuration before it reads them again. A rotated secret
+// takes effect after that time.
 const rereadTokens = time.Second
 
 // Access identifies the actor of a request and decides what the actor may do. It is safe for concurrent use.
 //
-// Valid tokens are the environment's and those of the configuration in force. A client sends its token with each
-// request (Authorization: Bearer …), or once at login; its browser then sends the session's cookie.
+// Valid tokens are the environment's token and the tokens of the configuration in force. A client sends its token with
+// each request (Authorization: Bearer …), or a browser sends it once at login, and then the session's cookie.
 //
-// If there is no token and only this machine can connect, no request needs one. Then weir's own user and root are
-// operators, and other users of the machine have the rights that they have on the embedded server.
+// If there is no token and only this machine can connect, no request needs a token. Then weir's own user and root are
+// operators. Other users of the machine have the rights that they have on the embedded server.
 type Access struct {
-	own      digest // of the environment's token
+	own      digest // digest of the environment's token
 	hasOwn   bool
 	loopback bool                // only this machine can connect
 	auth     config.NATSAuth     // which users a loopback address admits without a token
@@ -131,8 +132,8 @@ func (a *Access) open() bool {
 	return a.loopback && a.auth != config.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
 }
 
-// byUser returns the role of a request without a token from this machine. A request whose user is unknown, for example
-// through a proxy in another container, does not count as weir's own user.
+// byUser returns the role of a request from this machine without a token. If the request's user is unknown, for example
+// because the request came through a proxy in another container, the user does not count as weir's own.
 func (a *Access) byUser(r *http.Request) Role {
 	if a.auth == config.AuthOpen || !tellsUsers {
 		return Operator
@@ -144,7 +145,8 @@ func (a *Access) byUser(r *http.Request) Role {
 	return Local
 }
 
-// notOperator returns the problem for another user of this machine. It says how that user can get the right.
+// notOperator returns the problem for another user of this machine who needs the role operator. It says how that user
+// can get the right.
 func notOperator(r *http.Request) *Problem {
 	who := "a user of this machine that weir cannot identify"
 	if uid, known := callerOf(r.Context()).user(); known {
@@ -161,7 +163,7 @@ func (a *Access) configured() *config.HTTP {
 	return a.named()
 }
 
-// bearer returns the actor with this token. It compares all tokens, so that its duration does not reveal a near match.
+// bearer returns the actor with a token. It compares all tokens, so that its duration does not reveal a near match.
 func (a *Access) bearer(d digest, now time.Time) Actor {
 	found := Actor{Role: Anybody}
 	if a.hasOwn && d.is(a.own) {
@@ -175,7 +177,7 @@ func (a *Access) bearer(d digest, now time.Time) Actor {
 	return found
 }
 
-// tokens returns the configuration's tokens, and reads them again after rereadTokens. A token that cannot be read
+// tokens returns the tokens of the configuration. It reads them again after rereadTokens. A token that cannot be read
 // admits no request.
 func (a *Access) tokens(now time.Time) []knownToken {
 	h := a.configured()
@@ -196,7 +198,8 @@ func (a *Access) tokens(now time.Time) []knownToken {
 	return a.cached
 }
 
-// May returns the actor of a request. The problem is nil if the actor has the role needed; otherwise it is the answer.
+// May returns the actor of a request. The problem is nil if the actor has the role needed; otherwise it is the answer
+// to the request.
 func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	who := a.Who(r)
 	switch {
@@ -212,9 +215,9 @@ func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	return who, NewProblem(http.StatusUnauthorized, "this needs a token with the role %s: WEIR_HTTP_TOKEN, or one under http.tokens in the configuration (Authorization: Bearer <token>)", needed)
 }
 
-// failed counts a wrong token. It reports whether the request's address has shown too many, and then the answer no
-// longer says that the token was wrong. A valid token is never refused: wrong tokens of other clients behind the same
-// proxy must not block a producer.
+// failed counts a wrong token. It reports whether the request's address has shown too many wrong tokens. The answer
+// then no longer says that the token was wrong. A valid token is never refused, because wrong tokens of other clients
+// behind the same proxy must not block a producer.
 func (a *Access) failed(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" && !a.failures.take(remote(r), time.Now())
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// overflowUID is the user id that Linux reports for a user that is unknown in weir's user namespace. It may stand for
-// any user.
+// overflowUID is the user id that Linux reports for a user that does not exist in weir's user namespace. It may stand
+// for any user.
 const overflowUID = 65534
 
 // caller identifies the process at the other end of a connection. It is safe for concurrent use.
@@ -20,10 +20,10 @@ type caller struct {
 	found bool
 }
 
-// callerKey is the context key of the caller. Requests find the caller of their connection under it.
+// callerKey is the key of the caller in the context of a connection and its requests.
 type callerKey struct{}
 
-// withCaller adds the connection's caller to ctx. It is an http.Server.ConnContext.
+// withCaller adds the caller of a connection to ctx. It is an http.Server.ConnContext.
 func withCaller(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, &caller{client: addrPort(conn.RemoteAddr()), server: addrPort(conn.LocalAddr())})
 }
@@ -37,7 +37,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// callerOf returns the caller of a request's connection, or an unknown caller.
+// callerOf returns the caller of a request's connection. Without one it returns a caller without addresses.
 func callerOf(ctx context.Context) *caller {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
 		return c
@@ -45,9 +45,9 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{}
 }
 
-// user returns the user id of the connecting process. known is false if the kernel did not say. The first call must
-// come while the connection is open. It asks the kernel, which takes microseconds, or milliseconds if weir must read
-// the kernel's table.
+// user returns the user id of the connecting process. known is false if the kernel did not tell it. The first call must
+// come while the connection is open, because it asks the kernel. That takes microseconds, or milliseconds if weir must
+// read the kernel's table.
 func (c *caller) user() (uid int, known bool) {
 	c.once.Do(func() {
 		if c.client.IsValid() && c.server.IsValid() {

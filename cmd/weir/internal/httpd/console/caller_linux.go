@@ -45,7 +45,7 @@ func userOf(client, server netip.AddrPort) (uid int, known bool) {
 	return int(first.uid), true
 }
 
-// look asks the kernel about one socket. If a sandbox forbids the question, or the kernel does not support it, look
+// look asks the kernel about one socket. If a sandbox forbids the request, or the kernel does not support it, look
 // reads the kernel's table of sockets.
 func look(client, server netip.AddrPort) (sight, error) {
 	seen, err := askKernel(client, server)
@@ -55,7 +55,7 @@ func look(client, server netip.AddrPort) (sight, error) {
 	return seen, err
 }
 
-// Sizes and numbers of sock_diag(7). A question is a netlink header and an inet_diag_req_v2. An answer is a netlink
+// Sizes and numbers of sock_diag(7). A request is a netlink header and an inet_diag_req_v2. An answer is a netlink
 // header and an inet_diag_msg.
 const (
 	sockDiagByFamily = 20
@@ -65,7 +65,7 @@ const (
 	stateListen      = 10
 )
 
-// askKernel asks over netlink. The kernel looks up one socket in some microseconds. askKernel does not block.
+// askKernel asks over netlink. The kernel finds one socket in some microseconds. askKernel does not block.
 func askKernel(client, server netip.AddrPort) (sight, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -110,7 +110,7 @@ func socketRequest(client, server netip.AddrPort) []byte {
 	return native.AppendUint64(b, ^uint64(0)) // any cookie
 }
 
-// readSocket reads the kernel's answer. It refuses an answer about the socket that listens at the client's address.
+// readSocket reads the kernel's answer. It refuses an answer about a listening socket, or about another connection.
 func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	native := binary.NativeEndian
 	switch {
@@ -137,8 +137,8 @@ func readSocket(b []byte, client, server netip.AddrPort) (sight, error) {
 	return sight{uid: uint64(native.Uint32(b[64:])), inode: uint64(native.Uint32(b[68:]))}, nil
 }
 
-// reading lets one goroutine at a time read the table. The table has a line for every connection of the machine, some
-// megabytes in all.
+// reading lets only one goroutine at a time read the table. The table has a line for every connection of the machine,
+// some megabytes in all.
 var reading sync.Mutex
 
 // readTable looks for a socket in /proc/self/net/tcp, and then in the table of IPv6 sockets, which also carry IPv4.
@@ -164,7 +164,7 @@ func tableEnd(at netip.AddrPort) string {
 	return fmt.Sprintf("%s:%04X", text.String(), at.Port())
 }
 
-// scanTable reads a table up to the socket's line. Both addresses follow the number of the line.
+// scanTable reads a table until it finds the socket's line. In a line both addresses follow the line's number.
 func scanTable(path, addresses string) (sight, error) {
 	file, err := os.Open(path) // #nosec G304 -- the kernel's own
 	if err != nil {

@@ -4,7 +4,7 @@ package console
 
 import "net/netip"
 
-// tellsUsers is false on systems that do not say which user made a connection. There, every client of a loopback
+// tellsUsers is false on systems that do not tell which user made a connection. There, every client of a loopback
 // address counts as weir's own user, as `weir help http` says.
 const tellsUsers = false
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// worthwhile is the length in bytes above which WriteBody compresses an answer.
+// worthwhile is the length in bytes up to which WriteBody does not compress an answer.
 const worthwhile = 1 << 10
 
-// gzipAccepted marks the writer of a client that accepts gzip. It does not compress: WriteBody compresses complete
+// gzipAccepted marks the writer for a client that accepts gzip. It does not compress: WriteBody compresses complete
 // answers, and streams stay uncompressed.
 type gzipAccepted struct{ http.ResponseWriter }
 
@@ -31,18 +31,18 @@ func accepting(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 func WriteBody(w http.ResponseWriter, status int, data []byte) {
 	if len(data) <= worthwhile {
 		w.WriteHeader(status)
-		_, _ = w.Write(data) // the client has gone
+		_, _ = w.Write(data) // an error means that the client has gone
 		return
 	}
 	w.Header().Add("Vary", "Accept-Encoding")
 	if _, ok := w.(gzipAccepted); !ok {
 		w.WriteHeader(status)
-		_, _ = w.Write(data) // the client has gone
+		_, _ = w.Write(data) // an error means that the client has gone
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
 	to := gzip.NewWriter(w)
-	_, _ = to.Write(data) // the client has gone
+	_, _ = to.Write(data) // an error means that the client has gone
 	_ = to.Close()
 }

@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// connections is a listener that bounds the open connections and the bytes of request headers. Beyond a bound it closes
-// the connection that has waited longest for a request. So clients that only hold connections cannot shut out a client
-// that sends its request at once. A client that keeps a connection for its next request may find it closed. connections
-// is safe for concurrent use.
+// connections is a listener that bounds the open connections and the bytes of request headers. At the bound of
+// connections, it closes the connection that has waited longest for a request. So clients that only hold connections
+// cannot shut out a client that sends its request at once. A client that keeps a connection for its next request may
+// find the connection closed. connections is safe for concurrent use.
 type connections struct {
 	net.Listener
-	most    int   // connections
-	headers int64 // bytes of headers beyond usualHeaders, over all connections
+	most    int   // the most open connections
+	headers int64 // the most header bytes beyond usualHeaders, over all connections
 
 	mu      sync.Mutex // guards the fields below, and those of the connections
 	open    int
-	waiting list.List // of *connection, the one that has waited longest first
+	waiting list.List // of *connection; the one that has waited longest comes first
 	held    int64     // bytes of headers beyond usualHeaders
 }
 
-// usualHeaders is the number of header bytes that each request may have uncounted.
+// usualHeaders is how many header bytes of each request are not counted.
 const usualHeaders = 4 << 10
 
 // errHeaders ends a connection that would take the headers of all requests beyond their bound.
@@ -33,13 +33,14 @@ var errHeaders = errors.New("the headers of all requests need more memory than i
 type connection struct {
 	net.Conn
 	of     *connections
-	place  *list.Element // in waiting; nil while a request is being answered, and at the end
+	place  *list.Element // its place in waiting; nil while a request is being answered, and after the end
 	read   int64         // bytes since the connection began to wait
-	counts bool          // the bytes read belong to headers
+	counts bool          // the bytes that are read belong to headers
 	ended  bool
 }
 
-// Accept implements net.Listener. It closes a new connection if all others are answering requests.
+// Accept implements net.Listener. If all connections are answering requests and there is no room, it closes the new
+// one.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
@@ -49,12 +50,12 @@ func (c *connections) Accept() (net.Conn, error) {
 		if one := c.admit(conn); one != nil {
 			return one, nil
 		}
-		_ = conn.Close() // no connection waits for a request
+		_ = conn.Close() // no connection waits for a request, so there is no room
 	}
 }
 
-// admit counts a new connection. At the bound it closes the connection that has waited longest. It returns nil if none
-// waits.
+// admit counts a new connection. At the bound it closes the connection that has waited longest. If no connection waits,
+// admit returns nil.
 func (c *connections) admit(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,7 @@ func (c *connections) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// wait puts a connection at the end of the waiting ones. It and the methods below require mu.
+// wait puts a connection at the end of the waiting ones. wait and the methods below require mu.
 func (c *connections) wait(one *connection) {
 	c.leave(one)
 	one.counts, one.place = true, c.waiting.PushBack(one)
@@ -144,8 +145,8 @@ func (o *connection) Close() error {
 	return o.Conn.Close()
 }
 
-// CloseWrite lets net/http end an answer before the whole request has arrived. Without it net/http would reset the
-// connection, and the reset could overtake the answer.
+// CloseWrite lets net/http finish an answer before the whole request has arrived. Without CloseWrite net/http would
+// reset the connection, and the reset could overtake the answer.
 func (o *connection) CloseWrite() error {
 	half, ok := o.Conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of wrong tokens from one address: failuresAtOnce at once, then one per failureEvery. failures remembers at
-// most mostAddresses addresses. One more makes it forget all others.
+// Bounds of wrong tokens from one address: failuresAtOnce at once, then one in each failureEvery. failures remembers at
+// most mostAddresses addresses. A further address makes it forget all others.
 const (
 	failuresAtOnce = 10
 	failureEvery   = 6 * time.Second
 	mostAddresses  = 4096
 )
 
-// failures bounds how often an address may show wrong tokens. It is safe for concurrent use. The zero value is ready.
+// failures bounds how many wrong tokens an address may show. It is safe for concurrent use. The zero value is ready.
 type failures struct {
 	mu sync.Mutex
 	of map[netip.Prefix]*rate.Limiter
@@ -41,7 +41,7 @@ func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
 	return l
 }
 
-// remote returns the address that a request comes from. For IPv6 it returns the prefix that one household or machine
+// remote returns the address from which a request comes. For IPv6 it returns the prefix that a household or machine
 // has.
 func remote(r *http.Request) netip.Prefix {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

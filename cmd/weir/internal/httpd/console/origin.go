@@ -9,7 +9,7 @@ import (
 )
 
 // origins refuses requests that a page of another site makes a browser send. Such a site can make its own name resolve
-// to this machine (DNS rebinding); then the browser takes weir for the page's own origin. So origins also checks the
+// to this machine (DNS rebinding). The browser then takes weir for the page's own origin. So origins also checks the
 // host name of a request.
 type origins struct {
 	access *Access
@@ -18,8 +18,8 @@ type origins struct {
 
 func newOrigins(a *Access) origins { return origins{a, http.NewCrossOriginProtection()} }
 
-// refuse returns the problem for a forbidden request, or nil. page means that the request is for a page or a part of
-// one, to which other sites may link.
+// refuse returns the problem if a request is forbidden, else nil. page says that the request is for a page or for a
+// part of a page, to which other sites may link.
 func (o origins) refuse(r *http.Request, page bool) *Problem {
 	if !o.knows(r.Host) {
 		return NewProblem(http.StatusMisdirectedRequest, "weir is not called %q here: use localhost or 127.0.0.1, or name it under http.hosts in the configuration", r.Host)
@@ -37,8 +37,8 @@ func (o origins) refuse(r *http.Request, page bool) *Problem {
 }
 
 // knows reports whether hostport is a name of this weir. If only this machine can connect, the names are the loopback
-// names and those of the configuration. Otherwise they are the names of the configuration, and all IP addresses,
-// because no page can rebind an address. If the configuration has no names, every name is known.
+// names and the names in the configuration. Otherwise all IP addresses are names too, because no page can rebind an
+// address; and if the configuration has no names, every name is known.
 func (o origins) knows(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -59,7 +59,7 @@ func (o origins) knows(hostport string) bool {
 	return err == nil || len(named) == 0
 }
 
-// sameHost reports whether an Origin has the host of the request. It does not compare the scheme, because a proxy may
+// sameHost reports whether an Origin has the host of the request. It does not compare the schemes, because a proxy may
 // end TLS.
 func sameHost(origin, host string) bool {
 	_, named, found := strings.Cut(origin, "://")

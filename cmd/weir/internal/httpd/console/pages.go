@@ -17,13 +17,14 @@ import (
 //go:embed web
 var web embed.FS
 
-// pagePaths are the paths of pages. weir answers each with the same document, whose script draws the page.
+// pagePaths are the paths of pages. weir answers each path with the same document. The document's script draws the
+// page.
 var pagePaths = []string{
 	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/jobs", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
 }
 
-// pagePolicy restricts a page in the browser: it loads and runs only files of weir, and sends requests only to weir. No
-// script builds markup from strings, so data from outside is always shown as text.
+// pagePolicy restricts a page in the browser: the page loads and runs only files of weir, and sends requests only to
+// weir. No script builds markup from strings, so data from outside is always shown as text.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -67,7 +68,7 @@ func pageRoutes() ([]Route, error) {
 }
 
 // showNowhere answers a browser's request for an unknown page with the console's own page. It reports whether the
-// request was one.
+// request was such a request, and was answered.
 func showNowhere(w http.ResponseWriter, r *http.Request) bool {
 	outside := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/console/")
 	if r.Method != http.MethodGet || outside || !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -82,7 +83,7 @@ func showNowhere(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Content-Type", fileTypes[".html"])
 	w.WriteHeader(http.StatusNotFound)
-	_, _ = w.Write(document) // the client has gone
+	_, _ = w.Write(document) // an error means that the client has gone
 	return true
 }
 
@@ -110,8 +111,8 @@ func webFiles() (map[string]file, error) {
 	return files, nil
 }
 
-// serve answers with the file, or with 304 if the browser's copy is current. Browsers ask each time, so files of two
-// versions mix only briefly.
+// serve answers with the file, or with 304 if the browser's copy is current. Browsers ask each time, so a page has
+// files of two versions only for a short time.
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-cache")

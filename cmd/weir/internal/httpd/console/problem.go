@@ -18,10 +18,10 @@ type Problem struct {
 	Detail  string `json:"detail"`
 	ErrCode int    `json:"err_code"` // 20000 and the status
 
-	RetryAfter time.Duration `json:"-"` // for the header; 0: none
+	RetryAfter time.Duration `json:"-"` // for the header Retry-After; 0: no such header
 }
 
-// errCodes plus the status is the error code, as on NATS.
+// errCodes plus the status is the error code, as in answers on NATS.
 const errCodes = 20000
 
 // NewProblem returns a problem with this status. format and args make its Detail.
@@ -35,7 +35,7 @@ func (p *Problem) Error() string { return p.Detail }
 // Write answers with the problem.
 func (p *Problem) Write(w http.ResponseWriter) { WriteProblem(w, p, p) }
 
-// WriteProblem answers with as, the encoding of the problem p and its further members.
+// WriteProblem answers with the status and headers of p. The body is as: the problem p with its further members.
 func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
@@ -58,7 +58,7 @@ func writeAs(w http.ResponseWriter, kind string, status int, v any) {
 	WriteBody(w, status, append(data, '\n'))
 }
 
-// ReadJSON reads the body of a request. It accepts exactly one JSON value without unknown fields.
+// ReadJSON reads the body of a request. The body must be exactly one JSON value without unknown fields.
 func ReadJSON(r *http.Request, into any) *Problem {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

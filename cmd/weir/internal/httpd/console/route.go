@@ -10,16 +10,16 @@ import (
 
 // Route is one entry of the HTTP interface: its requests, the role that they need, their bounds and their handler.
 type Route struct {
-	Method string // GET routes answer HEAD as well
+	Method string // a GET route also answers HEAD
 	Path   string // in the syntax of http.ServeMux
-	Role   Role   // that a request needs
+	Role   Role   // the role that a request needs
 	Serve  func(w http.ResponseWriter, r *http.Request, who Actor)
 
-	MaxBody int64         // bytes of a request's body; 0: it has none
+	MaxBody int64         // the most bytes of a request's body; 0: a request has no body
 	Time    time.Duration // for the whole request; 0: usualTime; Endless: the handler sets its own bounds
-	AtOnce  int           // requests answered at the same time; 0: no bound; one more is answered 503
-	Page    bool          // a page or a part of one, to which other sites may link
-	Open    bool          // any host name and any site, for probes
+	AtOnce  int           // the most requests answered at the same time; 0: no bound; a further request is answered with 503
+	Page    bool          // a page or a part of a page, to which other sites may link
+	Open    bool          // requests under any host name and from any site are allowed, for probes
 }
 
 // Endless is the Time of a route that streams.
@@ -30,7 +30,7 @@ const (
 	usualTime  = 30 * time.Second
 	headerTime = 5 * time.Second
 	maxHeaders = 64 << 10
-	busyAgain  = time.Second // Retry-After of a request beyond AtOnce
+	busyAgain  = time.Second // Retry-After for a request beyond AtOnce
 	writeGrace = 2 * time.Second
 	unreadTime = time.Second // for the part of a body that the handler did not read
 )
@@ -94,7 +94,7 @@ func (b *requestBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// routed returns the mux. It turns the mux's own errors into problems.
+// routed returns the handler of all routes. It turns the mux's own errors into problems.
 func (s *Server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := s.mux.Handler(r)
@@ -135,7 +135,7 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	connection := http.NewResponseController(w)
 	switch t {
 	case Endless:
-		_ = connection.SetReadDeadline(time.Time{}) // after a deadline net/http would take the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // if a deadline passed, net/http would assume that the client has gone
 		_ = connection.SetWriteDeadline(time.Time{})
 		return q, func() {}
 	case 0:
@@ -148,8 +148,8 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	return q.WithContext(ctx), cancel
 }
 
-// unread bounds the time that net/http waits for a body that no handler reads to unreadTime. Otherwise clients without
-// a token could hold connections as long as clients whose bodies are read.
+// unread bounds by unreadTime how long net/http waits for a body that no handler reads. Otherwise clients without a
+// token could hold connections as long as clients whose bodies are read.
 func unread(w http.ResponseWriter, q *http.Request) {
 	if q.ContentLength == 0 {
 		return
@@ -158,8 +158,8 @@ func unread(w http.ResponseWriter, q *http.Request) {
 	boundRest(w)
 }
 
-// boundRest bounds the time that net/http waits for the rest of a body to unreadTime. Do not call it after a whole
-// body: the deadline could end the connection's next request.
+// boundRest bounds by unreadTime how long net/http waits for the rest of a body. Do not call it after the whole body
+// was read, because the deadline could then end the connection's next request.
 func boundRest(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 }

@@ -21,32 +21,33 @@ import (
 // Options of a Server. All are required but Token, Named and Remarks.
 type Options struct {
 	Listen string // host:port
-	// Token gives a request every right (Authorization: Bearer …). Empty: no such token.
+	// Token gives a request every right (Authorization: Bearer …). "" means that there is no such token.
 	Token string
-	// Named returns the HTTP configuration in force, or nil. The server calls it for each request.
+	// Named returns the HTTP configuration in force, or nil. The server calls Named for each request.
 	Named func() *config.HTTP
 	// Auth decides what users of this machine may do at a loopback address while no token exists. With AuthOperators,
 	// weir's own user and root are operators, and other users may view and submit jobs. With AuthOpen, all users are
 	// operators. With AuthRequired, only probes are admitted.
 	Auth config.NATSAuth
-	// Connections bounds the open connections. One more closes the connection that has waited longest for a request.
+	// Connections bounds the open connections. A further connection closes the one that has waited longest for a
+	// request.
 	Connections int
-	// HeaderBytes bounds the header bytes of all present requests together, 4 KiB of each not counted. A connection
-	// that would exceed it is closed.
+	// HeaderBytes bounds the header bytes of all present requests together. 4 KiB of each request are not counted. A
+	// connection that would exceed the bound is closed.
 	HeaderBytes int64
 	Log         *slog.Logger // for net/http's messages
 	Gatherer    prometheus.Gatherer
 	Version     string
-	// Ready reports whether weir could accept and dispatch a job now.
+	// Ready returns nil if weir could accept and dispatch a job now.
 	Ready func(context.Context) error
-	// Alive returns why the process must be restarted, or nil while it works.
+	// Alive returns why the process must be restarted, nil while it works.
 	Alive func() error
-	// Remarks returns lines that readyz adds for users that may view. Optional.
+	// Remarks returns lines that readyz adds for users who may view. Optional.
 	Remarks func() []string
 }
 
-// readyTimeout bounds one check of readiness. readyCache is how long the server reuses the answer, so that probes do
-// not load the store.
+// readyTimeout bounds one check of readiness. readyCache is how long the server uses the check's result again, so that
+// probes do not load the store.
 const (
 	readyTimeout = 3 * time.Second
 	readyCache   = time.Second
@@ -71,7 +72,8 @@ type Server struct {
 }
 
 // Listen opens the address. Clients that connect wait until Serve. Listen does not check whether other machines may
-// connect; config.Settings.Guarded does. While there is no token, requests of other machines can reach only the probes.
+// connect: config.Settings.Guarded does that. While there is no token, requests of other machines can reach only the
+// probes.
 func Listen(o Options) (*Server, error) {
 	pages, err := pageRoutes()
 	if err != nil {
@@ -101,7 +103,7 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Add adds routes. It must be called before Serve and panics if a route exists already.
+// Add adds routes. It must be called before Serve, and panics if a route already exists.
 func (s *Server) Add(routes ...Route) {
 	for _, r := range routes {
 		s.mux.Handle(r.Method+" "+r.Path, s.handler(r))
@@ -109,7 +111,7 @@ func (s *Server) Add(routes ...Route) {
 	}
 }
 
-// Routes returns the added routes and the server's own.
+// Routes returns the added routes and the server's own routes.
 func (s *Server) Routes() []Route { return s.routes }
 
 // Serve answers requests until Close. It does not block. Call it at most once, and not after Close.
@@ -121,10 +123,10 @@ func (s *Server) Serve() {
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops the server, and returns when it has ended. Only the first call has an effect.
+// Close stops the server, and returns when the server has stopped. Only the first call has an effect.
 func (s *Server) Close() error { return s.close() }
 
-// closeGrace is how long Close lets answers finish that are being written. One of them may be the receipt of a stored
+// closeGrace is how long Close waits for answers that are being written. Such an answer may be the receipt of a stored
 // job.
 const closeGrace = 250 * time.Millisecond
 
@@ -144,7 +146,7 @@ func (s *Server) closeNow() error {
 	return err
 }
 
-// livez answers every client, as probes need it. Only users that may view read why weir cannot work any more.
+// livez answers every client, because probes need it. Only users who may view read why weir cannot work any more.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	err := s.opts.Alive()
 	switch {
@@ -157,7 +159,7 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
 	}
 }
 
-// readyz answers every client, as probes need it. Only users that may view read why weir is not ready.
+// readyz answers every client, because probes need it. Only users who may view read why weir is not ready.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	if err := s.ready(r.Context()); err != nil {
 		why := "not ready"
@@ -174,8 +176,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	answer(w, http.StatusOK, strings.Join(told, "\n"))
 }
 
-// ready runs the check at most once per readyCache. All clients share the answer, so a client that disconnects does not
-// end the check.
+// ready runs the check at most once per readyCache. All clients share the check's result, so a client that disconnects
+// does not end the check.
 func (s *Server) ready(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,5 +193,5 @@ func (s *Server) ready(ctx context.Context) error {
 func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, text) // the client has gone
+	_, _ = fmt.Fprintln(w, text) // an error means that the client has gone
 }

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Bounds of browsers' sessions. A session ends sessionLasts after its login. One login beyond mostSessions ends the
-// oldest.
+// Bounds of browsers' sessions. A session ends sessionLasts after its login. A login beyond mostSessions ends the
+// oldest session.
 const (
 	sessionCookie = "weir_session"
 	sessionLasts  = 12 * time.Hour
 	mostSessions  = 1000
 )
 
-// session is a login in force. It holds only the digest of its cookie, so that a copy of the process's memory yields no
+// session is a login in force. It holds only the digest of its cookie, so a copy of the process's memory contains no
 // cookie.
 type session struct {
 	id, token digest // of the cookie, and of the token shown at login
 	expires   time.Time
 }
 
-// sessions holds the sessions of this process. They end with it, and each replica has its own. sessions is safe for
-// concurrent use. The zero value has no session.
+// sessions holds the sessions of this process. Each replica has its own sessions, and they end with the process.
+// sessions is safe for concurrent use. The zero value has no session.
 type sessions struct {
 	mu  sync.Mutex
-	all []session // the one that ends first comes first
+	all []session // the session that ends first comes first
 }
 
 // begin adds a session for a token and returns the value of its cookie.
@@ -44,7 +44,7 @@ func (s *sessions) begin(token digest, now time.Time) string {
 	return secret
 }
 
-// find returns the token with which a session began. ok is false if there is no such session.
+// find returns the token with which a session began. ok is false if there is no session with this cookie.
 func (s *sessions) find(id digest, now time.Time) (token digest, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,8 @@ type Login struct {
 	Token string `json:"token"`
 }
 
-// Bounds of logins, which need no token: bytes of a request, and requests at a time. Each takes headerTime at most.
+// Bounds of logins, which need no token: bytes of a request, and requests at a time. Each request takes headerTime at
+// most.
 const (
 	maxLogin   = 4 << 10
 	mostLogins = 32
@@ -105,7 +106,7 @@ func SessionRoutes(a *Access) []Route {
 	}
 }
 
-// login begins a session. A browser sends its token once, and then a cookie with each request.
+// login begins a session. A browser sends its token once, and from then on a cookie with each request.
 func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 	var given Login
 	if p := ReadJSON(r, &given); p != nil {
@@ -118,7 +119,7 @@ func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 	if !a.open() {
 		who = a.bearer(token, now)
 	}
-	if who.Role == Anybody { // checked before the bound, so that wrong tokens of other clients shut no user out
+	if who.Role == Anybody { // checked before the bound, so that wrong tokens of other clients do not shut out a user
 		if !a.failures.take(remote(r), now) {
 			tooManyFailures().Write(w)
 			return
@@ -141,7 +142,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// whoami answers with the session of the user. A client without a token gets the role anybody.
+// whoami answers with the session of the request's user. A client without a token gets the role anybody.
 func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		if _, p := a.May(r, AnyRole); p != nil {
@@ -154,8 +155,8 @@ func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
 
 func (a *Access) session(who Actor) Session { return Session{who.Name, who.Role, !a.open()} }
 
-// cookie returns a cookie that no script can read and that browsers never send from pages of other sites. A proxy's
-// X-Forwarded-Proto can only make it stricter.
+// cookie returns a cookie that no script can read, and that browsers never send from pages of other sites. A proxy's
+// header X-Forwarded-Proto can only make the cookie stricter.
 func (a *Access) cookie(r *http.Request, value string, seconds int) *http.Cookie {
 	return &http.Cookie{
 		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,

@@ -19,8 +19,8 @@ import (
 	"weir/dispatcher/inquiry"
 )
 
-// table returns all routes except those of sessions, which package console has. Each line has the path of a question,
-// the role that it needs, its bounds, and the value that answers it.
+// table returns all routes except those of sessions, which package console serves. Each route has its path, the role
+// that a request needs, the bounds of a request, and the function that answers it.
 func (a *API) table() []route {
 	return slices.Concat(a.overviewRoutes(), a.bucketRoutes(), a.jobRoutes(), a.letterRoutes(), a.redriveRoutes(), a.configRoutes(), a.whatIfRoutes())
 }

@@ -8,16 +8,16 @@ import (
 	"os"
 )
 
-// body is the body of a request, as far as it was read.
+// body is what was read of the body of a request.
 type body struct {
 	data     []byte
 	oversize int64 // as in ingest.Message
-	room     int64 // bytes taken from the door's room, which the caller must give back
+	room     int64 // bytes that were taken from the room for bodies; the caller must give them back
 }
 
-// readBody reads a body of at most most bytes. It reports a larger one in oversize, and does not read it if its
-// Content-Length already says so. It blocks until the connection's deadline at most. The caller must give back the room
-// of the returned body.
+// readBody reads a body of at most most bytes. It reports a larger body in oversize, and does not read it if
+// Content-Length already shows its size. readBody blocks at most until the connection's deadline. The caller must give
+// back the room of the returned body.
 func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) {
 	if r.ContentLength > most {
 		return body{oversize: r.ContentLength}, nil
@@ -44,7 +44,8 @@ func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) 
 	return body{}, refuse(http.StatusBadRequest, "the body could not be read, nothing was kept: send it again")
 }
 
-// readAll reads Content-Length bytes or, without a Content-Length, at most one byte more than most.
+// readAll reads as many bytes as Content-Length says. Without a Content-Length it reads at most one byte more than
+// most.
 func readAll(r *http.Request, most int64) ([]byte, error) {
 	if r.ContentLength >= 0 {
 		data := make([]byte, r.ContentLength)

@@ -3,14 +3,14 @@
 //	POST /v1/jobs/{api}/{key} ──▶ read the body ──▶ ingest.Service.Take ──▶ 202 and the receipt, or a problem
 //	GET  /v1/jobs/{api}/{id}  ──▶ jobstory.Find ──▶ where the job is, and its result
 //
-// weir treats a posted job like one published on weir.jobs.<api>.<key>. The intake reads the job and has it stored, or
-// buried with an event. Only then does the door answer. So a job is refused with the same words, has the same id, and
-// counts once, however it arrives. The door itself has no rules about jobs. It takes from a request only headers that a
-// job can have (header.go). Headers that clients and proxies add, above all credentials, would otherwise end up in
-// letters.
+// weir treats a posted job like a job that is published on weir.jobs.<api>.<key>. The door passes the job to the
+// intake, which has it stored, or buried with an event. Only then does the door answer. So a job is refused with the
+// same words, has the same id, and counts once, whether it is posted or published. The door itself has no rules about
+// jobs. It takes from a request only headers that a job can have (header.go). Otherwise headers that clients and
+// proxies add, above all credentials, would end up in letters.
 //
-// A refusal by the door itself leaves no letter, because there is no job. The door refuses a body that did not arrive
-// or is encoded, requests beyond the bound, and all jobs if this replica accepts none.
+// If the door itself refuses a request, there is no job and therefore no letter. The door refuses a body that did not
+// arrive in time or that is encoded, a request beyond its bounds, and every job if this replica accepts none.
 //
 // # What must hold
 //

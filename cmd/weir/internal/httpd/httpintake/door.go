@@ -20,33 +20,32 @@ import (
 type Options struct {
 	// Intake accepts the jobs; nil if this replica accepts none.
 	Intake *ingest.Service
-	// Bucket returns a key's bucket: how many jobs may wait, and the time between calls. It returns false for an api
-	// that is not configured. It may be nil if Intake is nil.
+	// Bucket returns a key's bucket. It returns false if the api is not configured. It may be nil if Intake is nil.
 	Bucket func(api, key string) (Bucket, bool)
-	// Find returns what weir knows of a job. key is empty if the client did not name it.
+	// Find returns what weir knows about a job. key is "" if the client did not name the key.
 	Find func(ctx context.Context, api, key, job string) (*jobstory.Timeline, error)
 	// Result reads a stored result. It returns nil if the result is gone.
 	Result func(ctx context.Context, seq uint64) (*jobstory.KeptResult, error)
 
-	MaxPosts   int   // posts under way at a time, on all routes; one more is answered 503
-	MaxBodies  int64 // bytes of bodies that are being read or stored
+	MaxPosts   int   // posts under way at a time, on all routes; a further post is answered with 503
+	MaxBodies  int64 // bytes of the bodies that are being read or stored
 	MaxLookups int   // lookups of jobs that run at a time; at most MaxPosts/2 run or wait
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Bucket is what a producer may learn about a key's bucket.
+// Bucket describes a key's bucket to a producer.
 type Bucket struct {
 	Capacity int64
 	Interval time.Duration // between two calls of the key
-	Drain    time.Duration // the time in which the configured rate empties a full bucket
+	Drain    time.Duration // the time in which the configured rate drains a full bucket
 }
 
 // Timeouts.
 const (
 	bodyWait   = 10 * time.Second // for a body to arrive
 	answerWait = 20 * time.Second // for the intake, which waits for streams
-	sendWait   = 10 * time.Second // for a client to take its answer
+	sendWait   = 10 * time.Second // for a client to receive its answer
 	lookupWait = 15 * time.Second
 )
 
@@ -91,7 +90,7 @@ func New(o Options) *Door {
 // Routes returns the door's routes.
 func (d *Door) Routes() []console.Route {
 	post := console.Route{
-		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // each api has its own bound
+		Method: http.MethodPost, Path: "/v1/jobs/{api}/{key}", Role: console.Producer, Serve: d.post, MaxBody: math.MaxInt64, // the bound of each api applies
 		Time: console.Endless,
 	}
 	unkeyed := post

@@ -13,15 +13,15 @@ import (
 // Nats-Msg-Id.
 const idempotencyKey = "Idempotency-Key"
 
-// jobHeader returns the headers of a request that belong to the job: weir's and NATS' own, the content type, the trace,
-// and those in which the api's configuration looks for a key or a cost. All others concern the connection, the client
-// or its credentials.
+// jobHeader returns the headers of a request that belong to the job: those of weir and of NATS, the content type, the
+// trace, and those in which the api's configuration looks for a key or a cost. All other headers concern the
+// connection, the client or its credentials.
 func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	job := nats.Header{}
 	for name, values := range h {
 		switch lower := strings.ToLower(name); lower {
 		case ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage:
-			job[lower] = values // in lower case, as other producers on NATS write them
+			job[lower] = values // in lower case, as producers on NATS write them
 		case "content-type":
 			job[name] = values
 		case "authorization", "cookie", "proxy-authorization":
@@ -39,8 +39,8 @@ func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	return job
 }
 
-// unquoted decodes a string of a structured field, as in the IETF's draft of Idempotency-Key. It returns any other text
-// unchanged.
+// unquoted decodes a string of a structured field, as the IETF's draft of Idempotency-Key defines it. It returns any
+// other text unchanged.
 func unquoted(id string) string {
 	if len(id) < 2 || id[0] != '"' || id[len(id)-1] != '"' {
 		return id

@@ -20,13 +20,13 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	}
 }
 
-// answerPost answers a post and returns the status. It returns 0 if the client has gone.
+// answerPost answers a post and returns the status of the answer. It returns 0 if the client has gone.
 func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	api, key := r.PathValue("api"), r.PathValue("key")
 	connection, now := http.NewResponseController(w), time.Now()
 	_ = connection.SetReadDeadline(now.Add(d.bodyWait))
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
-	w.Header().Set("Connection", "close") // until the body is read: the rest of a body must not be read as the next request
+	w.Header().Set("Connection", "close") // until the body is read, because the rest of a body must not be read as the next request
 	if !d.posts.TryAcquire(1) {
 		return unavailable("as many other jobs are being posted as may, nothing was kept: try again").write(w)
 	}
@@ -44,7 +44,7 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 	if b.oversize == 0 {
 		w.Header().Del("Connection")
-		_ = connection.SetReadDeadline(time.Time{}) // after a deadline net/http would take the client for gone
+		_ = connection.SetReadDeadline(time.Time{}) // if a deadline passed, net/http would assume that the client has gone
 	}
 	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
 	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // the id that the intake will use
@@ -66,13 +66,13 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 }
 
-// tellUnsure answers 504: the job may have been stored. Location says where to ask.
+// tellUnsure answers 504, because the job may have been stored. Location says where to ask.
 func tellUnsure(w http.ResponseWriter, api, key, job string) int {
 	w.Header().Set("Location", locationOf(api, key, job))
 	return unsure(job).write(w)
 }
 
-// locationOf returns the URL for asking about a job. key is empty if it is unknown.
+// locationOf returns the URL at which a client can ask about a job. key is "" if it is unknown.
 func locationOf(api, key, job string) string {
 	at := "/v1/jobs/" + url.PathEscape(api) + "/" + url.PathEscape(job)
 	if key != "" {
@@ -102,6 +102,6 @@ func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) in
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_, _ = w.Write(append(a.Data, '\n')) // the client has gone
+	_, _ = w.Write(append(a.Data, '\n')) // an error means that the client has gone
 	return http.StatusAccepted
 }

@@ -24,7 +24,7 @@ type Problem struct {
 // quotaExceeded is the problem type of the IETF's draft of the RateLimit headers.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// comeBack is the Retry-After of answers for which weir knows no better time.
+// comeBack is the Retry-After of an answer if weir knows no better time.
 const comeBack = time.Second
 
 func refuse(status int, detail string) *Problem {
@@ -37,7 +37,8 @@ func unavailable(detail string) *Problem {
 	return p
 }
 
-// unsure returns the problem for a job that may or may not have been stored. 503 would say that it was not.
+// unsure returns the problem for a job that may or may not have been stored. A 503 would say that the job was not
+// stored.
 func unsure(job string) *Problem {
 	p := refuse(http.StatusGatewayTimeout, "the job may have been stored: ask at the address in Location, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job

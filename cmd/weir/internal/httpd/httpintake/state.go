@@ -16,7 +16,7 @@ type State struct {
 	Result *jobstory.KeptResult `json:"result,omitempty"`
 }
 
-// get answers with the state of a job. With ?key= the answer is cheap. Without it weir searches the streams for the id.
+// get answers with the state of a job. With ?key= that is cheap. Without it weir searches the streams for the id.
 func (d *Door) get(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	api, key, id := r.PathValue("api"), r.URL.Query().Get("key"), r.PathValue("id")
 	if err := cmp.Or(ingest.CheckChoice(api, key), ingest.CheckJobID(id)); err != nil {
@@ -69,7 +69,7 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem
 	return state, nil
 }
 
-// howFar says whether everything stored was searched for a job that was not found.
+// howFar says whether the search for a job that was not found covered everything that is stored.
 func howFar(t *jobstory.Timeline, key string) string {
 	for _, l := range t.Looked {
 		if !l.All && key == "" {

@@ -13,22 +13,22 @@ import (
 
 // Bounds of the tries of one post.
 const (
-	firstWait  = time.Second // after the first failure; doubled after each further one
+	firstWait  = time.Second // the wait after the first failure; it doubles after each further failure
 	longestTry = 5 * time.Minute
-	refusedMax = 5               // refusals after which a post may be dropped in favour of others
-	wakeAfter  = time.Minute     // a success after failures for this long makes waiting posts try again at once
-	lingers    = 2 * time.Second // time that a post has to finish when the sending ends
+	refusedMax = 5               // the refusals after which a post may be dropped in favour of others
+	wakeAfter  = time.Minute     // if the receiver accepts a post after it failed for this long, waiting posts try again at once
+	lingers    = 2 * time.Second // the time that a post has to finish when the sending ends
 )
 
-// parcel is the content of one post. deliver tries it until the receiver accepts it, or gives it up.
+// parcel is the content of one post. deliver tries to post it until the receiver accepts it or weir gives it up.
 type parcel interface {
-	// render returns the message for a try. A *givenUp means that no message is left to send. errNotConfigured and
-	// errOtherFormat end the tries. After any other error deliver calls render again.
+	// render returns the message for a try. If the error is a *givenUp, no message is left to send. errNotConfigured
+	// and errOtherFormat end the tries. After any other error deliver calls render again.
 	render(ctx context.Context, try int) (message, error)
-	// until returns when the last try must have begun, zero for no bound. deliver calls it after render.
+	// until returns the time before which the last try must begin, zero for no bound. deliver calls it after render.
 	until() time.Time
-	size() int    // number of events or ends in it
-	named() []any // attributes that identify it in the log
+	size() int    // the number of events or ends in the parcel
+	named() []any // the attributes that identify the parcel in the log
 }
 
 // givenUp says why weir stops posting a parcel.
@@ -37,7 +37,7 @@ type givenUp struct{ outcome, why string }
 // Error implements error.
 func (g *givenUp) Error() string { return g.why }
 
-// deliver posts a parcel until the receiver accepts it or weir gives it up. The first try begins not before at. An
+// deliver posts a parcel until the receiver accepts it or weir gives it up. The first try begins at at or later. An
 // error means that the sending must end.
 func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	wait, r := firstWait, refusals{}
@@ -83,10 +83,11 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 	}
 }
 
-// try posts a message once. It returns why the receiver did not accept it, or an error if the sending must end. If ctx
-// ends during the post, the post has lingers more, because the receiver may have taken it already.
+// try posts a message once. It returns why the receiver did not accept the message, or an error if the sending must
+// end. If ctx ends during the post, the post continues for lingers at most, because the receiver may have accepted the
+// message already.
 func (s *sending) try(ctx context.Context, to *config.Receiver, m message, size int) (*failure, error) {
-	if !s.valid() { // it was valid when render began
+	if !s.valid() { // the lease was valid when render began
 		return nil, errInDoubt
 	}
 	call, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -122,12 +123,13 @@ func (s *sending) giveUp(gone *givenUp, p parcel) {
 // refusals counts the refusals of one post.
 type refusals struct {
 	count  int
-	others uint64 // posts accepted before the first refusal
+	others uint64 // how many posts the receiver had accepted before the first refusal
 }
 
 // makesRoom counts a refusal, and reports whether to drop the post because it blocks others. If the feed has one load
-// at a time, refusedMax refusals are enough. Otherwise another message must also wait for a place, and the receiver
-// must have accepted other posts since the first refusal: a receiver that refuses everything may have the wrong secret.
+// under way at a time, refusedMax refusals are enough. Otherwise another message must also wait for a place, and the
+// receiver must have accepted other posts since the first refusal. A receiver that refuses everything may have the
+// wrong secret.
 func (s *sending) makesRoom(r *refusals) bool {
 	if r.count++; r.count == 1 {
 		r.others = s.health.taken()
@@ -135,7 +137,7 @@ func (s *sending) makesRoom(r *refusals) bool {
 	return r.count >= refusedMax && (s.most == 1 || s.full.Load() && s.health.taken() > r.others)
 }
 
-// turn waits until at, and then returns the receiver. If the rate changes meanwhile, it reserves a new time.
+// turn waits until at, and then returns the receiver. If the rate changes meanwhile, turn reserves a new time.
 func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, error) {
 	for to := s.receiver(); ; {
 		switch {
@@ -157,8 +159,9 @@ func (s *sending) turn(ctx context.Context, at time.Time) (*config.Receiver, err
 	}
 }
 
-// rest waits d between two tries of a post. It ends early if the configuration changes, which may remove the cause, and
-// then reports true. It also ends early at until and, if wakes is set, when the receiver accepts posts again.
+// rest waits d between two tries of a post. It ends early if the configuration changes, because the change may remove
+// the cause of the failure; changed is then true. It also ends early at until. If wakes is true, it also ends early
+// when the receiver accepts posts again.
 func (s *sending) rest(ctx context.Context, to *config.Receiver, until time.Time, d time.Duration, wakes bool) (changed bool) {
 	end, woken := time.Now().Add(d), s.health.wakes()
 	if !until.IsZero() && until.Before(end) {
@@ -175,17 +178,17 @@ func (s *sending) rest(ctx context.Context, to *config.Receiver, until time.Time
 	return s.receiver() != to
 }
 
-// pace spaces the tries of all posts of a feed. It is safe for concurrent use.
+// pace reserves times for the tries of all posts of a feed. It is safe for concurrent use.
 type pace struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	next  time.Time
 	every time.Duration
 }
 
-// reserve returns the time of the next try. A change of the rate discards earlier reservations.
+// reserve returns the time for the next try. A change of the rate discards earlier reservations.
 func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
 	if to == nil {
-		return now // the try finds out that there is no receiver
+		return now // the try will find that there is no receiver
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,18 +203,18 @@ func (p *pace) reserve(now time.Time, to *config.Receiver) time.Time {
 
 // health records whether a receiver accepts posts. It is safe for concurrent use.
 type health struct {
-	mu    sync.Mutex // guards what follows
-	since time.Time  // of the first failure since the last success; zero: no failure since
+	mu    sync.Mutex // guards the fields below
+	since time.Time  // when the first failure since the last success came; zero: no failure since
 	why   string
-	woken int    // how often the receiver has accepted posts again after wakeAfter
+	woken int    // how often the receiver has accepted a post after it failed for wakeAfter
 	posts uint64 // accepted posts
 	given given
 }
 
-// given counts the messages that weir gave up, except letters that were redriven or purged.
+// given counts the messages that weir gave up, without letters that were redriven or purged.
 type given struct {
 	Count uint64    `json:"count"`
-	At    time.Time `json:"at"` // the last
+	At    time.Time `json:"at"` // when the last message was given up
 	Why   string    `json:"why"`
 }
 
@@ -222,15 +225,15 @@ func (h *health) gaveUp(now time.Time, n int, why string) {
 	h.given = given{h.given.Count + uint64(n), now.UTC().Truncate(time.Second), why}
 }
 
-// forget clears a recorded failure when no post waits. Without a waiting post no try would show that the receiver works
-// again.
+// forget clears a recorded failure. look calls it when no post waits, because then no try would show that the receiver
+// works again.
 func (h *health) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since, h.why = time.Time{}, ""
 }
 
-// failed records a failure. It reports whether this is the first since a success.
+// failed records a failure. It reports whether this is the first failure since a success.
 func (h *health) failed(now time.Time, why string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -241,7 +244,7 @@ func (h *health) failed(now time.Time, why string) bool {
 	return first
 }
 
-// accepted records a success. It reports whether this is the first since a failure.
+// accepted records a success. It reports whether this is the first success since a failure.
 func (h *health) accepted(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -261,7 +264,7 @@ func (h *health) taken() uint64 {
 	return h.posts
 }
 
-// state returns since when and why the receiver fails, and what was given up. since is zero if the receiver does not
+// state returns since when and why the receiver fails, and what weir gave up. since is zero if the receiver does not
 // fail.
 func (h *health) state() (since time.Time, why string, g given) {
 	h.mu.Lock()
@@ -276,10 +279,10 @@ func (h *health) wakes() int {
 	return h.woken
 }
 
-// drops collects the parcels that were given up since the last log line about them. There may be many at once, so the
-// log names only the first one for each reason. It is safe for concurrent use.
+// drops collects the parcels that were given up since the last log lines about such parcels. Many parcels may be given
+// up at once, so the log names only the first one for each reason. drops is safe for concurrent use.
 type drops struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count map[givenUp]int
 	first map[givenUp][]any
 }
@@ -296,7 +299,7 @@ func (d *drops) add(g *givenUp, p parcel) {
 	d.count[*g] += p.size()
 }
 
-// tell logs the collected parcels and forgets them.
+// tell logs the collected parcels, and then forgets them.
 func (d *drops) tell(log *slog.Logger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

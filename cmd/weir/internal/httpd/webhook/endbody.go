@@ -25,7 +25,7 @@ type envelope struct {
 	Data      any       `json:"data"`
 }
 
-// ended is the envelope's data if the post reports the end of a job. Its fields have the same names as in results and
+// ended is the data of an envelope that reports the end of a job. Its fields have the same names as in results and
 // letters.
 type ended struct {
 	API string `json:"api"`
@@ -75,7 +75,7 @@ func endOfLetter(k *deadletter.Kept) *keptEnd {
 	}
 }
 
-// redrivesIn returns how often the job of a result was redriven.
+// redrivesIn returns how often the job of a result was redriven. h has the result's headers.
 func redrivesIn(h nats.Header) int {
 	n, err := strconv.Atoi(h.Get(ingest.HeaderRedrives))
 	if err != nil {
@@ -84,13 +84,14 @@ func redrivesIn(h nats.Header) int {
 	return n
 }
 
-// idOf returns the id of an end: the message id of its result or letter, which derives from the job's origin. If other
-// software wrote the message without an id, idOf makes one of its sequence.
+// idOf returns the id of an end: the message id of its result or letter, which derives from the job's origin. Other
+// software may have written the message without an id. Then idOf makes an id from the sequence.
 func idOf(h nats.Header, kind endKind, seq uint64) string {
 	return cmp.Or(h.Get(ingest.HeaderMsgID), string(kind)+"."+strconv.FormatUint(seq, 10))
 }
 
-// cutBody cuts a body to at most mostBody bytes, and reports whether a part is missing. A cut text stays valid UTF-8.
+// cutBody cuts a body to at most mostBody bytes, and reports whether a part is missing. cut says whether body was
+// already cut. A text that is cut stays valid UTF-8.
 func cutBody(body []byte, cut bool) ([]byte, bool) {
 	if len(body) > mostBody {
 		body, cut = body[:mostBody], true

@@ -16,7 +16,7 @@ import (
 // endKind is the kind of a job's end.
 type endKind string
 
-// The kinds of ends. done has a result, dead has a letter.
+// The kinds of ends. A done job has a result, a dead job has a letter.
 const (
 	done endKind = "done"
 	dead endKind = "dead"
@@ -32,7 +32,7 @@ func (k endKind) stream() string {
 	return ledger.ResultsStream
 }
 
-// subject returns the filter for an api's ends of this kind.
+// subject returns the subject filter for an api's ends of this kind.
 func (k endKind) subject(api string) string {
 	if k == dead {
 		return deadletter.Subjects.Below(api)
@@ -40,8 +40,8 @@ func (k endKind) subject(api string) string {
 	return ledger.ResultSubjects.Below(api)
 }
 
-// is reports whether a message of the stream is an end of one of the api's jobs. An imported letter is not: its job
-// ended earlier, perhaps elsewhere.
+// is reports whether a message of the stream is an end of one of the api's jobs. An imported letter is not such an end,
+// because its job ended earlier, perhaps elsewhere.
 func (k endKind) is(api string, msg jetstream.Msg) bool {
 	if k == dead {
 		letter, ok := deadletter.ReadKept(msg)
@@ -51,7 +51,7 @@ func (k endKind) is(api string, msg jetstream.Msg) bool {
 	return ok && result.API == api && result.Job != "" && result.Header.Get(ledger.HeaderOutcome) == ledger.Done
 }
 
-// ends is the feed of one kind of ends to an api's callback. Each load is one end.
+// ends is the feed of one kind of ends for an api's callback. Each load is one end.
 type ends struct {
 	*sending
 	api  string
@@ -86,14 +86,14 @@ func (e *ends) lost(n uint64) {
 	e.log.Warn("results were removed before the callback's receiver accepted them: it was down for longer than results are kept", "count", n)
 }
 
-// endParcel is one end. It keeps only the sequence in memory, and each try reads the end again. So weir does not post a
-// letter that was redriven or purged meanwhile, and a receiver that is down costs no memory for bodies.
+// endParcel is one end. Only its sequence stays in memory, and each try reads the end again. So weir does not post a
+// letter that was redriven or purged meanwhile, and the bodies for a receiver that is down take no memory.
 type endParcel struct {
 	*ends
 	seq    uint64
-	stored time.Time // by the server's clock
+	stored time.Time // when the end was stored, by the server's clock
 	got    time.Time // when this sending got the end, by this machine's monotonic clock
-	read   *keptEnd  // as the last try read it, without its body
+	read   *keptEnd  // the end as the last try read it, without its body
 }
 
 // deliver implements load.
@@ -137,15 +137,15 @@ func (p *endParcel) named() []any {
 	return []any{"key", p.read.key, "job_id", p.read.job, "seq", p.seq}
 }
 
-// Bounds of a wait for a stream's leader. A replica that is ahead of the leader for a moment may deliver an end that
-// the leader does not have yet.
+// lagsFor and lagsStep bound a wait for a stream's leader. A replica of the stream that is ahead of the leader for a
+// moment may deliver an end that the leader does not have yet.
 const (
-	lagsFor  = time.Minute // after a sending got an end
+	lagsFor  = time.Minute // counts from when a sending got the end
 	lagsStep = 50 * time.Millisecond
 )
 
-// fetch reads the end from the stream's leader. It returns nil if the end is gone. An answer that the leader has no
-// such message counts only if the leader has come as far as the end. At most readsAtOnce calls run at a time.
+// fetch reads the end from the stream's leader. It returns nil if the end is gone. If the leader has no such message,
+// that counts only if the leader has already come as far as the end. At most readsAtOnce calls of fetch run at a time.
 func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	select {
 	case p.reads <- struct{}{}:
@@ -165,7 +165,7 @@ func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 			return nil, err
 		}
 		if source.CachedInfo().State.LastSeq >= p.seq {
-			return p.ask(ctx) // it may have come between the two requests
+			return p.ask(ctx) // the end may have come between the two requests
 		}
 		if !stream.Sleep(ctx, lagsStep) {
 			return nil, fmt.Errorf("the leader of %s does not have message %d yet", p.kind.stream(), p.seq)
@@ -173,7 +173,7 @@ func (p *endParcel) fetch(ctx context.Context) (*keptEnd, error) {
 	}
 }
 
-// ask asks the stream's leader for the end; nil if it has none.
+// ask asks the stream's leader for the end. It returns nil if the leader has no such end.
 func (p *endParcel) ask(ctx context.Context) (*keptEnd, error) {
 	if p.kind == dead {
 		b, err := deadletter.OpenBrowser(ctx, p.JetStream)

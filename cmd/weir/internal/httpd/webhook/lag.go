@@ -14,16 +14,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lag is how far an api's callback is behind, according to the position that the posting replica stored.
+// Lag is how far an api's callback is behind, by the positions that the posting replica stored.
 type Lag struct {
 	Behind  uint64    // ends that are stored and not posted yet
-	Oldest  time.Time // when the oldest of them was stored; zero: unknown
-	Failing time.Time // since when the receiver accepts no post; zero: it accepts them
-	Why     string    // why the receiver does not accept them
+	Oldest  time.Time // when the oldest of these ends was stored; zero: unknown
+	Failing time.Time // since when the receiver has accepted no post; zero: it accepts posts
+	Why     string    // why the receiver does not accept posts
 
 	GivenUp    uint64 // ends that were given up, since the callback was configured
 	GivenUpAt  time.Time
-	GivenUpWhy string // why the last one was given up
+	GivenUpWhy string // why the last of these ends was given up
 }
 
 // Lag returns how far an api's callback is behind. ok is false if the api has no callback. It is safe for concurrent
@@ -53,7 +53,7 @@ func (l *Lag) add(e entry) {
 	}
 }
 
-// lags holds the positions of all callbacks' feeds, whichever replica posts them.
+// lags holds the positions of the feeds of all callbacks. It is the same on all replicas, whichever replica posts.
 type lags struct {
 	mu    sync.Mutex // guards noted
 	noted map[string]entry
@@ -75,7 +75,7 @@ func (l *lags) follow(ctx context.Context, kv jetstream.KeyValue, log *slog.Logg
 	}
 }
 
-// watch reads the present positions and all changes, until ctx or the watch ends.
+// watch takes the present positions and all changes, until ctx or the watch ends.
 func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
 	watcher, err := kv.Watch(ctx, callbackPrefix+".*.*"+positionSuffix)
 	if err != nil {

@@ -49,7 +49,7 @@ func (n *notices) complete() load {
 	return w
 }
 
-// resume panics: a sender of events reads the whole window again instead.
+// resume panics, because a sender of events does not resume single events: it reads the whole window again.
 func (n *notices) resume(underWay) load { panic("webhook: single events are not resumed") }
 
 // lost implements feed.
@@ -67,7 +67,7 @@ type windowLoad struct {
 // errOtherFormat ends the tries of a post when the destination's format has changed.
 var errOtherFormat = errors.New("the destination's format was changed")
 
-// deliver implements load. The slack format takes all groups in one post, the standard format one group per post.
+// deliver implements load. In the slack format one post has all groups; in the standard format one post has one group.
 func (w *windowLoad) deliver(ctx context.Context, at time.Time) error {
 	for groups := w.window.groups; len(groups) > 0; {
 		to := w.configuredDestination(w.name)
@@ -92,12 +92,12 @@ func (w *windowLoad) deliver(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// groupsParcel is the groups of events in one post.
+// groupsParcel has the groups of events for one post.
 type groupsParcel struct {
 	*notices
 	format config.Format
 	groups []*group
-	last   uint64 // the newest event of their window
+	last   uint64 // the newest event of the groups' window
 }
 
 // render implements parcel.
@@ -114,7 +114,7 @@ func (p *groupsParcel) render(ctx context.Context, try int) (message, error) {
 	return render(to, p.groups), nil
 }
 
-// gone reports whether the stream has dropped the whole window.
+// gone reports whether the stream has dropped all events of the window.
 func (p *groupsParcel) gone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -122,7 +122,7 @@ func (p *groupsParcel) gone(ctx context.Context) bool {
 	return err == nil && source.CachedInfo().State.FirstSeq > p.last // after an error it is unknown
 }
 
-// until implements parcel. An event has no bound but the stream's.
+// until implements parcel. Only the age and size of the stream bound the tries to post an event.
 func (p *groupsParcel) until() time.Time { return time.Time{} }
 
 // size implements parcel.

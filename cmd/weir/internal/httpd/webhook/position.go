@@ -30,8 +30,8 @@ func parseFeed(name string) (api string, kind endKind) {
 	return api, endKind(word)
 }
 
-// entry is the position of a feed, as weir_control stores it. A feed that cannot resume single messages stores only
-// Seq.
+// entry is the position of a feed, as weir_control stores it. If a feed cannot resume single messages, its entry has
+// only Seq.
 type entry struct {
 	Seq     uint64     `json:"seq"`            // the newest message that need not be read again
 	Open    []underWay `json:"open,omitempty"` // messages at or before Seq that are neither accepted nor given up
@@ -40,7 +40,7 @@ type entry struct {
 	UpTo    uint64     `json:"up_to,omitempty"`
 	Failing time.Time  `json:"failing_since,omitzero"` // since when the receiver has accepted no post
 	Why     string     `json:"why,omitempty"`
-	GivenUp given      `json:"given_up,omitzero"` // since the position was first stored
+	GivenUp given      `json:"given_up,omitzero"` // what was given up since the position was first stored
 	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration that has the callback
 }
 
@@ -54,8 +54,8 @@ func (e *entry) oldest() time.Time {
 
 func (s *sender) positionKey() string { return s.key + positionSuffix }
 
-// position returns the stored position, nil if there is none. It asks the stream's leader: a lagging replica could lack
-// the position, or have an earlier one, from which ends would be posted again.
+// position returns the stored position, nil if there is none. It asks the stream's leader, because a lagging replica of
+// the stream could lack the position, or have an earlier one. From an earlier one, ends would be posted again.
 func (s *sender) position(ctx context.Context) (*noted, error) {
 	m, err := stream.NewestEntry(ctx, s.JetStream.Conn(), s.Control.Bucket(), s.positionKey())
 	if err != nil || m == nil || m.Deleted() {
@@ -64,8 +64,8 @@ func (s *sender) position(ctx context.Context) (*noted, error) {
 	return &noted{m.Data, m.Seq}, nil
 }
 
-// begin reads the position, and returns the stream. Without a position the feed begins at the end of the stream: a
-// receiver gets nothing from before it was configured.
+// begin reads the position, and returns the stream. If no position is stored, the feed begins at the end of the stream:
+// a receiver gets nothing from before it was configured.
 func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -78,7 +78,7 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	stored, err := s.position(ctx)
 	switch {
 	case err == nil && stored == nil:
-		if s.resumes { // Begin had stored one
+		if s.resumes { // Begin stored a position for this feed
 			s.begun = s.Version()
 			s.log.Warn("the position of the callback is missing: weir does not post ends from before now", "seq", s.taken)
 		}
@@ -88,7 +88,7 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 		switch readable := json.Unmarshal(stored.value, &e) == nil; {
 		case readable && e.Seq <= s.taken:
 			s.goOn(e)
-		case s.resumes: // every end must arrive, and a receiver recognizes those that it has
+		case s.resumes: // every end must arrive, and a receiver recognizes ends that it already has
 			s.taken, s.begun = 0, e.Begun
 		default: // a restored store reuses sequences: events before now are not posted again
 		}
@@ -99,7 +99,7 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	return source, nil
 }
 
-// IsCallbackPosition reports whether a key of weir_control is that of a callback's position. If the value under it is
+// IsCallbackPosition reports whether a key of weir_control is that of a callback's position. If the key's value is
 // empty, the callback posts all stored ends again.
 func IsCallbackPosition(key string) bool {
 	return strings.HasPrefix(key, callbackPrefix+".") && strings.HasSuffix(key, positionSuffix)
@@ -115,8 +115,8 @@ func (s *sending) goOn(e entry) {
 	s.health.since, s.health.why, s.health.given = e.Failing, e.Why, e.GivenUp
 }
 
-// note stores the position, unless that is stored already. It fails if the lease was lost. If a sender that has lost
-// the lease still has an update on its way, the server refuses it by its revision.
+// note stores the position, unless the same position is already stored. It fails if the lease was lost. A sender that
+// has lost the lease may still have an update on its way. The server refuses that update because of its revision.
 func (s *sending) note(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -142,7 +142,7 @@ func (s *sending) note(ctx context.Context) error {
 	}
 }
 
-// mostNotes bounds the tries to store a position that other replicas change meanwhile.
+// mostNotes bounds the tries to store a position that other replicas change at the same time.
 const mostNotes = 3
 
 // entry returns the present position of the feed.
@@ -155,8 +155,8 @@ func (s *sending) entry() (e entry) {
 	return e
 }
 
-// reread takes over a change that another replica made to the position: a newer configuration has the callback, too.
-// The change may also be the sender's own, if its answer was lost.
+// reread takes over a change of the stored position. Another replica made the change because it follows a newer
+// configuration that also has the callback. Or the change is the sender's own, and only the answer was lost.
 func (s *sending) reread(ctx context.Context) error {
 	stored, err := s.position(ctx)
 	if err == nil && stored == nil {
@@ -173,9 +173,9 @@ func (s *sending) reread(ctx context.Context) error {
 	return nil
 }
 
-// forget deletes the position, so that a receiver that is configured again does not get the messages of the time
-// between. It returns how many messages waited. It keeps the position if a newer configuration, which this replica does
-// not follow yet, has the receiver.
+// forget deletes the position. So if the receiver is configured again later, it does not get the messages of the time
+// between. forget returns how many messages waited. It keeps the position if a newer configuration, which this replica
+// does not follow yet, has the receiver.
 func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeWait)
 	defer cancel()
@@ -196,7 +196,8 @@ func (s *sender) forget(ctx context.Context) (waited uint64, err error) {
 }
 
 // forgetRemoved deletes the positions of destinations that were removed from the configuration while no replica ran. It
-// takes their leases first, because a replica may already follow a configuration that has them again.
+// first takes the lease of such a destination, because another replica may already follow a configuration that has the
+// destination again.
 func (s *Senders) forgetRemoved(ctx context.Context) error {
 	all, err := positions(ctx, s.Control, destinationPrefix, "*")
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *Senders) forgetRemoved(ctx context.Context) error {
 		removed := &sender{Senders: s, key: destinationPrefix + name}
 		l, err := lease.AcquireLease(ctx, s.JetStream.Conn(), s.Control, removed.key+leaseSuffix, s.Instance)
 		if held := (*lease.HeldError)(nil); errors.As(err, &held) {
-			continue // another replica sends to it
+			continue // another replica sends to the destination
 		} else if err != nil {
 			return err
 		}
@@ -256,7 +257,7 @@ type noted struct {
 	revision uint64
 }
 
-// positions returns the stored positions, by name.
+// positions returns the stored positions, by the name of the feed.
 func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string) (map[string]noted, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -272,7 +273,7 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 			switch {
 			case !open:
 				return nil, errors.New("the positions of receivers: the watch has ended")
-			case stored == nil: // these are all
+			case stored == nil: // all present positions were delivered
 				return all, nil
 			case stored.Operation() != jetstream.KeyValuePut:
 				continue
@@ -285,9 +286,10 @@ func positions(ctx context.Context, kv jetstream.KeyValue, prefix, names string)
 	}
 }
 
-// Begin stores a position for each callback of a configuration that has none yet: the end of the stream. In existing
-// positions it stores the version of the configuration, so that a replica with an earlier version does not delete them.
-// It must return before a job ends under that configuration, or the callback misses that end.
+// Begin stores a position for each callback of a configuration that has none yet. The position is the end of the
+// stream. In existing positions Begin stores the version of the configuration, so that a replica with an earlier
+// version does not delete them. Begin must return before a job ends under the configuration; otherwise the callback
+// would miss that job's end.
 func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c *config.Config, version uint64) error {
 	feeds := (&Senders{Options: Options{Configured: func() *config.Config { return c }}}).feeds()
 	if len(feeds) == 0 {
@@ -325,12 +327,12 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 			}
 			switch {
 			case errors.Is(err, jetstream.ErrKeyRevisionMismatch), errors.Is(err, jetstream.ErrKeyExists):
-				again = true // another replica has changed it
+				again = true // another replica has changed the position
 			case err != nil:
 				return fmt.Errorf("the position of callback %s: %w", name, err)
 			}
 		}
-		if !again { // each has a position
+		if !again { // each callback has a position
 			return nil
 		}
 		if try == mostBegins {
@@ -343,7 +345,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 // errBusy reports that Begin could not store all positions.
 var errBusy = errors.New("the positions of callbacks change all the time: start again, or apply the configuration again")
 
-// Bounds of Begin if positions change meanwhile, or the replica that lists them lags.
+// Bounds of Begin if other replicas change positions meanwhile, or the replica of the bucket that lists them lags.
 const (
 	mostBegins = 60
 	beginAgain = 50 * time.Millisecond // until they are read again

@@ -19,13 +19,13 @@ import (
 // Bounds of one post.
 const (
 	postTimeout = 15 * time.Second
-	mostAnswer  = 64 << 10 // bytes of an answer that weir reads, so that it can reuse the connection
+	mostAnswer  = 64 << 10 // bytes of an answer that weir reads, so that it can use the connection again
 	mostWait    = time.Hour
-	mostIdle    = 32 // idle connections kept per host
+	mostIdle    = 32 // idle connections that stay open for each host
 )
 
-// newClient returns a client for posts. most bounds the connections to a host; 0 sets no bound, so that a receiver that
-// hangs does not block another one on its host.
+// newClient returns a client for posts. most bounds the connections to one host. 0 means no bound, so that a receiver
+// that hangs does not block another receiver on the same host.
 func newClient(most int) *http.Client {
 	return &http.Client{
 		Timeout:       postTimeout,
@@ -42,13 +42,13 @@ func newClient(most int) *http.Client {
 type failure struct {
 	why        string
 	status     int           // 0: there was no answer
-	retryAfter time.Duration // from Retry-After; 0: none
+	retryAfter time.Duration // the time in Retry-After; 0: there is none
 }
 
 // Error implements error.
 func (f *failure) Error() string { return f.why }
 
-// refuses reports whether the answer rejects the message. False: it concerns the receiver, or is no 4xx.
+// refuses reports whether the answer rejects the message. Other answers concern the receiver, or are no 4xx.
 func (f *failure) refuses() bool {
 	switch f.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusGone, http.StatusTooEarly,
@@ -59,7 +59,7 @@ func (f *failure) refuses() bool {
 }
 
 // post sends a message once. It signs the message if the receiver has a secret. It returns nil if the receiver accepted
-// it.
+// the message.
 func post(ctx context.Context, client *http.Client, to *config.Receiver, m message) *failure {
 	target, err := to.Target()
 	if err != nil {
@@ -128,7 +128,7 @@ func plain(err error) string {
 	return "the answer cannot be read"
 }
 
-// retryAfter reads the value of a Retry-After header, at most mostWait. It returns 0 if there is none.
+// retryAfter returns the time in a Retry-After header, at most mostWait. It returns 0 if there is no such time.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
 		return min(max(0, time.Duration(min(seconds, int(mostWait/time.Second)))*time.Second), mostWait)

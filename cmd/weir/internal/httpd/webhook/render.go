@@ -19,7 +19,8 @@ type message struct {
 	body []byte
 }
 
-// render returns the post of groups in a destination's format. The standard format takes exactly one group.
+// render returns the post for groups in a destination's format. In the standard format groups must have exactly one
+// element.
 func render(to *config.Destination, groups []*group) message {
 	first := groups[0]
 	m := message{id: messageID(first.id), kind: "application/cloudevents+json", body: first.newest.json}
@@ -51,7 +52,7 @@ func counted(g *group) []byte {
 	return mustMarshal(attributes)
 }
 
-// slackText returns the body for a text. It escapes &, < and >, the only control characters of the format.
+// slackText returns the body of a post with a text. It escapes &, < and >, the only control characters of the format.
 func slackText(text string) []byte {
 	return mustMarshal(map[string]string{"text": strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)})
 }
@@ -64,7 +65,7 @@ func mustMarshal(v any) []byte {
 	return data
 }
 
-// mostText bounds the characters that one field of an event adds to a sentence.
+// mostText bounds how many characters a field of an event adds to a sentence.
 const mostText = 300
 
 // text describes a group in one sentence for people. Text from producers, APIs and operators stands in backticks, so a
@@ -135,7 +136,7 @@ func (e *event) sentence() string {
 	return string(e.kind) + ": " + e.name()
 }
 
-// word returns a field of the data as one bounded line, "" if there is none.
+// word returns a field of the data as one bounded line, "" if there is no such field.
 func (e *event) word(name string) string {
 	v, ok := e.data[name]
 	if !ok || v == nil {
@@ -144,7 +145,7 @@ func (e *event) word(name string) string {
 	return line(fmt.Sprint(v))
 }
 
-// line makes one line of a text: at most mostText visible characters, no backticks.
+// line makes one line of a text, with at most mostText visible characters and no backticks.
 func line(text string) string {
 	visible := []rune(strings.Map(func(r rune) rune {
 		if r == '`' || !unicode.IsPrint(r) {
@@ -158,7 +159,7 @@ func line(text string) string {
 	return string(visible)
 }
 
-// quoted returns word in backticks, "" if there is no such field.
+// quoted returns a field of the data as word does, in backticks. It returns "" if there is no such field.
 func (e *event) quoted(name string) string { return quote(e.word(name)) }
 
 func quote(line string) string {
@@ -199,7 +200,7 @@ func (e *event) selection() string {
 	return "all"
 }
 
-// of names the subject of a group.
+// of returns the words that name the subject of a group.
 func (g *group) of() string {
 	if g.others {
 		return " of others"
@@ -207,10 +208,10 @@ func (g *group) of() string {
 	return " of " + g.name()
 }
 
-// justNow is how long a post may be on its way for its events to count as recent.
+// justNow is how long a post may be on its way while its events still count as recent.
 const justNow = 15 * time.Second
 
-// when says in which time the events of a group came. It is "" for a single recent event.
+// when says when the events of a group came. It returns "" for a single recent event.
 func (g *group) when(collected time.Duration, now time.Time) string {
 	first, last := g.at.UTC(), g.newest.at.UTC()
 	recent := now.Sub(first) <= collected+justNow

@@ -21,11 +21,11 @@ import (
 // Bounds of a feed.
 const (
 	eventsStream = deadletter.EventsStream
-	eventsAhead  = 1000            // events read ahead
-	eventPosts   = 2               // connections for events to a host, which several destinations may share
-	endsAhead    = 64              // headers of ends read ahead; they may be large
-	mostUnderWay = 32              // ends of one feed that are read and neither accepted nor given up
-	readsAtOnce  = 4               // ends that all callbacks read at a time
+	eventsAhead  = 1000            // events that are read ahead
+	eventPosts   = 2               // connections to one host for events; several destinations may share a host
+	endsAhead    = 64              // headers of ends that are read ahead; they may be large
+	mostUnderWay = 32              // ends of one feed that are read and are neither accepted nor given up
+	readsAtOnce  = 4               // ends that all callbacks together read at a time
 	countEvery   = 5 * time.Second // how often a sender counts the unread messages
 )
 
@@ -36,25 +36,25 @@ type sender struct {
 	client *http.Client
 	log    *slog.Logger
 
-	key     string // prefix of the keys of its lease and its position
+	key     string // prefix of the keys of the sender's lease and position
 	stream  string
-	subject string // filter of the messages that it reads; "": all
-	bare    bool   // reads messages without bodies
-	ahead   int    // messages read ahead
+	subject string // filter of the messages that the sender reads; "": all
+	bare    bool   // whether the sender reads messages without their bodies
+	ahead   int    // messages that are read ahead
 	most    int    // loads under way at a time
-	resumes bool   // the feed can resume single messages
-	// receiver returns the receiver in force, nil if it is not configured any more.
+	resumes bool   // whether the feed can resume single messages
+	// receiver returns the receiver in force, nil if the receiver is no longer configured.
 	receiver func() *config.Receiver
 	feed     func(*sending) feed
 }
 
-// feed makes loads of the messages that a sender reads. Only one goroutine uses it.
+// feed makes loads from the messages that a sender reads. Only one goroutine uses it.
 type feed interface {
 	// collect takes the next message.
 	collect(msg jetstream.Msg, meta *jetstream.MsgMetadata) collected
-	// complete ends the load that is being collected and returns it, nil for none.
+	// complete ends the load that is being collected and returns it. It returns nil if no load is being collected.
 	complete() load
-	// resume returns the load of a message that an earlier sender left under way.
+	// resume returns the load for a message that an earlier sender left under way.
 	resume(open underWay) load
 	// lost reports that messages were removed from the stream before the sender read them.
 	lost(messages uint64)
@@ -62,15 +62,15 @@ type feed interface {
 
 // collected is what collect did with a message.
 type collected struct {
-	held   bool          // the message is to be posted
+	held   bool          // the message must be posted
 	begins bool          // the message begins a load
 	within time.Duration // the time until the load that begins is complete; 0: it is complete now
-	full   load          // the load that this message completes, nil for none
+	full   load          // the load that this message completes; nil if it completes none
 }
 
-// load is the unit of posting: the position passes it only when it was accepted or given up.
+// load is the unit of posting: the position passes a load only when it was accepted or given up.
 type load interface {
-	// deliver posts the load until the receiver accepts it or weir gives it up. The first try begins not before at. An
+	// deliver posts the load until the receiver accepts it or weir gives it up. The first try begins at at or later. An
 	// error means that the sending must end.
 	deliver(ctx context.Context, at time.Time) error
 }
@@ -80,8 +80,8 @@ func (s *sender) configured() bool { return s.receiver() != nil }
 
 func (s *sender) count(outcome string, n int) { s.outcomes.WithLabelValues(outcome).Add(float64(n)) }
 
-// sendOn sends under a lease that other senders share, until ctx ends. If the feed is no longer configured, it deletes
-// the position and returns. While valid reports false, it waits.
+// sendOn sends, until ctx ends, under a lease that it shares with other senders. While valid reports false, it waits.
+// If the feed is no longer configured, it deletes the position and returns.
 func (s *sender) sendOn(ctx context.Context, valid func() bool) {
 	for ctx.Err() == nil {
 		wait := lookEvery
@@ -109,8 +109,8 @@ var (
 	errInDoubt       = errors.New("the lease was not renewed in time, so another replica may post")
 )
 
-// send posts from the position on. It returns when ctx ends, the lease is in doubt, or an error occurs;
-// errNotConfigured means that the receiver was removed.
+// send posts all messages after the stored position. It returns when ctx ends, when the lease is in doubt, or when an
+// error occurs. errNotConfigured means that the receiver was removed.
 func (s *sender) send(ctx context.Context, valid func() bool) error {
 	run := &sending{sender: s, valid: valid}
 	defer run.tell(time.Time{})
@@ -151,8 +151,8 @@ func (s *sender) send(ctx context.Context, valid func() bool) error {
 	return errors.Join(err, run.note(ctx))
 }
 
-// sending is one run of a sender under its lease. Fields and methods belong to one goroutine, except deliver and what
-// it uses.
+// sending is one run of a sender under its lease. Its fields and methods belong to one goroutine, except deliver and
+// what deliver uses.
 type sending struct {
 	*sender
 	progress
@@ -167,7 +167,7 @@ type sending struct {
 	begun    uint64 // see entry
 	counted  time.Time
 
-	full   atomic.Bool // all loads are under way, so a further message must wait for one to end
+	full   atomic.Bool // all loads are under way, so a further message must wait until one of them ends
 	pace   pace
 	health health
 	drops  drops
@@ -227,7 +227,7 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.stream, err)
 			}
-			if meta.Sequence.Stream <= s.gone { // delivered before it was removed, and counted as lost
+			if meta.Sequence.Stream <= s.gone { // the message was delivered before it was removed, and is already counted as lost
 				s.progress.take(meta.Sequence.Stream, meta.Timestamp, collected{})
 				break
 			}
@@ -246,7 +246,7 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if d.err != nil {
 				return d.err
 			}
-			if s.end(d.first); s.most == 1 { // so that a kill repeats one load at most
+			if s.end(d.first); s.most == 1 { // the position is stored now, so that a kill repeats one load at most
 				if err := s.note(ctx); err != nil {
 					return err
 				}
@@ -265,8 +265,8 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 	}
 }
 
-// look runs once a second: it logs drops, stores the position, and counts the messages that wait to be read. It must
-// count, because messages may be removed unread, and then no further message would show that.
+// look runs once a second. It logs drops, stores the position, and counts the messages that wait to be read. It must
+// count them, because messages may be removed unread, and no later message might show that.
 func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	s.drops.tell(s.log)
 	if s.behind() == 0 {
@@ -281,7 +281,7 @@ func (s *sending) look(ctx context.Context, feed feed, now time.Time) error {
 	return s.note(ctx)
 }
 
-// recount counts the messages that wait to be read. It tells the feed how many of those counted before are gone.
+// recount counts the messages that wait to be read. It tells the feed how many of the messages counted before are gone.
 func (s *sending) recount(ctx context.Context, feed feed) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -301,7 +301,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 		})
 	}
 	beyond, checks := uint64(0), s.sure > 0 && state.FirstSeq > s.taken+1
-	if checks { // counted first, so that new messages hide a loss rather than fake one
+	if checks { // counted first, so that messages that come meanwhile hide a loss and do not look like one
 		if beyond, err = from(s.upTo + 1); err != nil {
 			return err
 		}
@@ -316,14 +316,14 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 			s.gone = min(s.upTo, state.FirstSeq-1)
 		}
 	}
-	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // read after the count, so that upTo covers no more than the count
+	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // read after the count, so that upTo covers no more than the count does
 		return err
 	}
 	s.backlog.counted(n, source.CachedInfo().State.LastSeq)
 	return nil
 }
 
-// tell sets the metrics of how far the feed is behind. A zero time means that this replica does not send.
+// tell sets the metrics that say how far the feed is behind. A zero time means that this replica does not send.
 func (s *sending) tell(now time.Time) {
 	behind, age := s.behind(), time.Duration(0)
 	if now.IsZero() {

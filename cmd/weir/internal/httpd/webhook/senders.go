@@ -19,8 +19,8 @@ import (
 
 // Intervals and timeouts.
 const (
-	lookEvery  = time.Second     // between looks at the configuration
-	leaseRetry = 5 * time.Second // between tries to get a lease
+	lookEvery  = time.Second     // between two looks at the configuration
+	leaseRetry = 5 * time.Second // between two tries to get a lease
 	storeWait  = 10 * time.Second
 )
 
@@ -28,8 +28,8 @@ const (
 type Options struct {
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue
-	// Configured returns the configuration in force. Version returns its version, or for a moment after a change an
-	// earlier one. Configured is called often.
+	// Configured returns the configuration in force. Version returns the version of that configuration, or, for a
+	// moment after a change, an earlier version. Configured is called often.
 	Configured func() *config.Config
 	Version    func() uint64
 	Instance   string
@@ -37,8 +37,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Senders posts events to each destination whose lease it holds. It posts the ends of jobs to callbacks while it holds
-// the lease of all callbacks.
+// Senders posts events to each destination whose lease it holds. While it also holds the lease of all callbacks, it
+// posts the ends of jobs to callbacks.
 type Senders struct {
 	Options
 	client    *http.Client // for events
@@ -46,18 +46,18 @@ type Senders struct {
 	events    metrics
 	ends      metrics
 	lags      lags
-	reads     chan struct{} // has a slot for each end that is being read: bodies may be large
+	reads     chan struct{} // has a slot for each end that is being read, because bodies may be large
 }
 
-// Outcomes of an event or an end.
+// Outcomes of an event or of a job's end that was to be posted.
 const (
 	sent    = "sent"
-	refused = "refused" // the receiver refused it repeatedly
-	dropped = "dropped" // it was too old, or gone from its stream
-	removed = "removed" // only letters: redriven or purged before it was posted
+	refused = "refused" // the receiver refused it several times
+	dropped = "dropped" // it was too old, or no longer in its stream
+	removed = "removed" // only letters: it was redriven or purged before it was posted
 )
 
-// metrics are the metrics of all feeds of one kind. The labels are the names of a feed.
+// metrics are the metrics of all feeds of one kind. The labels identify a feed.
 type metrics struct {
 	outcomes *prometheus.CounterVec
 	failed   *prometheus.CounterVec
@@ -71,10 +71,10 @@ type series struct {
 	outcomes *prometheus.CounterVec
 	failed   prometheus.Counter
 	behind   prometheus.Gauge
-	oldest   prometheus.Gauge // nil: there is none
+	oldest   prometheus.Gauge // nil if this kind of feed has none
 }
 
-// of returns the metrics of one feed. They exist from this call on.
+// of returns the metrics of one feed. From this call on they exist.
 func (m *metrics) of(labels prometheus.Labels) series {
 	s := series{outcomes: m.outcomes.MustCurryWith(labels), failed: m.failed.With(labels), behind: m.behind.With(labels)}
 	if m.oldest != nil {
@@ -121,7 +121,7 @@ func New(o Options) *Senders {
 	}
 	o.Registerer.MustRegister(s.ends.oldest)
 	for _, name := range s.destinations() {
-		s.destination(name) // its series exist from the start of the process
+		s.destination(name) // creates the series at the start of the process
 	}
 	for _, name := range s.feeds() {
 		s.callback(name)
@@ -173,8 +173,8 @@ func (s *Senders) runCallbacks(ctx context.Context) {
 	}
 }
 
-// each keeps run running once for each configured name. It returns when ctx has ended, or no name is configured, and
-// all calls of run have returned.
+// each keeps run running once for each configured name. It returns when ctx has ended, or no name is configured any
+// more, and all calls of run have returned.
 func (s *Senders) each(ctx context.Context, configured func() []string, run func(ctx context.Context, name string)) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -209,8 +209,8 @@ func (s *Senders) each(ctx context.Context, configured func() []string, run func
 	}
 }
 
-// underLease calls do each time it gets the lease, until ctx ends or wanted reports false. The context of do ends if
-// the lease is lost.
+// underLease calls do each time that it gets the lease, until ctx ends or wanted reports false. The context that do
+// gets ends if the lease is lost.
 func (s *Senders) underLease(
 	ctx context.Context, key string, log *slog.Logger, wanted func() bool, do func(context.Context, *lease.Lease) error,
 ) {
@@ -228,13 +228,13 @@ func (s *Senders) underLease(
 	}
 }
 
-// lead takes the lease and calls do. It gives up the lease when do returns.
+// lead takes the lease and calls do. When do has returned, it gives the lease back.
 func (s *Senders) lead(ctx context.Context, key string, do func(context.Context, *lease.Lease) error) error {
 	l, err := lease.AcquireLease(ctx, s.JetStream.Conn(), s.Control, key, s.Instance)
 	if err != nil {
 		return err
 	}
-	holding, release := context.WithCancel(context.WithoutCancel(ctx)) // keeps the lease until do has stored its position
+	holding, release := context.WithCancel(context.WithoutCancel(ctx)) // the lease is kept until do has stored its position
 	ctx, cancel := context.WithCancelCause(ctx)
 	kept := make(chan error, 1)
 	go func() {
@@ -273,7 +273,7 @@ func (s *Senders) destination(name string) *sender {
 	return d
 }
 
-// configuredDestination returns the configured destination called name, or nil.
+// configuredDestination returns the configured destination of that name, nil if there is none.
 func (s *Senders) configuredDestination(name string) *config.Destination {
 	all := s.Configured().Notifications
 	if i := slices.IndexFunc(all, func(d config.Destination) bool { return d.Name == name }); i >= 0 {
@@ -295,7 +295,7 @@ func (s *Senders) feeds() (names []string) {
 	return names
 }
 
-// callback returns the sender of a feed of ends.
+// callback returns the sender for a feed of ends.
 func (s *Senders) callback(name string) *sender {
 	api, kind := parseFeed(name)
 	d := &sender{
@@ -313,7 +313,7 @@ func (s *Senders) callback(name string) *sender {
 	return d
 }
 
-// configuredCallback returns an api's configured callback, or nil.
+// configuredCallback returns an api's configured callback, nil if it has none.
 func (s *Senders) configuredCallback(api string) *config.Callback {
 	if a, ok := s.Configured().API(api); ok {
 		return a.Callback

@@ -17,5 +17,5 @@ func signature(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// messageID replaces the dots in an event's id, because dots separate the signed parts.
+// messageID returns an event's id with underscores instead of dots, because dots separate the parts of the signed text.
 func messageID(id string) string { return strings.ReplaceAll(id, ".", "_") }

@@ -69,8 +69,8 @@ func (f Streams) err() error {
 		cli.Verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
 }
 
-// streamsOver returns the streams that have a subject overlapping with one of the patterns, except those that own
-// reports. A mirror or source without subjects of its own does not count.
+// streamsOver returns the streams with a subject that overlaps one of the patterns. It leaves out the streams for which
+// own returns true. A mirror or source without subjects of its own does not count.
 func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name string) bool, patterns ...string) (Streams, error) {
 	listing, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()

@@ -31,14 +31,20 @@ const (
 	answerWait    = 5 * time.Second  // for one answer of JetStream
 	mostWaiting   = 4096             // the most requests that may wait; further ones are dropped
 	mostBytes     = 16 << 20         // the most bytes of these
-	mostRemembers = 10_000           // the most producers' consumers that are known without asking JetStream,
+	mostRemembers = 10_000           // the most readers' consumers that are known without asking JetStream,
 	rememberedFor = 10 * time.Second // and for how long: another user may reuse a name
 	mostSubject   = 2 << 10          // the most bytes of a request's subject: a stream, a consumer, and subjects of messages
-	MostAsked     = 16 << 10         // the most bytes of a request for a consumer: the server compares filters with each other and keeps metadata in memory
-	MostConsumers = 500              // consumers of one stream, of all users, from which on producers may create no more: the server has room for 1000
-	mostTogether  = 1000             // consumers of all streams, besides weir's own, from which on producers may create no more: each takes about 70 KiB of memory
-	ofEachStream  = 4                // consumers of weir's own, for each stream
-	longestIdle   = 24 * time.Hour   // a producer's consumer that is idle for longer is deleted
+	// MostAsked bounds the bytes of a request for a consumer. The server compares filters with each other and keeps
+	// metadata in memory.
+	MostAsked = 16 << 10
+	// MostConsumers is how many consumers a stream may have, of all users, before readers may create no more. The server
+	// has room for 1000.
+	MostConsumers = 500
+	// mostTogether is the same for all streams together. It leaves out consumers of weir's own: ofEachStream for each
+	// stream. A consumer takes about 70 KiB of memory.
+	mostTogether = 1000
+	ofEachStream = 4
+	longestIdle  = 24 * time.Hour // a reader's consumer that is idle for longer is deleted
 )
 
 // The subject of an acknowledgement is ackPrefix and ackTokens tokens. The first two tokens are the stream and the
@@ -49,7 +55,7 @@ const (
 	ackTokens = 7
 )
 
-// theirs is the key in a consumer's metadata that marks it as a producer's.
+// theirs is the key in a consumer's metadata that marks it as a reader's.
 const theirs = "weir.producers"
 
 // Open starts a gate, and returns when the server knows its subscriptions. nc is a connection in the account with the
@@ -92,7 +98,7 @@ func (g *Gate) Close() error {
 }
 
 // bounded returns a handler that passes only messages with subjects short enough for the prefixes that the gate adds.
-// For a control line over its bound, the server would close the gate's connection.
+// The server would close the gate's connection if a control line were too long.
 func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		switch {
@@ -114,7 +120,7 @@ type consumerRequest struct {
 	Pedantic bool                       `json:"pedantic,omitempty"`
 }
 
-// makeConsumer creates a producer's consumer. It never changes an existing consumer, which may be another user's.
+// makeConsumer creates a reader's consumer. It never changes an existing consumer, which may be another user's.
 func (g *Gate) makeConsumer(msg *nats.Msg) {
 	address, durable := strings.CutPrefix(msg.Subject, Durable)
 	verb := "DURABLE.CREATE."
@@ -258,7 +264,7 @@ func withPushedTo(answer []byte, pushedTo string) []byte {
 	return bytes.Replace(answer, append([]byte(`"deliver_subject":`), quoted...), append([]byte(`"deliver_subject":`), asked...), 1)
 }
 
-// dropConsumer deletes a producer's consumer.
+// dropConsumer deletes a reader's consumer.
 func (g *Gate) dropConsumer(msg *nats.Msg) {
 	address := strings.TrimPrefix(msg.Subject, Drop)
 	// If the consumer does not exist, JetStream's own error is better than the gate's.
@@ -275,7 +281,7 @@ func (g *Gate) dropConsumer(msg *nats.Msg) {
 	g.respond(msg, answer.Data)
 }
 
-// acknowledge passes an acknowledgement on to a producer's consumer. It drops acknowledgements whose subject has the
+// acknowledge passes an acknowledgement on to a reader's consumer. It drops acknowledgements whose subject has the
 // longer form.
 func (g *Gate) acknowledge(msg *nats.Msg) {
 	rest := strings.TrimPrefix(msg.Subject, Ack)
@@ -323,7 +329,7 @@ func (g *Gate) nameConsumers(msg *nats.Msg) {
 // consumersAPage is how many consumers one answer lists at most.
 const consumersAPage = 256
 
-// tellConsumers answers with the consumers of a stream that producers have created, each in the form that show returns.
+// tellConsumers answers with the consumers of a stream that readers have created, each in the form that show returns.
 func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, show func(info json.RawMessage, name string) json.RawMessage) {
 	var ask struct {
 		Offset int `json:"offset"`
@@ -377,7 +383,7 @@ type consumerInfo struct {
 // errNoConsumer reports that a consumer does not exist.
 var errNoConsumer = errors.New("there is no such consumer")
 
-// isTheirs returns nil if a producer has created the consumer, and an error otherwise.
+// isTheirs returns nil if a reader has created the consumer, and an error otherwise.
 func (g *Gate) isTheirs(address string) error {
 	g.mu.Lock()
 	said, known := g.ours[address]

@@ -22,7 +22,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 		return nil // a second answer to a job that was sent twice
 	}
 	flew := d.land(s)
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server answers: no intake listens
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server itself answers this if no intake listens
 		if flew {
 			s.bucket.inFlight--
 			return d.again(s, now, fmt.Errorf("%w: no replica accepts jobs", ErrSilent))
@@ -35,7 +35,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	case err == nil:
 		d.useful, d.trouble = true, time.Time{}
 		if !flew {
-			s.bucket.inFlight++ // taken subtracts it again
+			s.bucket.inFlight++ // taken subtracts the job again
 		}
 		s.bucket.taken(receipt.Position, now)
 		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
@@ -49,10 +49,10 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	case errors.As(err, &refusal):
 		return d.refused(s, refusal, msg.Data, flew, now)
 	}
-	return fmt.Errorf("line %d: %w", s.line, err) // a stream answered instead of weir
+	return fmt.Errorf("line %d: %w", s.line, err) // a stream has answered instead of weir
 }
 
-// land removes a job from those under way. It reports whether the job was one of them.
+// land removes a job from the jobs under way. It reports whether the job was under way.
 func (d *delivery) land(s *sending) bool {
 	if !s.flies {
 		return false
@@ -63,10 +63,10 @@ func (d *delivery) land(s *sending) bool {
 	return true
 }
 
-// refused handles a refusal.
+// refused handles weir's refusal of a job.
 func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
 	if !flew {
-		return nil // about an earlier try; the job already waits for its next one
+		return nil // the refusal is of an earlier try; the job already waits for its next one
 	}
 	if r.Code == ingest.Unavailable {
 		s.bucket.inFlight--
@@ -103,8 +103,8 @@ func (d *delivery) requeue(s *sending, now time.Time) {
 	d.schedule(b, now)
 }
 
-// again sends a job again after againAfter. It returns why if no useful answer has come for patience, or if no answer
-// at all has come in this run.
+// again makes a job wait for againAfter and then be sent again. It returns why if the last useful answer came more than
+// patience ago, or if no intake answers and this run has had no useful answer.
 func (d *delivery) again(s *sending, now time.Time, why error) error {
 	if d.trouble.IsZero() {
 		d.trouble = now
@@ -117,7 +117,7 @@ func (d *delivery) again(s *sending, now time.Time, why error) error {
 	return nil
 }
 
-// look handles jobs without an answer, and reports the progress.
+// look handles the jobs for which no answer came in time, and reports the progress.
 func (d *delivery) look(now time.Time) error {
 	ended := 0
 	for _, n := range d.tally.Ended {
@@ -149,7 +149,7 @@ func (d *delivery) look(now time.Time) error {
 	return nil
 }
 
-// end reports the outcome of a line and forgets its job.
+// end reports the outcome of a line and forgets the line's job.
 func (d *delivery) end(s *sending, o Outcome) error {
 	delete(d.open, s.line)
 	d.tally.Ended[o.Verdict]++

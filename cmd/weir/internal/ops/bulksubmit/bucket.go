@@ -2,31 +2,31 @@ package bulksubmit
 
 import "time"
 
-// Room is the room of a bucket according to the configuration. The zero value means unknown.
+// Room is how much a bucket can take, by the configuration. The zero value means that this is unknown.
 type Room struct {
-	Capacity int64         // jobs that may wait; 0: unknown
-	Interval time.Duration // time in which one place becomes free; 0: unknown
+	Capacity int64         // the most jobs that may wait; 0: unknown
+	Interval time.Duration // the time after which the next place becomes free; 0: unknown
 }
 
-// bucket tracks one key's bucket in weir, and holds the key's jobs that are still to be sent. It is a plain value:
+// bucket tracks one key's bucket in weir, and holds the jobs of the key that must still be sent. It is a plain value:
 // callers pass the time.
 type bucket struct {
 	room     Room
 	waiting  []*sending // in the order of the file
 	inFlight int
-	depth    int64     // unfinished jobs in weir and jobs under way, at asOf
+	depth    int64     // at asOf: the unfinished jobs in weir and the jobs under way
 	asOf     time.Time // of depth
 	most     int64     // the highest position in a receipt
-	until    time.Time // when weir said to try again
-	window   int       // jobs that may be under way; 0: any number
+	until    time.Time // when to try again, as weir said
+	window   int       // the most jobs that may be under way; 0: any number
 	at       int       // index in byDue; -1: not in it
 	due      time.Time
 }
 
-// widest is the window above which a bucket needs no window.
+// widest is the largest window. A bucket that needs a larger one has no window.
 const widest = 1 << 12
 
-// never is the due time of a bucket that waits for an answer before it sends more.
+// never is the due time of a bucket that must wait for an answer before it sends more.
 var never = time.Unix(1<<40, 0)
 
 // next returns when the bucket's next job may be sent.
@@ -51,7 +51,7 @@ func (b *bucket) next(now time.Time) time.Time {
 	return b.asOf.Add(time.Duration(over) * b.room.Interval)
 }
 
-// depthAt estimates how many jobs the bucket holds at now, if it drains at its rate.
+// depthAt estimates how many jobs the bucket holds at now. It assumes that the bucket drains at its rate.
 func (b *bucket) depthAt(now time.Time) int64 {
 	depth := b.depth
 	if b.room.Interval > 0 {
@@ -67,7 +67,7 @@ func (b *bucket) sent(now time.Time) {
 	b.inFlight++
 }
 
-// taken learns from a receipt: position jobs of the key are unfinished, besides those under way.
+// taken learns from a receipt. position jobs of the key are unfinished in weir, without those under way.
 func (b *bucket) taken(position int, now time.Time) {
 	b.inFlight--
 	b.depth, b.asOf = int64(position+b.inFlight), now
@@ -77,8 +77,8 @@ func (b *bucket) taken(position int, now time.Time) {
 	}
 }
 
-// full learns from the refusal of a full bucket. After retryAfter one job is tried, and more follow only if weir
-// accepts it. If the configuration could not be read, the highest position in a receipt counts as the capacity.
+// full learns from the refusal by a full bucket. After retryAfter one job is tried, and more follow only if weir accepts
+// that job. If the configuration could not be read, the highest position in a receipt counts as the capacity.
 func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	b.inFlight--
 	b.window, b.until = 1, now.Add(retryAfter)
@@ -90,10 +90,10 @@ func (b *bucket) full(retryAfter time.Duration, now time.Time) {
 	}
 }
 
-// idle reports whether the bucket has no jobs, so that forgetting it loses only an estimate.
+// idle reports whether the bucket has no jobs. If so, forgetting the bucket loses only an estimate.
 func (b *bucket) idle() bool { return b.inFlight == 0 && len(b.waiting) == 0 }
 
-// byDue is a heap of the buckets that have jobs to send. The first due is on top.
+// byDue is a heap of the buckets that have jobs to send, with the bucket that is due first on top.
 type byDue []*bucket
 
 func (h byDue) Len() int           { return len(h) }

@@ -16,16 +16,16 @@ import (
 
 // Bounds of a delivery.
 const (
-	window       = 1024             // jobs under way at a time
-	windowBytes  = 16 << 20         // bytes of the bodies under way
-	waitingJobs  = 16_384           // jobs that wait to be sent
-	waitingBytes = 64 << 20         // bytes of the bodies that wait
-	keptBuckets  = 65_536           // buckets remembered while no job of theirs waits
-	answerAfter  = 15 * time.Second // after which a job without an answer is sent again; the intake itself waits for the store
-	againAfter   = time.Second      // wait before the next send if a job could not be stored, or no intake received it
-	patience     = time.Minute      // longest time without a useful answer
-	lastAnswers  = 5 * time.Second  // for answers under way when the run is ended
-	lastLine     = time.Second      // for the line being read at that time
+	window       = 1024             // the most jobs under way at a time
+	windowBytes  = 16 << 20         // the most bytes of bodies under way
+	waitingJobs  = 16_384           // the most jobs that wait to be sent
+	waitingBytes = 64 << 20         // the most bytes of bodies that wait
+	keptBuckets  = 65_536           // the most buckets that are remembered while they have no jobs
+	answerAfter  = 15 * time.Second // the time after which a job without an answer is sent again; the intake itself waits for the store
+	againAfter   = time.Second      // the wait before the next send if a job could not be stored, or no intake received it
+	patience     = time.Minute      // the longest time without a useful answer
+	lastAnswers  = 5 * time.Second  // the longest wait for answers under way when the run is ended
+	lastLine     = time.Second      // the longest wait for the line that is being read then
 )
 
 // Options of a delivery. Conn, Lines, Report and Progress are required.
@@ -33,20 +33,20 @@ type Options struct {
 	Conn    *nats.Conn
 	Lines   *Lines
 	Journal *Journal // nil: no journal
-	// Remembered is how long weir remembers an id for certain. 0 means unknown.
+	// Remembered is the time for which weir certainly remembers an id. 0 means unknown.
 	Remembered time.Duration
-	// Fit makes a job ready for its api. If it fails, the job is not sent, and its error is reported with the line.
-	// Optional.
+	// Fit makes a job ready for its api. If it fails, the job is not sent, and the error is reported as the line's
+	// outcome. Optional.
 	Fit func(job *ingest.Submission, hasBody bool) error
 	// Room returns what the configuration says about a bucket. Optional.
 	Room func(api, key string) Room
-	// ReportFull makes a refusal by a full bucket the outcome of the line. Without it the delivery waits and sends the
-	// job again.
+	// ReportFull makes a full bucket's refusal the outcome of the line. Without ReportFull the delivery waits and sends
+	// the job again.
 	ReportFull bool
 	// Report receives the outcome of each line, in any order. An error ends the delivery.
 	Report func(Outcome) error
-	// Progress is called about ten times a second. ended is the number of lines with an outcome, waiting the number of
-	// jobs that wait to be sent. An error ends the delivery.
+	// Progress is called about ten times a second. ended is the number of lines that have an outcome. waiting is the
+	// number of jobs that wait to be sent. An error ends the delivery.
 	Progress func(ended, waiting int) error
 }
 
@@ -56,12 +56,12 @@ type Verdict string
 // The verdicts.
 const (
 	Taken   Verdict = "taken"
-	Known   Verdict = "known"   // weir had the job already
-	Before  Verdict = "before"  // not sent: an earlier run got its receipt
-	Full    Verdict = "full"    // its bucket is full, or its call would come too late
+	Known   Verdict = "known"   // weir already had the job
+	Before  Verdict = "before"  // not sent: the job got its receipt in an earlier run
+	Full    Verdict = "full"    // the job's bucket is full, or its call would come too late
 	Refused Verdict = "refused" // weir does not accept the job
 	Bad     Verdict = "bad"     // not sent: the line is wrong
-	Unsure  Verdict = "unsure"  // not sent: an earlier run may have submitted it, too long ago for weir to remember its id for certain
+	Unsure  Verdict = "unsure"  // not sent: an earlier run may have submitted the job, too long ago for weir to certainly remember its id
 )
 
 // Outcome is the verdict on a line, with details.
@@ -71,9 +71,9 @@ type Outcome struct {
 	API     string
 	Key     string // empty if the line has none
 	ID      string
-	Answer  []byte    // weir's answer, for Taken, Known, Full and Refused
-	Err     error     // for all verdicts but Taken, Known and Before
-	At      time.Time // when it was sent, for Before and Unsure
+	Answer  []byte    // weir's answer, with Taken, Known, Full and Refused
+	Err     error     // with all verdicts but Taken, Known and Before
+	At      time.Time // when the job was sent, with Before and Unsure
 }
 
 // Tally counts the outcomes of lines.
@@ -83,19 +83,19 @@ type Tally struct {
 	Unsettle int // jobs without an answer when the delivery ended
 }
 
-// ErrSilent means that no intake accepts jobs, or that no answer comes.
+// ErrSilent reports that no intake accepts jobs, or that no answer comes.
 var ErrSilent = errors.New("no answer")
 
-// sending is a job on its way from its line to its outcome.
+// sending is a job from the reading of its line until its outcome.
 type sending struct {
 	line    int
 	api     string
-	key     string            // as in the line
-	job     ingest.Submission // as sent
+	key     string            // the key that the line says
+	job     ingest.Submission // the job in the form in which it is sent
 	msg     *nats.Msg
 	id      [16]byte
 	bucket  *bucket
-	first   time.Time // first send since the last refusal; zero: not sent yet
+	first   time.Time // when the job was first sent since its last refusal; zero: not sent since
 	tries   int
 	sentAt  time.Time
 	flies   bool
@@ -110,19 +110,19 @@ type delivery struct {
 	answers  chan *nats.Msg
 	buckets  map[[2]string]*bucket
 	due      byDue
-	open     map[int]*sending // by line: under way or waiting
+	open     map[int]*sending // by line: jobs under way or waiting
 	flying   int
 	bytes    int // bytes of bodies under way
 	waiting  int
-	held     int       // bytes of bodies that wait
+	held     int       // bytes of the bodies that wait
 	trouble  time.Time // since when no useful answer has come; zero: no trouble
-	notUntil time.Time // no sends before this time, because no intake listened
-	useful   bool      // weir has answered in this run
+	notUntil time.Time // no job is sent before this time, because no intake listened
+	useful   bool      // weir has accepted or refused a job in this run
 }
 
-// Deliver submits the jobs of a file. It blocks until every line has an outcome, or ctx ends. After the end of ctx it
-// waits up to lastAnswers for answers under way, and lastLine for the line being read. A read of Lines that does not
-// return goes on in the background.
+// Deliver submits the jobs of a file. It blocks until every line has an outcome, or ctx ends. When ctx has ended, it
+// still waits for answers under way, lastAnswers at most, and for the line that is being read, lastLine at most. If
+// that read does not return, it continues in the background.
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
@@ -144,19 +144,19 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	stop()
 	select {
 	case <-ended:
-	case <-time.After(lastLine): // a pipe without input: only the end of the process ends that read
+	case <-time.After(lastLine): // if a pipe has no input, only the end of the process ends the read
 	}
 	d.tally.Unsettle = d.flying
 	return d.tally, errors.Join(err, d.Journal.sync())
 }
 
-// next is a line, or the error that came in its place.
+// next is a line, or the error that occurred while reading it.
 type next struct {
 	line Line
 	err  error
 }
 
-// feed reads lines ahead of run, one at a time.
+// feed reads lines before run needs them, one at a time.
 func (l *Lines) feed(ctx context.Context, to chan<- next) {
 	for {
 		line, err := l.Next()
@@ -208,7 +208,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 			return nil
 		}
 		timer.Stop()
-		for err == nil && len(d.answers) > 0 { // processes all answers first, so that one journal entry covers all jobs that they make room for
+		for err == nil && len(d.answers) > 0 { // all answers first, so that one sync of the journal covers all jobs that they make room for
 			err = d.hear(<-d.answers, time.Now())
 		}
 		for err == nil && !all && len(lines) > 0 && d.waiting < window {
@@ -220,7 +220,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 	}
 }
 
-// wait returns the time until the first bucket is due, at most an hour.
+// wait returns the time until the first bucket is due, an hour at most.
 func (d *delivery) wait(now time.Time) time.Duration {
 	if len(d.due) == 0 || d.full() {
 		return time.Hour
@@ -245,7 +245,7 @@ func (d *delivery) read(n next) (end bool, err error) {
 	return false, d.take(n.line, time.Now())
 }
 
-// take makes the job of a line wait for its turn, or reports its outcome.
+// take makes the job of a line wait until it is sent, or reports the line's outcome.
 func (d *delivery) take(line Line, now time.Time) error {
 	s := &sending{line: line.Number, api: line.Job.API, key: line.Job.Key, job: line.Job}
 	err := line.Err
@@ -302,7 +302,7 @@ func (d *delivery) bucketOf(api, key string) *bucket {
 	return b
 }
 
-// await adds a job to the waiting ones of its bucket.
+// await adds a job to the waiting jobs of its bucket.
 func (d *delivery) await(s *sending) {
 	s.bucket.waiting = append(s.bucket.waiting, s)
 	d.waiting++
@@ -310,7 +310,7 @@ func (d *delivery) await(s *sending) {
 	d.schedule(s.bucket, time.Now())
 }
 
-// schedule updates the bucket's place in due.
+// schedule updates the bucket's place in the heap of due buckets.
 func (d *delivery) schedule(b *bucket, now time.Time) {
 	if len(b.waiting) == 0 {
 		if b.at >= 0 {
@@ -326,7 +326,7 @@ func (d *delivery) schedule(b *bucket, now time.Time) {
 	}
 }
 
-// send sends all due jobs for which there is room. The journal has a job on disk before the job is sent.
+// send sends all due jobs for which there is room. Before a job is sent, the journal has it on disk.
 func (d *delivery) send(now time.Time) error {
 	if now.Before(d.notUntil) {
 		return nil

@@ -1,21 +1,21 @@
-// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each an id, sends many at a time,
-// and keeps a journal from which a later run resumes.
+// Package bulksubmit submits the jobs of a file. It reads them as JSON lines, gives each job an id, sends many at a
+// time, and keeps a journal from which a later run resumes.
 //
 // # What must hold
 //
-//   - No job is called twice because a run was interrupted and started again. While weir remembers an id (dedupe), weir
-//     prevents it. After that time the journal decides: it does not send a job that has a receipt, and reports a job
-//     that may have been accepted without sending it.
+//   - No job is called twice because a run was interrupted and started again. As long as weir remembers an id (dedupe),
+//     weir prevents a second call. After that time the journal decides: a job that has a receipt is not sent, and a job
+//     that may have been accepted is reported and not sent.
 //   - A job is in the journal, on disk, before it is published. So the next run knows every job that a killed run sent.
-//   - A line without an id gets one from its content and from the number of equal lines before it. So the id is the
-//     same in every run, even if lines are inserted or removed, and two equal lines are two jobs.
+//   - A line without an id gets an id from its content and from the number of equal lines before it. So the id is the
+//     same in every run, even if other lines are inserted or removed, and two equal lines are two jobs.
 //   - Only the journal's index and the names of lines without an id grow with the file, and both are bounded.
 //
 // # How fast
 //
 // The delivery has at most window jobs under way at a time. A job that a full bucket refused leaves no dead letter,
-// because the delivery sends it again (Weir-On-Throttled). It does so only when the receipts, the configuration and
-// weir's refusals suggest a free place. Meanwhile jobs of other keys overtake it.
+// because the delivery sends it again (Weir-On-Throttled). It sends the job again only when the receipts, the
+// configuration and weir's refusals suggest a free place. Meanwhile jobs of other keys overtake the job.
 //
 // The package does not know flags, tables and exit codes.
 package bulksubmit

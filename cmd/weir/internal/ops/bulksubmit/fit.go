@@ -12,8 +12,9 @@ import (
 	"weir/ingest"
 )
 
-// Fit puts the job's key where the api reads it, and separates the headers for the api from those of the job itself. A
-// job without a key must have the key there already; it fails if the api reads keys from the subject.
+// Fit puts the job's key where the api reads it, and separates the headers for the api from those of the job itself. If
+// the job names no key, the key must already be where the api reads it. If the api reads keys from the subject, Fit
+// then fails.
 func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 	s.Header = slices.DeleteFunc(s.Header, func(h ingest.HeaderField) bool {
 		if api.Forwards(h.Name) || !isJobs(h.Name, api) {
@@ -53,7 +54,7 @@ func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 	return nil
 }
 
-// isJobs reports whether a header belongs to the job itself: weir reads it, and the api does not get it.
+// isJobs reports whether a header belongs to the job itself: whether weir reads it and the api does not get it.
 func isJobs(name string, api *config.API) bool {
 	lower := strings.ToLower(name)
 	if strings.HasPrefix(lower, "weir-") || lower == ingest.HeaderTrace || lower == ingest.HeaderTraceState || lower == ingest.HeaderBaggage {

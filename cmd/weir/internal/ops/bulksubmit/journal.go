@@ -22,9 +22,9 @@ type word string
 
 // The states.
 const (
-	wordSent    word = "sent"    // no answer yet: weir may have accepted it
-	wordTaken   word = "taken"   // has a receipt
-	wordRefused word = "refused" // weir did not accept it
+	wordSent    word = "sent"    // no answer came yet: weir may have accepted the job
+	wordTaken   word = "taken"   // the job has a receipt
+	wordRefused word = "refused" // weir did not accept the job
 )
 
 // entry is the last recorded state of a job, and when it was recorded.
@@ -37,11 +37,12 @@ type entry struct {
 type Journal struct {
 	file  *os.File
 	last  map[[16]byte]entry
-	noted []byte // not yet written to the file
+	noted []byte // lines that are not yet written to the file
 }
 
-// OpenJournal opens a journal, or creates it, and appends to it. With forget it empties the journal first. It fails on
-// a file that is not a journal, and leaves that file unchanged. The caller must close the journal.
+// OpenJournal opens or creates a journal, to which further notes are appended. If forget is true, it empties the
+// journal first. If the file is not a journal, OpenJournal fails and leaves the file unchanged. The caller must close
+// the journal.
 func OpenJournal(path string, forget bool) (*Journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -56,11 +57,11 @@ func OpenJournal(path string, forget bool) (*Journal, error) {
 
 var errNoJournal = errors.New("this is not a journal of `weir submit`: name another file")
 
-// cut matches an incomplete last line, as a kill may leave it.
+// cut matches an incomplete last line, which a kill may leave.
 var cut = regexp.MustCompile(`^[0-9]*( [a-z]*( [0-9a-f]*)?)?$`)
 
-// load reads the journal. With forget it only checks that the file is a journal. It cuts off an incomplete last line:
-// the job of that line was not sent yet, or will be sent again under its id.
+// load reads the journal. If forget is true, it only checks that the file is a journal, and empties it. load cuts off
+// an incomplete last line: the job of that line was not sent yet, or will be sent again under its id.
 func (j *Journal) load(forget bool) error {
 	if info, err := j.file.Stat(); err != nil {
 		return err
@@ -126,7 +127,7 @@ func (j *Journal) of(id [16]byte) (entry, bool) {
 	return e, known
 }
 
-// note records the state of a job. The record is on disk when sync has returned.
+// note records the state of a job. The record is on disk once sync has returned.
 func (j *Journal) note(id [16]byte, w word, at time.Time) error {
 	if j == nil {
 		return nil

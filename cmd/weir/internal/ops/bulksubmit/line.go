@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// MaxLine bounds a line, in bytes. It has room for the largest body in base64, and the rest of the job.
+// MaxLine bounds a line, in bytes. It has room for the largest body in base64, and for the rest of the job.
 const MaxLine = 16 << 20
 
-// Defaults are the values of members that a line leaves out.
+// Defaults are the values for members that a line leaves out.
 type Defaults struct {
 	API, Key string
 	Priority ingest.Priority
@@ -28,7 +28,7 @@ type Defaults struct {
 
 // Line is one line of a file.
 type Line struct {
-	Number  int // counts from 1, including blank lines
+	Number  int // the first line is 1; blank lines count too
 	Job     ingest.Submission
 	HasBody bool
 	Err     error // why the job cannot be sent
@@ -83,8 +83,8 @@ func ReadLines(in io.Reader, d Defaults) *Lines {
 	return &Lines{in: bufio.NewReaderSize(in, 1<<16), defaults: d, names: names{}}
 }
 
-// Next reads the next line that is not blank. An error in the line is in Line.Err. Next itself fails with io.EOF at the
-// end, or if the file cannot be read.
+// Next returns the next line that is not blank. If the line is wrong, Line.Err says why. Next itself fails with io.EOF
+// at the end, and if the file cannot be read.
 func (l *Lines) Next() (Line, error) {
 	for {
 		text, err := l.read()
@@ -105,13 +105,13 @@ func (l *Lines) Next() (Line, error) {
 
 var errTooLong = fmt.Errorf("the line has more than %d MiB", MaxLine>>20)
 
-// endless is the length in bytes above which a line counts as endless, as in /dev/zero. Such a file is not a file of
-// jobs.
+// endless is the length in bytes above which a line counts as endless. A file with such a line, for example /dev/zero,
+// is not a file of jobs.
 const endless = 64 * MaxLine
 
 var errEndless = fmt.Errorf("a line has more than %d MiB: this is no file of jobs, one JSON object a line", endless>>20)
 
-// read reads one line, without its newline. It skips a line that is too long, and fails at an endless one.
+// read reads one line, without its newline. It skips a line that is too long, and fails if the line is endless.
 func (l *Lines) read() ([]byte, error) {
 	var text []byte
 	long, size := false, 0
@@ -228,7 +228,7 @@ func readBody(line *Line, f *form) error {
 	return nil
 }
 
-// decode reads one JSON object. It refuses unknown members. Its errors are for users.
+// decode reads one JSON object. It refuses unknown members. Its errors are written for users.
 func decode(text []byte, f *form) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -13,14 +13,14 @@ import (
 	"weir/ingest"
 )
 
-// maxNamed bounds the different lines without an id. Each takes some 50 bytes of memory.
+// maxNamed bounds how many different lines without an id a file may have. Each takes some 50 bytes of memory.
 const maxNamed = 2_000_000
 
-// names counts the lines without an id, by the digest of their content.
+// names counts equal lines without an id, by the digest of their content.
 type names map[[16]byte]uint32
 
-// of names a job without an id after its content and the number of equal jobs before it. The line's number does not
-// count, so inserting a line above leaves the name unchanged.
+// of returns an id for a job without one: it is made of the job's content and the number of equal jobs before it. The
+// line's number is no part of the id, so a line that is inserted above leaves the id unchanged.
 func (n names) of(job *ingest.Submission) (string, error) {
 	said := digest(job)
 	count := n[said]
@@ -35,7 +35,8 @@ func (n names) of(job *ingest.Submission) (string, error) {
 	return name, nil
 }
 
-// digest hashes the content of a job, without its priority: the same file with another priority has the same jobs.
+// digest hashes the content of a job without its priority, because the same file with another priority has the same
+// jobs.
 func digest(job *ingest.Submission) [16]byte {
 	h := sha256.New()
 	write := func(text string) {
@@ -61,7 +62,7 @@ func digest(job *ingest.Submission) [16]byte {
 	return [16]byte(h.Sum(nil))
 }
 
-// identity identifies a job in the journal. The same id under two keys is two jobs.
+// identity identifies a job in the journal. The same id under two keys belongs to two jobs.
 func identity(job *ingest.Submission) [16]byte {
 	h := sha256.New()
 	for _, text := range []string{job.API, job.Key, job.ID} {

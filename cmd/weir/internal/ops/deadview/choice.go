@@ -13,7 +13,7 @@ import (
 	"weir/ingest"
 )
 
-// Choice selects letters by words that the user wrote. An empty field selects all.
+// Choice selects letters by texts that a user wrote. A field that is "" selects all letters.
 type Choice struct {
 	API    string // _ for jobs of unknown apis
 	Key    string
@@ -59,13 +59,14 @@ func (c *Choice) String() string {
 	return strings.Join(parts, " ")
 }
 
-// Selection is a selection of letters, and the user's words for it, for events and tasks.
+// Selection is a selection of letters. Said is the text by which the user selected them, for events and tasks.
 type Selection struct {
 	deadletter.Selection
 	Said string
 }
 
-// Select converts a choice. If seqs is not empty, the choice must be empty, and seqs selects the letters.
+// Select converts a choice to a selection. If seqs is not empty, seqs selects the letters, and the choice must be
+// empty.
 func (c *Choice) Select(seqs []uint64, now time.Time) (s Selection, err error) {
 	if len(seqs) > 0 {
 		if *c != (Choice{}) {
@@ -87,7 +88,8 @@ func ReasonNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ReadTime reads a time, or a duration before now. It returns zero for an empty text.
+// ReadTime returns the time that text says, as an RFC 3339 time or as a duration before now. It returns zero if text is
+// "".
 func ReadTime(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -102,7 +104,7 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-// noAnswer selects letters without an answer: only these have a status below 1.
+// noAnswer selects letters without an answer. Only these letters have a status below 1.
 var noAnswer = deadletter.StatusRange{From: -1, To: 0}
 
 func readStatus(text string) (deadletter.StatusRange, error) {

@@ -63,7 +63,7 @@ type Imported struct {
 }
 
 // ReadExported passes the letters of an export to take, in order, until take fails. A line may have at most mostLine
-// bytes. The error names the letter by its number in the file.
+// bytes. The error names the number of the wrong letter in the file.
 func ReadExported(in io.Reader, mostLine int, take func(line int, letter deadletter.Copy) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 1<<16), mostLine)

@@ -61,7 +61,7 @@ type Call struct {
 	CutBy      deadletter.Cutter     `json:"cut_by,omitempty"` // absent: there was an answer
 }
 
-// Of returns a letter as lists show it.
+// Of returns a letter in the form for lists.
 func Of(k *deadletter.Kept) Letter {
 	return Letter{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
@@ -70,7 +70,7 @@ func Of(k *deadletter.Kept) Letter {
 	}
 }
 
-// Whole returns a letter with everything that is stored of it.
+// Whole returns a letter with everything that is stored about it.
 func Whole(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), jobstory.BodyOf(k.Body), AnswerOf(k.Answer), callOf(k.Call)
@@ -78,8 +78,8 @@ func Whole(k *deadletter.Kept) Letter {
 	return l
 }
 
-// Covered returns a letter without the content of its job and of the api's answer. It has no bodies, and names of
-// headers without values.
+// Covered returns a letter without the contents of its job and of the api's answer. It has no bodies, and the names of
+// headers without their values.
 func Covered(k *deadletter.Kept) Letter {
 	l := Of(k)
 	l.Answer, l.Call = AnswerOf(k.Answer), callOf(k.Call)
@@ -106,7 +106,7 @@ func JobHeaders(h nats.Header) map[string][]string {
 	return own
 }
 
-// AnswerOf returns an api's answer in its JSON form, or nil.
+// AnswerOf returns an api's answer in its JSON form. It returns nil if there was no answer.
 func AnswerOf(a *deadletter.Answer) *Answer {
 	if a == nil {
 		return nil
@@ -135,7 +135,7 @@ func callOf(c *deadletter.LastCall) *Call {
 	return j
 }
 
-// IsText reports whether a terminal can show a body safely: it is UTF-8 without control characters.
+// IsText reports whether a terminal can show a body safely: whether it is UTF-8 without control characters.
 func IsText(body []byte) bool {
 	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
 		return !unicode.IsPrint(r) && !unicode.IsSpace(r)

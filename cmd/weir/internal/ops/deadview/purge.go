@@ -29,8 +29,8 @@ type Purge struct {
 	rate  *bucket.Rate
 }
 
-// PlanPurge counts what a purge of the selected letters would delete. rate is the pace of the purge; nil: as fast as
-// the server can.
+// PlanPurge counts the letters that a purge would delete. rate is the pace of the purge; nil: as fast as the server can
+// delete.
 func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) (*Purge, error) {
 	scope, err := s.Bound(ctx, of.Selection)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Store) PlanPurge(ctx context.Context, of Selection, rate *bucket.Rate) 
 	return p, nil
 }
 
-// Run deletes the counted letters and publishes the event. It calls shown with the number deleted so far, and unsaid if
-// the event could not be stored. If Run fails, p says what was done until then.
+// Run deletes the counted letters and publishes the event. It calls shown with the number of letters deleted so far. If
+// the event could not be stored, it calls unsaid. If Run fails, p says what was done until then.
 func (p *Purge) Run(ctx context.Context, by string, shown func(int), unsaid func(error)) error {
 	right, err := takeRight(ctx, p.store.c, by)
 	if err != nil {

@@ -23,17 +23,17 @@ import (
 type Redrive struct {
 	Letters        Selection
 	Rate           bucket.Rate
-	IncludeUnknown bool             // also letters whose call may have been processed
-	DropDeadline   bool             // remove the jobs' deadlines
-	Priority       string           // of the jobs; "": deadletter.RedrivePriority
-	Edit           *deadletter.Edit // of the single letter; nil: none
+	IncludeUnknown bool             // also submit letters whose call may have been processed
+	DropDeadline   bool             // submit the jobs without their deadlines
+	Priority       string           // the jobs' priority; "": deadletter.RedrivePriority
+	Edit           *deadletter.Edit // changes the only letter; nil: no change
 	By             string
 	Name           string // "": derived from the time
 	Why            string
 }
 
-// UsualRate is the default pace at which a redrive submits letters. The rates of their buckets bound the calls in any
-// case.
+// UsualRate is the default pace at which a redrive submits letters. The rates of the letters' buckets bound the calls
+// in any case.
 const UsualRate = "100/s"
 
 // RedrivePlan describes what a redrive would do, for --json and /api/v1.
@@ -65,7 +65,8 @@ type PlannedRedrive struct {
 }
 
 // PlanRedrive computes what a redrive would do under the terms of the configured apis. It changes nothing. It refuses
-// an edited body that the letter's api would not accept, because a letter about the refused job would lose the body.
+// an edited body that the letter's api would not accept: if such a job were submitted and refused, its new letter would
+// lose the body.
 func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api string) (deadletter.Terms, bool)) (*PlannedRedrive, error) {
 	scope, err := s.Bound(ctx, asked.Letters.Selection)
 	if err == nil && asked.Edit != nil {
@@ -105,7 +106,7 @@ func (s *Store) PlanRedrive(ctx context.Context, asked Redrive, terms func(api s
 }
 
 // checkEdit refuses an edit of several letters. It also refuses an edited body that the letter's api would not accept,
-// or in which the api would find another key.
+// or in which the api would find a key other than the letter's.
 func (s *Store) checkEdit(ctx context.Context, asked *Redrive, terms func(api string) (deadletter.Terms, bool)) error {
 	if len(asked.Letters.Seqs) != 1 {
 		return cli.Usage(errors.New("edit: give the number of exactly one letter"))
@@ -144,7 +145,7 @@ func (p *PlannedRedrive) Shown() RedrivePlan {
 	return shown
 }
 
-// Start stores the redrive as a task, which a replica carries out. It refuses a redrive that would skip all letters.
+// Start stores the redrive as a task for a replica to carry out. It refuses a redrive that would skip all letters.
 func (p *PlannedRedrive) Start(ctx context.Context) (task deadletter.Task, err error) {
 	if p.Letters+p.Settled == 0 {
 		return task, NoneRedriven(p.Skipped)

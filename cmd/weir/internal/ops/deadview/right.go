@@ -12,12 +12,13 @@ import (
 	"weir/deadletter"
 )
 
-// rightWait bounds the wait for the right to end letters. Inquiries hold the right one after another.
+// rightWait bounds how long takeRight waits for the right to end letters. Inquiries hold the right one after another.
 const rightWait = time.Minute
 
-// takeRight takes the right to end letters. It waits for inquiries that hold the right, at most rightWait, and some
-// seconds for the right of a process that has died. It fails while another live process holds the right. Other
-// processes see holder as the holder's name. The caller must give the right back.
+// takeRight takes the right to end letters. While an inquiry holds the right, takeRight waits, at most rightWait. If
+// the holder has died, takeRight waits some seconds until the holder's lease expires. It fails if another live process
+// holds the right for anything else. Other processes see holder as the holder's name. The caller must give the right
+// back.
 func takeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
 	kv, err := c.Control(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"weir/deadletter"
 )
 
-// Cause is what letters are counted by.
+// Cause is the group in which a letter is counted.
 type Cause struct {
 	API    string            `json:"api"`
 	Reason deadletter.Reason `json:"reason"`
@@ -28,8 +28,8 @@ type Count struct {
 	Newest  time.Time `json:"newest"`
 }
 
-// CountByCause counts the letters that a filter selects, the most frequent cause first. It reads the headers of all of
-// them. After each letter it calls progress, which may be nil.
+// CountByCause counts the letters that a filter selects, by cause, the most frequent cause first. It reads the headers
+// of all these letters. After each letter it calls progress, which may be nil.
 func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, progress func(read, of uint64)) ([]*Count, error) {
 	causes := map[Cause]*Count{}
 	err := b.Each(ctx, f, func(k deadletter.Kept, read, of uint64) error {

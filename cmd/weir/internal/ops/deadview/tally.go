@@ -11,18 +11,20 @@ import (
 	"weir/deadletter"
 )
 
-// Bounds of a tally: letters that it remembers, 24 bytes each, and for how long it remembers them without questions.
+// Bounds of a tally: how many letters it remembers, of 24 bytes each, and how long it remembers them if no question
+// comes.
 const (
 	mostTallied = 1_000_000
-	mostCauses  = 10_000 // bounds causes of apis and letters that no longer exist
+	mostCauses  = 10_000 // also bounds causes that no existing letter has any more
 	tallyRests  = 10 * time.Minute
 )
 
-// errTooMany means that there are more letters or causes than a tally remembers.
+// errTooMany reports that there are more letters or causes than a tally may remember.
 var errTooMany = errors.New("more letters than the count keeps in memory")
 
 // Tally counts letters by cause, for many readers. It remembers the cause of each letter, so the next question reads
-// only newer letters. It is safe for concurrent use; calls wait while one of them reads letters. Close ends it.
+// only newer letters. It is safe for concurrent use; while one call reads letters, other calls wait. Close ends the
+// tally.
 type Tally struct {
 	turn    chan struct{} // holds a value while a call uses the fields below
 	created time.Time     // of the stream that was read
@@ -30,7 +32,7 @@ type Tally struct {
 	letters []tallied     // by sequence
 	causes  []Cause
 	index   map[Cause]uint32
-	rest    *time.Timer // timer that forgets everything after tallyRests without questions
+	rest    *time.Timer // forgets everything after tallyRests without a question
 }
 
 // NewTally returns an empty tally.
@@ -43,9 +45,10 @@ type tallied struct {
 	cause  uint32
 }
 
-// Count counts the letters that a filter selects, the most frequent cause first. It blocks while it reads letters. It
-// reads the headers of all letters at first, if the filter needs more than the tally remembers (a key, a job, a page),
-// or if there are more than mostTallied.
+// Count counts the letters that a filter selects, by cause, the most frequent cause first. It blocks while it reads
+// letters. Usually it reads only the headers of letters that it has not read yet. It reads the headers of all letters
+// if the filter needs more than the tally remembers (a key, a job, a page), or if there are more than mostTallied
+// letters.
 func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.Filter) ([]*Count, error) {
 	if f.Key != "" || f.Job != "" || f.Before != 0 {
 		return CountByCause(ctx, b, f, nil)
@@ -65,7 +68,7 @@ func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.F
 	return t.countLocked(&f), nil
 }
 
-// catchUpLocked reads the letters that came since the last call, and forgets deleted letters.
+// catchUpLocked reads the letters that came since the last call, and forgets letters that were deleted.
 func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error {
 	s, err := b.Standing(ctx, false)
 	if err != nil {
@@ -93,7 +96,7 @@ func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error 
 	if !s.Listable() {
 		return errTooMany
 	}
-	if s, err = b.Standing(ctx, true); err != nil { // some in the middle were deleted
+	if s, err = b.Standing(ctx, true); err != nil { // some letters between the first and the last were deleted
 		return err
 	}
 	t.dropLocked(s)
@@ -107,7 +110,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
-		if len(t.causes) >= mostCauses { // forgets all, to drop the causes that no letter has any more
+		if len(t.causes) >= mostCauses { // the caller then forgets everything, and with it the causes that no letter has any more
 			return errTooMany
 		}
 		if t.index == nil {
@@ -117,11 +120,11 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 		t.index[of], t.causes = n, append(t.causes, of)
 	}
 	t.letters = append(t.letters, tallied{k.Seq, k.Stored.UnixNano(), n})
-	t.last = k.Seq // if reading breaks off, the next call continues here
+	t.last = k.Seq // if the reading breaks off, the next call continues here
 	return nil
 }
 
-// dropLocked forgets the letters that the stream no longer has.
+// dropLocked forgets the letters that were deleted from the stream.
 func (t *Tally) dropLocked(s deadletter.Standing) {
 	gone := s.Deleted
 	t.letters = slices.DeleteFunc(t.letters, func(k tallied) bool {
@@ -180,7 +183,7 @@ func (t *Tally) forgetLocked() {
 	t.created, t.last, t.letters, t.causes, t.index = time.Time{}, 0, nil, nil, nil
 }
 
-// Close forgets everything, after calls that are reading have ended.
+// Close waits for calls that are reading, and then forgets everything.
 func (t *Tally) Close() {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()

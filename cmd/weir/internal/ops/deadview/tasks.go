@@ -14,8 +14,8 @@ import (
 	"weir/deadletter"
 )
 
-// Redrives are tasks stored in NATS (deadletter.Tasks). A command or an HTTP client plans a task, starts it and follows
-// its progress. A dispatching replica carries it out.
+// A redrive is a task that is stored in NATS (deadletter.Tasks). A command or an HTTP client plans the task, starts it
+// and follows its progress. A dispatching replica carries it out.
 
 // Tasks gives access to the redrives of a server. Its errors have the exit codes of commands.
 type Tasks struct {
@@ -56,7 +56,7 @@ func (t *Tasks) Resume(ctx context.Context, name string) (deadletter.Task, error
 	return task, t.explain(name, err)
 }
 
-// Watch calls take with all redrives, now and after every change, until take returns false or ctx ends.
+// Watch calls take with all redrives, at once and after every change, until take returns false or ctx ends.
 func (t *Tasks) Watch(ctx context.Context, take func(all []deadletter.Task) (more bool)) error {
 	return t.tasks.Watch(ctx, take)
 }
@@ -115,7 +115,7 @@ func TellTask(t *deadletter.Task) RedriveTask {
 	return told
 }
 
-// publishing returns how long submitting this many letters takes at a rate.
+// publishing returns how long it takes to submit this many letters at a rate.
 func publishing(letters int, rate bucket.Rate) time.Duration {
 	return time.Duration(float64(letters) * float64(rate.Per) / float64(max(1, rate.Count)))
 }

@@ -32,7 +32,7 @@ type Options struct {
 	Settings   *config.Settings
 	Connection *connect.Connection // nil if the server cannot be reached
 	Config     *config.Config
-	Confirmed  map[string]string // revisions of the vendors' profiles at the time when the running configuration was applied
+	Confirmed  map[string]string // the revision of each vendor's profile when the running configuration was applied
 	Status     *status.Status
 }
 

@@ -87,7 +87,7 @@ func (e *examination) limitsOf(a *config.API) {
 	}
 }
 
-// excesses adds the limits of which vendors count more use than weir does.
+// excesses adds the limits of which vendors count more use than weir counts.
 func (e *examination) excesses() {
 	if e.Status == nil {
 		return

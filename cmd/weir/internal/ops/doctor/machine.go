@@ -18,8 +18,8 @@ const (
 	syncTries = 5
 )
 
-// unfitFileSystem names the type of a file system that is unfit for the data: it keeps nothing, or does not sync, lock
-// or rename like a local disk. It returns "" for any other type.
+// unfitFileSystem returns the name of a type of file system on which the data must not be: it keeps nothing, or does
+// not sync, lock or rename like a local disk. unfitFileSystem returns "" for any other type.
 func unfitFileSystem(kind int64) string {
 	switch kind {
 	case 0x6969:
@@ -65,8 +65,8 @@ func (e *examination) dataDirectory() {
 	e.syncs(dir)
 }
 
-// syncs measures how long it takes to sync a small write to disk. With WEIR_DURABILITY=always every group of jobs waits
-// for one sync.
+// syncs measures how long it takes until a small write is on disk. With WEIR_DURABILITY=always every group of jobs
+// waits for one sync.
 func (e *examination) syncs(dir string) {
 	file, err := os.CreateTemp(dir, "doctor-*.tmp")
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	reachWait    = 5 * time.Second
 	clockApart   = time.Second
 	certExpires  = 14 * 24 * time.Hour
-	fullFraction = 0.875 // used share of the store from which intake answers 503
+	fullFraction = 0.875 // the used part of the store from which on the intake answers 503
 )
 
 // server examines the NATS server: its free room and its clock.
@@ -65,7 +65,7 @@ func (e *examination) clocks(ctx context.Context) {
 	}
 }
 
-// redis checks whether Redis can hold the limits. Dial checks its version and that it evicts nothing.
+// redis checks whether Redis can hold the limits. Dial checks the version of Redis, and that Redis evicts nothing.
 func (e *examination) redis(ctx context.Context) {
 	if !e.Settings.RedisURL.IsSet() {
 		return
@@ -149,7 +149,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 	}
 }
 
-// certificate reports until when a chain of certificates is valid. The first certificate to expire decides.
+// certificate reports until when a chain of certificates is valid. The certificate that expires first decides.
 func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
 	if len(chain) == 0 {
 		return
@@ -190,7 +190,7 @@ func (e *examination) natsCertificates() {
 }
 
 // redisCertificate checks the certificate of a Redis that weir reaches over TLS. It ignores errors, because redis has
-// reported them already.
+// already reported them.
 func (e *examination) redisCertificate(ctx context.Context) {
 	at, err := url.Parse(e.Settings.RedisURL.Reveal())
 	if err != nil || at.Scheme != "rediss" {

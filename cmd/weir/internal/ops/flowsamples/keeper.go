@@ -20,11 +20,11 @@ type Source interface {
 // Options of a Keeper. All are required.
 type Options struct {
 	Source    Source
-	Throttled func(api string) uint64 // jobs refused by this process
-	Span      time.Duration           // how long samples are kept
+	Throttled func(api string) uint64 // returns how many jobs this process has refused
+	Span      time.Duration           // how long samples stay
 	Every     time.Duration           // length of a part
-	Keys      int                     // number of deepest buckets sampled per API
-	Lines     int                     // bound of the keys kept; beyond it the keys sampled longest ago are dropped
+	Keys      int                     // how many of the deepest buckets of each API are sampled
+	Lines     int                     // the most keys that are kept; of more keys, those sampled longest ago are dropped
 }
 
 // Keeper holds samples of what a process dispatches. It is safe for concurrent use.
@@ -51,7 +51,7 @@ func New(o Options) *Keeper {
 func (k *Keeper) Run(ctx context.Context) error {
 	for rest := time.Duration(0); ; {
 		now := time.Now()
-		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // at the same times on all replicas
+		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // at the end of a part, which is the same time on all replicas
 		select {
 		case <-timer.C:
 			began := time.Now()
@@ -64,8 +64,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// restOfLook is the pause after a look, as a multiple of the look's duration. A look reads all keys: with a million
-// keys it took 250 ms, so there was about one look a minute.
+// restOfLook is how long Run pauses after a look, as a multiple of the look's duration. A look reads all keys: with a
+// million keys it took 250 ms, so there was about one look a minute.
 const restOfLook = 300
 
 // Look takes a sample of all APIs and of their deepest buckets.
@@ -96,7 +96,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		l = &line{}
 		k.apis[a.API] = l
 	}
-	lost := a.Owned < l.owned // then a bucket that is not listed may now belong to another replica, and be full
+	lost := a.Owned < l.owned // then another replica may now own a bucket that is not listed, and the bucket may be full
 	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
 	seen := map[string]bool{}
@@ -116,13 +116,13 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		case name.api != a.API || seen[name.key]:
 		case lost:
 			l.counted = false
-		case len(deepest) < k.opts.Keys: // all buckets were listed: this one is empty
+		case len(deepest) < k.opts.Keys: // all buckets are listed, so this bucket is empty
 			l.add(now, 0, counts{left: left(l, &schedule.KeyState{})}, k.most())
 		}
 	}
 }
 
-// left returns how many jobs have left a bucket so far: those that came and are no longer in it.
+// left returns how many jobs have left a bucket so far: the jobs that came, without those that are still in it.
 func left(l *line, b *schedule.KeyState) uint64 {
 	if !l.counted {
 		return 0
@@ -135,7 +135,7 @@ func left(l *line, b *schedule.KeyState) uint64 {
 }
 
 // forget drops APIs that this replica no longer dispatches, and keys without samples or jobs during the span. If more
-// than Lines keys are left, it drops those that were sampled longest ago.
+// than Lines keys remain, it drops those that were sampled longest ago.
 func (k *Keeper) forget(now time.Time, apis []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *line) still() bool {
 	return l.level == 0 && !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Level > 0 || p.Came > 0 || p.Left > 0 })
 }
 
-// API returns the samples of an API, oldest first, or none.
+// API returns the samples of an API, oldest first. It returns nil if there are none.
 func (k *Keeper) API(api string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *Keeper) API(api string) []Part {
 	return nil
 }
 
-// Key returns the samples of a bucket, oldest first, or none.
+// Key returns the samples of a key's bucket, oldest first. It returns nil if there are none.
 func (k *Keeper) Key(api, key string) []Part {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,7 +192,7 @@ func (k *Keeper) Key(api, key string) []Part {
 	return nil
 }
 
-// Add merges the samples of two replicas. It adds up the parts that end at the same time.
+// Add merges the samples of two replicas. Parts that end at the same time are added up.
 func Add(a, b []Part) []Part {
 	sum := make([]Part, 0, max(len(a), len(b)))
 	for len(a) > 0 || len(b) > 0 {

@@ -22,14 +22,14 @@ type line struct {
 	level   int       // at the last sample
 	at      time.Time // of the last sample
 	counted bool      // last is set
-	owned   int       // number of partitions, for an api
+	owned   int       // for an api: the number of partitions that this replica owns
 }
 
-// counts are counters that grow until their source starts again.
+// counts are counters that grow until their source restarts.
 type counts struct{ came, left, refused uint64 }
 
-// add appends a part with the growth of the counters since the last sample. A counter that fell has started again, so
-// its whole value is growth. At most most parts stay.
+// add appends a part with the growth of the counters since the last sample. If a counter fell, its source has
+// restarted, so the counter's whole value is growth. add keeps the newest most parts.
 func (l *line) add(now time.Time, level int, c counts, most int) {
 	if l.counted {
 		grown := func(was, is uint64) int64 {

@@ -8,11 +8,11 @@ import (
 
 // Bounds of counting the calls that began while a job waited.
 const (
-	MostAhead  = 200                   // calls that are counted
-	MostLooked = 2 * MostAhead         // records of the key that are examined
-	mostBeside = 20                    // records behind the call's own that are examined, for calls that began before it and ended later
-	skew       = 50 * time.Millisecond // how much earlier than its job a record may be stored, by two clocks
-	clocks     = 5 * time.Second       // by which the clocks of stream leaders and of the calling replica may differ
+	MostAhead  = 200                   // the most calls that are counted
+	MostLooked = 2 * MostAhead         // the most records of the key that are examined
+	mostBeside = 20                    // the most records after the call's own that are examined, for calls that began before it and ended later
+	skew       = 50 * time.Millisecond // by how much the time of a record may be earlier than the acceptance of its job, because two clocks gave the times
+	clocks     = 5 * time.Second       // by how much the clocks of stream leaders and of the calling replica may differ
 )
 
 // Wait is a job's wait for a call.
@@ -20,12 +20,13 @@ type Wait struct {
 	API      string    `json:"api"`
 	Key      string    `json:"key"`
 	Job      string    `json:"job"`
-	Seq      uint64    `json:"seq"` // of the call's record in the ledger
+	Seq      uint64    `json:"seq"` // of the record of the call in the ledger
 	Accepted time.Time `json:"accepted"`
 	Started  time.Time `json:"started"`
 }
 
-// Stored returns the time span in which the server stored the records that tell which calls of the key began meanwhile.
+// Stored returns the time span in which the server stored the records of the calls of the key that began during the
+// wait.
 func (w *Wait) Stored() (from, to time.Time) { return w.Accepted.Add(-skew), w.Started.Add(clocks) }
 
 // Began reports whether a call that started at this time began while the job waited.
@@ -36,12 +37,12 @@ func (w *Wait) Began(started time.Time) bool {
 // Ahead counts the calls of other jobs of a key that began while a job waited. N is their number.
 type Ahead struct {
 	N              int
-	looked, beside int // records examined, and those of them at or behind the call's own
+	looked, beside int // records examined, and how many of them are the call's own record or come after it
 }
 
-// Add takes the records of the key one by one, in the order in which they were stored. own marks the record of the call
-// that the job waited for. ahead marks the call of another job that began during the wait. Add returns false when it
-// needs no more records.
+// Add takes the records of the key one by one, in the order in which they were stored. own says that the record is of
+// the call that the job waited for. ahead says that the record is of another job's call that began during the wait. Add
+// returns false when it needs no more records.
 func (a *Ahead) Add(own, ahead bool) (more bool) {
 	a.looked++
 	if ahead {
@@ -56,8 +57,9 @@ func (a *Ahead) Add(own, ahead bool) (more bool) {
 // NotKnown stands for a number that the index does not have.
 const NotKnown = -1
 
-// Ahead returns for each wait how many calls of other jobs of its key began meanwhile. It returns NotKnown if the index
-// does not reach back to the wait, or does not have its call yet. It reads only memory.
+// Ahead returns, for each wait, how many calls of other jobs of the same key began during that wait. It returns
+// NotKnown if the index does not reach back to the wait, or does not yet have the call that ended the wait. It reads
+// only memory.
 func (x *Index) Ahead(waits []Wait) []int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -68,7 +70,7 @@ func (x *Index) Ahead(waits []Wait) []int {
 	return all
 }
 
-// aheadLocked counts for one wait. It also returns how many entries it examined.
+// aheadLocked counts the calls for one wait. It also returns how many entries it examined.
 func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	from, to := w.Stored()
 	s := &x.calls
@@ -94,7 +96,7 @@ func (x *Index) aheadLocked(w *Wait) (n, looked int) {
 	return found.N, looked
 }
 
-// between calls take with the entries that were stored between two times, oldest first, until take returns false. It
+// between calls take with the entries that were stored from from to to, oldest first, until take returns false. It
 // skips blocks whose filter does not have hash.
 func (s *shelf) between(from, to int64, hash uint64, take func(b *block, e *entry) bool) {
 	pass := func(b *block, e *entry) bool { return e.stored < from || e.stored <= to && take(b, e) }

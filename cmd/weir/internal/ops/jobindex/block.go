@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// perBlock is the number of entries in a block. The index forgets whole blocks.
+// perBlock is the number of entries in a block. The index drops only whole blocks.
 const perBlock = 1024
 
 // entry is one message of a stream: the record of a call, a letter, or an event about a job.
@@ -15,15 +15,15 @@ type entry struct {
 	hash     uint64 // of the job's id
 	seq      uint64 // of the message
 	stored   int64  // when the server stored it, in nanoseconds
-	took     uint32 // milliseconds from the job's acceptance to stored, plus 1; 0: unknown
-	ran      int32  // microseconds from the call's start to stored; unknownRun: unknown
+	took     uint32 // milliseconds from the job's acceptance to stored, plus 1; 0: the acceptance is unknown
+	ran      int32  // microseconds from the call's start to stored; unknownRun: the start is unknown
 	of       uint32 // lower 32 bits of the hash of the api and the key
 	text     uint32 // position of the job's id and key in the block's text
 	api      uint16
 	status   uint16
 	calls    uint16
 	id, key  uint16 // lengths
-	outcome  uint16 // index in Index.names, as api is
+	outcome  uint16 // index in Index.names, like api
 	listable bool   // the entry is the end of a job
 }
 
@@ -34,17 +34,17 @@ const (
 	unknownRun = math.MinInt32
 )
 
-// started returns when the entry's call started, in microseconds. ok is false if that is unknown.
+// started returns when the entry's call started, in microseconds since 1970. ok is false if that is unknown.
 func (e *entry) started() (at int64, ok bool) {
 	return e.stored/1000 - int64(e.ran), e.ran != unknownRun
 }
 
-// block is a run of consecutive entries, in the order in which they were added.
+// block holds consecutive entries, in the order in which they were added.
 type block struct {
-	filter  filter // of the hashes of its ids, and of its apis with their keys
+	filter  filter // of the hashes of the block's ids, and of its apis with their keys
 	entries []entry
 	text    []byte // ids and keys
-	sealed  int    // size of text, once the block is complete
+	sealed  int    // capacity of text once the block is complete
 }
 
 func (b *block) bytes() int { return blockBytes + max(cap(b.text), b.sealed) }
@@ -56,18 +56,18 @@ func (b *block) keyOf(e *entry) string {
 	return string(b.text[at : at+uint32(e.key)])
 }
 
-// seal frees the spare room of a block that is complete.
+// seal frees the unused memory of a block that is complete.
 func (b *block) seal() {
 	b.text = slices.Clip(append([]byte(nil), b.text...))
 	b.sealed = cap(b.text)
 }
 
-// shelf holds the entries of one stream. They cover all messages from first to last that the stream had when it was
-// read.
+// shelf holds the entries of one stream. The entries cover all messages from first to last that the stream had when it
+// was read.
 type shelf struct {
 	created     time.Time // of the stream
-	newer       []*block  // messages that came after the shelf was begun, oldest first
-	older       []*block  // messages from before, newest first
+	newer       []*block  // messages that came after the shelf was begun; the oldest block is first
+	older       []*block  // messages from before the shelf was begun; the newest block is first
 	first, last uint64    // sequences
 	since       int64     // when the message with the sequence first was stored; 0: unknown
 	begun       bool
@@ -78,7 +78,7 @@ type shelf struct {
 	bytes       int
 }
 
-// room returns the block for the next entry at one end of the shelf.
+// room returns the block for the next entry. end is the end of the shelf: newer or older.
 func (s *shelf) room(end *[]*block) *block {
 	if n := len(*end); n > 0 {
 		last := (*end)[n-1]
@@ -95,7 +95,7 @@ func (s *shelf) room(end *[]*block) *block {
 	return b
 }
 
-// add adds an entry at one end of the shelf. of is the hash of its api and key.
+// add adds an entry at one end of the shelf, newer or older. of is the hash of the entry's api and key.
 func (s *shelf) add(end *[]*block, e entry, of uint64, id, key string) {
 	b := s.room(end)
 	b.filter.add(e.hash)
@@ -109,7 +109,7 @@ func (s *shelf) add(end *[]*block, e entry, of uint64, id, key string) {
 	b.entries = append(b.entries, e)
 }
 
-// oldest returns the time of the newest entry in the oldest block. ok is false if there are fewer than two blocks.
+// oldest returns when the newest entry of the oldest block was stored. ok is false if there are fewer than two blocks.
 func (s *shelf) oldest() (int64, bool) {
 	switch {
 	case len(s.newer)+len(s.older) < 2:

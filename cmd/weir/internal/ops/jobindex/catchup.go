@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// awaitEnds waits until the given shelves have everything that their streams have now, but at most catchUp. It returns
-// for each how many messages are still unread. It empties the shelf of a stream that was replaced.
+// awaitEnds waits until the given shelves have every message that their streams have now, but at most catchUp. It
+// returns, for each shelf, how many messages are still unread. It empties a shelf whose stream was replaced.
 func (x *Index) awaitEnds(ctx context.Context, asked []view) []uint64 {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -63,15 +63,15 @@ func (x *Index) awaitEnd(ctx context.Context, v view) (behind uint64) {
 	}
 }
 
-// Bounds of a wait for the leader of a shelf's stream.
+// Bounds of a wait for the leader of a shelf's stream to catch up.
 const (
 	lagsFor  = 3 * time.Second
 	lagsStep = 50 * time.Millisecond
 )
 
-// infoOf returns the state of a shelf's stream, and had: the shelf's last sequence before the question, because the
-// shelf grows meanwhile. A shelf may follow a replica that is ahead of the server that answers. So if the shelf's own
-// stream seems to have lost its end, infoOf asks again, for lagsFor at most.
+// infoOf returns the state of a shelf's stream. had is the last sequence that the shelf had before infoOf asked,
+// because the shelf grows meanwhile. A shelf may follow a replica of the stream that is ahead of the server that
+// answers. So if the stream seems to have lost its end, infoOf asks again, for lagsFor at most.
 func (x *Index) infoOf(ctx context.Context, s *shelf, name string) (info *jetstream.StreamInfo, had uint64, err error) {
 	x.mu.RLock()
 	had, created := s.last, s.created
@@ -91,7 +91,7 @@ func (x *Index) infoOf(ctx context.Context, s *shelf, name string) (info *jetstr
 	}
 }
 
-// distrustLocked empties a shelf and has it built anew. Until that begins, the index adds nothing to it.
+// distrustLocked empties a shelf, and makes keep build it anew. Until that begins, the index adds nothing to the shelf.
 func (x *Index) distrustLocked(s *shelf) {
 	x.emptyLocked(s, shelf{}, time.Time{})
 	x.look(s)
@@ -106,7 +106,7 @@ func (x *Index) vanished(s *shelf) {
 	x.tellLocked()
 }
 
-// look has a shelf compared with its stream soon.
+// look makes check compare a shelf with its stream soon.
 func (x *Index) look(s *shelf) {
 	select {
 	case x.looks[s] <- struct{}{}:
@@ -114,13 +114,13 @@ func (x *Index) look(s *shelf) {
 	}
 }
 
-// isOf reports whether the shelf was built from the stream that info describes. info and had are from infoOf. A stream
-// with a smaller last sequence has lost its end.
+// isOf reports whether the shelf was built from the stream that info describes. info and had must come from infoOf. A
+// stream whose last sequence is below had has lost its end.
 func (s *shelf) isOf(info *jetstream.StreamInfo, had uint64) bool {
 	return s.begun && s.created.Equal(info.Created) && info.State.LastSeq >= had
 }
 
-// forgetDeleted removes letters that their stream no longer has.
+// forgetDeleted drops letters that were deleted from their stream.
 func (x *Index) forgetDeleted(ctx context.Context) error {
 	b, err := deadletter.OpenBrowser(ctx, x.opts.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -149,8 +149,8 @@ func (x *Index) forgetDeleted(ctx context.Context) error {
 	return nil
 }
 
-// forgetDeletedLocked removes letters that their stream no longer has. If more letters were deleted than the server
-// lists, it has the shelf built anew.
+// forgetDeletedLocked drops letters that were deleted from their stream. If the server does not list all deleted
+// letters, forgetDeletedLocked makes keep build the shelf anew.
 func (x *Index) forgetDeletedLocked(now deadletter.Standing) {
 	if !now.Created.Equal(x.letters.created) {
 		return // the shelf is about to be emptied

@@ -1,13 +1,13 @@
 package jobindex
 
-// filter is a Bloom filter: it tells which hashes a block does not have. With the 2,048 hashes of a full block, about
-// one in thirty other hashes is a false positive.
+// filter is a Bloom filter: it tells which hashes a block cannot have. In a full block, with 2,048 hashes, has returns
+// true for about one in thirty hashes that were not added.
 type filter [filterBits / 64]uint64
 
 const (
 	filterBits  = 1 << 14
 	filterBytes = filterBits / 8
-	bitShift    = 14 // by which a hash is shifted for each of its bits
+	bitShift    = 14 // by how many bits a hash is shifted for each bit of the filter
 	bitsSet     = 3
 )
 
@@ -19,7 +19,7 @@ func (f *filter) add(hash uint64) {
 	}
 }
 
-// has returns false only for a hash that was never added.
+// has returns true for every hash that was added. For other hashes it rarely returns true.
 func (f *filter) has(hash uint64) bool {
 	for range bitsSet {
 		at := hash % filterBits

@@ -32,21 +32,21 @@ type Options struct {
 type Index struct {
 	opts  Options
 	seed  maphash.Seed
-	looks map[*shelf]chan struct{} // a value asks to compare the shelf with its stream
+	looks map[*shelf]chan struct{} // a value makes keepOnce compare the shelf with its stream
 
-	answering sync.Mutex // held while Spending makes an account; taken before mu
+	answering sync.Mutex // held while Spending makes an account; always locked before mu
 
 	mu       sync.RWMutex // guards the fields below
 	calls    shelf        // of the ledger
 	sums     *spend.Sums  // of the ledger
-	summed   uint64       // the oldest record in sums; if there is none, the next record
+	summed   uint64       // the sequence of the oldest record in sums; if sums is empty, that of the next record
 	letters  shelf
 	events   shelf
 	names    []string // of apis and outcomes; entries have indexes into it
 	places   map[string]int
-	grown    chan struct{}       // closed when a shelf grows; nil: no question waits
-	standing deadletter.Standing // state of the letters when deleted ones were last removed
-	late     bool                // older letters were added since then, which may be deleted already
+	grown    chan struct{}       // closed when a shelf grows; nil if no question waits
+	standing deadletter.Standing // state of the letters when deleted letters were last dropped
+	late     bool                // older letters were added since deleted letters were last dropped, and may be deleted already
 }
 
 // New returns an empty index. Run fills it.
@@ -58,7 +58,7 @@ func New(o Options) *Index {
 
 // Bounds of building the index.
 const (
-	again      = 2 * time.Second // before a stream that cannot be read, or does not exist, is tried again
+	again      = 2 * time.Second // the time before a stream that cannot be read, or does not exist, is tried again
 	checkEvery = 30 * time.Second
 	perTurn    = 256 // entries read in the background before a pause
 	mostNames  = 1 << 15
@@ -77,10 +77,10 @@ func (x *Index) Run(ctx context.Context) error {
 type source struct {
 	name  string
 	shelf *shelf
-	whole bool // only the server deletes messages, oldest first, so other gaps are losses
-	// on calls add with the messages after a sequence, and with new ones, until ctx ends.
+	whole bool // only the server deletes messages, oldest first, so a gap elsewhere is a loss
+	// on calls add with all messages after a sequence, including new ones, until ctx ends.
 	on func(ctx context.Context, after uint64, add func(item) error) error
-	// back calls add with the messages before a sequence, newest first.
+	// back calls add with all messages before a sequence, newest first.
 	back func(ctx context.Context, before uint64, add func(item) error) error
 }
 
@@ -88,7 +88,7 @@ type source struct {
 type item struct {
 	seq           uint64
 	stored        time.Time
-	ok            bool // the message can be read
+	ok            bool // whether the message can be read
 	api, key, job string
 	accepted      time.Time
 	started       time.Time // of the call; zero: unknown
@@ -113,7 +113,8 @@ func (x *Index) ledger() *source {
 	}
 }
 
-// ofRecord returns a record as an item. Only final records of done jobs end a job here: other ends have a letter.
+// ofRecord returns a record as an item. Only the final record of a done job ends a job here, because every other end
+// has a letter.
 func ofRecord(seq uint64, stored time.Time, c *ledger.Record) item {
 	i := item{seq: seq, stored: stored}
 	if c == nil {
@@ -222,8 +223,8 @@ func (x *Index) keepOnce(ctx context.Context, s *source) error {
 	return context.Cause(ctx)
 }
 
-// begin returns the last sequence of a shelf. It empties a shelf that was not built from this stream, or whose messages
-// the stream has all removed. Such a shelf begins after the stream's end.
+// begin returns the last sequence of a shelf. If the shelf was not built from the present stream, or if the stream has
+// removed all messages of the shelf, begin first empties the shelf. An emptied shelf begins at the stream's end.
 func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	info, had, err := x.infoOf(ctx, s.shelf, s.name)
 	x.mu.Lock()
@@ -242,8 +243,8 @@ func (x *Index) begin(ctx context.Context, s *source) (last uint64, err error) {
 	return s.shelf.last, nil
 }
 
-// check compares a shelf with its stream, and forgets blocks that the stream has removed. If the shelf was built from
-// another stream, check empties it and fails with errOther.
+// check compares a shelf with its stream, and drops blocks whose messages the stream has removed. If the shelf was
+// built from another stream, check empties it and fails with errOther.
 func (x *Index) check(ctx context.Context, s *source) error {
 	info, had, err := x.infoOf(ctx, s.shelf, s.name)
 	if err != nil {
@@ -263,7 +264,8 @@ func (x *Index) check(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fill reads the messages from before the shelf began, until the shelf is whole or full and the sums are complete.
+// fill reads the messages from before the shelf began. It stops when the shelf is whole or full, and the sums are
+// complete.
 func (x *Index) fill(ctx context.Context, s *source) error {
 	x.mu.RLock()
 	before, wanted := x.wantedLocked(s.shelf)
@@ -276,7 +278,7 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 		if !x.addOlder(s, &i) {
 			return stream.ErrEnough
 		}
-		if read++; read%perTurn == 0 { // pauses for as long as it read, so that it takes half of the time at most
+		if read++; read%perTurn == 0 { // pauses for as long as it read, so reading takes at most half of the time
 			x.tell()
 			if !stream.Sleep(ctx, time.Since(begun)) {
 				return context.Cause(ctx)
@@ -298,7 +300,8 @@ func (x *Index) fill(ctx context.Context, s *source) error {
 	return nil
 }
 
-// wantedLocked returns the sequence before which messages are still to be read. wanted is false if none are.
+// wantedLocked returns the sequence before which messages must still be read. wanted is false if no such messages must
+// be read.
 func (x *Index) wantedLocked(s *shelf) (before uint64, wanted bool) {
 	if s.begun && !s.whole && !s.full {
 		before, wanted = s.first, true
@@ -329,8 +332,8 @@ func (x *Index) addNewer(s *source, i *item) error {
 	return nil
 }
 
-// addOlder adds a message from before the shelf, or the sums, began. It returns false if neither needs more: the shelf
-// is full, or it is whole because the stream has removed older messages.
+// addOlder adds a message that is older than all in the shelf, or in the sums. It returns false if neither needs older
+// messages.
 func (x *Index) addOlder(s *source, i *item) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -350,7 +353,7 @@ func (x *Index) addOlder(s *source, i *item) bool {
 	return wanted
 }
 
-// sumLocked adds a record to the sums, and counts missing records next to it.
+// sumLocked adds a record to the sums. It also counts the missing records beside it.
 func (x *Index) sumLocked(i *item, missing int) {
 	if !i.ok {
 		missing++
@@ -363,7 +366,8 @@ func (x *Index) sumLocked(i *item, missing int) {
 	}
 }
 
-// emptyLocked replaces a shelf by one without entries. end is a time at which its stream had no message beyond by.last.
+// emptyLocked replaces a shelf by the shelf by, which has no entries. At the time end, the stream had no message after
+// by.last.
 func (x *Index) emptyLocked(s *shelf, by shelf, end time.Time) {
 	*s = by
 	if s == &x.calls {
@@ -372,7 +376,7 @@ func (x *Index) emptyLocked(s *shelf, by shelf, end time.Time) {
 	}
 }
 
-// trimLocked removes from the sums what the ledger may have removed.
+// trimLocked removes from the sums the calls whose records the ledger may have removed.
 func (x *Index) trimLocked(s *shelf, info *jetstream.StreamInfo) {
 	if s != &x.calls || !s.begun || !s.created.Equal(info.Created) {
 		return
@@ -407,7 +411,7 @@ func (x *Index) addLocked(s *shelf, end *[]*block, i *item) {
 	}
 }
 
-// keyHash returns the hash of an api and one of its keys.
+// keyHash returns the hash of an api and a key.
 func (x *Index) keyHash(api, key string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)
@@ -417,7 +421,7 @@ func (x *Index) keyHash(api, key string) uint64 {
 	return h.Sum64()
 }
 
-// ranFor returns the entry's field ran for a message.
+// ranFor returns the value of entry.ran for a message.
 func ranFor(i *item) int32 {
 	ran := i.stored.UnixNano()/1000 - i.started.UnixMicro()
 	if i.started.IsZero() || ran <= unknownRun || ran > math.MaxInt32 {
@@ -426,7 +430,7 @@ func ranFor(i *item) int32 {
 	return int32(ran)
 }
 
-// forgetOldestLocked drops the oldest block of all shelves. It returns false if there is none to drop.
+// forgetOldestLocked drops the block that is the oldest of all shelves. It returns false if it may drop no block.
 func (x *Index) forgetOldestLocked() bool {
 	var oldest *shelf
 	var ended int64
@@ -442,7 +446,8 @@ func (x *Index) forgetOldestLocked() bool {
 	return true
 }
 
-// placeLocked returns the index in names of an api's name or an outcome. It adds a new name.
+// placeLocked returns the index in names of an api's name or an outcome. If the name is not there yet, placeLocked adds
+// it.
 func (x *Index) placeLocked(name string) int {
 	at, known := x.places[name]
 	if !known {
@@ -470,7 +475,8 @@ func (x *Index) tellLocked() {
 
 func clamp(n, most int) int { return min(max(n, 0), most) }
 
-// endsBefore reports whether all messages of the oldest block are before first. It is false for the only block.
+// endsBefore reports whether all messages of the oldest block are before first. If there is only one block, it returns
+// false.
 func (s *shelf) endsBefore(first uint64) bool {
 	if len(s.newer)+len(s.older) < 2 {
 		return false

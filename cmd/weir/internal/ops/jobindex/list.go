@@ -19,16 +19,16 @@ import (
 // Place is the position of a job in a list of jobs, newest first. Different jobs have different places.
 type Place struct {
 	At     int64  // when the job reached its state, in nanoseconds
-	Stream string // the stream of the message that shows the state
+	Stream string // the stream of the message by which the job reached its state
 	Seq    uint64
 }
 
-// Compare returns a negative number if p comes before o.
+// Compare returns a negative number if p comes before o in a list.
 func (p Place) Compare(o Place) int {
 	return cmp.Or(cmp.Compare(o.At, p.At), strings.Compare(p.Stream, o.Stream), cmp.Compare(o.Seq, p.Seq))
 }
 
-// String returns the place as the cursor of a page.
+// String returns the place in the form that a user gives as the cursor of a page.
 func (p Place) String() string {
 	if p == (Place{}) {
 		return ""
@@ -65,13 +65,13 @@ type Filter struct {
 	API    string                 `json:"api,omitempty"`
 	Key    string                 `json:"key,omitempty"`
 	Status deadletter.StatusRange `json:"status,omitzero"` // of the last answer
-	Since  time.Time              `json:"since,omitzero"`  // reached its state at or after this time
-	Until  time.Time              `json:"until,omitzero"`  // reached its state before this time
-	Part   string                 `json:"id,omitempty"`    // a part of its id
+	Since  time.Time              `json:"since,omitzero"`  // the job reached its state at or after this time
+	Until  time.Time              `json:"until,omitzero"`  // the job reached its state before this time
+	Part   string                 `json:"id,omitempty"`    // a part of the job's id
 	After  Place                  `json:"after,omitzero"`  // only jobs after this place in the list
 }
 
-// Question asks for jobs that have ended.
+// Question is a question about jobs that have ended.
 type Question struct {
 	Filter
 	Done  bool `json:"done,omitempty"`
@@ -103,21 +103,21 @@ func (e *Ended) Letter() uint64 {
 type Page struct {
 	Jobs []Ended `json:"jobs"`
 	More bool    `json:"more"` // more jobs follow
-	// Since is how far back the list goes. It is zero if the list has everything that is stored.
+	// Since is the time back to which the list goes. It is zero if the list has every job that is stored.
 	Since time.Time `json:"since,omitzero"`
 	// Building means that the list will soon go back further.
 	Building bool `json:"building,omitempty"`
-	// Behind is how many of the newest messages were not read in time. The list lacks their jobs.
+	// Behind is how many of the newest messages were not read in time. Their jobs are missing in the list.
 	Behind  uint64 `json:"behind,omitempty"`
 	Missing int    `json:"missing,omitempty"` // records of calls that are lost or cannot be read
 	Looked  int    `json:"looked"`            // entries examined
 }
 
-// catchUp is how long a question waits for the messages that its streams have already.
+// catchUp is how long a question waits for messages that are in the streams and not yet in the index.
 const catchUp = time.Second
 
-// List returns jobs that have ended, newest first. It first waits until the index has what the streams had when the
-// question came, but at most catchUp. After that it reads only memory.
+// List returns jobs that have ended, newest first. It first waits until the index has what the streams had when List
+// was called, but at most catchUp. After that it reads only memory.
 func (x *Index) List(ctx context.Context, q Question) (Page, error) {
 	asked := x.views(q.Done, q.Dead, false)
 	page := Page{Jobs: []Ended{}}
@@ -162,7 +162,7 @@ func (x *Index) views(done, dead, events bool) (views []view) {
 	return views
 }
 
-// first sorts the page's jobs and cuts them to limit.
+// first sorts the page's jobs and keeps the first limit of them.
 func (p Page) first(limit int) Page {
 	slices.SortFunc(p.Jobs, func(a, b Ended) int { return a.Place.Compare(b.Place) })
 	if p.More = len(p.Jobs) > limit; p.More {
@@ -171,22 +171,22 @@ func (p Page) first(limit int) Page {
 	return p
 }
 
-// building reports whether older messages are still to be read.
+// building reports whether older messages must still be read.
 func (s *shelf) building() bool { return !s.absent && !s.whole && !s.full }
 
-// sinceTime returns how far back the shelf goes, zero if the stream has nothing older.
+// sinceTime returns the time back to which the shelf goes. It is zero if the stream has no older message.
 func (s *shelf) sinceTime() time.Time {
 	switch {
 	case s.absent, s.whole:
 		return time.Time{}
 	case s.since == 0:
-		return time.Now().UTC() // nothing was read yet
+		return time.Now().UTC() // no message was read yet
 	}
 	return time.Unix(0, s.since).UTC()
 }
 
-// matchesLocked returns the first jobs of a shelf that a question selects. It returns one more than Limit if there are
-// more. looked is the number of entries it examined.
+// matchesLocked returns the first q.Limit jobs of a shelf that a question selects, and one more if there is one. looked
+// is the number of entries that it examined.
 func (x *Index) matchesLocked(name string, s *shelf, q *Question) (found []Ended, looked int) {
 	upTo, since, part := int64(math.MaxInt64), int64(math.MinInt64), []byte(q.Part)
 	if q.After != (Place{}) {
@@ -230,7 +230,7 @@ func (x *Index) matchesLocked(name string, s *shelf, q *Question) (found []Ended
 	return found, looked
 }
 
-// noAPI is the name under which users ask for letters of unknown apis.
+// noAPI is the name by which users select letters of unknown apis.
 const noAPI = "_"
 
 func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
@@ -241,13 +241,14 @@ func (x *Index) endedLocked(b *block, e *entry, place Place) Ended {
 	return ended
 }
 
-// Traces are the sequences of messages about an id. Some may belong to another id, because the index compares hashes.
+// Traces are the sequences of messages about an id. Some of them may be about another id, because the index compares
+// hashes.
 type Traces struct {
 	Calls   []uint64 `json:"calls"`   // records in the ledger, the newest first
 	Letters []uint64 `json:"letters"` // letters, the newest first
 	Events  []uint64 `json:"events"`  // events, the newest first
 	// InCalls, InLetters and InEvents say how much of the ledger, the letters and the events the index has. InEvents is
-	// nil if some were not read yet, and from a replica of an earlier version, which has none.
+	// nil if some events were not read yet. It is also nil in the answer of a replica of an earlier version.
 	InCalls   Reach  `json:"in_calls"`
 	InLetters Reach  `json:"in_letters"`
 	InEvents  *Reach `json:"in_events,omitempty"`
@@ -257,21 +258,21 @@ type Traces struct {
 	looked int // entries examined
 }
 
-// Reach is how much of a stream the index has: its newest messages.
+// Reach says how much of a stream the index has, from the stream's newest message back.
 type Reach struct {
 	Messages int       `json:"messages"`
-	Back     time.Time `json:"back,omitzero"` // to the oldest of them; zero if the stream has no older ones
+	Back     time.Time `json:"back,omitzero"` // when the oldest message in the index was stored; zero if the stream has no older one
 }
 
 // All reports whether the index has the whole stream.
 func (r *Reach) All() bool { return r.Back.IsZero() }
 
-// HasEvents reports whether Events has all stored events of the id.
+// HasEvents reports whether Events has all stored events about the id.
 func (t *Traces) HasEvents() bool {
 	return t.InEvents != nil && t.InEvents.All() && len(t.Events) < MostTraces
 }
 
-// MostTraces bounds the messages of one id, per stream.
+// MostTraces bounds how many messages of one stream Traces returns for an id.
 const MostTraces = 1000
 
 // Traces returns where an id occurs in the ledger, the letters and the events. It waits as List does. After that it
@@ -309,7 +310,7 @@ func (s *shelf) reach() (r Reach) {
 	return r
 }
 
-// find returns the sequences of an id's messages, newest first, at most MostTraces. It adds the number of entries that
+// find returns the sequences of an id's messages, newest first, MostTraces at most. It adds the number of entries that
 // it examined to looked.
 func (s *shelf) find(hash uint64, looked *int) []uint64 {
 	found := []uint64{}

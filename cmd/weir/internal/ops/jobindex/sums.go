@@ -9,12 +9,12 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// reachWait is how long a question waits for sums that are being built. After a start with a short ledger they are
+// reachWait is how long a question waits for sums that are being built. After a start with a short ledger the sums are
 // complete within this time.
 const reachWait = 300 * time.Millisecond
 
-// Spending returns what was spent, from the sums. They have what the ledger had when the question came, except
-// Account.Behind records. It fails with ledger.ErrNoLedger if there is no ledger.
+// Spending returns what was spent, from the sums. The sums have every record that the ledger had when Spending was
+// called, except the newest Account.Behind ones. Spending fails with ledger.ErrNoLedger if there is no ledger.
 func (x *Index) Spending(ctx context.Context, o spend.Options) (account *spend.Account, err error) {
 	behind, err := x.awaitSums(ctx, o.From())
 	if err != nil {
@@ -42,8 +42,8 @@ func (x *Index) LimitUse(ctx context.Context, api *config.API, now time.Time) (*
 	return use, nil
 }
 
-// awaitSums waits until the sums have what the ledger has now, as List does. Then it waits at most reachWait until they
-// go back to from. It returns how many records were not read in time.
+// awaitSums waits until the sums have what the ledger has now, as List does. Then it waits until the sums go back to
+// from, but at most reachWait. It returns how many records were not read in time.
 func (x *Index) awaitSums(ctx context.Context, from time.Time) (behind uint64, err error) {
 	behind = x.awaitEnds(ctx, x.views(true, false, false))[0]
 	ctx, cancel := context.WithTimeout(ctx, reachWait)

@@ -1,9 +1,9 @@
 // Package joblist lists jobs in every state. Jobs that wait or are being called come from the owners of their queues.
 // Jobs that have ended come from the index that dispatching replicas keep (jobindex).
 //
-// A list has pages, with the newest jobs first, by the time when they reached their state. The Next of a page is the
-// After of the following page. A page may have fewer jobs than its limit although another page follows, because one
-// question reads the headers of only so many waiting jobs. The package reads no body and returns none.
+// A list has pages. The jobs that reached their state last come first. The field Next of a page is the After of the
+// following page. A page may have fewer jobs than its limit although another page follows, because one question reads
+// the headers of only a bounded number of waiting jobs. The package neither reads nor returns the body of a job.
 package joblist
 
 import (
@@ -25,7 +25,7 @@ import (
 	"weir/ingest"
 )
 
-// State is what is known of a job at once: a closed set.
+// State is what is known of a job without a search: one of the constants.
 type State string
 
 // The states.
@@ -36,18 +36,18 @@ const (
 	Dead    State = "dead"    // it is a dead letter
 )
 
-// States returns all states, in the order in which a job passes them.
+// States returns all states, in the order in which a job passes through them.
 func States() []State { return []State{Waiting, Calling, Done, Dead} }
 
-// Choice selects jobs by words that users wrote. The zero value of a field selects all.
+// Choice selects jobs by texts that users wrote. A field with the zero value selects all jobs.
 type Choice struct {
 	API    string
-	Key    string // of this api, or of every api
+	Key    string // of this api, or of every api if API is ""
 	State  string
 	Status string // of the last answer: 503, or 5xx; selects only jobs that have ended
-	Since  string // a time, or how long ago: when the job reached its state
+	Since  string // a time, or how long ago: jobs that reached their state at or after it
 	Until  string
-	ID     string // a part of the id
+	ID     string // a part of the job's id
 	After  string // Next of the preceding page
 	Limit  int
 }
@@ -62,7 +62,7 @@ type Question struct {
 // MostListed bounds the jobs of a page.
 const MostListed = desk.MaxInspected
 
-// Read checks and converts a choice. Its errors name the wrong field.
+// Read checks and converts a choice. An error names the wrong field.
 func (c *Choice) Read(now time.Time) (Question, error) {
 	letters := deadview.Choice{API: c.API, Key: c.Key, Since: c.Since, Until: c.Until, Status: c.Status}
 	f, err := letters.Filter(now)
@@ -124,12 +124,12 @@ type placed struct {
 	place jobindex.Place
 }
 
-// List returns a page of the jobs that a question selects. It blocks until the replicas have answered, some seconds at
-// most.
+// List returns a page of the jobs that a question selects. It blocks until the replicas have answered, for some seconds
+// at most.
 func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error) {
 	page := Page{Jobs: []Job{}}
 	var all []placed
-	var end jobindex.Place // all may lack jobs after this place; zero: it lacks none
+	var end jobindex.Place // after this place, all may lack jobs; zero: it lacks none
 	if q.wants(Waiting) || q.wants(Calling) {
 		asked := admin.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Limit: q.Limit}
 		found, err := asked.Unfinished(c)
@@ -162,7 +162,7 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	return page.of(all, q.Limit, end), nil
 }
 
-// of puts the first limit jobs on the page. It leaves out jobs after end, unless end is zero.
+// of puts the first limit jobs on the page, without the jobs after end. A zero end leaves out none.
 func (p Page) of(all []placed, limit int, end jobindex.Place) Page {
 	slices.SortFunc(all, func(a, b placed) int { return a.place.Compare(b.place) })
 	cut := end != (jobindex.Place{})
@@ -200,7 +200,7 @@ func ofEnded(e *jobindex.Ended) placed {
 	return placed{j, e.Place}
 }
 
-// Empty returns the error for a page without jobs, with its exit code.
+// Empty returns the error for a page without jobs. The error has an exit code.
 func (p *Page) Empty() error {
 	return cli.NotFound(errors.New(cmp.Or(p.olderText(), "no job matches")))
 }

@@ -25,26 +25,27 @@ import (
 type Options struct {
 	Job  string
 	APIs []string // apis whose queues to ask
-	API  string   // only of this api; "": of all
-	Key  string   // only of this key, which needs API; "": of all
-	Scan int      // bound of the newest messages searched in each stream; 0: none
+	API  string   // only jobs of this api; "": of all
+	Key  string   // only jobs of this key, which needs API; "": of all
+	Scan int      // the most of the newest messages of each stream that are searched; 0: no bound
 	// Search makes Find search the streams even if the index of ended jobs is whole.
 	Search bool
-	Bodies bool // return the bodies of results up to MostBody bytes
+	Bodies bool // return the bodies of results that have at most MostBody bytes
 	// InQueue asks the owners of an api's queue for the jobs with the id. Optional; by default admin.Find.
 	InQueue func(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error)
 }
 
-// MostBody bounds the body of a result in a story, in bytes.
+// MostBody is the largest body of a result in a story, in bytes.
 const MostBody = 64 << 10
 
 // UsualScan is the usual value of Options.Scan.
 const UsualScan = 200_000
 
-// acceptLeeway is how long before a job's acceptance its records are read, because the clocks of stream leaders differ.
+// acceptLeeway is how long before a job's acceptance its records are searched for, because the clocks of stream leaders
+// differ.
 const acceptLeeway = time.Minute
 
-// mostJobs bounds the jobs of one id.
+// mostJobs bounds how many jobs of one id a timeline has.
 const mostJobs = 100
 
 // search is one search for an id.
@@ -53,14 +54,14 @@ type search struct {
 	c *connect.Connection
 	t *Timeline
 
-	isIndexed bool            // the index has everything stored about the id
+	isIndexed bool            // the index can replace a search of the streams
 	traces    jobindex.Traces // of the id, if isIndexed
 
-	isLetterGone bool // the index has a letter that was deleted meanwhile
+	isLetterGone bool // the index has a letter that was deleted since
 }
 
-// Find collects everything that weir stores about an id. The timeline names queues that did not answer. Find fails only
-// if a stream cannot be read. It blocks until everything is read.
+// Find collects everything that weir stores about an id, and blocks until it has read all of it. The timeline names
+// queues that did not answer. Find fails only if a stream cannot be read.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
 	s.askQueues(ctx)
@@ -87,7 +88,7 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 	return s.t, nil
 }
 
-// show adds the newest result to the story of a job that is done.
+// show adds the newest result to the story of a done job.
 func (s *search) show(ctx context.Context, j *Job) error {
 	r := j.result
 	if r == nil || j.State != Done {
@@ -111,10 +112,10 @@ func (s *search) show(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// shows reports whether the story has a result's body.
+// shows reports whether the story includes a result's body.
 func (s *search) shows(r *ledger.Result) bool { return s.Bodies && r.Size <= MostBody }
 
-// NotFound returns the error for a timeline without jobs, or nil.
+// NotFound returns the error for a timeline without jobs. It returns nil if there are jobs.
 func (t *Timeline) NotFound(id string) error {
 	if len(t.Jobs) > 0 {
 		return nil
@@ -122,7 +123,7 @@ func (t *Timeline) NotFound(id string) error {
 	return cli.NotFound(fmt.Errorf("no such job: %s, as far back as the search went", cli.Visible(id)))
 }
 
-// job returns the job of an api and a key. It returns nil if the id has too many jobs already.
+// job returns the job of an api and a key. It returns nil if the timeline already has mostJobs jobs.
 func (s *search) job(api, key string) *Job {
 	if len(s.t.Jobs) >= mostJobs {
 		return nil
@@ -153,7 +154,7 @@ func (s *search) askQueues(ctx context.Context) {
 	}
 }
 
-// accepted records an acceptance of a job, once for each position in a queue. A redriven job was accepted twice.
+// accepted records an acceptance of a job, once for each position in a queue. A redriven job has two.
 func (j *Job) accepted(at time.Time, stream string, seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Accepted && s.Stream == stream && s.Seq == seq {
@@ -223,8 +224,8 @@ func (s *search) answered(r ledger.Result) error {
 	return nil
 }
 
-// calls reads the ledger backwards from its end. For jobs that were accepted before the part that it read, it also
-// reads the earlier records of their keys.
+// calls reads the ledger backwards from its end. Some jobs may have been accepted before the part that it read. For
+// these jobs it also reads the earlier records of their keys.
 func (s *search) calls(ctx context.Context) error {
 	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.recorded)
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -236,7 +237,7 @@ func (s *search) calls(ctx context.Context) error {
 	return s.earlier(ctx, reach)
 }
 
-// earlier reads the records of jobs that were accepted before the part of the ledger that was read.
+// earlier reads earlier records of jobs that were accepted before the part of the ledger that was already read.
 func (s *search) earlier(ctx context.Context, reach stream.Reach) error {
 	for _, j := range s.t.Jobs {
 		first := j.firstAccepted()
@@ -289,7 +290,7 @@ func (s *search) recorded(c *ledger.Record) error {
 	return nil
 }
 
-// packOf returns the id of the pack that a call was for, "" if the call was for one job.
+// packOf returns the id of the pack that a call was for. It returns "" if the call was for one job.
 func packOf(c *ledger.Record) string {
 	if c.Pack == nil {
 		return ""

@@ -11,9 +11,9 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// FindResult returns the newest result of the job that a filter names, with its body. It searches at most scan of the
-// newest results that the filter selects; 0 means all. Its errors have exit codes: there is no result, or the id exists
-// under several keys.
+// FindResult returns the newest result of the job that a filter names, with its body. It searches at most the scan
+// newest results that the filter selects; 0 means all. It fails if there is no result, or if the id has results under
+// several keys. Its errors have exit codes.
 func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
 	if r, err := newestResult(ctx, c, filter); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func wholeResult(ctx context.Context, c *connect.Connection, seq uint64) (*ledge
 	return r, nil
 }
 
-// newestResult returns the newest result of the single job that a filter names, without its body. It uses the index of
+// newestResult returns the newest result of the only job that a filter names, without its body. It uses the index of
 // ended jobs, and returns nil if the index cannot tell.
 func newestResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter) (*ledger.Result, error) {
 	s := &search{Options: Options{Job: filter.Job, API: filter.API, Key: filter.Key}, c: c, t: &Timeline{}}
@@ -81,7 +81,7 @@ func newestResult(ctx context.Context, c *connect.Connection, filter ledger.Resu
 	return found, nil
 }
 
-// ExplainResults adds the exit code to an error of reading results.
+// ExplainResults adds the exit code to an error that occurred while reading results.
 func ExplainResults(c *connect.Connection, err error) error {
 	if errors.Is(err, ledger.ErrNoResults) {
 		return cli.NotFound(err)

@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Body is a body as JSON can carry it: one of the two fields.
+// Body is a body as JSON can contain it. Only one of its two fields is set.
 type Body struct {
 	Text   *string `json:"body,omitempty"`
 	Base64 string  `json:"body_base64,omitempty"`
 }
 
-// BodyOf returns a body in its JSON form: as text if it is UTF-8, else in base64.
+// BodyOf returns a body in its JSON form: as text if it is UTF-8, otherwise in base64.
 func BodyOf(data []byte) Body {
 	if utf8.Valid(data) {
 		text := string(data)
@@ -28,7 +28,7 @@ func BodyOf(data []byte) Body {
 	return Body{Base64: base64.StdEncoding.EncodeToString(data)}
 }
 
-// End is a job's end as JSON, from a result or from a letter's notice.
+// End is a job's end as JSON, made from a result or from the notice of a letter.
 type End struct {
 	Job         string `json:"job"`
 	Outcome     string `json:"outcome"`
@@ -57,7 +57,7 @@ type KeptResult struct {
 	End
 }
 
-// ResultOf returns a result in its JSON form. It has the body only if that was read whole.
+// ResultOf returns a result in its JSON form. It includes the body only if r has the whole body.
 func ResultOf(r *ledger.Result) KeptResult {
 	end := EndOf(&nats.Msg{Header: r.Header, Data: r.Body})
 	if len(r.Body) < r.Size {
@@ -92,7 +92,7 @@ func EndOf(msg *nats.Msg) End {
 	return end
 }
 
-// ResultSeq returns the sequence of the job's newest result, 0 for none.
+// ResultSeq returns the sequence of the job's newest result, 0 if it has no result.
 func (j *Job) ResultSeq() (seq uint64) {
 	for i := range j.Steps {
 		if s := &j.Steps[i]; s.What == Result {

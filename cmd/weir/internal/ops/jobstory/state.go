@@ -8,8 +8,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// conclude derives the job's state from its steps. A job that is still in its queue may have ended, because its message
-// is deleted a little later.
+// conclude derives the job's state from its steps. A job that is still in its queue may have ended already, because its
+// message is deleted a little later.
 func (j *Job) conclude() {
 	spent := ledger.Spending{}
 	isQueued := j.Queue != nil && j.Queue.State != nil
@@ -43,7 +43,7 @@ func (j *Job) conclude() {
 	}
 }
 
-// Text says in one sentence where the job is.
+// Text says in one sentence where the job is and what it waits for.
 func (j *Job) Text() string {
 	switch j.State {
 	case Queued:
@@ -57,7 +57,7 @@ func (j *Job) Text() string {
 	return "ended, or still to come: nothing that is kept says how"
 }
 
-// text says in what state the job is in its queue.
+// text describes the job's state in its queue.
 func (q *Queue) text() string {
 	if q.State == nil {
 		return fmt.Sprintf("waits in a bucket of %s", cli.Count(q.Depth, "job"))

@@ -28,7 +28,7 @@ type Looked struct {
 	All      bool      `json:"all"`           // whether the whole stream was read
 }
 
-// State is where a job is: a closed set.
+// State says where a job is: one of the constants.
 type State string
 
 // The states.
@@ -53,8 +53,8 @@ type Job struct {
 	// Result is the newest, of a job that is done. It has a body only in "weir job", and only of up to 64 KiB.
 	Result *KeptResult `json:"result,omitempty"`
 
-	result *ledger.Result  // the newest, with its body if that was read
-	calls  map[string]bool // calls in Steps, by the job's position in the queue and the number of the call
+	result *ledger.Result  // the newest result, with its body if that was read
+	calls  map[string]bool // calls in Steps, by the job's position in the queue and the call's number
 }
 
 // Queue is the position of an unfinished job.
@@ -70,7 +70,7 @@ type JobLetter struct {
 	Billed deadletter.Billed `json:"billed"`
 }
 
-// StepKind says what happened: a closed set.
+// StepKind says what happened: one of the constants.
 type StepKind string
 
 // The kinds of steps.
@@ -112,11 +112,11 @@ type Step struct {
 	HeldLimit string           `json:"held_limit,omitempty"`
 	HeldMS    int64            `json:"held_ms,omitempty"`
 
-	final    bool      // for a call: it ended the job
+	final    bool      // for a call: whether it ended the job
 	accepted time.Time // for a call: when the job was accepted; a redriven job is accepted again
 }
 
-// order sorts the steps by time. At the same time, causes come before effects.
+// order sorts the steps by time. Of steps with the same time, causes come before effects.
 func (j *Job) order() {
 	rank := map[StepKind]int{Accepted: 0, Called: 1, Forgone: 1, Result: 2, Buried: 3, Event: 4}
 	slices.SortStableFunc(j.Steps, func(a, b Step) int {
@@ -124,7 +124,7 @@ func (j *Job) order() {
 	})
 }
 
-// at returns the job of an api and a key. It adds a new job.
+// at returns the job of an api and a key. It adds the job if it is new.
 func (t *Timeline) at(api, key, id string) *Job {
 	for _, j := range t.Jobs {
 		if j.API == api && j.Key == key {

@@ -8,7 +8,7 @@ import (
 	"weir/deadletter"
 )
 
-// toldText describes in words what an event says about its job.
+// toldText describes an event about a job.
 func toldText(e *deadletter.KeptEvent) string {
 	text := func(field string) string { s, _ := e.Data[field].(string); return s }
 	number := func(field string) int {

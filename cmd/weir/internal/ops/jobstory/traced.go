@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// indexed asks the index of ended jobs for the traces of the id. It returns false if searching the streams may find
+// indexed asks the index of ended jobs for the traces of the id. It returns false if a search of the streams could find
 // more.
 func (s *search) indexed(ctx context.Context) bool {
 	if s.Search {
@@ -37,7 +37,8 @@ func (s *search) indexed(ctx context.Context) bool {
 	return true
 }
 
-// chooses reports whether the search is for this job. Traces of several ids may be the same.
+// chooses reports whether the search is for this job. The traces may include other jobs, because the index compares
+// hashes of ids.
 func (s *search) chooses(api, key, job string) bool {
 	return job == s.Job && (s.API == "" || api == s.API) && (s.Key == "" || key == s.Key)
 }
@@ -66,8 +67,8 @@ func (s *search) tracedLetters(ctx context.Context) error {
 	return nil
 }
 
-// tracedCalls reads the records of the id's calls, and their results. For jobs that were accepted before the part of
-// the ledger that the index has, it also searches the records of their keys.
+// tracedCalls reads the records of the id's calls, and their results. Some jobs may have been accepted before the part
+// of the ledger that the index has. For these jobs it also searches the records of their keys.
 func (s *search) tracedCalls(ctx context.Context) error {
 	if err := s.tracedRecords(ctx); err != nil {
 		return err
@@ -105,21 +106,21 @@ func (s *search) resultOf(ctx context.Context, c *ledger.Record) error {
 	return s.answered(*r)
 }
 
-// Bounds of the search for a job's events: how long after the job's end an event may be stored, with differing clocks,
-// and how many events of the key are examined.
+// eventsWithin is how long after a job's end its events may be stored, with clocks that differ. mostEvents is how many
+// events of the key are examined.
 const (
 	eventsWithin = 5 * time.Second
 	mostEvents   = 500
 )
 
-// tracedEvents reads the events of the id. If the index does not have all, it reads the events around the jobs' ends,
-// and those about reading the bodies of their letters.
+// tracedEvents reads the events of the id. If the index does not have all events, it reads the events around the ends
+// of the jobs, and the events that the bodies of their letters were revealed.
 func (s *search) tracedEvents(ctx context.Context) error {
 	if s.traces.HasEvents() {
 		return s.indexedEvents(ctx)
 	}
 	if len(s.t.Jobs) == 0 {
-		return s.events(ctx) // there may be events of a job whose letter was purged
+		return s.events(ctx) // a job whose letter was purged may still have events
 	}
 	for _, j := range s.t.Jobs {
 		for _, step := range j.Steps {
@@ -135,7 +136,7 @@ func (s *search) tracedEvents(ctx context.Context) error {
 				if err := s.eventsNear(ctx, j, deadletter.RevealedEvent, step.At.Add(-clocks), time.Now().Add(clocks)); err != nil {
 					return err
 				}
-			case step.What == Called && step.final && step.Outcome != ledger.Done && j.Dead == nil: // its letter is gone
+			case step.What == Called && step.final && step.Outcome != ledger.Done && j.Dead == nil: // the job's letter is gone
 				if err := s.eventsNear(ctx, j, deadletter.DeadEvent, step.Ended.Add(-clocks), step.Ended.Add(eventsWithin)); err != nil {
 					return err
 				}
@@ -170,7 +171,8 @@ func (s *search) eventsNear(ctx context.Context, j *Job, kind deadletter.EventTy
 	return ignoreEnough(err)
 }
 
-// ignoreEnough returns nil for stream.ErrEnough, and for a stream that does not exist yet.
+// ignoreEnough returns nil if err is stream.ErrEnough, or says that a stream does not exist yet. Otherwise it returns
+// err.
 func ignoreEnough(err error) error {
 	if errors.Is(err, stream.ErrEnough) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil

@@ -14,15 +14,15 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// shortWait is the length of a wait below which it is not explained.
+// shortWait is the shortest wait that is explained.
 const shortWait = 10 * time.Millisecond
 
 // clocks is by how much the clocks of stream leaders and of the calling replica may differ.
 const clocks = 5 * time.Second
 
-// waited adds to a job's first call how long the job had waited, and how many calls of its key began meanwhile. A
-// redriven job has several first calls. These numbers tell whether the key's own rate and backlog caused the wait, or a
-// hold, a pause or a shared limit. To every call it adds what held the job longest, if the ledger says so.
+// waited adds to each first call of a job how long the job had waited, and how many calls of its key began meanwhile. A
+// redriven job has several first calls. The two numbers tell whether the key's own rate and backlog caused the wait, or
+// a hold, a pause or a shared limit. To every call waited adds what held the job longest, if the ledger says so.
 func (s *search) waited(ctx context.Context) error {
 	var waits []jobindex.Wait
 	var calls []*Step
@@ -56,13 +56,13 @@ func (s *search) waited(ctx context.Context) error {
 	return nil
 }
 
-// held returns for how long the job was held from this call, and by what. why is "" if that is unknown.
+// held returns how long the job was held before this call, and by what. why is "" if that is unknown.
 func (s *Step) held() (took, why string) {
 	return cli.Brief(time.Duration(s.HeldMS) * time.Millisecond), schedule.Holdup{For: s.HeldFor, Limit: s.HeldLimit}.String()
 }
 
-// ahead counts for each wait the calls of other jobs of its key that began meanwhile. It asks the index of ended jobs.
-// If the index does not go back far enough, it reads the key's records of that time.
+// ahead counts, for each wait, the calls of other jobs of the same key that began during that wait. It asks the index
+// of ended jobs. If the index does not go back far enough, ahead reads the key's records of that time.
 func (s *search) ahead(ctx context.Context, waits []jobindex.Wait) ([]int, error) {
 	all := slices.Repeat([]int{jobindex.NotKnown}, len(waits))
 	if s.isIndexed {

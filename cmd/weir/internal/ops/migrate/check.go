@@ -21,13 +21,13 @@ import (
 // How long a move waits for changes to become visible.
 const (
 	pingWait    = time.Second
-	settleWait  = 2 * time.Minute  // for every replica to have a copy
-	vanishWait  = 15 * time.Second // for the remains of an interrupted copy to go
+	settleWait  = 2 * time.Minute  // until every replica has a copy
+	vanishWait  = 15 * time.Second // until the remains of an interrupted copy have gone
 	settlePoll  = 100 * time.Millisecond
-	leaseSilent = lease.Term + time.Second // after which a lease that was not renewed has no owner
+	leaseSilent = lease.Term + time.Second // the time after which a lease that was not renewed has no owner
 )
 
-// Streams returns weir's streams on a server in their present state, sorted by name.
+// Streams returns the present state of weir's streams on a server, sorted by name.
 func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	lister := js.ListStreams(ctx)
 	var all []*jetstream.StreamInfo
@@ -45,7 +45,7 @@ func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamIn
 }
 
 // refuseCopied fails if the data directory is not the one in which weir last started. Jobs in a backup may have been
-// called since, and the target would not know it.
+// called since the backup was made, and the target would not know these calls.
 func refuseCopied(f Options) error {
 	if f.Abandon {
 		return nil
@@ -58,7 +58,7 @@ func refuseCopied(f Options) error {
 		found.What))
 }
 
-// refuseRunning fails if a weir is connected to the server, or was until a moment ago.
+// refuseRunning fails if a weir is connected to the server, or dispatches on it without an answer.
 func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	inbox := c.Conn.NewRespInbox()
 	sub, err := c.Conn.SubscribeSync(inbox)
@@ -86,7 +86,8 @@ func refuseRunning(ctx context.Context, c *connect.Connection) error {
 	}
 }
 
-// refuseLeased fails if a lease is renewed while it watches. Then a replica dispatches although it does not answer.
+// refuseLeased fails if a lease is renewed while refuseLeased watches. Then a replica dispatches although it does not
+// answer.
 func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	last := func() (uint64, error) {
 		s, err := c.JetStream.Stream(ctx, "KV_"+connect.LeasesBucket)
@@ -124,8 +125,8 @@ func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	return nil
 }
 
-// differs says how a copy differs from its original, "" if it does not. In a stream with a maximum age, the oldest
-// messages may be missing because they have expired meanwhile.
+// differs says how a copy differs from its original; it returns "" if they are the same. In a stream with a maximum
+// age, the copy may lack the oldest messages, because they have expired meanwhile.
 func differs(was, is *jetstream.StreamInfo) string {
 	a, b := was.State, is.State
 	if a.LastSeq != b.LastSeq {
@@ -140,7 +141,7 @@ func differs(was, is *jetstream.StreamInfo) string {
 	return fmt.Sprintf("it has %d messages from %d on, not %d from %d on", b.Msgs, b.FirstSeq, a.Msgs, a.FirstSeq)
 }
 
-// awaitCopies waits until a stream has a leader, and every replica has all of it.
+// awaitCopies waits until a stream has a leader, and every replica has the whole stream.
 func awaitCopies(ctx context.Context, c *connect.Connection, name string) (*jetstream.StreamInfo, error) {
 	for start := time.Now(); ; {
 		why := ""

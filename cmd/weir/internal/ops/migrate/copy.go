@@ -14,19 +14,19 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// Bounds of copying one stream. The receiving server abandons a restore if it receives nothing for five seconds, and
-// then keeps nothing of it.
+// Bounds of copying one stream. If the receiving server gets nothing for five seconds, it abandons the restore and
+// keeps nothing of the stream.
 const (
-	copyChunk  = 128 << 10        // bytes of one message
-	copyWindow = 4 << 20          // bytes sent and not yet acknowledged
-	chunkWait  = 60 * time.Second // for the next chunk, or for the receipt of one
-	endWait    = 10 * time.Minute // for the server to build the stream from the chunks
+	copyChunk  = 128 << 10        // bytes of a message with a chunk
+	copyWindow = 4 << 20          // bytes that are sent and not yet acknowledged
+	chunkWait  = 60 * time.Second // the longest wait for the next chunk, or for the receipt of a chunk
+	endWait    = 10 * time.Minute // the longest wait for the server to build the stream from the chunks
 	apiWait    = 60 * time.Second
-	newsWait   = 4 * time.Second // for a whole cluster to know a subscription
+	newsWait   = 4 * time.Second // the longest wait for a whole cluster to know a subscription
 )
 
-// snapshotStream describes a stream that a server is about to send. Config has all fields, even those that this version
-// of weir does not know.
+// snapshotStream describes a stream that a server is about to send. Config has all fields, including those that this
+// version of weir does not know.
 type snapshotStream struct {
 	Config map[string]json.RawMessage `json:"config"`
 	State  json.RawMessage            `json:"state"`
@@ -43,8 +43,8 @@ type streamCopy struct {
 	deliver string // subject on which the receiver takes the chunks
 }
 
-// run copies the stream with all messages, sequences and consumers to a server that does not have it. The receiving
-// server stores the whole stream or nothing. run returns the number of bytes sent.
+// run copies the stream, with all messages, sequences and consumers, to a server that does not have the stream. The
+// receiving server stores the whole stream or nothing. run returns the number of bytes sent.
 func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	inbox := c.from.NewInbox()
 	c.chunks = make(chan *nats.Msg, 2*copyWindow/copyChunk)
@@ -74,7 +74,7 @@ func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
 	}
 }
 
-// begin asks one server to send the stream, and the other to receive it.
+// begin asks the source's server to send the stream, and the target's server to receive it.
 func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	ctx, cancel := context.WithTimeout(ctx, apiWait)
 	defer cancel()
@@ -106,7 +106,7 @@ func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 	return nil
 }
 
-// relay passes a chunk to the receiver. When the receiver has it, relay acknowledges it to the sender.
+// relay passes a chunk to the receiver. When the receiver has the chunk, relay acknowledges the chunk to the sender.
 func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, chunkWait)
 	defer cancel()
@@ -122,7 +122,8 @@ func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
 	return nil
 }
 
-// end tells the receiver that it has everything, unless the sender broke off. It returns when the stream exists.
+// end tells the receiver that it has everything, and returns when the stream exists. If the sender broke off, end
+// fails.
 func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 	if status := last.Header.Get("Status"); status != "" && status != "204" {
 		return fmt.Errorf("read %s: %s %s", c.name, status, last.Header.Get("Description"))
@@ -135,7 +136,8 @@ func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 // give sends a message to the receiver and waits for its receipt.
 func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	receipt, err := c.to.RequestWithContext(ctx, c.deliver, data)
-	// In a cluster another server may receive, and ours learns about its subscription a moment later.
+	// In a cluster another server may receive. The server of this connection learns about that server's subscription a
+	// moment later.
 	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && stream.Sleep(ctx, settlePoll); {
 		receipt, err = c.to.RequestWithContext(ctx, c.deliver, data)
 	}

@@ -17,14 +17,14 @@ import (
 // noteBucket is the key-value bucket for the notes of moves. It exists at both ends and is never moved.
 const noteBucket = "weir_move"
 
-// Keys of the two notes. One server can have both, if jobs were moved to it and are now moved from it.
+// Keys of the two notes. One server can have both, if jobs were moved to this server and are now moved from it.
 const (
 	leavingKey  = "leaving"
 	arrivingKey = "arriving"
 )
 
-// note keeps weir from starting on a server that does not have the jobs, or does not have all of them yet. Jobs in two
-// places would be called twice.
+// note prevents weir from starting on a server that does not have the jobs, or does not have all of them yet. Jobs at
+// two places would be called twice.
 type note struct {
 	ID   string    `json:"id"`
 	From string    `json:"from"`
@@ -34,8 +34,8 @@ type note struct {
 	Done bool      `json:"done"`
 }
 
-// readNote reads a note. It returns nil if there is none. It asks the stream's leader, because a lagging replica could
-// lack a move that was begun, or one that is done, and jobs would then be called in two places.
+// readNote returns a note, nil if there is none. It asks the stream's leader. A lagging replica could lack a move that
+// was begun, or one that is done, and jobs would then be called at two places.
 func readNote(ctx context.Context, nc *nats.Conn, key string) (*note, error) {
 	msg, err := stream.NewestEntry(ctx, nc, noteBucket, key)
 	var api *jetstream.APIError
@@ -52,7 +52,7 @@ func readNote(ctx context.Context, nc *nats.Conn, key string) (*note, error) {
 	return &n, nil
 }
 
-// writeNote stores a note. When it returns, the note is on disk if the server syncs before it acknowledges.
+// writeNote stores a note. If the server syncs before it acknowledges, the note is on disk when writeNote returns.
 func writeNote(ctx context.Context, js jetstream.JetStream, replicas int, key string, n note) error {
 	kv, err := js.KeyValue(ctx, noteBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -84,7 +84,8 @@ func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
 	return nil
 }
 
-// ArrivedAt returns when the last move of jobs to this server began or ended, zero if there was none.
+// ArrivedAt returns when the last move of jobs to this server began or ended. It returns zero if no jobs were moved to
+// it.
 func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	n, err := readNote(ctx, js.Conn(), arrivingKey)
 	if err != nil || n == nil {
@@ -93,7 +94,7 @@ func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
 	return n.At, nil
 }
 
-// RefuseElsewhere fails if the jobs of this server are on another one, or are still being moved to this one.
+// RefuseElsewhere fails if the jobs of this server are on another server, or are still being moved to this one.
 func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
 	left, err := readNote(ctx, js.Conn(), leavingKey)
 	if err != nil {

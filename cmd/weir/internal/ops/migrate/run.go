@@ -24,11 +24,11 @@ import (
 // mover carries out one move.
 type mover struct {
 	from, to *connect.Connection
-	inside   bool // this process runs the source's server, so no other process uses its data
+	inside   bool // this process runs the source's server, so no other process uses the source's data
 	replicas int
 	talk     func(format string, args ...any)
 	note     note
-	streams  []*jetstream.StreamInfo // of the source, as of the beginning of the move
+	streams  []*jetstream.StreamInfo // the source's streams at the beginning of the move
 }
 
 // report is what --json prints.
@@ -44,8 +44,8 @@ type report struct {
 // Options of a move.
 type Options struct {
 	From      string // a data directory of weir, or the address of a server
-	FromCreds string // a credentials file for From, if it is an address
-	To        string // the new server's address; empty: from the environment
+	FromCreds string // a credentials file for From if that is an address
+	To        string // the new server's address; "": from the environment
 	Abandon   bool   // take back a move that is not done
 	Confirm   func(question string) error
 	As        cli.Format
@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Run moves all of weir to another server, or continues an interrupted move. It blocks until everything is copied and
-// compared. After an interruption, call it again.
+// compared. After an interruption, call Run again.
 func Run(ctx context.Context, f Options) error {
 	m, stop, err := openMove(ctx, f)
 	if err != nil {
@@ -159,7 +159,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 	return func() { m.from.Close(); shutdown() }, nil
 }
 
-// run copies all streams and verifies the copies. Only then can weir start at the target.
+// run copies all streams and compares the copies. Only after that can weir start at the target.
 func (m *mover) run(ctx context.Context) error {
 	if m.note.ID == "" {
 		m.note.ID = nuid.Next()
@@ -175,7 +175,8 @@ func (m *mover) run(ctx context.Context) error {
 	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
 	}
-	// From here on no weir starts at either end. A weir that was just starting now shows itself, or by what it stores.
+	// From here on no weir starts at either end. If a weir was just starting, quiet sees it, or verify sees what it has
+	// stored.
 	if err := m.quiet(ctx); err != nil {
 		return err
 	}

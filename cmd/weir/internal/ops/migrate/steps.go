@@ -17,8 +17,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// check refuses a move that is impossible, before it changes anything. done reports whether this move was completed
-// earlier.
+// check refuses an impossible move before anything is changed. done reports whether this move was completed earlier.
 func (m *mover) check(ctx context.Context) (done bool, err error) {
 	if m.streams, err = Streams(ctx, m.from.JetStream); err != nil {
 		return false, m.from.Explain(err)
@@ -73,7 +72,7 @@ func (m *mover) refuseContent(ctx context.Context) error {
 	return nil
 }
 
-// checkTarget checks that weir could run on the target, and that the source's content fits.
+// checkTarget checks that weir could run on the target, and that the target takes the source's streams.
 func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
 		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
@@ -94,7 +93,7 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	return nil
 }
 
-// quiet fails if weir runs at either end.
+// quiet fails if a weir runs at either end.
 func (m *mover) quiet(ctx context.Context) error {
 	if !m.inside {
 		if err := refuseRunning(ctx, m.from); err != nil {
@@ -104,8 +103,8 @@ func (m *mover) quiet(ctx context.Context) error {
 	return refuseRunning(ctx, m.to)
 }
 
-// expel ends the leases of replicas that dispatched at the source and are now silent. A suspended process is one, and
-// could continue. The note exists by now, so these replicas cannot start again.
+// expel ends the leases of replicas that dispatched at the source and are now silent, because such a replica may be a
+// suspended process that could continue. The note is already stored, so these replicas cannot begin a new lease.
 func (m *mover) expel(ctx context.Context) error {
 	if m.inside {
 		return nil
@@ -127,7 +126,7 @@ func (m *mover) expel(ctx context.Context) error {
 	return m.from.Explain(err)
 }
 
-// copy makes the target's stream equal to the source's. It replaces the remains of an earlier try.
+// copy makes the target's stream equal to the source's stream. It replaces what an earlier try has left.
 func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, err error) {
 	name := s.Config.Name
 	there, err := m.to.JetStream.Stream(ctx, name)
@@ -135,7 +134,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	case err == nil && differs(s, there.CachedInfo()) == "":
 		return 0, nil
 	case err == nil:
-		// An interrupted try left it. No weir has run there since, and the source has everything.
+		// An interrupted try left the stream. No weir has run there since, and the source has all messages.
 		if err := m.to.JetStream.DeleteStream(ctx, name); err != nil {
 			return 0, fmt.Errorf("remove what is left of %s on %s: %w", name, m.to.At, m.to.Explain(err))
 		}
@@ -146,7 +145,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	for start := time.Now(); ; {
 		sent, err = c.run(ctx)
 		var api *jetstream.APIError
-		// A server abandons a restore whose sender has died, but not at once.
+		// If the sender of a restore has died, the server abandons the restore, but not at once.
 		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && stream.Sleep(ctx, settlePoll) {
 			continue
 		}
@@ -154,10 +153,10 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 	}
 }
 
-// codeRestoreNameInUse is the server's error code while a stream exists or is being restored.
+// codeRestoreNameInUse is the server's error code if the stream exists or is being restored.
 const codeRestoreNameInUse = 10130
 
-// verify compares every stream with its copy, and with its state at the beginning of the move.
+// verify compares every stream with its copy, and with the stream's state at the beginning of the move.
 func (m *mover) verify(ctx context.Context) error {
 	now, err := Streams(ctx, m.from.JetStream)
 	if err != nil {
@@ -182,8 +181,8 @@ func (m *mover) verify(ctx context.Context) error {
 }
 
 // seal makes the source refuse late messages. An intake that was suspended or cut off during the move continues at the
-// source until it reads the note; because of the seal it answers 503 until then. A seal cannot be undone, so seal is
-// the last step. It fails, and names the messages, if some arrived after their stream was copied.
+// source until it reads the note. Because of the seal it answers 503 until then. A seal cannot be undone, so seal is
+// the last step. If messages arrived after their stream was copied, seal fails and names them.
 func (m *mover) seal(ctx context.Context) error {
 	if m.inside {
 		return nil // no other process uses the data
@@ -240,7 +239,7 @@ func (m *mover) abandon(ctx context.Context) error {
 	return nil
 }
 
-// dropCopies deletes this move's streams on the target, which had no streams of weir before.
+// dropCopies deletes the copies of this move on the target. The target had no streams of weir before the move.
 func (m *mover) dropCopies(ctx context.Context) error {
 	if err := refuseRunning(ctx, m.to); err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// apart reports whether calls are grouped by a property of their keys.
+// apart reports whether calls are grouped by their keys, or by a part of them.
 func (b By) apart() bool { return b == ByKey || b == ByTenant }
 
-// Account returns the same account as Of, from the sums. Account.Since and Budget.From are rounded down to the
-// beginning of a span. Calls from before the sums are complete are missing. Then Account.Begins and Budget.Begins say
-// from when on they are complete.
+// Account returns the same account as Of, but from the sums. Account.Since and Budget.From are rounded down to the
+// beginning of a span. If the sums do not go back that far, earlier calls are missing. Account.Begins and Budget.Begins
+// then say from when on the sums are complete.
 func (s *Sums) Account(o Options) *Account {
 	o = o.orDefault()
 	grain := s.grain
@@ -46,7 +46,7 @@ func (s *Sums) Account(o Options) *Account {
 	return a.account
 }
 
-// lacks reports whether earlier calls are missing.
+// lacks reports whether the account or a budget does not have all its calls.
 func (a *adder) lacks() bool {
 	lacks := !a.account.Begins.IsZero()
 	for _, b := range a.account.Budgets {
@@ -73,8 +73,8 @@ func (s *Sums) countDay(a *adder, number dayNumber, d *day, from time.Time) {
 	}
 }
 
-// addBudgets adds what calls took from budgets in their windows. It reads each sum once, however many budgets there
-// are.
+// addBudgets adds what calls took from budgets in their windows. It reads each sum only once, even if there are many
+// budgets.
 func (s *Sums) addBudgets(budgets []*Budget) {
 	counted := make(map[limitName][]*Budget, len(budgets))
 	earliest := dayNumber(math.MaxInt32)
@@ -97,11 +97,12 @@ func (s *Sums) addBudgets(budgets []*Budget) {
 	}
 }
 
-// countsFrom returns from when on calls are counted.
+// countsFrom returns the time from which on calls are counted.
 func (b *Budget) countsFrom() time.Time { return latest(b.From, b.Begins) }
 
-// Use returns how much of an api's limits was used in the last day. Limits of an account include the calls of all its
-// apis. Use from before the sums are complete is missing. Then Use.Begins says from when on it is complete.
+// Use returns how much of an api's limits was used in the last day. Limits of an account include the calls of all apis
+// of the account. If the sums do not go back far enough, earlier calls are missing. Use.Begins then says from when on
+// the sums are complete.
 func (s *Sums) Use(api *config.API, now time.Time) *Use {
 	u, complete := newUse(api, now), s.Since(now)
 	begin := u.begin()

@@ -17,7 +17,7 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// By is a property by which calls are grouped: a closed set.
+// By is a property by which calls are grouped: one of the constants.
 type By string
 
 // The groupings. A tenant is the part of a key before the api's tenant_until. If the api has none, it is the part
@@ -32,15 +32,15 @@ const (
 // Groupings returns all groupings.
 func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
 
-// Options say what to add up.
+// Options say which calls to add up, and how.
 type Options struct {
-	UpTo   uint64             // the last record to read, as ledger.End returns it; 0: the newest
+	UpTo   uint64             // sequence of the last record to read, as ledger.End returns it; 0: the newest
 	By     By                 // "": ByAPI
-	API    string             // only of this api; "": of all
-	Since  time.Time          // calls that started at or after this time; zero: today in UTC or, with ByDay, the last 31 days
+	API    string             // only calls of this api; "": of all
+	Since  time.Time          // only calls that started at or after this time; zero: today in UTC or, with ByDay, the last 31 days
 	Now    time.Time          // selects the budgets' windows
-	Limit  int                // bound of the groups listed: the dearest, or the newest days; 0: all
-	Config *config.Config     // has the budgets, and where tenants end in keys; nil if unknown
+	Limit  int                // the most groups to list: the dearest ones, or the newest days; 0: all
+	Config *config.Config     // has the budgets, and says where tenants end in keys; nil if unknown
 	Read   func(n, of uint64) // called with the progress, every few thousand records; may be nil
 }
 
@@ -117,13 +117,13 @@ const usualDays = 31
 
 func midnight(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour) }
 
-// mostGroups bounds the groups. Calls beyond it are in one group without a name.
+// mostGroups bounds the number of groups. Calls of further groups are in one group without a name.
 const mostGroups = 1 << 20
 
-// readEvery is the number of records between two reports of the progress.
+// readEvery is how many records are read between two reports of the progress.
 const readEvery = 10_000
 
-// From returns the time from which calls are counted.
+// From returns the time from which on calls are counted.
 func (o Options) From() time.Time { return o.orDefault().Since }
 
 // orDefault returns the options with defaults filled in.
@@ -138,9 +138,9 @@ func (o Options) orDefault() Options {
 	return o
 }
 
-// Of adds up what was spent. It fails with ledger.ErrNoLedger if there is no ledger. It blocks until it has read the
-// ledger from the beginning of the period, or of the first budget's window. It needs no running weir. Sums.Account
-// returns the same sums without reading.
+// Of adds up what was spent, from the ledger. It blocks until it has read the ledger from the beginning of the period,
+// or of the earliest budget's window. It fails with ledger.ErrNoLedger if there is no ledger. It needs no running weir.
+// Sums.Account returns the same sums without reading the ledger.
 func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
 	account, err := read(ctx, c, o.orDefault())
 	if errors.Is(err, ledger.ErrNoLedger) {
@@ -174,12 +174,12 @@ func read(ctx context.Context, c *connect.Connection, o Options) (*Account, erro
 	return a.account, a.account.AddLosses(ctx, c)
 }
 
-// hasAccounts reports whether a budget belongs to an account, so that calls of several apis take from it.
+// hasAccounts reports whether any budget belongs to an account. Calls of several apis take from such a budget.
 func (a *adder) hasAccounts() bool {
 	return slices.ContainsFunc(a.account.Budgets, func(b *Budget) bool { return b.limit.Account != "" })
 }
 
-// beginWith records that calls are complete only from this time on.
+// beginWith records that the account has all calls only from complete on.
 func (a *adder) beginWith(complete time.Time) {
 	if complete.After(a.Since) {
 		a.account.Begins = complete
@@ -222,7 +222,7 @@ func (o *Options) HasBudgets() bool {
 	return len(a.account.Budgets) > 0
 }
 
-// openBudgets adds the budgets with their windows. It returns from when on to read the ledger.
+// openBudgets adds the budgets with their windows. It returns from when on the ledger must be read.
 func (a *adder) openBudgets() (from time.Time) {
 	from = a.Since
 	if a.Config == nil {
@@ -248,7 +248,7 @@ func (a *adder) openBudgets() (from time.Time) {
 	return from
 }
 
-// window returns the budget's present window.
+// window returns the present window of a limit's budget.
 func window(l *bucket.Limit, now time.Time) (from, until time.Time) {
 	if l.Budget.Window == bucket.Sliding {
 		return now.Add(-l.Budget.Per).UTC(), time.Time{}
@@ -268,13 +268,13 @@ func (a *adder) add(r *ledger.Record) {
 	}
 }
 
-// count adds calls of one key that started in the span beginning at at.
+// count adds calls of one key. They started at at, or in the span that begins at at.
 func (a *adder) count(api, key string, at time.Time, of calls) {
 	a.total.plus(of)
 	a.group(a.nameOf(api, key, at)).sum.plus(of)
 }
 
-// use adds usage to a sum. A sum that would overflow stays at the largest int64, because an API may report any number.
+// use adds usage to a sum. A sum that would overflow becomes the largest int64, because an API may report any number.
 func use(sum *map[string]int64, usage map[string]int64) {
 	for name, n := range usage {
 		if *sum == nil {
@@ -328,7 +328,7 @@ func (a *adder) group(name groupName) *Group {
 	return g
 }
 
-// conclude fills in the account: the largest groups first, days in their order.
+// conclude fills in the account from the groups. The most expensive groups come first; days are in their order.
 func (a *adder) conclude() {
 	out := a.account
 	out.Spent, out.InDoubt = a.total.money.Text()
@@ -365,10 +365,10 @@ func (a *Account) BudgetsOf(api string) []*Budget {
 	return of
 }
 
-// Unfinished reports whether calls of the period are still missing that will be included later.
+// Unfinished reports whether calls of the period are missing that will be included later.
 func (a *Account) Unfinished() bool { return a.Behind > 0 || a.Reading && !a.Begins.IsZero() }
 
-// Cut keeps at most most groups, as Options.Limit does.
+// Cut drops groups as Options.Limit does, so that the account has at most most groups.
 func (a *Account) Cut(most int) {
 	all := len(a.Groups)
 	if all <= most {
@@ -380,7 +380,7 @@ func (a *Account) Cut(most int) {
 	a.Groups = slices.Clone(a.Groups[:most])
 }
 
-// Heard adds the numbers that a running weir counts for the budgets of an api.
+// Heard adds how much of the budgets of an api a running weir counts as used.
 func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
 	for _, b := range a.Budgets {
 		for i := range limits {

@@ -12,33 +12,34 @@ import (
 )
 
 // Sums holds what all calls in the ledger cost and took from limits, added up by their times. So an answer needs to
-// read no record. The index of jobs adds the records that it reads anyway. It is not safe for concurrent use.
+// read no record. The index of jobs adds the records that it reads anyway. Sums is not safe for concurrent use.
 //
-// Each sum covers one span of time: for an api or a limit a minute, or in days before yesterday a quarter of an hour;
-// for a key a quarter of an hour. Spans follow the calendar in UTC, and each call is in exactly one span, so sums of
+// Each sum covers one span of time: for a key a quarter of an hour; for an api or a limit a minute, or, in days before
+// yesterday, a quarter of an hour. Spans follow the calendar in UTC, and each call is in exactly one span, so sums of
 // whole spans are exact. If a question begins within a span, the answer begins with that span.
 //
 // # Memory
 //
-// A sum takes at most 128 bytes. That of a key takes 256 bytes and the key, and a usage takes 256 bytes and 64 for each
-// name. In the 62 days of the ledger an api and each of its limits take at most 1.1 MB each. A key takes 1.6 MB if it
-// is called in every quarter of an hour. NewSums bounds them all together. At the bound Sums gives up the following, in
-// this order, each from the oldest day that still has it. The answers say so:
+// A sum takes at most 128 bytes. The sum of a key takes 256 bytes and the key. A usage takes 256 bytes more, and 64 for
+// each of its names. In the 62 days of the ledger an api and each of its limits take at most 1.1 MB each. A key takes
+// 1.6 MB if it is called in every quarter of an hour. NewSums bounds all sums together. At the bound Sums gives up the
+// following, in this order, each from the oldest day that still has it. The answers say so:
 //
-//  1. the quarters of an hour of keys: the day has one sum of each key, 16 KB in 62 days;
-//  2. the minutes: the day has quarters of an hour;
-//  3. the keys: the day has sums of apis only, and its calls are listed without their keys;
+//  1. the quarters of an hour of keys: the day then has one sum for each key, 16 KB in 62 days;
+//  2. the minutes: the day then has quarters of an hour;
+//  3. the keys: the day then has only sums of apis, and its calls are listed without their keys;
 //  4. the day itself. The newest day stays.
 type Sums struct {
 	most, bytes int
 	days        map[dayNumber]*day
-	newest      dayNumber // the newest day of a stored record
-	// Days up to and including these have one sum per key, no minutes, no keys, and nothing at all.
+	newest      dayNumber // the newest day on which a record was stored
+	// The last day that has only one sum for each key, the last without minutes, the last without keys, and the last
+	// that was dropped.
 	merged, coarse, keyless, forgotten dayNumber
 
-	reached time.Time // all records stored at or after this time were added
-	whole   bool      // all earlier records were added too, as far as the ledger goes back
-	begins  time.Time // the ledger's beginning; zero: nothing was ever removed
+	reached time.Time // all records that were stored at or after this time were added
+	whole   bool      // all earlier records that the ledger still has were added too
+	begins  time.Time // when the ledger begins; zero: nothing was ever removed from it
 }
 
 // dayNumber counts days of UTC since 1970.
@@ -73,10 +74,10 @@ type day struct {
 	calls   map[callPlace]calls
 	limits  map[limitPlace]taken
 	keys    map[keyPlace]calls
-	missing int // records lost or unreadable, by the time of storing
+	missing int // records that are lost or unreadable, by the day on which they were stored
 }
 
-// callPlace identifies a sum of an api: by the minute of the day at which its span begins.
+// callPlace identifies a sum of an api. minute is the minute of the day at which the sum's span begins.
 type callPlace struct {
 	api    unique.Handle[string]
 	minute int16
@@ -87,7 +88,7 @@ type limitPlace struct {
 	minute int16
 }
 
-// limitName identifies a limit. A limit of an account has no api here, because all apis of the account take from it.
+// limitName identifies a limit. For a limit of an account, api is "", because all apis of the account take from it.
 type limitName struct{ api, limit unique.Handle[string] }
 
 // limitOf returns the identity of an api's limit. Only names of an account's limits contain a slash.
@@ -105,7 +106,7 @@ type keyPlace struct {
 
 // calls is a sum of calls.
 type calls struct {
-	n      int64 // calls billed or in doubt
+	n      int64 // calls that were billed, or are in doubt
 	money  ledger.Spending
 	saving ledger.Savings // from jobs that were not called
 	usage  map[string]int64
@@ -114,8 +115,8 @@ type calls struct {
 // taken is what calls took from a limit.
 type taken struct {
 	money  ledger.Spending
-	units  int64 // if the limit counts units
-	priced int64 // if the limit is a budget: equal to units, unless a record lacks them
+	units  int64 // what a limit that counts units took
+	priced int64 // what a budget took: equal to units, unless a record lacks them
 }
 
 // The memory of a sum, in bytes, including the free room of its map.
@@ -133,23 +134,23 @@ func NewSums(most int) *Sums {
 	return s
 }
 
-// Begin removes everything. From then on the caller adds every record that is stored after end, and also the older
-// ones, newest first.
+// Begin removes everything. From then on the caller must add every record that is stored after end, and also the older
+// records, newest first.
 func (s *Sums) Begin(end time.Time) {
 	*s = Sums{most: s.most, days: map[dayNumber]*day{}, newest: noDay, merged: noDay, coarse: noDay, keyless: noDay, forgotten: noDay, reached: end}
 }
 
-// Reached says that all records stored at or after stored have been added.
+// Reached records that all records that were stored at or after stored have been added.
 func (s *Sums) Reached(stored time.Time) { s.reached = stored }
 
-// Complete says that all older records have been added too, as far as the ledger goes back.
+// Complete records that all earlier records that the ledger still has have been added too.
 func (s *Sums) Complete() { s.whole = true }
 
 // Whole reports whether Complete was called since Begin.
 func (s *Sums) Whole() bool { return s.whole }
 
-// Trim tells the sums when the ledger begins; zero means that nothing was ever removed from it. They forget days that
-// may include removed calls.
+// Trim drops days that may include calls whose records were removed from the ledger. begins is when the ledger begins;
+// zero means that nothing was ever removed from it.
 func (s *Sums) Trim(begins time.Time) {
 	if !begins.After(s.begins) {
 		return // nothing was removed, or the caller learned of a later removal before
@@ -162,14 +163,14 @@ func (s *Sums) Trim(begins time.Time) {
 	}
 }
 
-// Missing counts n records that are lost or cannot be read. The server stored them about at stored.
+// Missing counts n records that are lost or cannot be read. The server stored them at about stored.
 func (s *Sums) Missing(n int, stored time.Time) {
 	if d := s.day(dayOf(stored)); d != nil {
 		d.missing += n
 	}
 }
 
-// day returns the sums of a day. It returns nil if the day was forgotten.
+// day returns the sums of a day. It returns nil if the day was dropped.
 func (s *Sums) day(number dayNumber) *day {
 	d := s.days[number]
 	if d == nil && number > s.forgotten {
@@ -191,7 +192,7 @@ func (s *Sums) Add(c *ledger.Record) {
 	}
 }
 
-// callsOf returns what a record adds to sums. some is false if it adds nothing.
+// callsOf returns what a record adds to the sums of calls. some is false if the record adds nothing.
 func callsOf(c *ledger.Record) (of calls, some bool) {
 	of.usage = c.Usage
 	of.saving.AddRecord(c)
@@ -235,7 +236,7 @@ func (s *Sums) addLimits(c *ledger.Record) {
 	}
 }
 
-// put adds calls to the sum at a place. It returns how many more bytes that takes.
+// put adds calls to the sum at a place. It returns how many more bytes the sums then take.
 func put[P comparable](sums map[P]calls, at P, of calls, bytes int) (more int) {
 	sum, had := sums[at]
 	if !had {
@@ -258,7 +259,7 @@ func putTaken(sums map[limitPlace]taken, at limitPlace, of taken) (more int) {
 	return more
 }
 
-// worth returns the cost of calls, including what is in doubt.
+// worth returns what the calls cost, including what is in doubt.
 func (c *calls) worth() int64 { return c.money.Spent + c.money.InDoubt }
 
 func (c *calls) usageBytes() int {
@@ -276,7 +277,7 @@ func (c *calls) plus(of calls) {
 	use(&c.usage, of.usage)
 }
 
-// coarsenTo replaces the minutes by quarters of an hour in all days up to last.
+// coarsenTo replaces minutes by quarters of an hour in all days up to last.
 func (s *Sums) coarsenTo(last dayNumber) {
 	for number, d := range s.days {
 		if number > s.coarse && number <= last {
@@ -301,7 +302,8 @@ func (s *Sums) coarsen(d *day) {
 	}
 }
 
-// giveUp gives up the next sums, in the order of the type's comment. It returns false if nothing more may go.
+// giveUp gives up the next of the things that the comment of Sums lists. It returns false if there is nothing more to
+// give up.
 func (s *Sums) giveUp() bool {
 	if number, some := s.oldest(s.merged); some {
 		s.mergeKeys(s.days[number])
@@ -325,7 +327,7 @@ func (s *Sums) giveUp() bool {
 	return false
 }
 
-// oldest returns the oldest day after another one.
+// oldest returns the oldest day that is later than after.
 func (s *Sums) oldest(after dayNumber) (oldest dayNumber, some bool) {
 	for number := range s.days {
 		if number > after && (!some || number < oldest) {
@@ -362,11 +364,12 @@ func (s *Sums) forget(number dayNumber) {
 	delete(s.days, number)
 }
 
-// late bounds how much later a call's time may be than the time at which its record was stored, by the clocks of
-// different machines. A call that a former process left behind counts some seconds after its earliest start.
+// late bounds how much later a call may count than its record was stored. The clocks of different machines differ, and
+// a call that a former process left behind counts some seconds after its earliest start.
 const late = 10 * time.Second
 
-// Since returns from when on the sums have all calls. It returns zero if they have all calls that the ledger ever had.
+// Since returns the time from which on the sums have all calls. It returns zero if they have all calls that the ledger
+// ever had.
 func (s *Sums) Since(now time.Time) (since time.Time) {
 	switch {
 	case s.whole:
@@ -384,7 +387,7 @@ func (s *Sums) Since(now time.Time) (since time.Time) {
 	return since
 }
 
-// grain returns the length of an api's or a limit's spans on a day.
+// grain returns how long the spans of apis and limits are on a day.
 func (s *Sums) grain(number dayNumber) time.Duration {
 	if number <= s.coarse {
 		return quarterLong
@@ -392,7 +395,7 @@ func (s *Sums) grain(number dayNumber) time.Duration {
 	return time.Minute
 }
 
-// keyGrain returns the length of a key's spans on a day.
+// keyGrain returns how long the spans of keys are on a day.
 func (s *Sums) keyGrain(number dayNumber) time.Duration {
 	if number <= s.merged {
 		return dayLong
@@ -400,12 +403,12 @@ func (s *Sums) keyGrain(number dayNumber) time.Duration {
 	return quarterLong
 }
 
-// floor returns the beginning of the span that contains t.
+// floor returns the beginning of the span that contains t. grain returns how long spans are on a day.
 func floor(t time.Time, grain func(dayNumber) time.Duration) time.Time {
 	return t.UTC().Truncate(grain(dayOf(t)))
 }
 
-// ceil returns the first beginning of a span at or after t.
+// ceil returns the first beginning of a span at or after t. grain returns how long spans are on a day.
 func ceil(t time.Time, grain func(dayNumber) time.Duration) time.Time {
 	if begin := floor(t, grain); begin.Before(t) {
 		return begin.Add(grain(dayOf(t)))

@@ -8,7 +8,7 @@ import (
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
-// The last day is shown in parts of a quarter of an hour.
+// Use shows the last day in parts of a quarter of an hour.
 const (
 	UseSpan = 24 * time.Hour
 	usePart = 15 * time.Minute
@@ -45,8 +45,8 @@ type LimitUse struct {
 
 	limit *bucket.Limit
 	quota *bucket.Quota // for a quota or a budget
-	// taken is what calls took from the limit, by the beginning of the part. It covers the periods that the parts show.
-	// So memory is bounded by the periods and not by the number of calls.
+	// taken is what calls took from the limit, by the beginning of the part in which they count. It covers the periods
+	// that the parts show. So the periods bound the memory, and not the number of calls.
 	taken map[bucket.Micros]int64
 }
 
@@ -77,7 +77,7 @@ func newUse(api *config.API, now time.Time) *Use {
 	return u
 }
 
-// begin returns the start of the earliest period that u shows. Calls count from then on.
+// begin returns the start of the earliest period that u shows. Calls from then on are counted.
 func (u *Use) begin() time.Time {
 	begin := u.From
 	for _, l := range u.Limits {
@@ -100,11 +100,11 @@ func (l *LimitUse) began(at time.Time) time.Time {
 	return start.Time()
 }
 
-// add adds what calls took from a limit in the minute or quarter of an hour that begins at at.
+// add adds what calls took from a limit. The calls count in the minute or quarter of an hour that begins at at.
 func (u *Use) add(limit string, at time.Time, of taken) {
 	part := int(at.Sub(u.From) / usePart)
 	if part >= int(UseSpan/usePart) {
-		return // by a clock that is ahead
+		return // counted by a clock that is ahead
 	}
 	for _, l := range u.Limits {
 		if l.Limit != limit {
@@ -123,7 +123,7 @@ func (u *Use) add(limit string, at time.Time, of taken) {
 	}
 }
 
-// conclude computes the levels at the ends of the parts.
+// conclude computes the level at the end of each part.
 func (u *Use) conclude() {
 	for _, l := range u.Limits {
 		for i := range l.Level {

@@ -11,8 +11,8 @@ import (
 )
 
 // Bucket asks a key's owner about the key's bucket. The owner knows only its own calls of this api. So if the api has
-// rates or in-flight limits of an account, Bucket also asks all replicas how much the account's apis use. It blocks for
-// some seconds at most.
+// rates or in-flight limits of an account, Bucket also asks all replicas how much the apis of the account use. It
+// blocks for some seconds at most.
 func Bucket(ctx context.Context, c *connect.Connection, api, key string, limit int) (*admin.KeyShown, error) {
 	shown, err := admin.Show(c, api, key, limit)
 	if err != nil || !slices.ContainsFunc(shown.Limits, sumsUp) {
@@ -36,8 +36,8 @@ func Bucket(ctx context.Context, c *connect.Connection, api, key string, limit i
 	return shown, nil
 }
 
-// sumsUp reports whether a limit belongs to an account and each replica counts its own use of it, so that the uses must
-// be added up. The part of the name before the slash is the account.
+// sumsUp reports whether a limit belongs to an account and each replica counts its own use of it. Then the uses must be
+// added up. The part of the limit's name before the slash is the account.
 func sumsUp(l limitstate.LimitShown) bool {
 	return strings.Contains(l.Limit, "/") && (l.Unit == limitstate.InCalls || l.PerMS > 0)
 }

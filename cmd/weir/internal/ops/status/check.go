@@ -23,14 +23,14 @@ func (l Level) String() string {
 	return [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[l]
 }
 
-// Threshold has the values at which a check becomes a warning or critical; nil: never.
+// Threshold has the values from which on a check is a warning, or critical. If a field is nil, no value is.
 type Threshold struct{ Warn, Crit *float64 }
 
 // Thresholds has the bounds of the numeric checks. Problems are always critical, and warnings always warnings.
 type Thresholds struct {
-	Jobs    Threshold // unfinished, of any api
-	Letters Threshold // dead letters, of any api
-	Used    Threshold // percent of any quota or budget that holds calls when it is used up
+	Jobs    Threshold // unfinished jobs of any api
+	Letters Threshold // dead letters of any api
+	Used    Threshold // percent of any quota or budget that holds calls once it is used up
 }
 
 // Check is the outcome of one check.
@@ -54,7 +54,7 @@ func (t Threshold) level(value float64) Level {
 	return OK
 }
 
-// Checks judges the status by thresholds. The first check is about problems, the second about warnings.
+// Checks judges the status by thresholds. The first check is of problems, the second of warnings.
 func (s *Status) Checks(t Thresholds) []Check {
 	problems := Check{Name: "problems", Value: float64(len(s.Problems)), Text: "no problem"}
 	if len(s.Problems) > 0 {

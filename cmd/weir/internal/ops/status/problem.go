@@ -11,7 +11,7 @@ import (
 	"weir/dispatcher"
 )
 
-// Problem is something to mend or, as a warning, to look at, with what to do.
+// Problem is a fault that must be mended or, among the warnings, a matter to look at. Fix says what to do.
 type Problem struct {
 	What string `json:"what"`
 	Fix  string `json:"fix"`
@@ -21,7 +21,8 @@ func (s *Status) problem(what, fix string) { s.Problems = append(s.Problems, Pro
 
 func version(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// changed adds a problem for a stream that was changed by hand. It adds it once, however many replicas noticed it.
+// changed adds a problem about a stream that was changed by hand. If several replicas report the same change, there is
+// one problem.
 func (s *Status) changed(c dispatcher.StreamChange) {
 	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What), "find out what changed it, and check the disk; the status shows it for an hour"}
 	if !slices.Contains(connect.CommonStreams(), c.Stream) { // a queue

@@ -79,9 +79,9 @@ type API struct {
 	// Reuse says which answers the replicas may give again; absent if every job is called.
 	Reuse *desk.ReuseState `json:"reuse,omitempty"`
 
-	limiterDown bool    // a replica cannot reach the store of its limits
-	limiter     Problem // why its limits refuse calls, and the fix; zero: they refuse none
-	clock       string  // why its limits use a clock that is behind
+	limiterDown bool    // a replica cannot reach the store of the api's limits
+	limiter     Problem // why the api's limits refuse calls, and the fix; zero: they refuse none
+	clock       string  // says that the clock of the api's limits is behind
 }
 
 // Replica is a dispatching replica.
@@ -105,12 +105,13 @@ type Letters struct {
 
 // Gather asks all replicas, and counts the letters. It asks for at most limit paused and held keys of each api. It
 // stops waiting when complete reports that all replicas have answered. If complete is nil, it waits for late answers.
-// No dispatcher is a problem and not an error. It blocks for some seconds at most.
+// If no dispatching replica answers, the status has a problem, and Gather returns no error. Gather blocks for some
+// seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete admin.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []admin.ReplicaStatus
 	var err, intakesErr error
-	var asking sync.WaitGroup // two questions, each of which waits for late answers
+	var asking sync.WaitGroup // two requests, each of which waits for late answers
 	takeJobs := make(chan int, 1)
 	both, refused := context.WithCancel(ctx)
 	defer refused()
@@ -120,7 +121,7 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 			takeJobs <- takingJobs(replicas)
 		}
 		if err != nil && !errors.Is(err, admin.ErrNoDispatcher) {
-			refused() // Gather fails, so the other question need not be answered
+			refused() // Gather fails, so no answer to the other request is needed
 		}
 	})
 	s.Intakes, intakesErr = intakes(both, c, takeJobs)
@@ -149,8 +150,8 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete admi
 	return s, nil
 }
 
-// AddSpent adds what was spent on each api today. today must be grouped by api. It adds nothing if today is nil or not
-// complete yet.
+// AddSpent adds what was spent on each api today. today must be grouped by api. AddSpent adds nothing if today is nil
+// or incomplete.
 func (s *Status) AddSpent(today *spend.Account) {
 	if today == nil || today.Unfinished() {
 		return
@@ -246,7 +247,7 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 }
 
 // addLimit adds a replica's use of a limit. If each replica counts the limit itself, the uses are added up. If one
-// store counts it for all, the first replica that knows the use decides.
+// store counts it for all replicas, the use comes from the first replica that knows it.
 func (a *API) addLimit(l limitstate.LimitShown) {
 	for i := range a.Limits {
 		have := &a.Limits[i]
@@ -266,7 +267,7 @@ func (a *API) addLimit(l limitstate.LimitShown) {
 	a.Limits = append(a.Limits, l)
 }
 
-// sumAccounts adds up the use of an account's rates and calls in flight over all its apis.
+// sumAccounts adds up, over all apis of an account, the use of the account's rates and calls in flight.
 func (s *Status) sumAccounts() {
 	used := map[string]int64{}
 	for _, a := range s.APIs {
@@ -283,13 +284,14 @@ func (s *Status) sumAccounts() {
 	}
 }
 
-// cut shortens the lists to limit entries.
+// cut shortens the lists of pauses and holds to limit entries.
 func (a *API) cut(limit int) {
 	a.Pauses = a.Pauses[:min(len(a.Pauses), limit)]
 	a.Holds = a.Holds[:min(len(a.Holds), limit)]
 }
 
-// intakeWait is how long to wait for further intakes. intakeGrace is the wait if all known ones have answered.
+// intakeWait is how long intakes waits for a further answer. If all intakes known so far have answered, it waits only
+// intakeGrace.
 const (
 	intakeWait  = 250 * time.Millisecond
 	intakeGrace = 25 * time.Millisecond
@@ -305,14 +307,14 @@ func takingJobs(replicas []admin.ReplicaStatus) (n int) {
 	return n
 }
 
-// intakes counts the replicas that accept jobs, or returns -1 if this user may not ask. fewest delivers a number that
-// is known to accept jobs.
+// intakes counts the replicas that accept jobs. It returns -1 if this user may not ask. fewest delivers the number of
+// replicas that are known to accept jobs.
 func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n int, err error) {
 	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
 	if err != nil {
 		return 0, err
 	}
-	ctx, done := c.Denied.Tolerate(ctx, subject) // tolerates a refusal of this question only
+	ctx, done := c.Denied.Tolerate(ctx, subject) // the context ends if the server refuses this request, and only then
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
@@ -345,13 +347,15 @@ func intakes(ctx context.Context, c *connect.Connection, fewest <-chan int) (n i
 	}
 }
 
-// noResponders is the status of a server if no client listens. mostIntakes bounds the answers that wait to be read.
+// noResponders is the status with which a server answers if no client listens. mostIntakes bounds the answers that wait
+// to be read.
 const (
 	noResponders = "503"
 	mostIntakes  = 1024
 )
 
-// mostLetterKeys bounds the keys of letters that are counted apart. The server counts by subject, all at once.
+// mostLetterKeys bounds the keys of letters up to which letters are counted by api and reason. The server counts by
+// subject, all subjects at once.
 const mostLetterKeys = 200_000
 
 func (s *Status) countLetters(ctx context.Context, c *connect.Connection) error {

@@ -11,11 +11,11 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// longSilence is how long polls may report no progress before that is a warning.
+// longSilence is how long polls may report no progress before the silence is a warning.
 const longSilence = 10 * time.Minute
 
-// warnings returns a warning for each budget or quota that is used up while jobs wait for it, and for operations whose
-// polls report no progress.
+// warnings returns a warning for each budget or quota that is used up while jobs wait for it. It also returns one for
+// operations whose polls have reported no progress for longSilence.
 func (a *API) warnings() (found []Problem) {
 	waiting := a.Jobs - a.InFlight
 	if o := a.Operations; o != nil {
@@ -53,16 +53,17 @@ func (a *API) warnings() (found []Problem) {
 	return found
 }
 
-// Thresholds of callback warnings: its receiver has accepted no post for callbackFails; its oldest end is older than
-// callbackLate although the receiver accepts posts; or weir gave up an end within callbackTold.
+// Thresholds of warnings about a callback. There is a warning if the receiver has accepted no post for callbackFails,
+// if the oldest end is older than callbackLate although the receiver accepts posts, or if weir gave up an end less than
+// callbackTold ago.
 const (
 	callbackFails = time.Minute
 	callbackLate  = 15 * time.Minute
 	callbackTold  = time.Hour
 )
 
-// callbackWarnings returns warnings about a callback that is behind or has given up ends. It is behind if its receiver
-// accepts no post, or if posts are too slow.
+// callbackWarnings returns warnings about a callback that is behind or has given up ends. A callback is behind if its
+// receiver accepts no post, or if posts are too slow.
 func (a *API) callbackWarnings(now time.Time) (found []Problem) {
 	c := a.Callback
 	if c == nil {

@@ -10,15 +10,16 @@ import (
 
 // Limits that were changed.
 //
-// A window is checked against the limits in force when its last call was made, with all calls in it. Calls from before
-// a change count, too, and the change does not excuse them. Just after a change a replica may still use the former
-// limits. So a call of that time fails only if it exceeds both the former and the new limit.
+// A window is checked against the limits that were in force when its last call was made, with all calls in the window.
+// Calls from before a change count too; that they came before the change does not excuse them. Just after a change a
+// replica may still use the former limits. So a call of that time fails only if it exceeds both the former and the new
+// limit.
 
-// former has the limits that calls obeyed before the last change.
+// former has the limits that applied to calls before the last change.
 type former struct {
 	api   *config.API
-	since time.Time // calls before this time share no window with later ones
-	until time.Time // from then on every replica uses the present limits
+	since time.Time // a call before this time shares no window with calls after the change
+	until time.Time // from this time on every replica uses the present limits
 }
 
 // era says when a call was made, relative to the change.
@@ -30,10 +31,10 @@ const (
 	justAfter
 )
 
-// followGrace is how long after a change of limits calls may still obey the former ones.
+// followGrace is how long after a change of limits calls may still obey the former limits.
 const followGrace = 2 * time.Second
 
-// newFormer returns the limits of was, which present replaced at changed.
+// newFormer returns the limits of was. present replaced them at changed.
 func newFormer(was, present *config.API, changed time.Time) *former {
 	longest := time.Duration(0)
 	rate := func(r *bucket.Rate) {
@@ -60,7 +61,7 @@ func newFormer(was, present *config.API, changed time.Time) *former {
 	return &former{was, changed.Add(-longest - max(was.Timeout, present.Timeout)), changed.Add(followGrace)}
 }
 
-// reach returns the longest time between two calls in one period.
+// reach returns the longest time that can lie between two calls in one period.
 func reach(q *bucket.Quota) time.Duration {
 	if q.Window == bucket.Calendar && q.Unit == bucket.Month {
 		return 32 * 24 * time.Hour
@@ -68,11 +69,11 @@ func reach(q *bucket.Quota) time.Duration {
 	return q.Length() + 2*time.Hour // for clocks that are set back
 }
 
-// matters reports whether a call from before the change may share a window with later ones.
+// matters reports whether a call from before the change may share a window with calls after the change.
 func (f *former) matters(started time.Time) bool { return f != nil && !started.Before(f.since) }
 
-// limit returns the former limit of the same name or, if there is none, one that equals now in all but the name. It
-// returns nil if there is neither.
+// limit returns the former limit with the same name. If there is none, it returns the former limit that differs from
+// now only in its name, nil if there is none either.
 func (f *former) limit(now *bucket.Limit) *bucket.Limit {
 	if f == nil {
 		return nil
@@ -91,7 +92,7 @@ func (f *former) limit(now *bucket.Limit) *bucket.Limit {
 	return renamed
 }
 
-// own returns a key's own former limits. They are nil if nothing changed.
+// own returns the former limits of a key's own rate and calls in flight. They are nil if the limits were not changed.
 func (f *former) own(key string) (rate, inFlight *bucket.Limit) {
 	if f == nil {
 		return nil, nil
@@ -100,7 +101,7 @@ func (f *former) own(key string) (rate, inFlight *bucket.Limit) {
 	return &bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, &bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}
 }
 
-// era returns the era of a call that started at at, in nanoseconds.
+// era returns the era of a call that started at at, in nanoseconds since 1970.
 func (r *replay) era(at int64) era {
 	switch {
 	case r.former == nil || at >= r.former.until.UnixNano():
@@ -114,7 +115,7 @@ func (r *replay) era(at int64) era {
 // checked is one limit with its findings.
 type checked struct {
 	*bucket.Checking
-	before *bucket.Checking // the limit that it replaced, or nil
+	before *bucket.Checking // the limit that this limit replaced, or nil
 }
 
 func newChecked(l bucket.Limit, before *bucket.Limit, jitter time.Duration) *checked {
@@ -125,7 +126,7 @@ func newChecked(l bucket.Limit, before *bucket.Limit, jitter time.Duration) *che
 	return c
 }
 
-// add checks the next call by the limit of its era.
+// add checks the next call by the limit of the call's era.
 func (c *checked) add(a bucket.Arrival, made era) {
 	if made == inForce {
 		c.Add(a)

@@ -16,20 +16,20 @@ import (
 )
 
 // replay checks the recorded calls of one api against its limits. Its memory is bounded. It holds about 500 bytes for
-// each called key, the calls within one period of each limit, the calls that ended within one timeout and a minute of
-// each other, and the last mostJobs jobs.
+// each called key, the calls within one period of each limit, the calls that ended within r.horizon of each other, and
+// the last mostJobs jobs.
 //
-// The ledger has calls in the order in which their ends were recorded, but limits count them by their starts. So calls
-// wait in a heap until no earlier one can come.
+// The ledger has calls in the order in which their ends were recorded, but limits count calls by their starts. So a
+// call waits in a heap until no call with an earlier start can come.
 type replay struct {
 	api     *config.API
 	since   time.Time // earlier calls are not checked
-	changed time.Time // if not zero, since is when the limits were changed
-	former  *former   // the limits before that; nil if there were none
+	changed time.Time // when the limits were last changed, if since is derived from that; else zero
+	former  *former   // the limits before the last change; nil if there were none
 	jitter  time.Duration
 
 	keys     map[string]*keyReplay
-	mostKeys int        // bound of keys; 0: none
+	mostKeys int        // the most keys; 0: no bound
 	shared   []*checked // in the order of the api's limits
 
 	account *bucket.Account // the use of quotas and budgets; nil if not all calls are read
@@ -40,7 +40,7 @@ type replay struct {
 	newest   time.Time
 	horizon  time.Duration
 	jobs     jobsSeen
-	repeated []SecondCall // the first mostRepeats of the Unkeyed calls
+	repeated []SecondCall // the first mostRepeats of the calls that Unkeyed counts
 	Counts
 }
 
@@ -75,9 +75,9 @@ type SecondCall struct {
 }
 
 const (
-	mostJobs    = 1 << 20     // jobs remembered
-	mostRepeats = 10          // repeated calls reported one by one
-	recordDelay = time.Minute // longest time from a call's end until its record is in the ledger
+	mostJobs    = 1 << 20     // the most jobs that are remembered
+	mostRepeats = 10          // the most repeated calls that are reported one by one
+	recordDelay = time.Minute // the longest time from a call's end until its record is in the ledger
 )
 
 func newReplay(a *config.API, since time.Time, most Bounds) *replay {
@@ -90,7 +90,7 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 }
 
 // longestCall returns the longest time that a call of the api may take. If the api has an account, it returns the
-// longest time for all apis of the account.
+// longest time for all apis of that account.
 func longestCall(a *config.API) time.Duration {
 	if in := a.Rules.In; in != nil {
 		return max(a.Timeout, in.Lease)
@@ -148,15 +148,15 @@ func (r *replay) take(c *ledger.Record) {
 	r.push(c)
 }
 
-// isBeside reports whether limits of the account counted another api's call. That api had the account when it made the
-// call.
+// isBeside reports whether a call was another api's and limits of the account counted it. That api belonged to the
+// account when it made the call.
 func (r *replay) isBeside(c *ledger.Record) bool {
 	return c.API != r.api.Name && slices.ContainsFunc(r.rules.Shared, func(l bucket.Limit) bool {
 		return l.Account != "" && slices.Contains(c.Limits, l.Name)
 	})
 }
 
-// beside processes such a record. It counts only for the limits of the account.
+// beside processes a record for which isBeside is true. The record counts only for the limits of the account.
 func (r *replay) beside(c *ledger.Record) {
 	if c.Outcome == ledger.Reused {
 		return
@@ -173,13 +173,13 @@ func (r *replay) beside(c *ledger.Record) {
 	r.push(c)
 }
 
-// counts reports whether a limit counts a call.
+// counts reports whether limit l counts call c.
 func (r *replay) counts(l *bucket.Limit, c *ledger.Record) bool {
 	return c.API == r.api.Name || l.Account != "" && slices.Contains(c.Limits, l.Name)
 }
 
-// forgo notes a job that got another job's answer and was not called. If the ledger has a call of the job after that,
-// count reports it like a second call.
+// forgo notes a job that got another job's answer and was not called. If the ledger has a later call of the job, count
+// reports that call as a second call.
 func (r *replay) forgo(c *ledger.Record) {
 	if c.Started.Before(r.since) {
 		return
@@ -191,8 +191,8 @@ func (r *replay) forgo(c *ledger.Record) {
 // push adds a call that limits count.
 func (r *replay) push(c *ledger.Record) { r.wait(r.arrival(c), c.Ended) }
 
-// wait adds a call to the heap, and checks the calls that no earlier one can precede any more. ended is when the call
-// ended.
+// wait adds a call to the heap. It then checks the calls in the heap for which no call with an earlier start can come
+// any more. ended is when the added call ended.
 func (r *replay) wait(a keyedArrival, ended time.Time) {
 	heap.Push(&r.early, a)
 	if ended.After(r.newest) {
@@ -201,8 +201,8 @@ func (r *replay) wait(a keyedArrival, ended time.Time) {
 	r.check(r.newest.Add(-r.horizon).UnixNano())
 }
 
-// pushEnd adds what an operation took beyond what its call had been charged. The end of an operation is not a call, so
-// it counts only for shared limits, from the time when weir charged it.
+// pushEnd adds what an operation took beyond what its call had been charged. The end of an operation is not a call. So
+// it counts only for shared limits, from the time at which weir charged it.
 func (r *replay) pushEnd(c *ledger.Record) {
 	if c.Ended.Before(r.since) && !r.former.matters(c.Ended) {
 		return
@@ -213,7 +213,7 @@ func (r *replay) pushEnd(c *ledger.Record) {
 	}
 }
 
-// charge adds the use of quotas and budgets, even from before a change of their limits.
+// charge adds the use of quotas and budgets. It also adds the use from before a change of the limits.
 func (r *replay) charge(c *ledger.Record) {
 	if r.account == nil {
 		return
@@ -226,8 +226,8 @@ func (r *replay) charge(c *ledger.Record) {
 	}
 }
 
-// used returns how much of a limit is used now, according to the ledger. It returns nil for an unknown use, a kind of
-// limit without an account of its use, and a shadow limit.
+// used returns how much of a limit is used now, according to the ledger. It returns nil if the use is unknown, if no
+// account of such a limit is kept, or if the limit is in shadow.
 func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	of := r.account.Of(l.Name)
 	if of == nil || l.Shadow {
@@ -238,7 +238,8 @@ func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	return &used
 }
 
-// spend adds the money of calls from the requested time on, as `weir spend` does. Changes of limits do not matter.
+// spend adds up the cost of calls from the requested time on, as `weir spend` does. Changes of limits do not matter for
+// it.
 func (r *replay) spend(c *ledger.Record) {
 	if r.changed.IsZero() && c.Started.Before(r.since) {
 		return
@@ -252,7 +253,7 @@ func (r *replay) spend(c *ledger.Record) {
 // count counts calls that should not have been made.
 func (r *replay) count(c *ledger.Record) {
 	if c.Inquiry != "" {
-		return // an inquiry about the call, and not a call
+		return // the record is of an inquiry about the call
 	}
 	id := jobID{c.Stream, c.Seq}
 	before, known := r.jobs.last[id]
@@ -273,8 +274,9 @@ func (r *replay) count(c *ledger.Record) {
 	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: identity})
 }
 
-// sameCall reports whether the api recognized a call of a job as its earlier call. Both must have the same idempotency
-// key, and the api must still have known the key when the later call began, according to the present configuration.
+// sameCall reports whether the api recognized a call of a job as the job's earlier call. Both calls must have the same
+// idempotency key, and the api must still have known that key when the later call began, according to the present
+// configuration. before is the identity of the earlier call.
 func (r *replay) sameCall(before string, c *ledger.Record) bool {
 	knows := time.Duration(0)
 	if i := r.api.Idempotency; i != nil {
@@ -283,7 +285,7 @@ func (r *replay) sameCall(before string, c *ledger.Record) bool {
 	return before != "" && deadletter.SameKey(before, c.Idempotency) && !deadletter.KeyForgotten(before, knows, c.Started)
 }
 
-// arrival returns a call in the form in which limits count it.
+// arrival returns a call in the form in which limits count calls.
 func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, other: c.API != r.api.Name, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
@@ -299,7 +301,7 @@ func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	return a
 }
 
-// check checks the waiting calls that started before a time.
+// check checks the calls in the heap that started before a time.
 func (r *replay) check(before int64) {
 	for len(r.early) > 0 && r.early[0].at < before && !r.tooManyKeys() {
 		a := heap.Pop(&r.early).(keyedArrival)
@@ -324,7 +326,7 @@ func (r *replay) check(before int64) {
 	}
 }
 
-// tooManyKeys reports whether there are more keys than mostKeys. Then the replay proves nothing.
+// tooManyKeys reports whether there are more keys than mostKeys. If so, the replay proves nothing.
 func (r *replay) tooManyKeys() bool { return r.mostKeys > 0 && len(r.keys) > r.mostKeys }
 
 // within returns ErrTooMuch if there are too many keys.
@@ -349,13 +351,13 @@ func (r *replay) key(name string) *keyReplay {
 	return k
 }
 
-// keyedArrival is a call that waits until no earlier one can come.
+// keyedArrival is a call that waits until no call with an earlier start can come.
 type keyedArrival struct {
 	key     string
 	other   bool // a call of another api of the account, or the end of an operation
 	at, end int64
-	costs   []int64 // what it took of each shared limit, up to its reservation
-	beyond  []int64 // what it took beyond its reservation
+	costs   []int64 // what the call took of each shared limit, up to its reservation
+	beyond  []int64 // what the call took beyond its reservation
 }
 
 // earliest is a heap of calls, the earliest start on top.
@@ -381,7 +383,7 @@ func (e *earliest) Pop() any {
 	return x
 }
 
-// jobID is a job's position in a queue. A redriven job gets a new one.
+// jobID is a job's position in a queue. A redriven job gets a new jobID.
 type jobID struct {
 	stream string
 	seq    uint64
@@ -390,7 +392,7 @@ type jobID struct {
 type jobSeen struct {
 	outcome  string
 	doubtful bool   // a call of the job may have been processed
-	identity string // of its idempotency keys; "": no call had one
+	identity string // of the job's idempotency keys; "": no call had a key
 }
 
 // jobsSeen remembers the most recent jobs, at most most of them.
@@ -398,7 +400,7 @@ type jobsSeen struct {
 	last  map[jobID]jobSeen
 	order []jobID
 	most  int
-	next  int // index in order of the next job to forget
+	next  int // index in order of the job that is forgotten next
 }
 
 func (j *jobsSeen) note(id jobID, seen jobSeen) {

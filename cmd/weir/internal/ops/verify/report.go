@@ -47,7 +47,7 @@ type LimitReport struct {
 	Shadow       bool            `json:"shadow,omitempty"` // only watches; on fail it would have held calls
 	Burst        float64         `json:"burst,omitempty"`
 	BurstAllowed int64           `json:"burst_allowed,omitempty"`
-	late         time.Duration   // how late calls came after their slots, if the limit failed although no window had too many
+	late         time.Duration   // how late calls came after their slots, if the limit failed although no window had too many calls
 }
 
 func tellVerdicts(o Options, replays map[string]*replay) error {
@@ -91,7 +91,7 @@ func tellVerdicts(o Options, replays map[string]*replay) error {
 	return nil
 }
 
-// noCalls returns the error for a ledger without calls to verify. It says where to find some.
+// noCalls returns the error for a ledger without calls to verify. It says where to find calls.
 func noCalls(silent []*replay) error {
 	var changed time.Time
 	for _, r := range silent {
@@ -105,7 +105,7 @@ func noCalls(silent []*replay) error {
 	return cli.NotFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
 }
 
-// sinceText says from when on calls were checked, if not from the requested time.
+// sinceText says from when on calls were checked, if that is not the requested time.
 func sinceText(changed time.Time) string {
 	if changed.IsZero() {
 		return ""
@@ -113,7 +113,7 @@ func sinceText(changed time.Time) string {
 	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
 }
 
-// verdictText returns the verdict. For a shadow limit it says what the limit would have done.
+// verdictText returns the verdict as text. For a limit in shadow it says what the limit would have done.
 func verdictText(l LimitReport) string {
 	switch {
 	case !l.Shadow:
@@ -138,7 +138,7 @@ func burstFound(l LimitReport) string {
 	return fmt.Sprintf("%.2f of %d", l.Burst, l.BurstAllowed)
 }
 
-// tellTotals writes the findings that have no place in the table.
+// tellTotals writes the findings that have no place in the table of limits.
 func tellTotals(w io.Writer, found []Report) error {
 	for _, v := range found {
 		started := ""
@@ -186,7 +186,7 @@ func tellTotals(w io.Writer, found []Report) error {
 	return nil
 }
 
-// verdict returns the findings about the api. It passes a second call of a job only under the job's idempotency key.
+// verdict returns the findings about the api. A second call of a job passes only under the job's idempotency key.
 func (r *replay) verdict() Report {
 	v := Report{
 		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), Counts: r.Counts,
@@ -258,8 +258,8 @@ func quotaPer(q bucket.Quota) string {
 	return "per " + config.FormatDuration(q.Per)
 }
 
-// worse reports whether the findings about a limit are worse for key a than for key b: by the verdict, then by how full
-// the worst window was, then by the burst.
+// worse reports whether the findings about a limit are worse for the key of a than for the key of b. The verdict
+// decides, then how full the worst window was, then the burst.
 func worse(a, b LimitReport) bool {
 	if (a.Verdict == bucket.Fail) != (b.Verdict == bucket.Fail) {
 		return a.Verdict == bucket.Fail

@@ -22,22 +22,22 @@ import (
 
 // Options say which calls to verify, and where to write the findings.
 type Options struct {
-	API   string    // only of this api; empty: of all
-	Since time.Time // only later calls; zero: since the last change of an api's limits
+	API   string    // only calls of this api; "": of all
+	Since time.Time // only calls from this time on; zero: since the last change of each api's limits
 	As    cli.Format
 	Out   io.Writer // for the findings
 	Talk  io.Writer // for everything else
 	Most  Bounds
 }
 
-// Bounds limit the memory of a verification. 0 means no bound except those of replay.
+// Bounds limit the memory of a verification. 0 means that only the bounds of replay apply.
 type Bounds struct {
-	Calls int // calls read
-	Keys  int // keys of one api, 500 bytes each
-	Jobs  int // jobs of one api that are remembered, some 130 bytes each; second calls are found among these
+	Calls int // the most calls that are read
+	Keys  int // the most keys of one api, 500 bytes each
+	Jobs  int // the most jobs of one api that are remembered, some 130 bytes each; second calls are found among these
 }
 
-// ErrTooMuch means that Bounds were exceeded.
+// ErrTooMuch reports that Bounds were exceeded.
 var ErrTooMuch = errors.New("too much to verify at once")
 
 // Findings are the results for all apis.
@@ -51,8 +51,8 @@ type Findings struct {
 	Gone []limitstate.LedgerLoss `json:"gone,omitempty"`
 }
 
-// Find is Run without text: it returns the findings, and fails only if no verdict is possible. It fails with ErrTooMuch
-// if o.Most is exceeded.
+// Find is Run without output: it returns the findings. It fails only if no verdict is possible, and with ErrTooMuch if
+// o.Most is exceeded.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, error) {
 	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
@@ -73,8 +73,8 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, err
 	return found, nil
 }
 
-// Run checks the recorded calls against the limits of the running configuration and writes the findings. It blocks
-// until it has read the ledger. It fails if a limit did not hold, if a job was called twice without permission, or if
+// Run checks the recorded calls against the limits of the running configuration, and writes the findings. It blocks
+// until it has read the ledger. It fails if a limit was exceeded, if a job was called twice without permission, or if
 // there are no calls.
 func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	replays, err := newReplays(ctx, c, &o)
@@ -105,11 +105,11 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 	return err
 }
 
-// recordsShown is the number of records between two displays of the progress.
+// recordsShown is how many records are read between two displays of the progress.
 const recordsShown = 10_000
 
-// newReplays creates a replay for each api, or for the requested one. Each begins when the api's limits came into
-// force, unless o.Since says otherwise.
+// newReplays creates a replay for each api, or only for the requested api. A replay begins at o.Since. If that is zero,
+// it begins when the api's limits came into force.
 func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
 	only, from := o.API, o.Since
 	current, err := admin.CurrentVersion(ctx, c)
@@ -151,8 +151,8 @@ func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[str
 	return replays, nil
 }
 
-// inForceSince returns the configuration of an api before its present one, and when the present one came into force.
-// Both are zero if there was none before. versions begin with the newest.
+// inForceSince returns the former configuration of an api, and when the present configuration of the api came into
+// force. Both are zero if there was no former one. versions begin with the newest.
 func inForceSince(versions []*admin.Version, api string) (was *config.API, since time.Time) {
 	for i, v := range versions[1:] {
 		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
@@ -166,7 +166,8 @@ func inForceSince(versions []*admin.Version, api string) (was *config.API, since
 	return nil, time.Time{}
 }
 
-// besides returns the replays of apis with an account. Their shared limits also count calls of other apis.
+// besides returns the replays of apis with an account. The shared limits of these replays also count calls of other
+// apis.
 func besides(replays map[string]*replay) (of []*replay) {
 	for _, r := range replays {
 		if r.rules.In != nil {
@@ -176,8 +177,8 @@ func besides(replays map[string]*replay) (of []*replay) {
 	return of
 }
 
-// readLedger passes the ledger's records to the replays. It returns how many calls of apis without a replay, and how
-// many unreadable records there were.
+// readLedger passes the ledger's records to the replays. It returns the number of calls of apis without a replay, and
+// the number of unreadable records.
 func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays map[string]*replay) (strangers, unreadable int, err error) {
 	talk, shown, others := o.Talk, false, besides(replays)
 	only := o.API

@@ -6,11 +6,13 @@
 //	suggest.go     the smallest sufficient capacity and rate
 //
 // A run uses no formula. It puts the arrivals into a schedule (dispatcher/schedule) with a store of slots
-// (bucket.Memory), refuses those that the intake would refuse, and calls when the schedule says so. So its outcome is
-// that of a weir on a machine that is never late, with an API that never fails and whose calls all take the same time.
+// (bucket.Memory), refuses the arrivals that the intake would refuse, and calls when the schedule says so. So the run
+// has the outcome that weir would have on a machine that is never late, with an API that never fails and whose calls
+// all take the same time.
 //
-// A job reserves its cost. When its call ends, what the trace says that it took replaces the cost in the limits that
-// answers settle. A run does not raise or learn estimates, as a dispatcher does.
+// A job reserves its cost. When its call ends, the took of its line replaces the cost in the limits that answers
+// settle. A run does not raise or learn estimates, as a dispatcher does.
 //
-// A trace takes 32 bytes of memory per arrival, for at most MostJobs arrivals. A run takes 8 bytes more for each.
+// A trace takes 32 bytes of memory for each arrival. It has at most MostJobs arrivals. A run takes 8 bytes more for
+// each arrival.
 package whatif

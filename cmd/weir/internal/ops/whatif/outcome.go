@@ -45,10 +45,10 @@ type tally struct {
 	accepted, overflowed, refused, overBudget int
 	waits                                     []bucket.Micros
 	deepest                                   int
-	of                                        uint32 // the key with that depth
+	of                                        uint32 // the key whose bucket was that deep
 }
 
-// take counts an accepted job. depth is the number of its key's jobs, including it.
+// take counts an accepted job. depth is the number of jobs of its key, including this job.
 func (t *tally) take(key uint32, depth int) {
 	if t.accepted++; depth > t.deepest {
 		t.deepest, t.of = depth, key
@@ -73,7 +73,8 @@ func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
 	return o
 }
 
-// quantile returns the wait in milliseconds that percent of the calls did not exceed. It returns 0 without calls.
+// quantile returns the wait in milliseconds that percent of the calls did not exceed. It returns 0 if there were no
+// calls.
 func (t *tally) quantile(percent int) float64 {
 	if len(t.waits) == 0 {
 		return 0

@@ -26,7 +26,7 @@ type rehearsal struct {
 	s       *schedule.Schedule
 	store   *bucket.Memory
 	part    *schedule.Partition
-	running []end // running calls in the order of their ends, since all take the same time
+	running []end // running calls in the order of their ends, because all calls take the same time
 	out     tally
 }
 
@@ -36,7 +36,7 @@ type end struct {
 }
 
 // Run runs a trace under a candidate's rules until every accepted job has been called. It calls progress with the
-// number of arrivals so far. It fails if ctx ends, or if no store can keep the rules.
+// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
 	rules := c.Rules.Alone()
 	r := &rehearsal{
@@ -98,7 +98,7 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 	}
 }
 
-// arrive accepts or refuses an arriving job as the intake would.
+// arrive accepts or refuses an arriving job, as the intake would.
 func (r *rehearsal) arrive(number int) {
 	a := &r.trace.arrivals[number]
 	key, depth := r.trace.keys[a.key], 0
@@ -118,7 +118,7 @@ func (r *rehearsal) arrive(number int) {
 	r.s.Push(key, uint64(number)+1, r.part)
 }
 
-// payable reports whether the limits could ever let a job of this cost pass.
+// payable reports whether the limits could ever let a job with this cost pass.
 func (r *rehearsal) payable(a *arrival) bool {
 	for i := range r.policy.Rules.Shared {
 		l := &r.policy.Rules.Shared[i]
@@ -138,8 +138,8 @@ func (r *rehearsal) wait(key string, depth int) time.Duration {
 	return r.now.Until(at)
 }
 
-// cost returns what a job takes from a shared limit. If the limit reads the cost from the job, it is the cost in the
-// trace.
+// cost returns what a job takes from a shared limit. It is the cost in the trace if the limit reads the cost from the
+// job.
 func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	switch {
 	case l.Budget != nil:
@@ -150,7 +150,7 @@ func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
 	return max(1, l.Cost.Usual())
 }
 
-// actual returns what a call took from the shared limits, or nil if it took what it had reserved.
+// actual returns what a call took from the shared limits. It returns nil if the call took what it had reserved.
 func (r *rehearsal) actual(j *schedule.Job) []int64 {
 	took := r.trace.arrivals[j.Seq-1].took
 	if took == unknown {

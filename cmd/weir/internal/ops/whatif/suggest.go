@@ -14,8 +14,8 @@ const mostCapacity = 10_000_000
 
 // Suggest finds the smallest capacity of a candidate at which no job overflows. If bound is above 0, it also finds the
 // smallest whole count per period of the rate at which no job waits longer than bound. It returns the outcome of a run
-// with the suggestion. Shared limits and rates of single keys stay unchanged. It ignores max_wait and the capacities of
-// single keys. It runs the trace twice, or with a bound some twenty times.
+// with the suggestion. Shared limits and rates of single keys stay unchanged. max_wait and the capacities of single
+// keys are ignored. Suggest runs the trace twice, or some twenty times if bound is above 0.
 func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, progress func(jobs int)) (*Outcome, error) {
 	c.Rules.Key.Capacity, c.Rules.Key.MaxWait = mostCapacity, 0
 	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
@@ -34,7 +34,7 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	if o.Overflowed > 0 {
 		return nil, fmt.Errorf("the largest capacity that a configuration may have is too small: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
 	}
-	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // the run held this many jobs, so this capacity is enough
+	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // the run held this many jobs in one bucket, so this capacity is enough
 	if o, err = Run(ctx, t, &c, progress); err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	return o, nil
 }
 
-// slowest sets the smallest count of the candidate's rate at which no job waits longer than bound. It relies on that no
-// job waits longer at a faster rate.
+// slowest sets the smallest count of the candidate's rate at which no job waits longer than bound. It assumes that a
+// faster rate makes no job wait longer.
 func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, progress func(jobs int)) error {
 	rate := c.Rules.Key.Rate
 	fits := func(count int64) (bool, error) {

@@ -37,7 +37,7 @@ type arrival struct {
 	at   bucket.Micros
 	key  uint32 // index in keys
 	cost int64
-	took int64 // what the call takes from limits that answers settle; unknown: the cost
+	took int64 // what the call takes from limits that answers settle; unknown: its cost
 }
 
 // unknown says that a trace does not tell what a call took.
@@ -59,11 +59,11 @@ type readings struct {
 	more  int // bad lines beyond mostBadLines
 }
 
-// ReadTrace reads arrivals: CSV whose first line names the columns time, key and optionally cost and took, or JSON
-// objects with these fields, one per line. A time is a number of seconds or an RFC 3339 time. A cost is a whole number
-// from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the cost. The
-// lines may be in any order. ReadTrace fails if there are more than most. Its error lists the first bad lines by
-// number, and uses name as the file's name.
+// ReadTrace reads arrivals. The input is CSV whose first line names the columns time, key and optionally cost and took,
+// or it is one JSON object with these fields on each line. A time is a number of seconds or an RFC 3339 time. A cost is
+// a whole number from 1; the default is 1. took is what the call really took, a whole number from 0; the default is the
+// cost. The lines may be in any order. ReadTrace fails if there are more than most arrivals. Its error lists the first
+// bad lines by number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	r := &readings{name: name, index: map[string]uint32{}, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
@@ -88,7 +88,7 @@ func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	return &r.trace, nil
 }
 
-// firstByte returns the first byte that is not blank. It consumes nothing.
+// firstByte returns the first byte that is not blank, without consuming it.
 func firstByte(lines *bufio.Reader) (byte, error) {
 	for n := 1; ; n++ {
 		seen, err := lines.Peek(n)
@@ -101,7 +101,7 @@ func firstByte(lines *bufio.Reader) (byte, error) {
 	}
 }
 
-// problem returns the error that lists the bad lines, or nil.
+// problem returns the error that lists the bad lines. It returns nil if there are none.
 func (r *readings) problem() error {
 	if r.more > 0 {
 		r.bad = append(r.bad, fmt.Errorf("%s: and %d more bad lines", r.name, r.more))
@@ -120,7 +120,7 @@ func (r *readings) fail(line int, format string, args ...any) {
 	r.bad = append(r.bad, fmt.Errorf("%s:%d: "+format, append([]any{r.name, line}, args...)...))
 }
 
-// add adds one arrival. It returns false if the trace is full.
+// add adds one arrival. It returns false if the trace is already full.
 func (r *readings) add(line int, at, key, cost, took string) bool {
 	if len(r.trace.arrivals) >= r.most {
 		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
@@ -239,11 +239,12 @@ func (r *readings) readJSON(in io.Reader) error {
 	return nil
 }
 
-// sinceEpoch separates two kinds of times: numbers of seconds from it on count from 1970, smaller ones from the
-// recording's start.
+// sinceEpoch separates two kinds of times in seconds: a number of at least sinceEpoch counts from 1970, and a smaller
+// one from the start of the recording.
 const sinceEpoch = 1e9
 
-// parseTime reads a time. It shifts recordings that begin with 0 away from the beginning of all calendar periods.
+// parseTime reads a time. It shifts recordings that begin with 0, so that they do not begin where all calendar periods
+// do.
 func parseTime(text string) (bucket.Micros, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return bucket.MicrosOf(at), nil

@@ -29,8 +29,8 @@ var errSilent = errors.New("a dispatching weir did not answer")
 var errUnreadable = errors.New("a dispatcher's answer cannot be read: is it another version?")
 
 // ask sends a question to every replica. It passes each answer or error to take, until take returns true or no more
-// answers come. It fails with errNobody if no replica is connected, and with errSilent if none has answered within
-// firstAnswer.
+// answers come. It fails with errNobody if no replica is connected, and with errSilent if replicas are connected and
+// none answers within firstAnswer.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
 	return askFor(c, subject, marshal(question{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }

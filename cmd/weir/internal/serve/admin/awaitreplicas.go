@@ -14,19 +14,20 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 )
 
-// awaitedReplicas asks all dispatching replicas until each one has answered or may no longer make calls. A stopped or
-// disconnected replica does not answer and may continue later. So awaitedReplicas waits until that replica's lease has
-// run out, by the rule that replicas use among themselves, and then ends the lease for good. Before that replica calls
-// under another lease, it puts in force what was commanded meanwhile (AwaitApplied, AwaitConfigApplied).
+// awaitedReplicas asks all dispatching replicas until each one has answered or may no longer make calls. A replica that
+// is stopped or disconnected does not answer, and may continue later. So awaitedReplicas waits until that replica's
+// lease has run out, by the rule that replicas use among themselves, and then ends the lease for good. Before that
+// replica calls under another lease, it puts in force what operators have commanded meanwhile (AwaitApplied,
+// AwaitConfigApplied).
 type awaitedReplicas struct {
 	c        *connect.Connection
 	registry *lease.Registry   // nil if the server has no registry of replicas
-	silent   map[string]silent // by session
-	over     map[string]string // by session: instances of silent replicas whose lease has ended
+	silent   map[string]silent // by session: replicas that have a lease and have not answered
+	over     map[string]string // by session: the instances of silent replicas whose leases have ended
 	waits    answerWaits
 }
 
-// silent is the lease of a replica that has not answered. since is when this process first saw its present revision.
+// silent is the lease of a replica that has not answered. since is when this process first saw the lease's revision.
 type silent struct {
 	lease.Member
 	revision uint64
@@ -39,7 +40,7 @@ type replica struct{ instance, session string }
 // againAnswer is how long each question after the first one waits for its first answer.
 const againAnswer = time.Second
 
-// awaitReplicas reads which replicas have leases. The command that the questions are about must be stored before.
+// awaitReplicas reads which replicas have leases. The command about which it will ask must already be stored.
 func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
 	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
@@ -49,8 +50,8 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 	return m, m.look(ctx, nil)
 }
 
-// ask sends the question to all replicas once and passes each answer to take, which returns the answering replica. It
-// fails with errSilent if no replica has answered and no registry says which replicas run.
+// ask sends the question to all replicas once and passes each answer to take. take returns the replica that answered.
+// ask fails with errSilent if no replica has answered and there is no registry that says which replicas run.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
 	err := askFor(m.c, subject, marshal(question{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
@@ -66,7 +67,8 @@ func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(dat
 	return m.look(ctx, answered)
 }
 
-// look finds the replicas that have not answered. It ends each lease that was not renewed for its term and a margin.
+// look finds the replicas that have a lease and have not answered. It ends each lease that was not renewed for its term
+// and a margin.
 func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
 	if m.registry == nil {
 		return nil
@@ -137,8 +139,8 @@ func (m *awaitedReplicas) missing() string {
 		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
-// nobody returns the message for a command that no replica has answered while no replica may make calls. It says from
-// when on the command is in force.
+// nobody returns the message for a command that is stored while no replica answers and none may make calls. The message
+// says from when on the command is in force.
 func (m *awaitedReplicas) nobody() string {
 	if len(m.over) == 0 {
 		return "no dispatching weir runs, it is in force from its next start on"
@@ -146,8 +148,8 @@ func (m *awaitedReplicas) nobody() string {
 	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
 }
 
-// overdue returns a message that names the replicas that did not answer and may make no calls any more, "" if all have
-// answered.
+// overdue returns a message that names the replicas that did not answer and may no longer make calls. It returns "" if
+// all have answered.
 func (m *awaitedReplicas) overdue() string {
 	if len(m.over) == 0 {
 		return ""

@@ -21,8 +21,8 @@ type Cancellation struct {
 	Look bool `json:"look,omitempty"`
 }
 
-// Cancel ends a waiting job, and blocks until the owner of its key has done so. It looks for the job first, and fails
-// if it finds the id under several keys.
+// Cancel ends a waiting job, and blocks until the owner of the job's key has ended it. Cancel looks for the job first,
+// and fails if it finds the id under several keys.
 func Cancel(c *connect.Connection, api string, q Cancellation) ([]desk.CancelAnswer, error) {
 	q.Look = true
 	found, err := askCancel(c, api, q)
@@ -58,7 +58,7 @@ func askCancel(c *connect.Connection, api string, q Cancellation) ([]desk.Cancel
 	return found, err
 }
 
-// Cancelled returns why a job was not cancelled, nil if it was.
+// Cancelled returns an error that says why a job was not cancelled, nil if it was cancelled.
 func Cancelled(api, job string, answers []desk.CancelAnswer) error {
 	late, gone := "", 0
 	for _, a := range answers {

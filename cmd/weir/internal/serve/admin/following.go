@@ -17,9 +17,9 @@ import (
 type ConfigState struct {
 	Instance string `json:"instance"`
 	Session  string `json:"session,omitempty"` // the session of its lease
-	Seen     uint64 `json:"seen"`              // the newest version that it has considered
+	Seen     uint64 `json:"seen"`              // the newest version that the replica has considered
 	Version  uint64 `json:"version"`           // the version in force on this replica
-	Why      string `json:"why,omitempty"`     // why the newest is not in force
+	Why      string `json:"why,omitempty"`     // why the newest version is not in force
 	// Busy says, by account with shares, why calls of this site may exceed its share in a window that still sees calls.
 	Busy map[string]string `json:"busy,omitempty"`
 }
@@ -28,7 +28,7 @@ type ConfigState struct {
 var ErrCannotFollow = errors.New("cannot be followed")
 
 // AwaitFollowed blocks until every replica that may make calls follows this version or a later one. It fails if a
-// replica cannot follow, or if that takes longer than commandTimeout.
+// replica cannot follow the version, or after commandTimeout.
 func AwaitFollowed(ctx context.Context, c *connect.Connection, talk io.Writer, version uint64) error {
 	command := ctx
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

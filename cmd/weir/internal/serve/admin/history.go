@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// pastOf asks for the recent flow of an api, or of one of its keys.
+// pastOf is the question about the recent flow of an api, or of one of its keys.
 type pastOf struct {
 	Key *string `json:"key,omitempty"`
 }
@@ -50,7 +50,7 @@ func (o operator) history(req micro.Request) {
 }
 
 // History returns the recent flow into and out of an api, or of one of its keys, added up over all replicas. It is
-// empty if no replica has kept any. It blocks as long as Keys does.
+// empty if no replica has recorded any. It waits for answers as Keys does.
 func History(c *connect.Connection, api string, key *string) ([]flowsamples.Part, error) {
 	sum := []flowsamples.Part{}
 	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// UnfinishedJobs asks for jobs that wait or whose call is running.
+// UnfinishedJobs is a question about jobs that wait or whose call is running.
 type UnfinishedJobs struct {
 	jobindex.Filter
 	Waiting bool `json:"waiting,omitempty"`
@@ -31,7 +31,7 @@ type UnfinishedJobs struct {
 type unfinishedReply struct {
 	APIs []desk.APIState      `json:"apis"`
 	Jobs []desk.UnfinishedJob `json:"unfinished"`
-	// Reached is how far back the list goes, if older jobs were not read.
+	// Reached is the time back to which the list is complete, if older jobs were not read.
 	Reached time.Time `json:"reached,omitzero"`
 	Err     string    `json:"error,omitempty"`
 }
@@ -43,16 +43,16 @@ func JobPlace(j *desk.UnfinishedJob) jobindex.Place {
 
 // Bounds of a list of jobs.
 const (
-	unfinishedTimeout = 4 * time.Second  // within which an owner reads headers; shorter than the asking process waits
-	listTimeout       = 10 * time.Second // within which a replica reads its index
+	unfinishedTimeout = 4 * time.Second  // bounds how long an owner reads headers; it is shorter than the asking process waits
+	listTimeout       = 10 * time.Second // bounds how long a replica reads its index
 	mostHeaders       = 5000             // the most headers of waiting jobs that are read for one page, in each partition
 )
 
-// unfinishedWaits waits as long for each further answer as for the first one: one owner may answer at once and another
-// read headers until its time limit.
+// unfinishedWaits waits as long for each further answer as for the first one, because one owner may answer at once
+// while another reads headers until unfinishedTimeout.
 var unfinishedWaits = answerWaits{firstAnswer, firstAnswer}
 
-// oneAnswers is the queue group of endpoints that only one of the replicas answers.
+// oneAnswers makes only one of the replicas answer a question to the endpoint.
 var oneAnswers = micro.WithEndpointQueueGroup("index")
 
 // unfinished answers with the unfinished jobs of the queues that this replica owns.
@@ -90,7 +90,7 @@ func (o operator) unfinished(req micro.Request) {
 	}))
 }
 
-// readUnfinished reads a question, and limits the number of jobs that it asks for.
+// readUnfinished reads a question, and bounds the number of jobs that it asks for.
 func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 	if err := json.Unmarshal(data, &q); err != nil {
 		return q, fmt.Errorf("the question cannot be read: %w", err)
@@ -101,8 +101,8 @@ func readUnfinished(data []byte) (q UnfinishedJobs, err error) {
 
 const busyListing = "too many questions about jobs and spending are being answered at once: try again"
 
-// wanted returns the question as the desk of one api reads it. It asks for one job more than a page has: that job tells
-// whether there is another page.
+// wanted returns the question in the form for the desk of one api. It asks for one job more than a page has: if that job
+// exists, there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
 		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
@@ -120,7 +120,7 @@ func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	return wanted
 }
 
-// newest keeps that many of the newest jobs, and sorts them, the newest first.
+// newest sorts the jobs, the newest first, and keeps only the first ones. jobs is how many.
 func (r unfinishedReply) newest(jobs int) unfinishedReply {
 	slices.SortFunc(r.Jobs, func(a, b desk.UnfinishedJob) int { return JobPlace(&a).Compare(JobPlace(&b)) })
 	if len(r.Jobs) > jobs {
@@ -130,7 +130,7 @@ func (r unfinishedReply) newest(jobs int) unfinishedReply {
 	return r
 }
 
-// fit drops the older half of the jobs until the reply fits into that many bytes.
+// fit drops the older half of the jobs until the reply has at most the given number of bytes.
 func (r unfinishedReply) fit(bytes int) unfinishedReply {
 	for len(marshal(r)) > bytes && len(r.Jobs) > 1 {
 		r.Jobs = r.Jobs[:len(r.Jobs)/2]
@@ -144,7 +144,7 @@ func (r unfinishedReply) fit(bytes int) unfinishedReply {
 // Unfinished is an answer to UnfinishedJobs.
 type Unfinished struct {
 	Jobs []desk.UnfinishedJob // the newest first
-	// Reached is how far back the list goes, if older jobs were not read; otherwise it is zero.
+	// Reached is the time back to which the list is complete, if older jobs were not read; otherwise it is zero.
 	Reached time.Time
 	Silent  []string // which jobs are missing, and why
 }
@@ -190,12 +190,12 @@ func (g *gathering) take(data []byte, wrong *operatorError) (enough bool) {
 			return false
 		}
 	}
-	return g.api == "" || len(g.partitions) > 0 // a replica may not know the api yet
+	return g.api == "" || len(g.partitions) > 0 // the replicas that have answered may not know the api yet
 }
 
 func (g *gathering) complete(api string) bool { return g.owned[api] >= g.partitions[api] }
 
-// found returns the jobs, the newest first, and what is missing.
+// found returns the jobs, the newest first, and says which jobs are missing.
 func (g *gathering) found() Unfinished {
 	for api, n := range g.partitions {
 		if !g.complete(api) {
@@ -224,20 +224,21 @@ func (o operator) ended(req micro.Request) {
 	}))
 }
 
-// EndedJobs returns jobs that have ended, from the index of one replica.
+// EndedJobs returns the ended jobs that q asks for, from the index of one replica.
 func EndedJobs(ctx context.Context, c *connect.Connection, q *jobindex.Question) (page jobindex.Page, err error) {
 	err = askIndex(ctx, c, endedSubject, q, &page)
 	return page, err
 }
 
-// tracesOf asks for everything that is recorded of a job id. If it has waits, it asks instead how many calls began
-// during each of them.
+// tracesOf is the question for everything that is recorded of a job id. If it has waits, it asks instead how many calls
+// began during each wait.
 type tracesOf struct {
 	Job   string          `json:"job"`
 	Waits []jobindex.Wait `json:"waits,omitempty"`
 }
 
-// aheadReply answers a question with waits. A replica of an earlier version ignores the waits and sends traces.
+// aheadReply is the answer to a question with waits. A replica of an earlier version ignores the waits and sends
+// traces.
 type aheadReply struct {
 	Ahead []int `json:"ahead"`
 }
@@ -260,8 +261,8 @@ func (o operator) traces(req micro.Request) {
 	}))
 }
 
-// AheadOf returns for each of a job's waits how many calls of other jobs of its key began during the wait, by the index
-// of one replica. It returns jobindex.NotKnown for a wait that the index does not know.
+// AheadOf returns, for each of a job's waits, how many calls of other jobs of the same key began during that wait. The
+// number comes from the index of one replica. It is jobindex.NotKnown if the index does not know the wait.
 func AheadOf(ctx context.Context, c *connect.Connection, waits []jobindex.Wait) []int {
 	all := make([]int, 0, len(waits))
 	for some := range slices.Chunk(waits, mostWaits) {

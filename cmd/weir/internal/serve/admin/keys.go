@@ -14,14 +14,14 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// KeyList holds the deepest buckets of an api over all replicas.
+// KeyList holds the deepest buckets of an api, gathered from all replicas.
 type KeyList struct {
 	Buckets             []schedule.KeyState
-	Resting             []schedule.KeyState // paused keys without jobs, by name
+	Resting             []schedule.KeyState // paused keys without jobs, sorted by name
 	RestingAll          int                 // the number of paused keys without jobs
 	Pause               *schedule.Pause     // the pause of the whole api; nil if there is none
 	Keys, Jobs          int
-	Missing, Partitions int // the owners of Missing of the Partitions did not answer
+	Missing, Partitions int // the owners of Missing of the api's Partitions did not answer
 }
 
 // KeysQuery selects buckets.

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// JobsLeft counts, by api, the jobs in the queues of apis that c does not configure. No replica calls these jobs.
+// JobsLeft counts, by api, the jobs that wait in the queues of apis that c does not configure.
 func JobsLeft(ctx context.Context, js jetstream.JetStream, c *config.Config) (map[string]int, error) {
 	configured := map[string]struct{}{}
 	for i := range c.APIs {
@@ -44,10 +44,10 @@ func JobsLeft(ctx context.Context, js jetstream.JetStream, c *config.Config) (ma
 	return found, nil
 }
 
-// ExplainNoAPI returns the error that an api is not configured. The error tells the number of jobs that still wait for
-// the api, or else the configured apis.
+// ExplainNoAPI returns the error that an api is not configured. If jobs of the api still wait, the error tells how
+// many. Otherwise it names the configured apis.
 func ExplainNoAPI(ctx context.Context, c *connect.Connection, name string, current *config.Config) error {
-	ctx, done := c.Denied.Tolerate(ctx) // a user without the right to count jobs still gets NoAPI
+	ctx, done := c.Denied.Tolerate(ctx) // without the right to count jobs, the user still gets the error of NoAPI
 	defer done()
 	if found, err := JobsLeft(ctx, c.JetStream, current); err == nil && found[name] > 0 {
 		return cli.NotFound(fmt.Errorf("api %s is not configured, and %s %s in its queues: configure it again to have them called",

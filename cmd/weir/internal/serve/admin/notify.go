@@ -16,7 +16,7 @@ import (
 // Notified is the result of a test message to one receiver: a destination of events, or a callback.
 type Notified struct {
 	Destination string `json:"destination"`     // a name, or API/callback
-	Error       string `json:"error,omitempty"` // why the receiver has not accepted it, "" if it has
+	Error       string `json:"error,omitempty"` // why the receiver has not accepted the message, "" if it has
 }
 
 // notifyQuestion names the receiver to test.
@@ -31,7 +31,7 @@ const notifyTimeout = 5 * time.Minute
 var notifyWaits = answerWaits{notifyTimeout + 10*time.Second, 0}
 
 // Notify makes one replica post a test message to the destination or callback of that name, or to all if name is empty.
-// The replica posts because it has the secrets and can reach the receiver, which a command may not.
+// The replica posts, because a command may lack the secrets and may be unable to reach the receiver.
 func Notify(c *connect.Connection, name, who string) ([]Notified, error) {
 	var all []Notified
 	var failed error

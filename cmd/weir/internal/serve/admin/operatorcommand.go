@@ -33,7 +33,8 @@ type OperatorCommand struct {
 	kv  jetstream.KeyValue
 }
 
-// NewOperatorCommand returns a command of the operator who, about an api, or about one of its keys if key is not "".
+// NewOperatorCommand returns a command of the operator who. The command is about an api, or, if key is not "", about
+// one key of the api.
 func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
 	kv, err := c.Control(ctx)
 	if err != nil {
@@ -76,8 +77,9 @@ func ReadLasting(text string) (time.Duration, error) {
 	return lasts, nil
 }
 
-// Pause stops the calls of the api or the key, and blocks until no replica may start one. An existing pause stays
-// unchanged, unless it or the new one ends by itself: then the new one replaces it. Pause writes progress to talk.
+// Pause stops the calls of the api or the key, and blocks until no replica may start one. It replaces an existing pause
+// if either of the two pauses ends by itself. Otherwise the existing pause stays unchanged. Pause writes progress to
+// talk.
 func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
 	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: o.who, Why: say.Why, ForMS: say.For.Milliseconds()}
 	o.Paused = true
@@ -140,7 +142,7 @@ func StorePause(ctx context.Context, kv jetstream.KeyValue, api, who, why string
 // mostPauseRaces is how often a pause is tried again because another command changed the same entry at the same time.
 const mostPauseRaces = 5
 
-// Resume ends a pause, and makes each replica whose breaker is open call the api once, at once. It blocks until every
+// Resume ends a pause, and makes each replica whose breaker is open call the api once at once. It blocks until every
 // replica that may make calls follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	name, bucket := PauseEntry(o.API, o.Key), o.kv.Bucket()
@@ -166,13 +168,13 @@ func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, tal
 	return o.tryNow(c, talk)
 }
 
-// tryAnswer is one replica's answer to the request to try an api.
+// tryAnswer is one replica's answer to the request to call an api at once.
 type tryAnswer struct {
 	Instance string `json:"instance"`
 	Tries    bool   `json:"tries"`
 }
 
-// tryNow makes each replica whose breaker is open call the api at once. Each replica has its own breaker.
+// tryNow makes each replica whose breaker is open call the api once at once. Each replica has its own breaker.
 func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	if o.Key != "" {
 		return nil
@@ -216,7 +218,7 @@ type pausedAnswer struct {
 	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself
 }
 
-// A command fails if it is not in force on every replica within commandTimeout. It asks the replicas every
+// A command fails if some replica has not put it in force within commandTimeout. It asks the replicas every
 // commandRetry.
 const (
 	commandTimeout = 20 * time.Second

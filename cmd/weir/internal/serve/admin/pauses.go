@@ -21,11 +21,11 @@ import (
 	"weir/ingest"
 )
 
-// pausePrefix begins the keys of pauses in the control bucket: pause.<api>, or pause.<api>.<key token>. The token has =
-// in place of %, because keys of a key-value bucket cannot contain %.
+// pausePrefix begins the keys of pauses in the control bucket: pause.<api>, or pause.<api>.<key token>. In a token =
+// replaces %, because keys of a key-value bucket cannot contain %.
 const pausePrefix = "pause."
 
-// PauseEntry returns the key of a pause in the control bucket. key is empty for a pause of the whole api.
+// PauseEntry returns the control bucket's key for a pause. key is empty for a pause of the whole api.
 func PauseEntry(api, key string) string {
 	if key == "" {
 		return pausePrefix + entryToken(api)
@@ -33,13 +33,13 @@ func PauseEntry(api, key string) string {
 	return pausePrefix + entryToken(api) + "." + entryToken(key)
 }
 
-// entryToken returns a name's token for a key of a key-value bucket. An api's name is its own token.
+// entryToken returns the token that stands for a name in a key of a key-value bucket. An api's name is its own token.
 func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
 
 // IsPause reports whether a key of the control bucket names a pause.
 func IsPause(key string) bool { return strings.HasPrefix(key, pausePrefix) }
 
-// parsePauseEntry reads a key that PauseEntry returned.
+// parsePauseEntry returns the api and the key that an entry of PauseEntry names.
 func parsePauseEntry(entry string) (api, key string, err error) {
 	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
 	if api, err = parseEntryToken(api); err != nil || !of {
@@ -75,8 +75,8 @@ type inForce struct {
 	due      time.Time // by this process's clock: when to check whether the pause is over
 }
 
-// OpenPauses puts the stored pauses in force. No call may start before it returns, because a restart must not call what
-// an operator has paused. The watch ends with life.
+// OpenPauses puts the stored pauses in force. No call may start before OpenPauses returns, because a restart must not
+// call what an operator has paused. The watch of later pauses ends with life.
 func OpenPauses(ctx, life context.Context, js jetstream.JetStream, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
 	p := &Pauses{nc: js.Conn(), js: js, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]inForce{}}
 	if err := p.watch(life); err != nil {
@@ -98,8 +98,8 @@ func (p *Pauses) watch(ctx context.Context) error {
 }
 
 // catchUp puts in force all entries that exist when a watch begins. It resumes every pause whose entry is gone. A
-// replica that lags shows older entries first, or none. So a newer pause counts at once, and what ends or replaces a
-// pause counts when the watch has shown all entries.
+// replica of the bucket that lags shows older entries first, or none. So a newer pause counts at once, but an entry
+// that ends or replaces a pause counts only when the watch has shown all entries.
 func (p *Pauses) catchUp(ctx context.Context) error {
 	there := map[string]jetstream.KeyValueEntry{}
 	for {
@@ -122,7 +122,7 @@ func (p *Pauses) catchUp(ctx context.Context) error {
 	}
 }
 
-// settle puts in force the newest entries, and resumes the pauses that are gone.
+// settle puts the newest entries in force, and resumes the pauses whose entries are gone.
 func (p *Pauses) settle(there map[string]jetstream.KeyValueEntry) {
 	for held := range p.inForce {
 		if entry, ok := there[held]; !ok || entry.Operation() != jetstream.KeyValuePut {
@@ -197,8 +197,8 @@ func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
 }
 
 // endOver ends the pauses that are over by the server's clock. It deletes their entries in NATS, so all replicas follow
-// as they follow an operator's resumption. Every replica tries; the event has an id, so it is stored once. A replica
-// that was down meanwhile finds the entry gone, or ends the pause itself.
+// as they follow an operator's resumption. Every replica tries to end a pause; the event has an id, so it is stored
+// once. A replica that was down meanwhile finds the entry gone, or ends the pause itself.
 func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 	for entry, f := range p.inForce {
 		if f.due.IsZero() || f.due.After(now) {
@@ -220,7 +220,7 @@ func (p *Pauses) endOver(ctx context.Context, now time.Time) {
 }
 
 // end ends one pause, unless another pause has replaced it. It does nothing if the pause is not over by the server's
-// clock, because a replica whose clock is ahead must not end it for all replicas.
+// clock, because a replica whose clock is ahead must not end the pause for all replicas.
 func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time, e deadletter.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, endWait)
 	defer cancel()
@@ -248,7 +248,7 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time
 // endWait bounds the time to store the end of one pause.
 const endWait = 5 * time.Second
 
-// readPause reads an entry. An entry that cannot be parsed is a pause without an end.
+// readPause reads an entry. If the entry cannot be parsed, it counts as a pause that does not end by itself.
 func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
 	var word schedule.Pause
 	if json.Unmarshal(entry.Value(), &word) != nil {

@@ -11,9 +11,10 @@ import (
 	"weir/ingest"
 )
 
-// Operators' questions to the running dispatchers. Every replica answers for the partitions that it owns, so most
-// endpoints have no queue group, and the asking process gathers the answers. Two kinds have a queue group: questions to
-// the index of ended jobs, because each replica has the whole index, and tests of receivers, because one replica posts.
+// Subjects of operators' questions to the dispatching replicas. Every replica answers for the partitions that it owns,
+// so most endpoints have no queue group, and the asking process gathers the answers. Two kinds have a queue group:
+// questions to the index of ended jobs, because each replica has the whole index, and tests of receivers, because one
+// replica must post.
 const (
 	operatorService = "weir-operator"
 	configSubject   = "weir.operator.config"
@@ -55,8 +56,8 @@ func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
 	return names[0], names[1], nil
 }
 
-// The asking process waits this long for the first answer, and this long for each further one. The other values bound
-// the time in which a replica prepares its answer.
+// firstAnswer and nextAnswer are how long the asking process waits for the first answer and for each further one. The
+// other values bound the time in which a replica prepares its answer.
 const (
 	firstAnswer = 5 * time.Second
 	nextAnswer  = 500 * time.Millisecond
@@ -70,7 +71,8 @@ const (
 // answerWaits is how long to wait for the first answer and for each next one.
 type answerWaits struct{ first, next time.Duration }
 
-// cancelWaits allows for owners that read their queues before they answer, some longer than others.
+// cancelWaits is long, because an owner may have to read its queue before it answers, and one queue may be much longer
+// than another.
 var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
 // question is the body of a question about keys.
@@ -84,7 +86,8 @@ type question struct {
 type keysAnswer struct {
 	desk.APIState
 	Deepest []schedule.KeyState `json:"deepest"`
-	// Resting holds paused keys without jobs, as many as the question asked for. RestingAll is how many there are.
+	// Resting holds paused keys without jobs, at most as many as the question's Limit. RestingAll is how many there
+	// are.
 	Resting    []schedule.KeyState `json:"resting,omitempty"`
 	RestingAll int                 `json:"resting_all,omitempty"`
 }

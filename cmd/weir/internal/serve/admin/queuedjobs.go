@@ -29,16 +29,16 @@ type jobsReply[J any] struct {
 	Err  string `json:"error,omitempty"`
 }
 
-// findWaits allows for owners that read their queues before they answer, as after a takeover, some longer than others.
+// findWaits is long, because an owner may have to read its queue before it answers, for example after a takeover.
 var findWaits = answerWaits{time.Minute, 5 * time.Second}
 
 // Find looks for the unfinished jobs of an api that have an id. It blocks until all owners have answered, for about a
-// minute at most. If an owner did not answer, it returns the jobs found and an error.
+// minute at most. If an owner did not answer, Find returns the jobs that the others found, and an error.
 func Find(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, findWaits)
 }
 
-// FindSoon is Find for callers that cannot wait until owners have read long queues: it blocks for a few seconds at
+// FindSoon is Find for callers that cannot wait until owners have read long queues. It blocks for a few seconds at
 // most.
 func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []desk.QueuedJob, err error) {
 	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
@@ -69,7 +69,7 @@ func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, 
 	return found, missing, cmp.Or(err, heard.failed)
 }
 
-// find answers where a job waits.
+// find answers where a job is in the queues of this replica.
 func (o operator) find(req micro.Request) {
 	var q JobInQueue
 	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]desk.QueuedJob, error) {
@@ -77,7 +77,7 @@ func (o operator) find(req micro.Request) {
 	})
 }
 
-// cancel ends a job, or only reports what it would end.
+// cancel ends a job, or only reports which job it would end.
 func (o operator) cancel(req micro.Request) {
 	var q Cancellation
 	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]desk.CancelAnswer, error) {

@@ -15,15 +15,15 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// The owner of a job's partition makes the inquiry about its letter, because the owner has the api's secrets, its
-// limits and its pace. A command only names a letter and receives the outcome.
+// The owner of a job's partition asks the api about the job of a letter, because the owner has the api's secrets,
+// limits and pace. A command only names the letter and receives the outcome.
 
 // reconcileQuestion names a letter.
 type reconcileQuestion struct {
 	Seq uint64 `json:"seq"`
 }
 
-// reconcileWaits allows for an owner that asks the api before it answers. The other replicas answer at once that they
+// reconcileWaits is long, because the owner asks the api before it answers. The other replicas answer at once that they
 // are not the owner.
 var reconcileWaits = answerWaits{2 * time.Minute, 2 * time.Minute}
 
@@ -67,7 +67,7 @@ func (o operator) reconcile(req micro.Request) {
 	})
 }
 
-// heldBy reports whether an error says that another process holds the right to end letters.
+// heldBy reports whether err says that another process holds the right to end letters.
 func heldBy(err error) bool {
 	var held *lease.HeldError
 	return errors.As(err, &held)

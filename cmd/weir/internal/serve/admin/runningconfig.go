@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// OpenConfigStore opens the bucket of the configuration. It fails with exit code 3 if there is none.
+// OpenConfigStore opens the bucket of the configuration. It fails with exit code 3 if the bucket does not exist.
 func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := FindConfigStore(ctx, c.JetStream)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -29,7 +29,7 @@ var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied
 // NeverApplied reports whether err says that NATS holds no configuration.
 func NeverApplied(err error) bool { return errors.Is(err, errNeverApplied) }
 
-// CurrentVersion reads the version in force: the newest readable one.
+// CurrentVersion returns the version in force, which is the newest readable one.
 func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if err != nil {
@@ -45,7 +45,8 @@ func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error
 	return v, nil
 }
 
-// MakeConfigStore opens the bucket of the configuration, and creates it if there is none, for a weir that starts later.
+// MakeConfigStore opens the bucket of the configuration. It creates the bucket if it does not exist, for a weir that
+// starts later.
 func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if !errors.Is(err, errNeverApplied) {
@@ -59,7 +60,7 @@ func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 	return store, c.Explain(err)
 }
 
-// ConfigHistory reads every version that is kept, the oldest first.
+// ConfigHistory returns every version that NATS keeps, the oldest first.
 func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyValueEntry, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if err != nil {
@@ -72,8 +73,8 @@ func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyV
 	return entries, c.Explain(err)
 }
 
-// RunningConfig reads the running configuration. ok is false if that fails: for example, weir never ran on this server,
-// or the credentials do not allow reading it.
+// RunningConfig returns the running configuration. ok is false if it cannot be read: for example, weir never ran on
+// this server, or the credentials do not allow reading the configuration.
 func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
 	ctx, done := c.Denied.Tolerate(ctx) // a producer may lack the right to read the configuration
 	defer done()
@@ -92,7 +93,7 @@ func NoAPI(name string, c *config.Config) error {
 	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(c.Names(), ", ")))
 }
 
-// ReadFile reads a configuration file. It fails with exit code 3 if there is none.
+// ReadFile reads a configuration file. It fails with exit code 3 if the file does not exist.
 func ReadFile(file string) ([]byte, error) {
 	text, err := cli.ReadFile(file, cli.MostConfig)
 	if errors.Is(err, os.ErrNotExist) {

@@ -31,8 +31,8 @@ type ServiceOptions struct {
 	Conn       *nats.Conn
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // returns the levels of an api's shared limits
-	Ledger     func() string                            // returns which records of calls are missing, "" if none are
-	Clock      func(api string) string                  // returns which clock of the api's limits is behind, "" if none is
+	Ledger     func() string                            // returns which records of calls are missing, "" if none is
+	Clock      func(api string) string                  // says that the clock is behind the clock that counted an api's limits, "" if it is not
 	Refresh    func(context.Context)                    // reads the limits' levels anew
 	Throttled  func(api string) uint64                  // returns how many jobs this process's intake has refused since it started
 	History    *flowsamples.Keeper
@@ -45,7 +45,7 @@ type ServiceOptions struct {
 	Instance   string
 	Roles      []string
 	Callback   func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
-	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to a receiver, "" for all
+	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to the receiver of that name, "" for all receivers
 	Log        *slog.Logger
 }
 
@@ -98,8 +98,8 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}, nil
 }
 
-// described adds metadata to an endpoint for the tools of NATS: the subject of questions, the role that may ask, and
-// the schema of one replica's answer.
+// described adds metadata to an endpoint for the tools of NATS: the subject of questions, the role that a user needs to
+// ask, and the schema of one replica's answer.
 func described(subject, role string, answer any) micro.EndpointOpt {
 	return micro.WithEndpointMetadata(map[string]string{"weir.subject": subject, "weir.role": role, "weir.schema.response": ingest.Schema(answer)})
 }
@@ -183,7 +183,7 @@ func (o operator) show(req micro.Request) {
 	_ = req.Respond(data)
 }
 
-// paused answers whether a pause is in force in this process.
+// paused answers whether a pause of an api or key is in force in this process.
 func (o operator) paused(req micro.Request) {
 	api, key, err := keyAsked(pausedSubject, req.Subject())
 	if err != nil {
@@ -214,8 +214,8 @@ func (o operator) configuration(req micro.Request) {
 	_ = req.Respond(marshal(state)) // on an error the asking process has gone
 }
 
-// aside prepares the answer in a goroutine of its own, so that other questions do not wait. If all slots are taken, it
-// answers with the error busy.
+// aside prepares the answer in a goroutine of its own, so that other questions do not wait for it. If all slots are
+// taken, it sends the error busy.
 func (o operator) aside(req micro.Request, slots chan struct{}, busy string, within time.Duration, answer func(ctx context.Context) (any, error)) {
 	select {
 	case slots <- struct{}{}:
@@ -236,9 +236,9 @@ func (o operator) aside(req micro.Request, slots chan struct{}, busy string, wit
 	})
 }
 
-// contained returns answer with any panic turned into its error. Every replica gets the same question, so a question
-// that ends one process would end all of them. It is only for answers that read: an answer that changes what jobs share
-// must not go on after a panic.
+// contained returns a function that calls answer and turns a panic into an error. Every replica gets the same question,
+// so without contained a question that crashes one replica would crash all of them. contained is only for answers that
+// read: after a panic, an answer that changes what jobs share must not continue.
 func (o operator) contained(answer func(ctx context.Context) (any, error)) func(ctx context.Context) (any, error) {
 	return func(ctx context.Context) (reply any, err error) {
 		defer func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 )
 
-// SpentQuestion asks what was spent. The zero value asks for today, by api.
+// SpentQuestion is the question about what calls have cost. The zero value asks for today, by api.
 type SpentQuestion struct {
 	By    spend.By  `json:"by,omitempty"`
 	API   string    `json:"api,omitempty"`
@@ -24,7 +24,7 @@ type SpentQuestion struct {
 	Limit int       `json:"limit,omitempty"` // the most groups; 0: as many as fit into an answer
 }
 
-// spent answers with what the calls have cost.
+// spent answers with what calls have cost.
 func (o operator) spent(req micro.Request) {
 	var q SpentQuestion
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
@@ -54,7 +54,7 @@ func (o operator) use(req micro.Request) {
 	}))
 }
 
-// Spent returns what the calls have cost, from the sums of one replica. Unlike spend.Of it reads no records.
+// Spent returns what calls have cost, from the sums of one replica. Unlike spend.Of, Spent reads no records.
 func Spent(ctx context.Context, c *connect.Connection, q SpentQuestion) (*spend.Account, error) {
 	var a spend.Account
 	if err := askIndex(ctx, c, spentSubject, q, &a); err != nil {
@@ -72,7 +72,7 @@ func UseOf(ctx context.Context, c *connect.Connection, api string) (*spend.Use, 
 	return &u, nil
 }
 
-// orNoLedger returns ledger.ErrNoLedger if a replica answered with that error, and err otherwise.
+// orNoLedger returns the error of ledger.ErrNoLedger if a replica answered with that error, and err otherwise.
 func orNoLedger(err error) error {
 	if wrong := (*operatorError)(nil); errors.As(err, &wrong) && wrong.code == codeNoLedger {
 		return cli.NotFound(ledger.ErrNoLedger)

@@ -28,7 +28,7 @@ type ReplicaStatus struct {
 	Roles    []string    `json:"roles"`
 	Started  time.Time   `json:"started"`
 	Ready    bool        `json:"ready"`
-	Why      string      `json:"why,omitempty"` // why it is not ready
+	Why      string      `json:"why,omitempty"` // why the replica is not ready
 	Config   ConfigState `json:"config"`
 	APIs     []APIStatus `json:"apis"`
 	// Streams are changes by hand to weir's streams in the last hour, as far as this replica has noticed them.
@@ -40,16 +40,16 @@ type ReplicaStatus struct {
 // TakesJobs reports whether the replica also has the role ingest.
 func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, string(config.RoleIngest)) }
 
-// APIStatus describes one api as a replica sees it, with the levels of its shared limits. The use of rates and of calls
-// in flight is this replica's alone.
+// APIStatus describes one api as a replica sees it, with the levels of the api's shared limits. The use of rates and of
+// calls in flight counts only this replica's calls.
 type APIStatus struct {
 	desk.APIDetail
 	// Throttled counts the jobs that this replica's intake has refused since it started, because their bucket was full
-	// or their call would come too late.
+	// or their call would have come too late.
 	Throttled uint64 `json:"throttled"`
 
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
-	// Clock says that the clock is behind the one that the limits were counted by; "" if it is not.
+	// Clock says that the clock is behind the clock by which the limits were counted; "" if it is not.
 	Clock string `json:"clock,omitempty"`
 
 	Callback *CallbackStatus `json:"callback,omitempty"` // nil: the api has none
@@ -68,12 +68,12 @@ type CallbackStatus struct {
 	GivenUpWhy string    `json:"given_up_why,omitempty"` // why the last end was given up
 }
 
-// CallbackName returns the name under which an api's callback is tested. It contains a slash, which no destination's
-// name does.
+// CallbackName returns the name under which an api's callback is tested. The name contains a slash, and no
+// destination's name does.
 func CallbackName(api string) string { return api + "/callback" }
 
-// A check of readiness takes readyTimeout at most. Its answer is used again for readyHolds, so that questions do not
-// load the store.
+// One check of readiness takes readyTimeout at most. Its result is used again for readyHolds, so that frequent
+// questions do not load the store.
 const (
 	readyTimeout = 3 * time.Second
 	readyHolds   = time.Second
@@ -128,8 +128,7 @@ func (o operator) status(req micro.Request) {
 	_ = req.Respond(data) // on an error the asking process has gone
 }
 
-// statusWaits waits only 250 ms for each further answer, because weir cannot know whether a replica without partitions
-// is missing.
+// statusWaits waits only 250 ms for each further answer, because weir cannot know whether another replica will answer.
 var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
 
 // ErrNoDispatcher reports that no dispatching replica answers.
@@ -138,9 +137,9 @@ var ErrNoDispatcher = errors.New("no dispatching weir answers")
 // Roster reports whether every dispatching replica is among the given answers.
 type Roster func(answered []ReplicaStatus) bool
 
-// MemberRoster reads the leases and returns a Roster of the replicas that have one. The Roster also requires an answer
-// of instance, unless it is "": on the embedded server no replica has a lease. MemberRoster returns nil if it cannot
-// read the leases, or if there is no replica to require.
+// MemberRoster reads the leases and returns a Roster of the replicas that have a lease. If instance is not "", the
+// Roster also requires an answer of that instance, because on the embedded server no replica has a lease. MemberRoster
+// returns nil if it cannot read the leases, or if there is no replica to require.
 func MemberRoster(ctx context.Context, c *connect.Connection, instance string) Roster {
 	ctx, cancel := context.WithTimeout(ctx, rosterWait)
 	defer cancel()
@@ -169,8 +168,8 @@ func MemberRoster(ctx context.Context, c *connect.Connection, instance string) R
 const rosterWait = time.Second
 
 // Status asks every replica, and returns the answers, sorted by instance. Each answer has at most limit paused and held
-// keys of each api. Status stops waiting when complete returns true; if complete is nil, it waits for stragglers. It
-// fails with ErrNoDispatcher if no replica answers within five seconds. Each further answer may take 250 ms.
+// keys of each api. Status stops waiting when complete returns true; if complete is nil, Status waits for each further
+// answer for 250 ms. Status fails with ErrNoDispatcher if no replica answers within five seconds.
 func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)

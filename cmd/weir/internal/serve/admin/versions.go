@@ -30,20 +30,21 @@ const KeptVersions = 64
 // secrets.
 type StoredConfig struct {
 	YAML    string    `json:"yaml"`
-	From    string    `json:"from"` // the file or command it came from
+	From    string    `json:"from"` // the file or command that the version came from
 	Who     string    `json:"who"`
 	At      time.Time `json:"at"`
 	Changes int       `json:"changes"` // the number of changes against the version before
 	// Vendors are the revisions of the vendors' profiles that set defaults when this version was stored.
 	Vendors map[string]string `json:"vendors,omitempty"`
-	// File is the file that weir serve had found last when this version was stored.
+	// File is the file that weir serve had considered last when this version was stored.
 	File FoundFile `json:"file,omitzero"`
-	// TakenBack holds checksums of the texts that rollbacks took out of force after File was found. If a start or
+	// TakenBack holds checksums of the texts that rollbacks took out of force after File was considered. If a start or
 	// SIGHUP finds one of these texts in the file, it does not apply the text again. The newest checksum is last; there
 	// are at most KeptVersions.
 	TakenBack []string `json:"taken_back,omitempty"`
 	// Order is greater than the Order of every earlier version, even if NATS was restored meanwhile. It is the time in
-	// microseconds, or the Order before plus one. Versions that an earlier weir stored have none.
+	// microseconds, or the former version's Order plus one if that is more. Versions that an earlier weir stored have
+	// none.
 	Order int64 `json:"order,omitempty"`
 	// Site is the site of this store, and Shares are its shares of accounts that are in force, in percent. They belong to
 	// the version, so that replicas follow a share as they follow any change. Only weir shares raises one.
@@ -54,7 +55,7 @@ type StoredConfig struct {
 // Take notes the site and the shares of a configuration that is to be stored.
 func (s *StoredConfig) Take(c *config.Config) { s.Site, s.Shares = c.Site(), c.InForce() }
 
-// After returns the Order of a new version behind s. s may be nil: there is no version.
+// After returns the Order for a new version that follows s. s may be nil if there is no version.
 func (s *StoredConfig) After() int64 {
 	now := time.Now().UnixMicro()
 	if s != nil {
@@ -63,31 +64,30 @@ func (s *StoredConfig) After() int64 {
 	return now
 }
 
-// FoundFile is a configuration file that weir serve has considered. A file with the configuration that is in force
-// already adds no version: it is recorded under fileKey.
+// FoundFile is a configuration file that weir serve has considered. If the file says the same as the configuration in
+// force, no version is added, and the FoundFile is recorded under fileKey.
 type FoundFile struct {
 	Sum   string `json:"sum"`   // the checksum of the file's text
-	After uint64 `json:"after"` // the revision of the last version at that time; 0: there was none
+	After uint64 `json:"after"` // the newest revision when the file was considered; 0: there was no version
 }
 
 // Checksum returns the checksum that identifies the text of a configuration.
 func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// Knows reports whether a file with that checksum must not be applied again: weir serve found it last, or a rollback
-// has taken it out of force since.
+// Knows reports whether a file with that checksum must not be applied again: weir serve considered it last, or a
+// rollback has since taken its text out of force.
 func (s *StoredConfig) Knows(sum string) bool {
 	return s.File.Sum == sum || slices.Contains(s.TakenBack, sum)
 }
 
-// Follow prepares next to replace s because an operator asked for it. next is then no longer among the texts that were
-// taken back.
+// Follow prepares next, which an operator has asked for, to replace s. The text of next no longer counts as taken back.
 func (s *StoredConfig) Follow(next *StoredConfig) {
 	wanted := Checksum([]byte(next.YAML))
 	next.File, next.Order = s.File, s.After()
 	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
 }
 
-// RollBack is Follow for a rollback: it also records that s was taken back.
+// RollBack is Follow for a rollback. It also records that the text of s was taken back.
 func (s *StoredConfig) RollBack(next *StoredConfig) {
 	s.Follow(next)
 	next.TakenBack = append(next.TakenBack, Checksum([]byte(s.YAML)))
@@ -173,8 +173,8 @@ func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
 	return watcher, nil
 }
 
-// Newest returns the newest readable version, nil if there is none. last is the newest revision of the key, readable or
-// not.
+// Newest returns the newest readable version, nil if there is none. last is the newest revision of the key, whether it
+// is readable or not.
 func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, err error) {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -189,8 +189,8 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return nil, last, nil
 }
 
-// layFoundOver replaces a version's File by the one under fileKey, if that was recorded later. It then clears
-// TakenBack: texts taken back before that file was found may be applied again.
+// layFoundOver replaces a version's File by the FoundFile under fileKey, if that was recorded later. It then also
+// clears TakenBack, because texts that were taken back before that file was considered may be applied again.
 func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	entry, err := s.kv.Get(ctx, fileKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -208,7 +208,7 @@ func (s ConfigStore) layFoundOver(ctx context.Context, v *Version) error {
 	return nil
 }
 
-// Found records a file with the configuration that is in force already.
+// Found records a file that says the same as the configuration in force.
 func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 	value, err := json.Marshal(file)
 	if err == nil {
@@ -221,7 +221,7 @@ func (s ConfigStore) Found(ctx context.Context, file FoundFile) error {
 }
 
 // RefuseUnread fails if the newest version cannot be read, for example because a later weir stored it. Without this
-// check the process would run by an older version and ignore the newest limits.
+// check weir would run by an older version and ignore the newest limits.
 func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 	entries, err := s.History(ctx)
 	if err != nil {
@@ -240,7 +240,7 @@ func (s ConfigStore) RefuseUnread(ctx context.Context) error {
 // ErrLostRace reports that another process has stored a version meanwhile.
 var ErrLostRace = errors.New("another change of the configuration came first")
 
-// Put stores a version if last is still the newest revision, and fails with ErrLostRace otherwise.
+// Put stores a version if last is still the newest revision, and otherwise fails with ErrLostRace.
 func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {
 	value, err := json.Marshal(next)
 	if err != nil {
@@ -317,7 +317,7 @@ type PastVersion struct {
 	Error   string    `json:"error,omitempty"` // why weir cannot read and does not follow this version
 }
 
-// PastVersionOf describes an entry of the history, readable or not.
+// PastVersionOf describes an entry of the history, whether it is readable or not.
 func PastVersionOf(entry jetstream.KeyValueEntry) PastVersion {
 	v, err := ReadVersion(entry)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"weir/bucket"
 )
 
-// Clock is the clock of slots: the wall clock at the start plus the time elapsed since, including the sleep of a
-// suspended machine. So setting the machine's clock moves no slot. Calendars, deadlines and times that a later process
-// reads follow the wall clock; Ahead is the difference. Clock is safe for concurrent use.
+// Clock is the clock of slots. It adds the time elapsed since the start to what the wall clock showed at the start. The
+// time that a machine was suspended counts as elapsed. So setting the machine's clock moves no slot. Calendars and
+// deadlines follow the wall clock, and so does every time that a later process reads. Ahead says how far the wall clock
+// is ahead of this clock. Clock is safe for concurrent use.
 type Clock struct {
 	start  bucket.Micros
 	wall   func() time.Time
@@ -23,8 +24,8 @@ type Clock struct {
 // New returns a clock that begins now.
 func New() *Clock { return StartingAt(time.Now()) }
 
-// StartingAt returns a clock that begins at start. If start is not the present time, the wall clock counts as set
-// since.
+// StartingAt returns a clock that begins at start. If start is not the present time, Ahead reports the difference, as
+// if the wall clock had been set.
 func StartingAt(start time.Time) *Clock {
 	since := elapsed()
 	return &Clock{start: bucket.MicrosOf(start), wall: time.Now, passed: func() time.Duration { return elapsed() - since }}
@@ -36,14 +37,14 @@ func (c *Clock) Set(by time.Duration) { c.set.Add(int64(by)) }
 // Now returns the time for slots. It never goes back.
 func (c *Clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
-// Noise is the change of the difference between the two clocks up to which Ahead does not follow.
+// Noise is the largest change of the difference between the two clocks that Ahead ignores.
 const Noise = bucket.Micros(time.Millisecond / time.Microsecond)
 
 // Ahead returns how far the wall clock is ahead of Now; it is negative if the wall clock is behind.
 //
 // It reads the wall clock between two readings of Now, and changes its value only as far as both readings require. With
-// one reading, a pause of the process between the two clocks would look like a wall clock that was set, and the period
-// of a quota would begin too early.
+// one reading, a pause of the process between reading the two clocks would look as if the wall clock had been set, and
+// the period of a quota would begin too early.
 func (c *Clock) Ahead() bucket.Micros {
 	was, began := bucket.Micros(c.ahead.Load()), c.Now()
 	wall := bucket.MicrosOf(c.wall().Add(time.Duration(c.set.Load())))
@@ -54,14 +55,14 @@ func (c *Clock) Ahead() bucket.Micros {
 	return bucket.Micros(c.ahead.Load())
 }
 
-// Watch compares the clocks every check, and reports steps of more than Step. A wall clock that is slewed differs by
-// less and is not reported.
+// Watch compares the clocks every check, and reports steps of more than Step. A wall clock that is slewed shows only
+// smaller differences, which are not reported.
 const (
 	check = 10 * time.Second
 	Step  = bucket.Micros(time.Second / time.Microsecond)
 )
 
-// Watch logs when the wall clock was set, until ctx ends.
+// Watch logs each time that the wall clock was set, until ctx ends.
 func (c *Clock) Watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(check)
 	defer tick.Stop()

@@ -16,7 +16,8 @@ func elapsed() time.Duration { return boot.now(time.Now()) }
 
 var boot = newBoottime()
 
-// boottime adds the sleep of a suspended machine to the monotonic clock. It is safe for concurrent use.
+// boottime returns the time of CLOCK_BOOTTIME from the monotonic clock and the time that the machine was suspended. It
+// is safe for concurrent use.
 type boottime struct {
 	base    time.Time            // start of the monotonic clock
 	kernel  func() time.Duration // CLOCK_BOOTTIME
@@ -25,8 +26,9 @@ type boottime struct {
 	checked atomic.Int64         // time of that measurement
 }
 
-// After a sleep the wall clock has advanced and the monotonic clock has not. A difference of more than stirred counts
-// as a sleep. The lead is also measured every recheck, in case the wall clock was set back during a sleep.
+// After a suspension the wall clock has advanced and the monotonic clock has not. If the difference between the two has
+// changed by more than stirred, the lead is measured again. It is also measured every recheck, in case the wall clock
+// was set back during a suspension.
 const (
 	stirred = time.Millisecond
 	recheck = time.Second
@@ -35,7 +37,7 @@ const (
 func newBoottime() *boottime {
 	b := &boottime{base: time.Now(), kernel: boottimeNow}
 	b.ahead.Store(int64(b.kernel()) - int64(time.Since(b.base)))
-	for range 10 { // the largest measurement is the most exact
+	for range 10 { // the largest reading is the most exact one
 		b.measure()
 	}
 	return b
@@ -46,14 +48,15 @@ func (b *boottime) now(t time.Time) time.Duration {
 	apart := time.Duration(t.UnixNano()-b.base.UnixNano()) - passed
 	if (apart-time.Duration(b.wall.Load())).Abs() > stirred || passed-time.Duration(b.checked.Load()) > recheck {
 		b.measure()
-		b.wall.Store(int64(apart)) // stored last, because a goroutine that reads this value relies on the new ahead
+		b.wall.Store(int64(apart)) // stored last, because a goroutine that reads this value relies on the new value of ahead
 		b.checked.Store(int64(passed))
 	}
 	return passed + time.Duration(b.ahead.Load())
 }
 
-// measure reads the lead of CLOCK_BOOTTIME. A reading is too small by the time between the readings of the two clocks,
-// and never too large. So measure keeps the largest one, and elapsed never runs ahead of the kernel's clock.
+// measure reads the lead of CLOCK_BOOTTIME. A reading is too small by the time that passes between reading the two
+// clocks, and never too large. So measure keeps the largest reading, and elapsed never runs ahead of the kernel's
+// clock.
 func (b *boottime) measure() {
 	kernel := int64(b.kernel())
 	least := kernel - int64(time.Since(b.base))

@@ -14,13 +14,13 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// The files with credentials in the data directory, which exist if Auth is not Open. Only weir's user may read them.
+// The files with credentials in the data directory. They exist if Auth is not Open. Only weir's user may read them.
 const (
 	OperatorCreds = connect.OperatorCreds // allows everything
 	ProducerCreds = "producer.creds"      // allows publishing jobs, reading and listening
 )
 
-// Auth says which clients a Server admits, and what they may do.
+// Auth says which clients a Server admits, and what these clients may do.
 type Auth int
 
 const (
@@ -33,8 +33,8 @@ const (
 	Required
 )
 
-// admit sets the server's options so that clients are authenticated by the credentials in dir. It creates credentials
-// that are missing. clients bounds the connected producers.
+// admit sets the server's options so that the server authenticates clients by the credentials in dir. It creates
+// credentials that are missing. clients bounds how many producers may be connected.
 func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Logger) error {
 	if a == Open {
 		return nil
@@ -60,8 +60,8 @@ func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Log
 	return nil
 }
 
-// publicKey returns the user name of the credentials in a file, and creates the file if it is missing. It replaces a
-// file that other users may read, because that file is no longer secret.
+// publicKey returns the user name of the credentials in a file, and creates the file if it is missing. If other users
+// may read the file, publicKey replaces it, because its credentials are no longer secret.
 func publicKey(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -124,8 +124,8 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// Access returns the options by which this process connects to the server. If credentials are required, they are the
-// operators'.
+// Access returns the options with which this process connects to the server. If the server requires credentials, the
+// options contain those of the operators.
 func (s *Server) Access() ([]nats.Option, error) {
 	if s.auth == Open {
 		return nil, nil

@@ -11,13 +11,14 @@ import (
 )
 
 // A server that authenticates clients has two accounts. weir and its operators use the server's own account, which has
-// the streams. All other clients use the account of producers, which can reach only its imports from the first account.
+// the streams. All other clients use the account of producers, which can reach only its imports from the server's own
+// account.
 //
-// Rights by subject alone would not suffice. A JetStream request names the subject of the answer, and the server
-// publishes the answer there with its own rights. So a client could make a stored message the running configuration: it
-// asks for the message with the reply subject $KV.weir_config.current. The answer to an imported request goes to a
-// subject that the server makes, and the server forwards it to the asking account. Requests that name a second subject
-// go to the gate (cmd/weir/internal/nats/jsproxy).
+// Rights by subject alone would not suffice. A JetStream request names the subject for its answer, and the server
+// publishes the answer there with the server's own rights. So a client could turn a stored message into the running
+// configuration: it would request the message with the reply subject $KV.weir_config.current. The answer to an imported
+// request, however, goes to a subject that the server makes, and the server forwards it to the asking account. Requests
+// that name a second subject go to the gate (cmd/weir/internal/nats/jsproxy).
 const (
 	mainAccount     = "$G" // the name of the directory of its streams
 	mainInFile      = "MAIN"
@@ -25,12 +26,12 @@ const (
 	anybody         = "anybody" // the user of clients without credentials
 )
 
-// notHeard are subjects that producers must not subscribe to: on these a producer could answer another producer in
-// weir's place.
+// notHeard are subjects that producers must not subscribe to. A producer that subscribes to one of them could answer
+// another producer in weir's place.
 var notHeard = []string{"weir.jobs.>", "weir.operator.>", jsproxy.Prefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
 
 // producerRights returns the rights of a producer in its account. A producer may publish only to the account's imports,
-// so other producers hear nothing of it.
+// so no other producer receives what it publishes.
 func producerRights() *server.Permissions {
 	allow := []string{"$SYS.REQ.USER.INFO"}
 	for _, p := range jsproxy.Passages(jsproxy.Inside) {

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// backlog bounds the bytes that wait in memory for all clients together. When they exceed the bound, it disconnects the
-// clients with the most waiting bytes first. The server itself bounds only each client alone. A disconnected NATS
-// client reconnects and continues.
+// backlog bounds the bytes that wait in memory for all clients together. When the bytes exceed the bound, backlog
+// disconnects clients, those with the most waiting bytes first. The server itself bounds only the bytes of each client
+// alone. A disconnected NATS client reconnects and continues.
 type backlog struct {
 	ns    *server.Server
 	most  int64 // bytes that may wait for all clients together
@@ -22,11 +22,11 @@ type backlog struct {
 
 	closing []closingClient // disconnected clients whose memory may not be free yet
 	waiting int64           // bytes waiting at the last look
-	sent    int64           // bytes sent by the server to all clients up to that look: waiting can have grown by at most the bytes sent since
+	sent    int64           // bytes that the server had sent to all clients up to that look: waiting can have grown by at most the bytes sent since
 }
 
-// closingClient is the memory of a disconnected client. The server frees it when its last write to the client has
-// ended.
+// closingClient is the memory of a disconnected client. The server frees that memory when its last write to the client
+// has ended.
 type closingClient struct {
 	bytes int64
 	until time.Time
@@ -35,13 +35,13 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4                // while little waits, a rest is this many times as long as the look before, which reads all clients
-	writeDeadline = 5 * time.Second  // within which a client must read something
+	lookShare     = 4                // while little waits, the rest after a look is this many times as long as the look, because a look reads all clients
+	writeDeadline = 5 * time.Second  // how long a client may read nothing before the server gives up a write to it
 	signIn        = 10 * time.Second // within which a client must sign in; its machine may be busy
 )
 
-// BoundBacklog keeps the bytes waiting for all clients together within most, until ctx ends. It never disconnects the
-// connections of spare and the gate's.
+// BoundBacklog keeps the bytes that wait for all clients together within most, until ctx ends. It never disconnects the
+// connections in spare and the gate's connection.
 func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger, spare ...*nats.Conn) error {
 	b := backlog{ns: s.ns, most: most, spare: spare, log: log.With("component", "nats-server")}
 	if s.gate != nil {
@@ -60,7 +60,7 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 	}
 }
 
-// rest returns how long to wait after a look of that duration. If more than half of the bound is in use, the rest is
+// rest returns how long to wait after a look that took that long. If more than half of the bound is in use, the rest is
 // short: on a busy machine a look takes long, and clients could fill the remaining room during a long rest.
 func (b *backlog) rest(look time.Duration) time.Duration {
 	if b.waiting > b.most/2 {
@@ -69,8 +69,8 @@ func (b *backlog) rest(look time.Duration) time.Duration {
 	return max(backlogLook, lookShare*look)
 }
 
-// mayBeMuch reports whether more than half of the bound can be in use now. Unlike a look it costs the same for any
-// number of clients.
+// mayBeMuch reports whether more than half of the bound may be in use now. It costs the same for any number of clients;
+// a look costs more for more clients.
 func (b *backlog) mayBeMuch() bool {
 	sent, err := b.sentBytes()
 	if err != nil || b.waiting+sent-b.sent <= b.most/2 {
@@ -80,10 +80,10 @@ func (b *backlog) mayBeMuch() bool {
 	return true
 }
 
-// sentBytes returns the bytes that the server has sent to all clients since it started. Varz reports them too, but it
-// reads the kernel's files about the process each time; that was half of the work of an idle weir.
+// sentBytes returns the bytes that the server has sent to all clients since it started. Varz reports them too, but
+// reads the kernel's files about the process each time. That was half of the work of an idle weir.
 func (b *backlog) sentBytes() (sum int64, err error) {
-	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // bytes sent to clients that have gone must still count
+	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // the bytes sent to clients that have disconnected must still count
 	if err != nil {
 		return 0, fmt.Errorf("count what was sent: %w", err)
 	}

@@ -15,12 +15,12 @@ import (
 )
 
 // A server that does not sync by itself rewrites a block that has lost half its messages, and renames the new file into
-// place without a sync. After a power cut either the old file or the whole new one must be there. ext4 promises that by
-// its option auto_da_alloc, which is on by default: it writes the data of the new file before the rename. With
+// place without a sync. After a power cut either the old file or the whole new file must be there. ext4 promises that
+// with its option auto_da_alloc, which is on by default: it writes the data of the new file before the rename. With
 // data=writeback ext4 does not wait for that write. XFS does not promise it; for other file systems it is unknown.
 
-// renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new one is on disk.
-// mounts is the text of /proc/self/mountinfo. why is the reason if yes is false.
+// renameIsBarrier reports whether the file system of a directory keeps a replaced file until the new file is on disk.
+// mounts is the text of /proc/self/mountinfo. If yes is false, why is the reason.
 func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -45,8 +45,8 @@ func renameIsBarrier(dir, mounts string) (yes bool, why string) {
 	return true, ""
 }
 
-// mountOf finds the mount of a path in the text of /proc/self/mountinfo, and returns its kind of file system and its
-// options.
+// mountOf finds the mount of a path in mounts, the text of /proc/self/mountinfo. It returns the mount's kind of file
+// system and its options.
 func mountOf(path, mounts string) (kind, options string, ok bool) {
 	longest := -1
 	for line := range strings.Lines(mounts) {
@@ -64,20 +64,20 @@ func mountOf(path, mounts string) (kind, options string, ok bool) {
 	return kind, options, ok
 }
 
-// unescape decodes the escaped characters in a path of the list of mounts.
+// unescape decodes the escaped characters in a path of /proc/self/mountinfo.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// proveWithin bounds the proof.
+// proveWithin bounds how long prove may take.
 const proveWithin = 20 * time.Second
 
 // errUnproven reports that the server acknowledged a message before the message was in its file.
 var errUnproven = errors.New("a message was acknowledged before it was in its file")
 
-// prove starts a server in a temporary directory beside the store, and checks that acknowledged messages are in their
-// file by reading it through another descriptor. A Disk depends on that, and another version of the server may write
-// differently.
+// prove starts a server in a temporary directory beside the store. It reads the server's file through another
+// descriptor, and checks that acknowledged messages are in the file. A Disk depends on that, and another version of the
+// server may write differently.
 func prove(ctx context.Context, beside string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, proveWithin)
 	defer cancel()

@@ -20,10 +20,11 @@ import (
 // all callers that wait for it. Disk is safe for concurrent use.
 //
 // The server writes a message into its stream's newest block file before it acknowledges the message. A flush begins
-// only after the call of Flush, so every message acknowledged before the call is in the file. Blocks are files with
-// rising numbers. So a flush syncs the newest block of the last flush and all later ones, and their directory if a file
-// was created. If a block has lost half its messages, the server rewrites it and renames it into place without a sync:
-// barrier.go says what a file system must promise for that.
+// only after the call of Flush, so every message that was acknowledged before the call is already in the file. Blocks
+// are files with rising numbers. So a flush syncs the block that was the newest at the last flush, and all later
+// blocks. If a file was created, the flush also syncs their directory. If a block has lost half its messages, the
+// server rewrites it and renames the new file into place without a sync: barrier.go says what a file system must
+// promise for that.
 type Disk struct {
 	streams string                  // directory of all streams
 	sync    func(path string) error // syncs a file or directory
@@ -37,24 +38,24 @@ type Disk struct {
 // streamFiles are the files of one stream.
 type streamFiles struct {
 	dir     string
-	waiting *flush // the flush that has not begun; nil: no caller waits
+	waiting *flush // the next flush, which has not begun; nil if no caller waits
 	running bool
-	writers int           // publishers whose message is not acknowledged yet
-	written chan struct{} // closed when writers is 0; nil: no flush waits for that
+	writers int           // publishers whose messages are not acknowledged yet
+	written chan struct{} // closed when writers becomes 0; nil: no flush waits for that
 
 	// Only the running flush uses the following fields.
-	of     os.FileInfo // the directory of blocks at the last flush; nil: there was none
-	newest uint64      // the newest block at the last flush; 0: none
-	listed time.Time   // the time of change of the directory when it was last listed; zero: the next flush lists it
+	of     os.FileInfo // the directory of blocks at the last flush; nil: there was no directory
+	newest uint64      // the newest block at the last flush; 0: there was no block
+	listed time.Time   // the directory's time of change when a flush last listed it; zero: the next flush lists it
 }
 
-// flush is one flush for all callers that called Flush before it began.
+// flush is one sync of a stream, for all callers that called Flush before the sync began.
 type flush struct {
 	done chan struct{} // closed when the flush has ended
 	err  error
 }
 
-// streamsDir returns the directory in which a server keeps its streams. store is its data directory.
+// streamsDir returns the directory in which a server keeps its streams. store is the server's data directory.
 func streamsDir(store string) string {
 	return filepath.Join(store, server.JetStreamStoreDir, "$G", "streams")
 }
@@ -63,8 +64,8 @@ func newDisk(store string) *Disk {
 	return &Disk{streams: streamsDir(store), sync: syncPath, broke: make(chan error, 1), files: map[string]*streamFiles{}}
 }
 
-// ErrDisk reports that a sync failed. Data of that sync may be lost although it can still be read, so weir must answer
-// nothing any more.
+// ErrDisk reports that a sync failed. Data of that sync may be lost although it can still be read, so from then on weir
+// must answer nothing.
 var ErrDisk = errors.New("the disk fails writes")
 
 // Flush blocks until everything that a stream had acknowledged before the call is on disk. If it fails with ErrDisk,
@@ -109,16 +110,17 @@ func (d *Disk) Writing(stream string) (written func()) {
 	}
 }
 
-// A flush takes 0.2 ms on a good disk and 10 ms on a bad one, and callers that come during a flush wait for the next
-// one. So a flush waits for a moment before it begins. A job that is accepted, read, and has its intent stored then
-// takes one flush instead of two.
+// A flush takes 0.2 ms on a good disk and 10 ms on a bad one, and a caller that comes during a flush waits for the next
+// one. So a flush first waits for a moment, in case more messages are being written. A job that is accepted, read, and
+// has its intent stored then needs one flush instead of two.
 const (
-	linger    = 50 * time.Microsecond  // wait for the first writer
+	linger    = 50 * time.Microsecond  // the longest wait for a first writer
 	mostLooks = 1000                   // the most checks for a first writer
-	gather    = 300 * time.Microsecond // wait for all writers to finish; a timer of the Go runtime may take a millisecond
+	gather    = 300 * time.Microsecond // the longest wait for all writers to finish; a timer of the Go runtime may take a millisecond
 )
 
-// gather waits for a first writer, and then until no writer writes to the stream; for linger and gather at most.
+// gather waits for a first writer, for linger at most. Then it waits until no writer writes to the stream, for gather
+// at most.
 func (d *Disk) gather(files *streamFiles) {
 	begin := time.Now()
 	for look := 0; look < mostLooks && !d.isWritten(files) && time.Since(begin) < linger; look++ {
@@ -185,7 +187,7 @@ func (d *Disk) mustFlush(files *streamFiles) bool {
 }
 
 // broken stores the first failure and returns it from then on. A kernel may forget data that it could not write, so a
-// repeated sync could report success.
+// repeated sync could wrongly report success.
 func (d *Disk) broken(err error) error {
 	d.mu.Lock()
 	first := d.failed == nil
@@ -200,14 +202,14 @@ func (d *Disk) broken(err error) error {
 	return err
 }
 
-// Broken returns a channel that receives the first failure, once. weir must end then.
+// Broken returns a channel that receives the first failure, once. weir must end when it receives the failure.
 func (d *Disk) Broken() <-chan error { return d.broke }
 
-// coarse is the longest time for which the time of change of a directory may stay the same although the directory
-// changes: more than a tick of the kernel's clock.
+// coarse is longer than a tick of the kernel's clock. If a directory changes twice within one tick, its time of change
+// may stay the same, so a directory that changed less than coarse ago must be listed again.
 const coarse = 50 * time.Millisecond
 
-// flush syncs the blocks that may have been written since the last flush. It does nothing for a deleted stream.
+// flush syncs the blocks that may have been written since the last flush. It does nothing if the stream was deleted.
 func (f *streamFiles) flush(sync func(path string) error) error {
 	msgs := filepath.Join(f.dir, "msgs")
 	info, err := os.Stat(msgs)
@@ -255,8 +257,8 @@ func (f *streamFiles) flush(sync func(path string) error) error {
 	return nil
 }
 
-// syncNames syncs the directory of the blocks. If that directory is new to this process, it also syncs the directories
-// above that name the stream, and the stream's metadata.
+// syncNames syncs the directory of the blocks. If that directory is new to this process, syncNames also syncs the
+// stream's metadata and the directories above, which hold the stream's name.
 func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error {
 	paths := []string{msgs}
 	if f.of == nil || f.newest == 0 {
@@ -272,7 +274,7 @@ func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error
 
 func blockName(number uint64) string { return strconv.FormatUint(number, 10) + ".blk" }
 
-// blocksFrom returns the sorted numbers of a stream's blocks that are at least from.
+// blocksFrom returns the sorted numbers of a stream's blocks, without those below from.
 func blocksFrom(msgs string, from uint64) (blocks []uint64, err error) {
 	entries, err := os.ReadDir(msgs)
 	if err != nil {

@@ -4,8 +4,8 @@ package embedded
 
 import "syscall"
 
-// diskLeft returns how many bytes an unprivileged user may still write to the file system of dir. The types of the
-// fields differ between systems.
+// diskLeft returns how many bytes an unprivileged user may still write to the file system of dir. The types of
+// Statfs_t's fields differ between systems.
 func diskLeft(dir string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

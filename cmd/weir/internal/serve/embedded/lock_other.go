@@ -2,10 +2,10 @@
 
 package embedded
 
-// dirLock keeps two workers from writing to one store, on systems that support it.
+// dirLock prevents two workers from writing to one store, on systems that support it.
 type dirLock struct{}
 
-// lockDir always fails: without a lock two servers could write to one store, and the effect of a sync on this system is
+// lockDir always fails. On this system two servers could write to one store without a lock, and the effect of a sync is
 // untested.
 func lockDir(string) (*dirLock, error) { return nil, ErrNotHere }
 

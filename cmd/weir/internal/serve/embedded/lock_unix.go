@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// dirLock keeps two workers from writing to one store. It locks the directory itself, because a file in it could be
-// deleted and a new one locked in its place. It also locks the file weir.lock, because some file systems cannot lock
+// dirLock prevents two workers from writing to one store. It locks the directory itself, because a lock file could be
+// deleted, and a new file locked in its place. It also locks the file weir.lock, because some file systems cannot lock
 // directories. The kernel releases the locks when the descriptors are closed.
 type dirLock struct{ dir, file *os.File }
 
 // lockDir creates a data directory if it is missing, and locks it. It fails at once if another process has the lock, or
-// if the path leads to another directory meanwhile.
+// if the path meanwhile leads to another directory.
 func lockDir(path string) (*dirLock, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, notWritable(err)
@@ -41,8 +41,8 @@ func lockDir(path string) (*dirLock, error) {
 	return l, nil
 }
 
-// errNoDirLocks reports that the file system cannot lock directories, as with NFS. Then the lock of the file weir.lock
-// must suffice.
+// errNoDirLocks reports that the file system, for example NFS, cannot lock directories. Then the lock of the file
+// weir.lock must suffice.
 var errNoDirLocks = errors.New("the file system locks no directories")
 
 func flock(f *os.File) error {
@@ -55,7 +55,7 @@ func flock(f *os.File) error {
 	return err
 }
 
-// holds reports whether the paths still lead to the locked directory and file.
+// holds reports whether the two paths still lead to the locked directory and file.
 func (l *dirLock) holds(path string) bool {
 	for of, f := range map[string]*os.File{path: l.dir, filepath.Join(path, "weir.lock"): l.file} {
 		there, err := os.Stat(of)
@@ -69,8 +69,8 @@ func (l *dirLock) holds(path string) bool {
 	return true
 }
 
-// Close unlocks and closes the directory. It unlocks explicitly, because a child process that is just being started has
-// copies of the descriptors, which would keep the locks until the child's exec.
+// Close unlocks and closes the directory and the file. It unlocks explicitly, because a child process that is just
+// being started has copies of the descriptors, which would keep the locks until the child's exec.
 func (l *dirLock) Close() error {
 	var failed error
 	for _, f := range []*os.File{l.file, l.dir} {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// logger writes the server's log to slog. The server's notices become debug lines, because they mean nothing to a user
-// of weir.
+// logger writes the server's log to slog. It writes the server's notices at the level debug, because they mean nothing
+// to a user of weir.
 type logger struct {
 	log   *slog.Logger
-	fatal chan struct{} // receives a value when the server gives up
+	fatal chan struct{} // receives a value when the server cannot continue
 	// frozen receives the server's message that it could not write to a stream's files. The server writes nothing more
 	// to that stream until it is restarted.
 	frozen     chan string
@@ -23,18 +23,18 @@ type logger struct {
 	kinds      map[string]*kind
 }
 
-// kind is a group of messages about clients in the same words. A client can cause any number of such messages. So weir
-// logs one line of a kind, and then every kindsEvery how many more there were.
+// kind is a group of messages about clients that use the same words. A client can cause any number of such messages. So
+// weir logs one message of a kind, and after that only, every kindsEvery, how many more there were.
 type kind struct{ more int }
 
 // Bounds of messages about clients.
 const (
 	kindsEvery = 10 * time.Second
-	mostKinds  = 32 // further kinds share one
+	mostKinds  = 32 // further kinds share one kind
 )
 
-// kindOf returns the words of a message about a client, without the client's and the object's names. It returns "" if
-// the message is about no client.
+// kindOf returns the words of a message about a client, without the names of the client and of other objects. It
+// returns "" if the message is not about a client.
 func kindOf(text string) string {
 	_, said, ok := strings.Cut(text, " - cid:")
 	if !ok {
@@ -57,7 +57,7 @@ func kindOf(text string) string {
 	return strings.TrimSpace(said[:min(end, 40)]) + " " // never empty
 }
 
-// repeats reports whether a line of the same kind was logged within kindsEvery, and counts the message.
+// repeats reports whether a message of the same kind was logged within kindsEvery. If so, it counts the message.
 func (l *logger) repeats(text string, level slog.Level) bool {
 	name := kindOf(text)
 	if name == "" {
@@ -80,7 +80,7 @@ func (l *logger) repeats(text string, level slog.Level) bool {
 	return false
 }
 
-// tellMore logs how many lines of a kind were suppressed.
+// tellMore logs how many messages of a kind were suppressed since the last line about them.
 func (l *logger) tellMore(name string, level slog.Level) {
 	l.mu.Lock()
 	more := l.kinds[name].more
@@ -99,8 +99,9 @@ func (l *logger) tellMore(name string, level slog.Level) {
 // Noticef implements server.Logger.
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
-// Warnf implements server.Logger. After a kill -9 the server warns of every stream whose index is older than its
-// messages, in words that sound like loss. weir logs one line for all these warnings, which says what they mean.
+// Warnf implements server.Logger. After a kill -9 the server warns about every stream whose index is older than the
+// stream's messages, in words that sound like loss. Instead of all these warnings, weir logs one line that says what
+// they mean.
 func (l *logger) Warnf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	switch {
@@ -143,12 +144,12 @@ func outdated(text string) bool {
 	return false
 }
 
-// frozenWords are the words of the server's message when a stream freezes. The server reports that in no other way.
-// TestFullDisk checks the words.
+// frozenWords are the words of the server's message when a stream freezes. The server reports a frozen stream in no
+// other way. TestFullDisk checks the words.
 const frozenWords = " critical write error: "
 
-// Errorf implements server.Logger. A client's mistake, such as a publish that its rights do not allow, is a warning and
-// no error of weir.
+// Errorf implements server.Logger. A client's mistake, such as a publish that its rights do not allow, is logged as a
+// warning, because it is no error of weir.
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	if kindOf(text) != "" {
@@ -166,7 +167,7 @@ func (l *logger) Errorf(format string, v ...any) {
 	}
 }
 
-// Fatalf implements server.Logger. It reports the end of the server to Start, and does not end the process.
+// Fatalf implements server.Logger. It reports to Start that the server cannot continue, and does not end the process.
 func (l *logger) Fatalf(format string, v ...any) {
 	l.keep(fmt.Sprintf(format, v...))
 	select {

@@ -1,10 +1,10 @@
 // Package embedded runs a nats-server with JetStream inside the process, with a real listener for producers.
 //
 // The listener is real, because clustering and an orderly shutdown of the server need one. The server's name is fixed,
-// because JetStream files its state under that name. The worker handles signals, and the server does not.
+// because JetStream files its state under that name. The worker handles signals; the server does not.
 //
-// If one sync may serve many callers, a Disk syncs instead of the server: see ARCHITECTURE, "One flush for all waiting
-// writes".
+// If one sync may serve many callers, a Disk syncs instead of the server. See ARCHITECTURE.md, "One flush for all
+// waiting writes".
 package embedded
 
 import (
@@ -29,8 +29,8 @@ import (
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // directory of the store
-	SyncAlways bool   // every write is synced before it is acknowledged; otherwise every second
-	Flushes    bool   // with SyncAlways: if the Server has a Disk, the caller flushes by it before every answer
+	SyncAlways bool   // every write is synced before it is acknowledged; if false, the server syncs every second
+	Flushes    bool   // with SyncAlways: if the Server has a Disk, the caller flushes with it before every answer
 	MaxPayload int64  // the most bytes of a message
 	MaxStore   int64  // the most bytes on disk; 0: four fifths of the bytes that are free or used by the store
 	MaxPending int64  // the most bytes that may wait for one client; 0: 256 MiB
@@ -51,7 +51,7 @@ type Cluster struct {
 // jobs again.
 const readyWait = 10 * time.Minute
 
-// leastStore is the smallest store, in bytes, that Start accepts.
+// leastStore is the smallest room for a store, in bytes, with which Start accepts a disk.
 const leastStore = 64 << 20
 
 // Server is a running nats-server.
@@ -125,8 +125,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// flushed returns the Disk by which the caller syncs, if the caller flushes and the file system allows it. It returns
-// nil if the server must sync by itself, or if nothing is synced before answers.
+// flushed returns the Disk with which the caller syncs, if the caller flushes and the file system allows it. It returns
+// nil if the server must sync by itself, or if nothing is synced before an answer.
 func (o *Options) flushed(ctx context.Context) *Disk {
 	if !o.SyncAlways || !o.Flushes || o.Cluster.Name != "" {
 		return nil
@@ -147,14 +147,15 @@ func (o *Options) flushed(ctx context.Context) *Disk {
 	return newDisk(o.Dir)
 }
 
-// Disk returns the Disk by which the caller must sync; nil if the caller need not sync.
+// Disk returns the Disk with which the caller must sync, nil if the caller need not sync.
 func (s *Server) Disk() *Disk { return s.disk }
 
-// maxPending bounds the bytes that wait for one client that does not read. Beyond it the server disconnects the client.
+// maxPending bounds the bytes that wait for one client that does not read. If more bytes wait, the server disconnects
+// the client.
 const maxPending = 256 << 20
 
-// pending returns the most bytes that may wait for one client. It is room for at least four of the largest messages,
-// because a message that does not fit could never be sent.
+// pending returns the most bytes that may wait for one client. That has room for four of the largest messages, because
+// a message that does not fit could never be sent.
 func (o *Options) pending() int64 {
 	if o.MaxPending == 0 {
 		return maxPending
@@ -173,8 +174,8 @@ func (o *Options) clients() int {
 	return o.MaxClients
 }
 
-// apply makes the server connect to the other servers only by its own routes, and advertise none. Otherwise servers
-// could bypass a link that an operator has put between them.
+// apply makes the server connect to the other servers only by its own routes, and advertise no address. Otherwise
+// servers could bypass a link that an operator has put between them.
 func (c Cluster) apply(opts *server.Options) error {
 	if c.Name == "" {
 		return nil
@@ -197,15 +198,15 @@ func (c Cluster) apply(opts *server.Options) error {
 	return nil
 }
 
-// The server notices by pings that a client vanished silently, with the same values as in deploy/. Until then it sends
-// messages to that client.
+// The server notices by pings that a client vanished silently. Until then it sends messages to that client. The values
+// are the same as in deploy/.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
 )
 
-// nowhere is an address on which nothing listens. The server advertises it, because servers tell each other the
-// advertised addresses and would otherwise connect directly.
+// nowhere is an address on which nothing listens. The server advertises it instead of its own address. Servers tell
+// each other the advertised addresses, and would otherwise connect directly.
 const nowhere = "127.0.0.1:9"
 
 // up blocks until the server accepts clients. It returns false if the server gave up, ctx ended, or readyWait has
@@ -231,9 +232,9 @@ func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 // MaxStore returns the most bytes that the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }
 
-// AwaitFrozen blocks until the server fails to write to a stream's files, and returns the error; it returns nil if ctx
-// ends first. Such a stream accepts nothing more until the server is restarted, even if there is room again. Only one
-// goroutine may call it.
+// AwaitFrozen blocks until the server fails to write to a stream's files, and returns the error. It returns nil if ctx
+// ends first. A stream with such a failure accepts nothing until the server is restarted, even if there is room again.
+// Only one goroutine may call AwaitFrozen.
 func (s *Server) AwaitFrozen(ctx context.Context) error {
 	select {
 	case why := <-s.frozen:
@@ -243,7 +244,8 @@ func (s *Server) AwaitFrozen(ctx context.Context) error {
 	}
 }
 
-// openGate opens the gate, through which producers read, if the server separates producers from operators.
+// openGate opens the gate, through which producers read. It does nothing if the server does not separate producers from
+// operators.
 func (s *Server) openGate(log *slog.Logger) error {
 	if s.auth == Open {
 		return nil
@@ -295,8 +297,8 @@ func (s *Server) Shutdown() {
 }
 
 // roomFor returns four fifths of the bytes that are free on the disk or used by the store. The store gets a limit below
-// the disk's size, because a full disk makes JetStream read-only until a restart, while at its own limit JetStream only
-// refuses writes.
+// the disk's size, because JetStream only refuses writes at its own limit, while a full disk makes it read-only until a
+// restart.
 func roomFor(dir string) (int64, error) {
 	left, err := diskLeft(dir)
 	if err != nil {

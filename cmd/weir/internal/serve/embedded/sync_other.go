@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// syncPath syncs a file's data to disk, or the names in a directory.
+// syncPath syncs a file's data to disk. If path is a directory, it syncs the names in it.
 func syncPath(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

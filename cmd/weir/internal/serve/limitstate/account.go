@@ -20,21 +20,21 @@ import (
 
 // Accounts of quotas and budgets.
 //
-// A checkpoint claims ahead, so a start restores only an upper bound of what quotas and budgets have used: the bound.
-// The account has the exact use. It holds what the ledger's records say of each quota and budget up to one sequence of
-// the ledger. Only reading the ledger advances the account, and the account contains no claim.
+// A checkpoint claims time in advance. So after a crash the checkpoint gives a start only an upper bound of what quotas
+// and budgets have used. The account has the exact use: what the ledger's records charge each quota and budget, up to
+// one sequence of the ledger. The account advances only by reading the ledger, and contains no claim.
 //
 // A start reads the ledger from that sequence on, in the background. When every partition is recovered, and every call
 // that was under way at a death has its record, the account's sum replaces the bound. If the ledger does not reach back
-// far enough, the account begins anew with the bound. The limits then count too much for that time, and the next death
-// adds nothing to it. Until the bound is replaced, a limit that only the bound has used up is asked again soon, buries
-// no job, sends no budget event and has no metric.
+// to that sequence, the account begins anew with the bound. The limits then count too much until their periods end, but
+// the next death adds nothing to the excess. Until the bound is replaced, a limit that only the bound has used up is
+// asked again soon, buries no job, sends no budget event and has no metric.
 
 // accountNote is the stored form of an account.
 type accountNote struct {
 	Born    time.Time       `json:"born"`           // when the ledger was created
 	Read    uint64          `json:"read"`           // the account counts the ledger's records up to this sequence
-	Lost    int             `json:"lost,omitempty"` // losses of the ledger that it covers
+	Lost    int             `json:"lost,omitempty"` // losses of the ledger that the account takes into account
 	Boot    string          `json:"boot,omitempty"` // id of the machine's boot; empty if no acknowledged write can be lost with the machine
 	Account *bucket.Account `json:"account"`
 }
@@ -46,11 +46,11 @@ type accounts struct {
 	js        jetstream.JetStream
 	control   jetstream.KeyValue
 	instance  string
-	start     bucket.Micros // by the calendar: this process plans no call earlier
+	start     bucket.Micros // when this process began, by the calendar: it plans no call earlier
 	now       func() bucket.Micros
 	ahead     func() bucket.Micros
 	recovered func() (unlogged int, ok bool)
-	price     func() (price int64, fixed bool) // of every call, if all cost the same
+	price     func() (price int64, fixed bool) // price of every call; fixed is false if prices differ
 	changed   func()                           // called when the limits have another count
 	log       *slog.Logger
 	lost      func() int
@@ -62,10 +62,10 @@ type accounts struct {
 
 	note    accountNote
 	stored  uint64          // note.Read of the last account stored
-	began   uint64          // the ledger's last sequence before this process called anything
+	began   uint64          // the ledger's last sequence before this process made its first call
 	former  *bucket.Account // the use by former processes, from the ledger; nil once it has replaced the bound
-	shifted bucket.Micros   // how far the calendar was ahead of the clock when the account was last advanced
-	callers map[string]bool // every api, so far, whose records may charge the limits
+	shifted bucket.Micros   // how far the calendar was ahead of the clock when the account last advanced
+	callers map[string]bool // every api known so far whose records may charge the limits
 }
 
 const (
@@ -79,12 +79,12 @@ const (
 
 func accountKey(api string) string { return "account." + api }
 
-// openAccounts restores or begins the account of a unit whose last checkpoint is already restored. It must run before
-// the first slot is granted. It blocks until an account is stored, so every claim of this process's checkpoints is
-// later than the account.
+// openAccounts restores or begins the account of a unit. The unit's last checkpoint must already be restored, and no
+// slot may have been granted. openAccounts blocks until an account is stored, so every claim of this process's
+// checkpoints is later than the account.
 //
-// early is how far the former process's clock was ahead of this one's. If it is more than a second, the account's
-// periods lie in the future, and the account begins anew.
+// early is how far the former process's clock was ahead of this process's clock. If it is more than a second, the
+// account's periods lie in the future, and the account begins anew.
 func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
 		of: u, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
@@ -133,8 +133,8 @@ func openAccounts(ctx context.Context, o *Options, u unit, store *bucket.Memory,
 // noAccount is the reason if no account is stored: weir is new, or an earlier version kept none.
 const noAccount = "no account was kept"
 
-// bootID identifies the machine's boot. Writes that were not synced before a later boot are lost. It returns "?" if the
-// system does not tell.
+// bootID returns the id of the machine's boot. Writes that were not synced before a later boot are lost. bootID returns
+// "?" if the system has no such id.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -143,7 +143,8 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// recall reads the stored account into a.note. why says why the account cannot be used, "" if it can.
+// recall reads the stored account into a.note. why says why the account cannot be used; it is "" if the account can be
+// used.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
 	m, err := newestOf(ctx, a.js.Conn(), a.control, accountKey(a.of.name))
 	if err != nil {
@@ -176,8 +177,8 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 	return "", nil
 }
 
-// beginAnew stores what the limits count now as the account. That count includes every claim of the restored checkpoint
-// and may be too high.
+// beginAnew stores as the account what the limits count now. That count includes every claim of the restored
+// checkpoint, so it may be too high.
 func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why string) error {
 	if len(a.store.Bounds()) > 0 {
 		a.log.Info("the ledger does not say what limits used before the start: it counts as used", "reason", why)
@@ -204,7 +205,8 @@ func (a *accounts) put(ctx context.Context) error {
 	return nil
 }
 
-// run puts the use by former processes in force once it is known, and keeps the account up to date until ctx ends.
+// run replaces the bounds by the use of former processes as soon as it is known. Then it keeps the account up to date
+// until ctx ends.
 func (a *accounts) run(ctx context.Context) {
 	if !a.awaitRecovery(ctx) {
 		return
@@ -307,8 +309,8 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 	return a.adopt(ctx, d)
 }
 
-// draft returns a copy of the account, adapted to the limits that are in force now. If a limit's count cannot be
-// carried over, the copy takes it from the store.
+// draft returns a copy of the account, adapted to the limits that are in force now. If the account's count of a limit
+// is of no use for these limits, the copy takes the count from the store.
 func (a *accounts) draft() *draft {
 	d := &draft{note: a.note, rules: a.store.Rules()}
 	d.note.Account = a.note.Account.Clone()
@@ -347,13 +349,14 @@ func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 	}
 }
 
-// slotAfter is the longest time between the storing of a call's intent and the call's start. A slot that is farther
-// away is given back.
+// slotAfter is the longest time from the storing of a call's intent to the call's start. A slot that is later is given
+// back.
 const slotAfter = 5 * time.Second
 
-// ChargedAt returns the time at which a call counts, by the calendar: its slot. A call that a former process left
-// without a record has no known slot. If the call was made, it counts at Started. If even that is unknown, Started is
-// the earliest possible start, and the call counts slotAfter later: at the edge of a period it counts in the next one.
+// ChargedAt returns the time, by the calendar, at which a call counts: its slot. If a former process died before it
+// recorded the call, the slot is unknown. If the call is known to have been made, it counts at Started. Otherwise
+// Started is the earliest possible start, and the call counts slotAfter later, so at the edge of a period it counts in
+// the next period.
 func ChargedAt(c *ledger.Record) bucket.Micros {
 	switch {
 	case !c.Planned.IsZero():
@@ -364,14 +367,14 @@ func ChargedAt(c *ledger.Record) bucket.Micros {
 	return bucket.MicrosOf(c.Started.Add(slotAfter))
 }
 
-// isFormer reports whether another process made the call of a record. This process's limits have no grant for such a
+// isFormer reports whether another process made the call of a record. This process's limits granted no slot for such a
 // call.
 func (a *accounts) isFormer(c *ledger.Record, seq uint64) bool {
 	return seq <= a.began || c.Planned.IsZero() || bucket.MicrosOf(c.Planned) < a.start || c.Instance != a.instance
 }
 
-// adopt stores the advanced account. The first time it then replaces the bounds. The account must be stored first: the
-// limits may count less than the restored bound only after a restart would begin with the account.
+// adopt stores the advanced account. The first time, it then replaces the bounds. The account must be stored first: the
+// limits may count less than the restored bound only when a restart would begin with the account.
 func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	now := a.now() + a.ahead()
 	d.note.Account.Forget(d.rules, now)
@@ -393,8 +396,8 @@ func (a *accounts) adopt(ctx context.Context, d *draft) error {
 	return nil
 }
 
-// addUnlogged counts the calls that may have been under way at a death and have no record. It counts the most that
-// there may be, and never more than the bound.
+// addUnlogged counts the calls that may have been under way at a death and have no record. It counts the most units
+// that these calls can have taken, but never more than the bound.
 func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	calls, _ := a.recovered()
 	if calls == 0 {
@@ -420,7 +423,7 @@ func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 	}
 }
 
-// correct replaces the bounds by the use of former processes; nil keeps the bounds for good.
+// correct replaces the bounds by the use of former processes. If former is nil, the bounds stay for good.
 func (a *accounts) correct(former *bucket.Account) {
 	a.former = nil
 	a.store.Correct(former)
@@ -430,7 +433,7 @@ func (a *accounts) correct(former *bucket.Account) {
 	a.changed()
 }
 
-// settle ends the waiting of AwaitExact.
+// settle makes AwaitExact return.
 func (a *accounts) settle() {
 	select {
 	case <-a.settled:

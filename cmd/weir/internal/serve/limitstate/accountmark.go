@@ -17,21 +17,21 @@ import (
 // Apis that share an account, in Redis.
 //
 // The apis of an account have one state, and one mark for it. Each api also has a mark of its own, which names the
-// account that counts the api. If another state counted calls of an api before it comes to an account, the account's
-// state lacks these calls. The state then counts as lost, and is added up from the ledger. If the api comes back to a
-// state of its own, its mark is later than that state, so that state also counts as lost. The state that the api has
+// account that counts the api. If an api comes to an account after another state counted its calls, the account's state
+// lacks these calls. The account's state then counts as lost, and is added up from the ledger. If the api comes back to
+// a state of its own, its mark is later than that state, so that state also counts as lost. The state that the api has
 // left refuses the api (redisstore.Move).
 
 // ofAccount returns the suffix of a mark's epoch. It says that the account counts the api.
 func ofAccount(account string) string { return "." + accountPrefix + account }
 
-// counted returns the account that counts the mark's api, "" if no account does.
+// counted returns the account that counts the mark's api; "" if the api has a state of its own.
 func (m *redisMark) counted() string {
 	_, account, _ := strings.Cut(m.Epoch, ofAccount(""))
 	return account
 }
 
-// isStranger reports whether the account's state lacks earlier calls of the api.
+// isStranger reports whether the account's state lacks calls of the api, because another state counted them.
 func isStranger(rules bucket.Rules, own redisMark) bool {
 	return rules.In != nil && own.Epoch != redisstore.Fresh && own.counted() != rules.In.Account
 }
@@ -48,8 +48,8 @@ func (s *sharedLimits) leave(ctx context.Context, client redisstore.Client, rule
 	return redisstore.Move(ctx, client, s.api, from, own.Epoch, rules.Version)
 }
 
-// join stores in the api's mark that the account of rules counts the api from now on. It returns the api's mark. It
-// does nothing if the mark says so already, or if rules name no account.
+// join stores in the api's own mark that the account of rules counts the api from now on. It returns the api's mark. It
+// stores nothing if the mark says so already, or if rules name no account.
 func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMark) (redisMark, error) {
 	if rules.In == nil || own.counted() == rules.In.Account {
 		return own, nil
@@ -61,7 +61,7 @@ func (s *sharedLimits) join(ctx context.Context, rules bucket.Rules, own redisMa
 }
 
 // replace stores the mark of a state that is in use. It fails with redisstore.ErrBehind if a later configuration counts
-// the api in another state. It checks that if the state is new, and always before it replaces the api's own mark.
+// the api in another state. It checks that if the mark is the api's own, and if the state has changed.
 func (s *sharedLimits) replace(ctx context.Context, rules bucket.Rules, mark redisMark, changed bool) error {
 	key := keyOf(s.api, rules)
 	for tries := 0; rules.In == nil || changed; tries++ {
@@ -104,7 +104,7 @@ type formerSlot struct {
 	account string
 	store   *redisstore.Store
 	open    map[grantID]struct{}
-	owed    []bucket.Use // ends that the state has not stored yet: at most one for each grant, and at most mostOwed
+	owed    []bucket.Use // uses that the state has not stored yet: at most one for each grant, and at most mostOwed
 	until   time.Time    // when the calls of these grants have ended and are recorded
 }
 
@@ -114,7 +114,7 @@ const mostOwed = 4096
 // mostFormers bounds the former states of an api; the oldest are dropped.
 const mostFormers = 8
 
-// leaseOf returns the longest time that a call of the api, or of another api of its account, may run.
+// leaseOf returns the longest time that a call of the api, or of another api of the same account, may run.
 func leaseOf(rules bucket.Rules) bucket.Micros {
 	lease := rules.LeaseMicros()
 	if rules.In != nil {
@@ -130,8 +130,8 @@ func accountOf(rules bucket.Rules) string {
 	return rules.In.Account
 }
 
-// moveLocked makes the state of another account, or the api's own state, count the api. Calls wait until that state is
-// open.
+// moveLocked lets another state count the api from now on: that of an account, or the api's own. The api's calls wait
+// until that state is open.
 func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return err
@@ -149,8 +149,8 @@ func (s *sharedLimits) moveLocked(rules bucket.Rules) error {
 	return nil
 }
 
-// settleFormer ends the grants of former states, and returns the uses of all other grants. If a former state cannot
-// store an end now, retryFormers tries again later.
+// settleFormer settles the uses of grants that former states gave, and returns all other uses. If a former state cannot
+// store a use now, retryFormers tries again later.
 func (s *sharedLimits) settleFormer(ctx context.Context, uses []bucket.Use) (rest []bucket.Use) {
 	s.mu.Lock()
 	if len(s.formers) == 0 {
@@ -176,7 +176,7 @@ next:
 	return rest
 }
 
-// retryFormers sends the former states the ends that they have not stored yet. It drops the former states whose calls
+// retryFormers sends the former states the uses that they have not stored yet. It drops the former states whose calls
 // have all ended.
 func (s *sharedLimits) retryFormers(ctx context.Context) {
 	s.mu.Lock()

@@ -21,8 +21,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// checkpointer stores what the limits of one unit have used, for the next start. A stored checkpoint claims ahead, so a
-// crash makes weir count too much, never too little.
+// checkpointer stores what the limits of one unit have used, for the next start. A stored checkpoint also covers what
+// will be granted soon, so after a crash weir counts too much, never too little.
 type checkpointer struct {
 	of    unit
 	store *bucket.Memory
@@ -34,36 +34,37 @@ type checkpointer struct {
 
 	accounts *accounts // nil only in tests of checkpoints
 
-	tried    map[[sha256.Size]byte]struct{} // checksums of the checkpoints tried since the last success: each may still be stored
-	revision uint64                         // of the stored checkpoint, which the next one replaces; 0: none is stored
+	tried    map[[sha256.Size]byte]struct{} // checksums of the checkpoints tried since the last success: each of them may have been stored
+	revision uint64                         // of the stored checkpoint, which the next one replaces; 0: no checkpoint is stored
 	own      uint64                         // of the checkpoint that this process read or stored last
 	bare     bool                           // the stored checkpoint contains no limit
 	restored bucket.Snapshot                // what the former process left
 	early    time.Duration                  // how far the former process's clock was ahead of this one's
-	ahead    bucket.Micros                  // how far the calendars were ahead when the limits last heard it
+	ahead    bucket.Micros                  // how far the calendars were ahead of the clock when the limits were last told
 	moved    func(by time.Duration)         // called when the calendars were set
 	news     news
 }
 
-// forgotten replaces the checkpoint of an account that is no longer configured. The account's former apis are then
-// called without its limits.
+// forgotten replaces the checkpoint of an account that is no longer configured. The account's former apis are from then
+// on called without its limits.
 const forgotten = "{}"
 
-// errCheckpointTaken reports that another process counts the limits now: this one must not overwrite its checkpoint.
+// errCheckpointTaken reports that another process counts the limits now. This process must not overwrite the checkpoint
+// of that process.
 var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
-// A checkpoint is stored every second and claims the next two seconds. If the next one cannot be stored, calls wait
-// once the claim is used up.
+// A checkpoint is stored every second and covers what is granted within the next two seconds. If no newer checkpoint
+// can be stored, calls wait when these two seconds are over.
 const (
 	checkpointEvery = time.Second
 	checkpointAhead = 2 * time.Second
 	checkpointWait  = 5 * time.Second
 )
 
-// mostTried bounds checkpointer.tried: one hour of checkpoints that may or may not be stored.
+// mostTried bounds checkpointer.tried. It is an hour of checkpoints.
 const mostTried = 4096
 
-// newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
+// newCheckpointer restores what a former process left. The limits grant no slot before run has stored a checkpoint.
 func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memory) (*checkpointer, error) {
 	c := &checkpointer{
 		of: u, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: u.log(o), wake: make(chan struct{}, 1),
@@ -92,8 +93,9 @@ func newCheckpointer(ctx context.Context, o *Options, u unit, store *bucket.Memo
 	return c, c.strike(ctx, s)
 }
 
-// strike stores the restored checkpoint without the apis that have left the account. It runs before the process calls
-// these apis. If the process then dies and the apis come back, the checkpoint shows that they were called elsewhere.
+// strike stores the restored checkpoint without the apis that have left the account. It must run before this process
+// calls these apis. If this process then dies and the apis come back, the checkpoint shows that they were called
+// outside the account.
 func (c *checkpointer) strike(ctx context.Context, s bucket.Snapshot) error {
 	left := func(api string) bool { return !slices.Contains(c.of.apis, api) }
 	if !slices.ContainsFunc(s.APIs, left) {
@@ -107,11 +109,12 @@ func (c *checkpointer) strike(ctx context.Context, s bucket.Snapshot) error {
 	return c.put(ctx, data)
 }
 
-// unknown returns a snapshot for a missing checkpoint: every rate counts as used up to the time of the ledger's newest
-// record. If a checkpoint was lost or cannot be read, every rate counts as used up until now.
+// unknown returns a snapshot that stands for a missing checkpoint: every rate counts as used up to the time of the
+// ledger's newest record. If lost is true, a checkpoint existed and is lost or cannot be read. Then every rate counts
+// as used up until now.
 //
-// For an account of which any api was ever called, all permits also count as taken for one lease from the start of this
-// process, because it is unknown how many calls ran then.
+// If the unit is an account with any earlier call, all its permits also count as taken until one lease after the start
+// of this process, because it is unknown how many calls ran at that start.
 func (c *checkpointer) unknown(ctx context.Context, o *Options, lost bool) (s bucket.Snapshot, err error) {
 	called, _, err := stream.End(ctx, c.nc, ledger.CallsStream, c.of.calls())
 	var none *jetstream.APIError
@@ -153,7 +156,8 @@ func (c *checkpointer) now() {
 	}
 }
 
-// run stores checkpoints until ctx ends, and then a last one, which claims nothing ahead.
+// run stores checkpoints until ctx ends. Then it stores a last one, which claims no time in advance. Before ctx ends,
+// run returns only if another process counts the limits now; the error is then errCheckpointTaken.
 func (c *checkpointer) run(ctx context.Context) error {
 	var accounts sync.WaitGroup
 	defer accounts.Wait()
@@ -180,8 +184,8 @@ func (c *checkpointer) run(ctx context.Context) error {
 	}
 }
 
-// close stores the last checkpoint. If an earlier attempt that timed out was stored after all, the first try only finds
-// the new revision, and the second one stores.
+// close stores the last checkpoint. If an earlier attempt timed out but was stored after all, the first try only finds
+// the new revision, and the second try stores.
 func (c *checkpointer) close(ctx context.Context) (err error) {
 	for range 2 {
 		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
@@ -223,9 +227,9 @@ func (c *checkpointer) follow() {
 	}
 }
 
-// put stores a checkpoint if it replaces the one that this process knows, and returns errCheckpointTaken if another
-// process has stored one since. A stored checkpoint that is older than this process's own is not from another process:
-// the server was set back, or has not noticed yet that it no longer leads.
+// put stores a checkpoint if it replaces the one that this process knows. It returns errCheckpointTaken if another
+// process has stored one since. If the stored checkpoint is older than this process's own, no other process has stored
+// it: the server was set back, or it does not know yet that it no longer leads the stream.
 func (c *checkpointer) put(ctx context.Context, data []byte) error {
 	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
 	if err == nil {
@@ -262,8 +266,8 @@ func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
 }
 
 // newestOf returns the newest message of a key, with sequence 0 if there is none. The message of a deletion has no
-// data. newestOf asks the stream's leader only. A lagging replica could return an older checkpoint or mark, or none,
-// and the start would then grant again what was used since.
+// data. newestOf asks only the stream's leader. A lagging replica could return an older checkpoint or mark, or none at
+// all, and weir would then grant again what was used since.
 func newestOf(ctx context.Context, nc *nats.Conn, kv jetstream.KeyValue, key string) (stream.LeaderMessage, error) {
 	m, err := stream.NewestEntry(ctx, nc, kv.Bucket(), key)
 	if err != nil || m == nil {

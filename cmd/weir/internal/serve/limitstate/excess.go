@@ -15,18 +15,19 @@ type ExcessData struct {
 	Until *time.Time `json:"until,omitempty"` // when the vendor's count begins anew
 }
 
-// quietFor returns how long a limit must show no excess until the excess counts as over: at least one period of the
-// vendor. While another program uses the account, each period of the vendor shows an excess.
+// quietFor returns how long a limit must show no excess until the excess counts as over. It is at least one period of
+// the limit, because another program that uses the account causes an excess in each period.
 func quietFor(l *bucket.Limit) time.Duration { return max(time.Minute, l.Period()) }
 
-// excessSeen is a limit of which the vendor counted more than weir, and the time of the last such answer.
+// excessSeen is a limit with an excess, and the time of the last look that found it.
 type excessSeen struct {
 	limit bucket.Limit
 	last  time.Time
 }
 
 // tellExcess logs and reports that the vendor counts more of a limit than weir: once when the excess begins, and once
-// when it is over. All replicas that notice the excess at about the same time send the same event id.
+// when it is over. Replicas that notice the excess at about the same time send the same event id, so the event is
+// stored once.
 func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 	for i := range levels {
 		l := &levels[i]
@@ -54,7 +55,7 @@ func (w *levelWatch) tellExcess(levels []bucket.Level, now time.Time) {
 	}
 }
 
-// sendExcess stores the event.
+// sendExcess sends the event. No units mean that the excess is over.
 func (w *levelWatch) sendExcess(l *bucket.Limit, data ExcessData, now time.Time) {
 	if w.letters == nil {
 		return // only in tests of levels

@@ -14,9 +14,9 @@ import (
 // Limits whose counting moves from Redis to the process.
 //
 // The mark of the state in Redis says whether Redis or the process counted an api's limits last. If Redis counted last,
-// the process's checkpoint lacks the calls made since, and the ledger has them. The process then stores a later mark,
-// which no state in Redis has. So if Redis counts again later, it treats its own state as lost and is seeded from the
-// ledger too.
+// the process's checkpoint lacks the calls made since, and they are added up from the ledger. The process then stores a
+// later mark, which no state in Redis has. So if Redis counts again later, its old state counts as lost, and is added
+// up from the ledger too.
 
 // processEpoch is the suffix of a mark's epoch that says that the process counted last.
 const processEpoch = ".process"
@@ -60,8 +60,8 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 	return nil
 }
 
-// snapshotOfLedger returns the most that a unit's limits may have counted, by the ledger. Every rate's burst counts as
-// used, and every permit counts as taken for one lease.
+// snapshotOfLedger returns the most that a unit's limits may have counted. It adds up quotas and budgets from the
+// ledger. Every rate's burst counts as used, and every permit counts as taken for one lease.
 func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	if u.pool {

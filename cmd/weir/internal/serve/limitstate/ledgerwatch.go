@@ -17,14 +17,15 @@ import (
 
 // LedgerWatch finds records that are missing from the ledger. weir deletes no record: the stream drops records by age,
 // or the oldest when it is full. If any other record is missing, an operator deleted it, or the store is damaged.
-// LedgerWatch stores the extent of the ledger every second, so a start notices what was lost while no weir ran. The
-// flight recorder covers the time between the last note and a kill. LedgerWatch is safe for concurrent use.
+// LedgerWatch stores the extent of the ledger every second, so a start notices what was lost while no weir ran. If weir
+// was killed, the flight recorder knows how far the ledger reached after the last stored extent. LedgerWatch is safe
+// for concurrent use.
 type LedgerWatch struct {
 	o *Options
 
 	mu      sync.Mutex // guards note and damages
 	note    ledgerNote
-	damages []LedgerLoss // records that accounts could not read; these accounts have begun anew already
+	damages []LedgerLoss // records that accounts could not read; these accounts have already begun anew
 }
 
 // ledgerNote is the extent of the ledger as last noted, with its losses.
@@ -34,7 +35,7 @@ type ledgerNote struct {
 	FirstAt time.Time    `json:"first_at"` // when record First was stored
 	Last    uint64       `json:"last"`
 	Deleted int          `json:"deleted"` // records missing between First and Last
-	Life    uint64       `json:"life"`    // the newest process whose flight recorder has told the ledger's end
+	Life    uint64       `json:"life"`    // the newest process whose flight recorder was asked how far the ledger reached
 	Lost    int          `json:"lost"`    // number of losses ever found
 	Losses  []LedgerLoss `json:"losses,omitempty"`
 }
@@ -48,7 +49,7 @@ type LedgerLoss struct {
 	Noticed time.Time `json:"noticed"`
 }
 
-// Why says what is missing.
+// Why describes the loss.
 func (l *LedgerLoss) Why() string {
 	noticed := "; noticed at " + l.Noticed.UTC().Format(time.RFC3339)
 	if l.Kind == damaged {
@@ -65,16 +66,17 @@ func (l *LedgerLoss) Why() string {
 
 const (
 	ledgerKey  = "ledger"
-	damageKey  = "ledger.damage" // a separate key, so that a replica's note does not overwrite what another replica's account found
+	damageKey  = "ledger.damage" // a separate key, so that a replica's note does not overwrite the damage that another replica's account found
 	damaged    = "damaged"       // the kind of a loss that an account found
 	mostLosses = 16              // how many losses are kept; the newest stay
-	// toldFor is how long the status shows a loss.
+	// toldFor is how long after a loss was noticed the status shows it.
 	toldFor = 24 * time.Hour
-	// ageSlack is how long before its maximum age the stream may delete a record.
+	// ageSlack is how long before its maximum age a record may already be deleted by age.
 	ageSlack = time.Minute
 )
 
-// OpenLedgerWatch compares the ledger with the note of the last run. It must run before this process records a call.
+// OpenLedgerWatch compares the ledger with the note of the last run. It must run before this process records its first
+// call.
 func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	w := &LedgerWatch{o: o}
 	var err error
@@ -86,7 +88,7 @@ func OpenLedgerWatch(ctx context.Context, o *Options) (*LedgerWatch, error) {
 	return w, w.look(ctx)
 }
 
-// readLosses is readLosses by what the stream's leader has.
+// readLosses reads the stored values from the stream's leader.
 func (w *LedgerWatch) readLosses(ctx context.Context) (note ledgerNote, damages []LedgerLoss, err error) {
 	return readLosses(w.o.Control.Bucket(), func(key string) ([]byte, error) {
 		m, err := newestOf(ctx, w.o.Conn, w.o.Control, key)
@@ -94,8 +96,8 @@ func (w *LedgerWatch) readLosses(ctx context.Context) (note ledgerNote, damages 
 	})
 }
 
-// readLosses reads the note about the ledger and the damaged records. Both are empty if none were stored. value returns
-// the value of a key, nil if there is none.
+// readLosses reads the note about the ledger and the losses by damage. Both are empty if none were stored. value
+// returns the value of a key, nil if there is none.
 func readLosses(bucket string, value func(key string) ([]byte, error)) (note ledgerNote, damages []LedgerLoss, err error) {
 	for key, into := range map[string]any{ledgerKey: &note, damageKey: &damages} {
 		data, err := value(key)
@@ -112,7 +114,7 @@ func readLosses(bucket string, value func(key string) ([]byte, error)) (note led
 	return note, damages, nil
 }
 
-// Run compares the ledger with the note every second until ctx ends, and once more then.
+// Run compares the ledger with the note every second until ctx ends, and then once more.
 func (w *LedgerWatch) Run(ctx context.Context) error {
 	tick := time.NewTicker(levelsEvery)
 	defer tick.Stop()
@@ -192,8 +194,8 @@ func (n ledgerNote) compare(info *jetstream.StreamInfo, now time.Time) (next led
 	return next, losses
 }
 
-// copiedTo reports whether the present stream is a copy of the noted one, with the same sequences and times, as "weir
-// move" and a restored backup make it. Records that a copy lacks are losses like any others.
+// copiedTo reports whether the present stream is a copy of the noted one, with the same sequences and times: "weir
+// move" and a restored backup make such copies. Records that a copy lacks are losses like any others.
 func (n *ledgerNote) copiedTo(s *jetstream.StreamState) bool {
 	return s.LastSeq >= n.Last && s.FirstSeq >= n.First && s.FirstSeq <= n.Last && (s.FirstSeq != n.First || s.FirstTime.Equal(n.FirstAt))
 }
@@ -203,7 +205,8 @@ func nearlyFull(info *jetstream.StreamInfo) bool {
 	return info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/2
 }
 
-// damaged stores and reports a record that an account could not read. All accounts together report a record once.
+// damaged stores and reports a record that an account could not read. If several accounts find the same record, it is
+// reported once.
 func (w *LedgerWatch) damaged(ctx context.Context, d *ledger.Damage) error {
 	if w == nil {
 		return nil // only in tests of limits
@@ -268,7 +271,7 @@ func (w *LedgerWatch) lost() int {
 	return w.note.Lost
 }
 
-// Problem says what was lost within the last day, "" if nothing was.
+// Problem describes the newest loss if it was noticed within the last day, else it returns "".
 func (w *LedgerWatch) Problem() string {
 	if w == nil {
 		return ""
@@ -283,8 +286,8 @@ func (w *LedgerWatch) Problem() string {
 	return ""
 }
 
-// LedgerLosses returns the losses that were noticed at or after since. If there are any, records from before since may
-// be missing too. It returns none if the server has no note.
+// LedgerLosses returns the losses that were noticed at or after since. If there are any, records of calls before since
+// may be missing too. LedgerLosses returns none if weir has stored no note.
 func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, since time.Time) (losses []LedgerLoss, err error) {
 	kv, err := js.KeyValue(ctx, control)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -293,7 +296,7 @@ func LedgerLosses(ctx context.Context, js jetstream.JetStream, control string, s
 		return nil, fmt.Errorf("losses of the ledger: %w", err)
 	}
 	note, damages, err := readLosses(control, func(key string) ([]byte, error) {
-		entry, err := kv.Get(ctx, key) // viewers may ask only replicas for these keys
+		entry, err := kv.Get(ctx, key) // viewers may read these keys only from replicas
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			return nil, nil
 		} else if err != nil {

@@ -23,7 +23,7 @@ import (
 type levelWatch struct {
 	api     string
 	read    func(context.Context) ([]bucket.Level, error)
-	heard   func(error)               // called after each reading with its error
+	heard   func(error)               // called after each reading with its error, nil if it succeeded
 	unknown func() string             // returns why the use of limits is unknown
 	gap     func(limit string) string // returns what is missing in a limit's count
 	news    *news                     // nil only in tests of levels

@@ -25,7 +25,7 @@ type Options struct {
 	Caller    Caller
 	Clock     *clock.Clock
 	Redis     *Redis  // nil if limits are counted in the process
-	Levels    *Levels // Open adds each api's levels
+	Levels    *Levels // Open adds each api's level watch
 	Pools     *Pools  // OpenAccount adds each account's limits
 	Ledger    *LedgerWatch
 	Recorder  *recorder.Recorder // knows the ledger's end at a kill; may be nil
@@ -36,7 +36,7 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// began returns when this process began. Former processes made their calls before that.
+// began returns when this process began. All calls of former processes were made before that.
 func (o *Options) began() bucket.Micros {
 	if o.Began == 0 {
 		return o.Clock.Now()
@@ -44,17 +44,17 @@ func (o *Options) began() bucket.Micros {
 	return o.Began
 }
 
-// Caller is the code that makes calls by the limits. Each method takes the name of an api. The limits call the methods
+// Caller is the code that makes the calls. Each method but Beside takes the name of an api. The limits call the methods
 // at any time after the api's limits were opened, from several goroutines.
 type Caller interface {
-	Quiet(api string) bool                           // no call runs here or waits to be recorded
-	Beside() bool                                    // other replicas call too
-	Recovered(api string) (unlogged int, ok bool)    // ok: all calls of former processes have records, except unlogged calls
+	Quiet(api string) bool                           // reports that no call runs in this process or waits to be recorded
+	Beside() bool                                    // reports that other replicas call too
+	Recovered(api string) (unlogged int, ok bool)    // ok: all calls of former processes have records, except for this many unlogged calls
 	Price(api string) int64                          // price of a usual call, in millionths of the currency
 	FixedPrice(api string) (price int64, fixed bool) // price of every call; fixed is false if prices differ
-	HeardOfLevels(api string, levels []bucket.Level) // hears how much of the limits is used
-	HeardOfLimiter(api string, err error)            // hears whether the limits can be read
-	CalendarMoved(api string)                        // hears that periods now begin at other times
+	HeardOfLevels(api string, levels []bucket.Level) // receives how much of the limits is used
+	HeardOfLimiter(api string, err error)            // receives nil or why the limits cannot be read
+	CalendarMoved(api string)                        // learns that periods now begin at other times
 }
 
 // Limits are the open limits of one api. Limits that the process counts grant nothing before Run.
@@ -67,13 +67,13 @@ type Limits struct {
 	settled <-chan struct{}
 }
 
-// limitStore keeps what one api's limits have counted for the next start.
+// limitStore stores what one api's limits have counted, for the next start.
 type limitStore interface {
 	run(ctx context.Context) error // blocks until ctx ends
 }
 
 // Open opens an api's limits, in Redis or in the process, with the state that the last run left. former are the api's
-// earlier rules. It blocks until everything that the first slot requires is read and stored.
+// earlier rules. Open blocks until everything that the first slot requires is read and stored.
 func Open(ctx context.Context, o *Options, api *httpcall.API, former []bucket.Former) (*Limits, error) {
 	if o.Redis != nil {
 		return openInRedis(ctx, o, api)
@@ -149,17 +149,16 @@ func openUnit(ctx context.Context, o *Options, u unit, former []bucket.Former) (
 }
 
 // Run stores what the limits have counted until ctx ends. It returns an error if another process counts the limits now,
-// or if Redis answered late with something that would have refused the start. Either ends the process.
+// or a *LateError if the late first answer of Redis would have refused the start. Either error ends the process.
 func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
 
-// WatchLevels reads the levels of an api's limits every second, until ctx ends. They include the levels of the api's
-// account.
+// WatchLevels reads the levels of an api's limits every second until ctx ends, with those of the api's account.
 func (a *Limits) WatchLevels(ctx context.Context) error {
 	return a.watch.run(ctx)
 }
 
-// AwaitExact blocks until every limit counts its exact use instead of a bound. It returns false if ctx ended first.
-// Limits in Redis never count a bound.
+// AwaitExact blocks until every limit counts its exact use instead of an upper bound. It returns false if ctx ended
+// first. Limits in Redis never count a bound.
 func (a *Limits) AwaitExact(ctx context.Context) bool {
 	if a.settled == nil {
 		return true

@@ -9,7 +9,7 @@ import (
 	"weir/deadletter"
 )
 
-// news reports steps of the clock that an api's limits use. It is safe for concurrent use.
+// news reports steps of the clock by which an api's limits are counted. It is safe for concurrent use.
 type news struct {
 	mu     sync.Mutex // guards behind and until
 	behind string
@@ -25,7 +25,7 @@ type ClockData struct {
 // clockNoise is the smallest step of a clock that is reported.
 const clockNoise = time.Second
 
-// started reports that this machine's clock is behind the clock of the former run.
+// started reports that this machine's clock is behind the clock by which the former process counted.
 func (n *news) started(o *Options, api string, by time.Duration) {
 	now := o.Clock.Now() + o.Clock.Ahead()
 	n.mu.Lock()
@@ -47,7 +47,7 @@ func (n *news) set(o *Options, api string, by time.Duration) {
 	n.send(o, api, ClockData{MovedMS: by.Milliseconds(), Why: why})
 }
 
-// send stores the event. The event is stored once for all replicas that saw the same change at the same time.
+// send sends the event. If several replicas saw the same change at the same time, the event is stored once.
 func (n *news) send(o *Options, api string, data ClockData) {
 	if o.Letters == nil {
 		return // only in tests of limits
@@ -59,7 +59,7 @@ func (n *news) send(o *Options, api string, data ClockData) {
 	})
 }
 
-// problem says that the clock is behind, "" if it is not.
+// problem describes how far the clock is behind; it returns "" once the clock has caught up.
 func (n *news) problem(now bucket.Micros) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -69,7 +69,8 @@ func (n *news) problem(now bucket.Micros) string {
 	return n.behind
 }
 
-// ClockProblem describes a clock that is behind the one that counted an api's limits; "" if there is none.
+// ClockProblem describes by how much this machine's clock is behind the clock that counted an api's limits; "" if it is
+// not.
 func (b *Levels) ClockProblem(api string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +82,7 @@ func (b *Levels) ClockProblem(api string) string {
 	return ""
 }
 
-// calendarMoved reports a step of the calendar, and makes the api ask its limits again.
+// calendarMoved reports a step of the calendar, and makes the api's worker ask the limits again.
 func (n *news) calendarMoved(o *Options, api string, by time.Duration) {
 	n.set(o, api, by)
 	o.Caller.CalendarMoved(api)

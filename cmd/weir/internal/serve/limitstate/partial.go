@@ -16,23 +16,24 @@ import (
 
 // Limits that come into force within their period.
 //
-// A quota or budget that is new to the rules, or was removed and added again, has missed calls: it is partial. It
-// grants no call until the calls under way have ended and are recorded. Then the ledger has all calls. The ledger's sum
-// is put into the account, then into the limit, and with the next checkpoint into the state for the next start, in this
-// order. A process that dies in between begins again.
+// A quota or budget that is new to the rules, or was removed and added again, has missed calls: it is partial. A
+// partial limit grants no call until the calls under way have ended and are recorded. Then the ledger has all calls.
+// Their sum is put first into the account, then into the limit, and with the next checkpoint into the state for the
+// next start. If the process dies in between, the next start adds up the ledger again.
 
 const (
-	partialWait   = 10 * time.Second // after this long awaitQuiet fails, because earlier calls still run
-	partialWithin = 5 * time.Minute  // the longest the ledger may take to be added up
+	partialWait   = 10 * time.Second // after this long awaitQuiet fails, because earlier calls are still running
+	partialWithin = 5 * time.Minute  // the longest that adding up the ledger may take
 )
 
-// gaps says, by limit, which calls the ledger no longer had when the limit was added up. It is safe for concurrent use.
+// gaps says, by limit, which calls were no longer in the ledger when the limit was added up. It is safe for concurrent
+// use.
 type gaps struct {
 	mu  sync.Mutex
 	why map[string]string
 }
 
-// lookForPartial wakes run if a limit is partial. It does not block.
+// lookForPartial makes run continue at once if a limit is partial. It does not block.
 func (a *accounts) lookForPartial() {
 	if a == nil || len(a.store.Partial()) == 0 {
 		return
@@ -43,7 +44,7 @@ func (a *accounts) lookForPartial() {
 	}
 }
 
-// fillIn adds up from the ledger what partial limits have missed, and puts the sums in force.
+// fillIn adds up from the ledger the calls that partial limits have missed, and makes the limits count them.
 func (a *accounts) fillIn(ctx context.Context) error {
 	partial := a.store.Partial()
 	if len(partial) == 0 {
@@ -82,7 +83,8 @@ func (a *accounts) fillIn(ctx context.Context) error {
 	return nil
 }
 
-// awaitQuiet blocks until the ledger has every call made. It fails after partialWait. No new call starts meanwhile.
+// awaitQuiet blocks until the ledger has every call that was made. It fails after partialWait. No new call starts
+// meanwhile.
 func (a *accounts) awaitQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, partialWait)
 	defer cancel()
@@ -100,8 +102,8 @@ func (a *accounts) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// addUp returns the use of partial limits from the ledger's records up to the end of extent. It adds the calls that may
-// have been under way at a death and have no record.
+// addUp returns the use of partial limits: that of the ledger's records up to the end of extent, and that of the calls
+// that may have been under way at a death and have no record.
 func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[string]int64, extent ledger.Extent) (*bucket.Account, error) {
 	now := a.now() + a.ahead()
 	late, apis := bucket.Micros(0).Add(rules.Jitter+usageMargin), rules.APIs(a.of.name)
@@ -123,8 +125,8 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 		if c.At > extent.Last {
 			return nil
 		}
-		// The partial limit kept no call away from a period's edge: the api may have counted the call in the next
-		// period.
+		// While the limit was not in force, no call avoided the edge of its period: the api may have counted the call
+		// in the next period.
 		at := min(now, ChargedAt(c)+late)
 		for i := range limits {
 			if units, counts := unitsOf(c, &limits[i], apis); counts {
@@ -149,7 +151,7 @@ func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[st
 	return sum, nil
 }
 
-// unloggedUnits returns the most units that so many calls can have taken from a limit.
+// unloggedUnits returns the most units that this number of calls can have taken from a limit.
 func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
 	switch {
 	case calls == 0:
@@ -164,7 +166,7 @@ func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
 	return quotaOf(l).Count
 }
 
-// tell records and logs which part of a limit's period the ledger does not cover. The limit begins with the calls that
+// tell records and logs which part of a limit's period the ledger does not cover. The limit counts only the calls that
 // the ledger has.
 func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
 	g.mu.Lock()
@@ -180,7 +182,7 @@ func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
 	log.Warn("a limit that was added within its period counts only the calls in the ledger", "limit", limit, "period", since.UTC(), "ledger", begins.UTC())
 }
 
-// of says which calls are missing in a limit's count, "" if none are.
+// of says which calls a limit's count lacks; it returns "" if the count is complete.
 func (g *gaps) of(limit string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

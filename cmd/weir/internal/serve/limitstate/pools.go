@@ -7,13 +7,13 @@ import (
 	"weir/bucket"
 )
 
-// Pools holds the limits of accounts that this process counts, and the limits of all apis that Redis counts. It is safe
-// for concurrent use. The zero value is empty and usable.
+// Pools holds the limits of accounts if this process counts them, and the limits of all apis if Redis counts them. It
+// is safe for concurrent use. The zero value is empty and usable.
 type Pools struct {
 	pools bucket.Pools
 
 	mu     sync.Mutex        // guards now and shared
-	now    map[string]func() // by account: requests a checkpoint of its limits at once
+	now    map[string]func() // by account: requests a checkpoint of the account's limits at once
 	shared []*sharedLimits   // one for each api that was ever configured
 }
 
@@ -28,15 +28,15 @@ func (p *Pools) add(account string, store *bucket.Memory, now func()) {
 	p.pools.Add(account, store)
 }
 
-// join adds the limits of an api that Redis counts.
+// join adds the limits of an api, which Redis counts.
 func (p *Pools) join(s *sharedLimits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shared = append(p.shared, s)
 }
 
-// Confirm records that the rules of the named apis are those of a version of the configuration, even if that version
-// did not change them.
+// Confirm records that a version of the configuration has these rules for the named apis, even if that version did not
+// change them.
 func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	for _, s := range p.members(nil) {
 		if s == nil || !named(s.api) {
@@ -51,7 +51,7 @@ func (p *Pools) Confirm(version int64, named func(api string) bool) {
 	}
 }
 
-// AccountInRedis returns the account that counts an api in Redis by the api's last rules, "" if there is none.
+// AccountInRedis returns the account that counts an api in Redis by the rules last applied; "" if there is none.
 func (p *Pools) AccountInRedis(api string) string {
 	for _, s := range p.members(nil) {
 		if s != nil && s.api == api {
@@ -61,8 +61,8 @@ func (p *Pools) AccountInRedis(api string) string {
 	return ""
 }
 
-// members returns the limits of every api that Redis counts, and so of every api that may share own's account. Without
-// Pools it returns own alone.
+// members returns the limits of every api that Redis counts, and thus of every api that may share own's account. If p
+// is nil, it returns own alone.
 func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	if p == nil {
 		return []*sharedLimits{own}
@@ -72,7 +72,7 @@ func (p *Pools) members(own *sharedLimits) (of []*sharedLimits) {
 	return slices.Clone(p.shared)
 }
 
-// of returns the pools that a unit's store may use. The store of an account uses none.
+// of returns the pools that a unit's store may use, nil if the unit is an account.
 func (p *Pools) of(u unit) *bucket.Pools {
 	if u.pool {
 		return nil

@@ -16,12 +16,12 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// Redis is the connection to the Redis that counts shared limits. Until Redis has answered once, jobs are accepted and
-// calls wait.
+// Redis is the connection to the Redis that counts shared limits. Until that Redis has answered once, jobs are accepted
+// and calls wait.
 type Redis struct {
 	url   config.Secret
 	jumps prometheus.Counter
-	late  func(ctx context.Context, notes *Notes) error // called at a late first answer; nil: Redis answered at the start
+	late  func(ctx context.Context, notes *Notes) error // called at the first answer if it comes after the start; nil: Redis answered at the start
 
 	dialling sync.Mutex             // held while dialling, and by Close
 	client   atomic.Pointer[client] // nil until Redis has answered once
@@ -31,7 +31,7 @@ type Redis struct {
 type client struct{ redisstore.Client }
 
 // DialRedis creates the connection and asks Redis once. It returns nil if limits are not shared. It fails only if Redis
-// refuses. If Redis does not answer, the limits try again later.
+// refuses. If Redis does not answer, the limits dial again later.
 func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
 	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
@@ -57,9 +57,9 @@ func (e *LateError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason for the refusal.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// WhenLate makes look examine the notes in Redis at the first answer of Redis, if Redis has not answered yet. Until
-// look returns nil, Redis is used for nothing else. A *LateError from look ends the process. WhenLate must run before
-// the limits are opened.
+// WhenLate does nothing if Redis has answered already. Otherwise the first answer of Redis makes look examine the notes
+// in Redis. Until look returns nil, Redis is used for nothing else. A *LateError from look ends the process. WhenLate
+// must run before the limits are opened.
 func (l *Redis) WhenLate(look func(ctx context.Context, notes *Notes) error) {
 	if l.client.Load() == nil {
 		l.late = look
@@ -107,7 +107,7 @@ func (l *Redis) Close() error {
 // Notes stores notes about a store in Redis, by the store's name.
 type Notes struct {
 	redis  *Redis
-	client redisstore.Client // nil: redis's client, once there is one
+	client redisstore.Client // nil: the notes use redis's client once there is one
 }
 
 // Notes returns the notes that Redis keeps. Until Redis has answered once, their methods fail with ErrUnreachable,
@@ -145,19 +145,19 @@ func (n *Notes) String() string { return n.redis.String() }
 // String returns the address without secrets.
 func (l *Redis) String() string { return "Redis at " + l.url.String() }
 
-// mostJump is the largest movement of Redis's clock against ours, between two readings, that is not reported. Calendar
-// periods follow Redis's clock.
+// mostJump is the largest movement of Redis's clock against this process's clock, between two readings, that is not
+// reported. Calendar periods follow Redis's clock.
 const mostJump = 250 * time.Millisecond
 
 // clockWatch detects jumps of the clock of Redis. One goroutine uses it.
 type clockWatch struct {
 	seen  bool
-	ahead time.Duration // how far Redis's clock was ahead of ours at the last reading
+	ahead time.Duration // how far Redis's clock was ahead of this process's clock at the last reading
 	wrong time.Duration // the possible error of ahead
 }
 
-// look returns how far Redis's clock has jumped since the last reading, 0 if it has not or the reading is too inexact
-// to tell. It ignores an answer that took long, for example behind a script that keeps Redis busy.
+// look returns how far Redis's clock has jumped since the last reading. It returns 0 if there was no jump, or if the
+// reading is too inexact to tell. It ignores an answer that took long, for example because a script kept Redis busy.
 func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	if wrong > mostJump {
 		return 0
@@ -170,7 +170,7 @@ func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
 	return jump
 }
 
-// levels reads the levels of the limits, and checks Redis's clock for a jump.
+// levels reads the levels of the limits, and reports a jump of Redis's clock.
 func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -190,7 +190,8 @@ func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, err
 }
 
-// look reports a jump of the clock of Redis.
+// look reports a jump of Redis's clock. ahead is how far that clock is ahead of this process's clock, and wrong the
+// possible error.
 func (s *sharedLimits) look(ahead, wrong time.Duration) {
 	jump := s.clock.look(ahead, wrong)
 	if jump == 0 {

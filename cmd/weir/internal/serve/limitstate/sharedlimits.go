@@ -19,13 +19,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// sharedLimits are one api's limits in Redis, protected against a loss of Redis. NATS holds a mark that identifies
-// their state; the mark is stored before the first slot of the state is used. What a lost state had counted is added up
+// sharedLimits are one api's limits in Redis, protected against a loss of Redis. A mark in NATS identifies their state
+// in Redis; the mark is stored before the first slot of the state is used. What a lost state had counted is added up
 // from the ledger.
 type sharedLimits struct {
 	api     string
 	redis   *Redis
-	store   atomic.Pointer[redisstore.Store] // nil until Redis has answered once
+	store   atomic.Pointer[redisstore.Store] // nil while the limits are closed
 	control jetstream.KeyValue
 	js      jetstream.JetStream
 	log     *slog.Logger
@@ -35,23 +35,23 @@ type sharedLimits struct {
 	lost    chan struct{} // wakes run: the state may have been lost
 	pools   *Pools        // knows the other apis of the account
 
-	mu      sync.Mutex // guards the fields up to why
+	mu      sync.Mutex // guards the fields from rules to why
 	rules   bucket.Rules
-	kept    redisMark
+	kept    redisMark            // the mark of the state that counts the api
 	own     redisMark            // the api's own mark, which says which state counts the api (accountmark.go)
 	moves   int                  // how often the api has moved to another state
 	formers []*formerSlot        // states that the api has left
-	doubt   bool                 // the use of some limits may be unknown
+	doubt   bool                 // some limits may not know their use
 	open    map[grantID]struct{} // grants that have not ended
 	closed  error                // why the last attempt to open the limits failed; nil before the first
 	why     string               // why the lost use could not be added up yet, and what to do
 
-	gaps  gaps // what the ledger could not tell
+	gaps  gaps // calls that the ledger could not tell
 	news  news
 	moved func(by time.Duration) // called when Redis's clock was set
 }
 
-// redisMark identifies a state, and says how many asks the state had counted.
+// redisMark identifies a state, and says how many requests for slots the state had counted.
 type redisMark struct {
 	Epoch   string `json:"epoch"`
 	Asked   int64  `json:"asked"`
@@ -63,8 +63,8 @@ const (
 	markWait  = 2 * time.Second
 )
 
-// openSharedLimits opens an api's limits in Redis. If Redis does not answer, it returns closed limits: calls wait, and
-// run opens the limits later.
+// openSharedLimits opens an api's limits in Redis. If Redis does not answer, it returns limits that are still closed:
+// calls wait, and run opens the limits later.
 func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
 		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[grantID]struct{}{}, lost: make(chan struct{}, 1),
@@ -83,7 +83,7 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 	if s.closed = s.begin(ctx, client); !errors.Is(s.closed, redisstore.ErrBehind) {
 		return s, s.closed
 	}
-	return s, nil // run opens them after this replica has followed the newer configuration
+	return s, nil // run opens them once this replica has followed the newer configuration
 }
 
 // tryOpen reaches Redis and opens the limits.
@@ -95,8 +95,8 @@ func (s *sharedLimits) tryOpen(ctx context.Context) error {
 	return s.begin(ctx, client)
 }
 
-// begin opens the limits. It stores the state's mark before the limits are used, so weir does not take a later loss for
-// a new state. If another state counted the api, that state refuses the api from then on.
+// begin opens the limits. It stores the state's mark before the limits are used, so weir does not take a state that is
+// lost later for a new one. If another state counted the api until now, begin first makes that state refuse the api.
 func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) error {
 	s.mu.Lock()
 	rules, kept, own, moves := s.rules, s.kept, s.own, s.moves
@@ -143,7 +143,7 @@ func (s *sharedLimits) begin(ctx context.Context, client redisstore.Client) erro
 	return nil
 }
 
-// opened returns the store, or why there is none yet.
+// opened returns the store; if the limits are closed, the error says why.
 func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	if store := s.store.Load(); store != nil {
 		return store, nil
@@ -156,7 +156,7 @@ func (s *sharedLimits) opened() (*redisstore.Store, error) {
 	return nil, redisstore.ErrUnreachable
 }
 
-// recall reads the marks of the api's limits. An api with neither a mark nor a recorded call was never called.
+// recall reads the mark of the state that counts the api, and the api's own mark.
 func (s *sharedLimits) recall(ctx context.Context) error {
 	s.mu.Lock()
 	rules, moves := s.rules, s.moves
@@ -178,7 +178,8 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 	return nil
 }
 
-// readMark reads a mark. If there is none and none of the apis was ever called, it returns the epoch redisstore.Fresh.
+// readMark reads a mark. If no mark is stored and none of the apis was ever called, readMark returns one with the epoch
+// redisstore.Fresh.
 func (s *sharedLimits) readMark(ctx context.Context, key string, apis []string) (mark redisMark, err error) {
 	kept, err := newestOf(ctx, s.js.Conn(), s.control, key)
 	if err != nil {
@@ -207,8 +208,8 @@ func keyOf(api string, rules bucket.Rules) string {
 
 func epochKey(api string) string { return "epoch." + api }
 
-// Reserve implements bucket.Store. If the mark of the state is not stored yet, it returns an error instead of the
-// slots, and these slots are lost.
+// Reserve implements bucket.Store. If the state has changed and its mark was not stored yet, Reserve stores the mark
+// and returns an error. The slots that Redis granted are then lost.
 func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -244,8 +245,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	return nil, errors.New("the limits' state in redis has changed")
 }
 
-// softenLocked weakens the answer of a quota or budget that may count as used up only because its use is unknown. The
-// quota is asked again soon, because its period may not be over, and no job is buried for it.
+// softenLocked changes the answer of a quota or budget that may count as used up only because its use is unknown. The
+// limit is then asked again soon, because its period may not be used up, and no job is buried for it.
 func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	for i := range s.rules.Shared {
 		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {
@@ -255,7 +256,7 @@ func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	}
 }
 
-// SlotTime returns the time by the clock that slots are given by: Redis's.
+// SlotTime returns the time of the clock by which Redis grants slots.
 func (s *sharedLimits) SlotTime(ctx context.Context) (bucket.Micros, error) {
 	store, err := s.opened()
 	if err != nil {
@@ -299,7 +300,7 @@ func (s *sharedLimits) Apply(rules bucket.Rules) error {
 	return nil
 }
 
-// suspect makes run check whether the use of a limit is unknown.
+// suspect makes run check whether any limit's use is unknown.
 func (s *sharedLimits) suspect() {
 	s.mu.Lock()
 	s.doubt = true
@@ -315,8 +316,8 @@ func (s *sharedLimits) wake() {
 	}
 }
 
-// keep stores the state's mark if it has changed. It fails with redisstore.ErrBehind if the api's stored mark says that
-// a later configuration counts the api in another state. This replica has then not followed that configuration yet.
+// keep stores the state's mark if it has changed. It fails with redisstore.ErrBehind if a later configuration, which
+// this replica has not followed yet, counts the api in another state.
 func (s *sharedLimits) keep(ctx context.Context) error {
 	s.mu.Lock()
 	store, rules := s.store.Load(), s.rules
@@ -346,7 +347,7 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 	return nil
 }
 
-// put stores a mark. If a revision is given, it replaces only that revision.
+// put stores a mark. If a revision is given, put replaces only that revision.
 func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revision ...uint64) error {
 	data, err := json.Marshal(mark)
 	if err != nil {
@@ -365,7 +366,8 @@ func (s *sharedLimits) put(ctx context.Context, key string, mark redisMark, revi
 	return nil
 }
 
-// run keeps the mark up to date and adds up lost use, until ctx ends.
+// run keeps the stored mark of the limits' state up to date until ctx ends. Whenever the state may have been lost, run
+// opens the limits if they are closed, and adds up from the ledger what the lost state had counted.
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
@@ -390,8 +392,8 @@ func (s *sharedLimits) run(ctx context.Context) error {
 	}
 }
 
-// awaitOpen opens the limits if they are closed. It tries again every second until it succeeds or ctx ends. It returns
-// only a *LateError, which ends the process.
+// awaitOpen opens the limits if they are closed. It tries every second until it succeeds or ctx ends. Its only error is
+// a *LateError, which ends the process.
 func (s *sharedLimits) awaitOpen(ctx context.Context) error {
 	told := ""
 	for s.store.Load() == nil && ctx.Err() == nil {

@@ -19,18 +19,18 @@ const (
 	seedRetry  = time.Second
 	seedPoll   = 20 * time.Millisecond
 	seedWithin = 5 * time.Minute  // the longest that adding up the ledger may take
-	recordWait = 25 * time.Second // the longest until a call that ended on another replica is recorded
+	recordWait = 25 * time.Second // the longest until a call that has ended on another replica is recorded
 )
 
-// unknown returns why the lost use is not added up yet.
+// unknown returns why a lost use is not added up yet, "" if there is no reason.
 func (s *sharedLimits) unknown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
 }
 
-// seed adds up from the ledger what quotas and budgets had counted before Redis lost it. It tries again every second
-// until it succeeds, ctx ends or the api moves to another state.
+// seed adds up from the ledger what quotas and budgets had counted before Redis lost it. It tries every second until it
+// succeeds, ctx ends, or the api moves to another state.
 func (s *sharedLimits) seed(ctx context.Context) {
 	store, err := s.opened()
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err != nil {
 		return err
 	}
-	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods go by Redis's clock, the ledger by ours
+	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods follow Redis's clock, the ledger's times this process's clock
 	since := map[string]time.Time{}
 	for i := range limits {
 		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
@@ -110,7 +110,7 @@ func (s *sharedLimits) rulesNow() bucket.Rules {
 }
 
 // addUp returns the use of limits by the ledger. It fails if the ledger does not reach back to the beginning of a
-// limit's period. A limit that was not in the rules before may begin later: with the calls that the ledger has.
+// limit's period. A limit that the rules did not have before is an exception: it counts the calls that the ledger has.
 func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
 	missed, err := store.Missed(ctx)
 	if err != nil {
@@ -138,9 +138,9 @@ func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limit
 	return used, nil
 }
 
-// awaitOthers gives other replicas time to end their running calls and to record them in the ledger. It blocks for a
-// permit's lease plus recordWait, or until no other replica calls, or until the store is no longer in use. Meanwhile no
-// replica starts a new call.
+// awaitOthers gives other replicas time to end their running calls and to record them in the ledger. It blocks for
+// leaseOf(rules) plus recordWait, or until no other replica calls, or until the api no longer uses the store. Meanwhile
+// no replica starts a new call.
 func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store, rules bucket.Rules) error {
 	for start := time.Now(); s.store.Load() == store && s.beside() && time.Since(start) < time.Duration(leaseOf(rules))*time.Microsecond+recordWait; {
 		select {
@@ -152,8 +152,9 @@ func (s *sharedLimits) awaitOthers(ctx context.Context, store *redisstore.Store,
 	return nil
 }
 
-// awaitQuiet blocks until the ledger has every call that this process made. No new call starts meanwhile, because an
-// unknown limit counts as used up. It returns at once if all limits are in shadow, because these hold no calls.
+// awaitQuiet blocks until the ledger has every call that this process made. No new call starts meanwhile, because a
+// limit whose use is unknown counts as used up. If all limits are in shadow, awaitQuiet returns at once, because limits
+// in shadow hold no calls.
 func (s *sharedLimits) awaitQuiet(ctx context.Context, store *redisstore.Store, limits []bucket.Limit) error {
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
 		return nil
@@ -179,8 +180,8 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, store *redisstore.Store, 
 	}
 }
 
-// isQuiet reports whether the ledger has every call that the api made while the account counted it. The account ""
-// means the api's own state.
+// isQuiet reports whether the ledger has every call that the api made while account counted the api. The account ""
+// stands for the api's own state.
 func (s *sharedLimits) isQuiet(account string) bool {
 	s.mu.Lock()
 	open, in := len(s.open), accountOf(s.rules) == account
@@ -207,7 +208,7 @@ func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.
 	return start
 }
 
-// quotaOf returns a limit's quota, or that of its budget.
+// quotaOf returns a limit's quota, or the quota of its budget. It returns nil for other limits.
 func quotaOf(l *bucket.Limit) *bucket.Quota {
 	if l.Budget != nil {
 		return &l.Budget.Quota

@@ -53,7 +53,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 	return limits
 }
 
-// WithUses adds the use of rates and of calls in flight, of which no store keeps a level.
+// WithUses adds the use of rates and the number of running calls. No store keeps a level of these.
 func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	for _, u := range uses {
 		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds(), Share: u.Share}
@@ -71,7 +71,7 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	return limits
 }
 
-// why returns why a limit's count is unknown, or what is missing in it.
+// why returns why the use of a limit is unknown, or which calls its count lacks.
 func (b *Levels) why(api string, l bucket.Level) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +87,8 @@ func (b *Levels) why(api string, l bucket.Level) string {
 	return ""
 }
 
-// Lasts reports whether the limit holds its api until its period ends once it is used up: true for a quota or a budget,
-// false for a rate and for calls in flight.
+// Lasts reports whether the limit, once used up, holds its api until its period ends. That is true for a quota or a
+// budget, and false for a rate and for calls in flight.
 func (l *LimitShown) Lasts() bool {
 	return l.PerMS == 0 && l.Unit != InCalls && l.Count > 0 && !l.Shadow
 }
@@ -142,7 +142,7 @@ func (l *LimitShown) Text() string {
 	return text
 }
 
-// ExcessText says how many more units the vendor counts than weir, "" if it counts no more.
+// ExcessText says how many more units the vendor counts than weir; it returns "" if there is no excess.
 func (l *LimitShown) ExcessText() string {
 	if l.Excess <= 0 || l.ExcessUntil == nil {
 		return ""
@@ -155,7 +155,7 @@ type Unit string
 
 // The units.
 const (
-	InUnits Unit = "units"      // a call takes one unless it has a cost
+	InUnits Unit = "units"      // a call takes one unit unless the limit has a cost
 	InCalls Unit = "calls"      // running calls
 	InMoney Unit = "millionths" // millionths of the currency
 )

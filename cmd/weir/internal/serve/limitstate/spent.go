@@ -37,8 +37,8 @@ func (s *Spent) Text() string {
 		cli.ClockTime(s.Until))
 }
 
-// SpentAlready returns the quotas and budgets that are new in after, or whose number changes, and that are used up by
-// the ledger. It may block for 15 seconds for each api.
+// SpentAlready returns the quotas and budgets that are new in after, or whose number changes, and that are used up
+// according to the ledger. It may block for 15 seconds for each api.
 func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *config.Config, now time.Time) ([]Spent, error) {
 	var found []Spent
 	if before == nil {
@@ -49,7 +49,7 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 		api := &after.APIs[i]
 		former, known := before.API(api.Name)
 		if !known {
-			continue // calls under another configuration do not count
+			continue // calls under an earlier configuration do not count
 		}
 		spent, err := spentOf(ctx, js, former, api, accounted, now)
 		if err != nil {
@@ -60,8 +60,8 @@ func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *co
 	return found, nil
 }
 
-// spentOf is SpentAlready for one api. accounted names the account limits that were checked for an earlier api; spentOf
-// adds those it checks.
+// spentOf is SpentAlready for one api. accounted names the account limits that were checked with an earlier api.
+// spentOf adds to accounted the account limits that it checks.
 func spentOf(
 	ctx context.Context, js jetstream.JetStream, former, api *config.API, accounted map[string]bool, now time.Time,
 ) (found []Spent, err error) {
@@ -85,7 +85,7 @@ func spentOf(
 		if err != nil {
 			return nil, err
 		}
-		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) { // it begins with what the ledger has
+		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) { // the limit begins with the calls that the ledger has
 			since[l.Name] = least
 		}
 	}
@@ -116,14 +116,14 @@ func spentOf(
 	return found, nil
 }
 
-// changed reports whether a quota or budget is new, or has another number than before, or only watched before. A new
-// one counts the earlier calls of its period, too.
+// changed reports whether a quota or budget is new, has another number than before, or only watched before. A new limit
+// also counts the earlier calls of its period.
 func changed(former, api *config.API, l *bucket.Limit) bool {
 	was := counted(former, l.Name)
 	return was == nil || was.Shadow || former.Rules.By(was).Lowered(quotaOf(was).Count) != api.Rules.By(l).Lowered(quotaOf(l).Count)
 }
 
-// counted returns the api's quota or budget with this name, nil if there is none.
+// counted returns the api's quota or budget with this name, nil if it has none.
 func counted(api *config.API, name string) *bucket.Limit {
 	for i := range api.Rules.Shared {
 		if l := &api.Rules.Shared[i]; l.Name == name && quotaOf(l) != nil {

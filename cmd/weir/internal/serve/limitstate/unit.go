@@ -15,8 +15,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// unit is a set of limits with one checkpoint and one account: the limits of one api, or those of an account that apis
-// share.
+// unit is a set of limits with one checkpoint and one account: the limits of one api, or the limits of an account that
+// several apis share.
 type unit struct {
 	name  string   // in keys of Control: the api's name, or accountPrefix and the account's name
 	apis  []string // apis whose calls the limits count
@@ -39,7 +39,7 @@ func poolOf(rules bucket.Rules) unit {
 	return unit{name: accountPrefix + rules.In.Account, apis: rules.In.APIs, rules: rules.Pool(), pool: true}
 }
 
-// now returns a copy of the unit with the apis that it has by the store's present rules.
+// now returns a copy of the unit whose apis are those of the store's present rules.
 func (u unit) now(store *bucket.Memory) *unit {
 	rules := store.Rules()
 	u.apis = rules.APIs(u.name)
@@ -57,12 +57,13 @@ func (u *unit) log(o *Options) *slog.Logger {
 	return o.Log.With("component", "limits", "api", u.name)
 }
 
-// leavers reports whether an api that the last checkpoint names has left the account, while weir was stopped.
+// leavers reports whether an api that the last checkpoint names left the account while weir was stopped.
 func (u *unit) leavers() bool {
 	return slices.ContainsFunc(u.before, func(api string) bool { return !slices.Contains(u.apis, api) })
 }
 
-// api returns the api by which the ledger's records are filtered, "" for an account: the records of all apis.
+// api returns the api by which the ledger's records are filtered. For an account it returns "", which stands for all
+// apis.
 func (u *unit) api() string {
 	if u.pool {
 		return ""
@@ -97,7 +98,7 @@ func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, er
 	return last > 0, nil
 }
 
-// recovered reports whether all calls of former processes have records, except unlogged calls.
+// recovered reports whether all calls of former processes have records, except for the unlogged calls.
 func (u *unit) recovered(c Caller) (unlogged int, ok bool) {
 	for _, api := range u.apis {
 		n, ok := c.Recovered(api)
@@ -118,7 +119,8 @@ func (u *unit) callers(store *bucket.Memory) []string {
 }
 
 // isQuiet reports whether no call that the unit's limits must count runs in this process or waits to be recorded. It
-// returns false while the account waits for an api, because that api may still be called without the account's limits.
+// returns false while an api of the account has not begun to ask the account, because calls of that api may still start
+// without the account's limits.
 func (u *unit) isQuiet(store *bucket.Memory, c Caller) bool {
 	if store.Awaits() {
 		return false
@@ -143,8 +145,8 @@ func (u *unit) price(c Caller) (price int64, fixed bool) {
 	return price, len(u.apis) > 0
 }
 
-// ForgetAccounts makes the use of every account that is not configured unknown, because calls of its former apis no
-// longer count in it. It must run before this process makes any call.
+// ForgetAccounts marks the use of every account that is no longer configured as unknown, because calls of its former
+// apis no longer count in it. ForgetAccounts must run before this process makes any call.
 func ForgetAccounts(ctx context.Context, o *Options, configured func(account string) bool) error {
 	prefix := "$KV." + o.Control.Bucket() + "."
 	kept, err := o.JetStream.Stream(ctx, "KV_"+o.Control.Bucket())
@@ -168,7 +170,7 @@ func ForgetAccounts(ctx context.Context, o *Options, configured func(account str
 }
 
 // OpenAccount opens the limits of the account that rules name. It returns nil if Redis counts them. OpenAccount must
-// run before the first Open of an api of the account.
+// run before the first Open of an api of that account.
 func OpenAccount(ctx context.Context, o *Options, rules bucket.Rules) (*Limits, error) {
 	if o.Redis != nil {
 		return nil, nil //nolint:nilnil // each api counts the account's limits with its own, in one state

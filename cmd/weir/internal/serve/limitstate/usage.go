@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// usageMargin is added before a period's start: calls within it count too. So the sum may include calls of the period
-// before, and misses no call at the edge.
+// usageMargin is how long before a period's start calls already count. So the sum may include calls of the period
+// before, but misses no call at the edge.
 const usageMargin = time.Second
 
 // errNotCovered reports that the ledger begins later than the limit's period.
@@ -21,8 +21,8 @@ var errNotCovered = errors.New("the ledger does not reach back to the beginning 
 	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
 // readUsage adds up from the ledger what calls took from each limit since the limit's time in since. The api's own
-// limits count its calls; an account's limits count the calls of all apis of the account that rules name. readUsage
-// streams the ledger, so its memory does not grow with the ledger.
+// limits count the calls of the api. An account's limits count the calls of all apis of the account that rules name.
+// readUsage streams the ledger, so its memory does not grow with the ledger.
 func readUsage(
 	ctx context.Context, js jetstream.JetStream, rules bucket.Rules, api string, limits []bucket.Limit, since map[string]time.Time,
 ) (map[string]int64, error) {
@@ -68,7 +68,7 @@ func readUsage(
 }
 
 // unitsOf returns the units that a call took from a limit. apis are the apis that the limit counts now. An account's
-// limit also counts the calls that other apis made while they had the account.
+// limit also counts the calls that other apis made while the account counted them.
 func unitsOf(c *ledger.Record, l *bucket.Limit, apis []string) (units int64, counts bool) {
 	if slices.Contains(apis, c.API) {
 		return c.Units(l), true

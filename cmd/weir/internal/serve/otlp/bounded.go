@@ -14,11 +14,11 @@ type counts struct {
 	sent, failed, dropped prometheus.Counter
 }
 
-// refused counts spans that the receiver accepted and then rejected. The same spans also count as sent.
+// refused counts spans that the receiver rejected in an answer of success. The same spans also count as sent.
 func (c *counts) refused(spans int) { c.failed.Add(float64(spans)) }
 
-// bounded bounds the number of waiting spans, and counts those that it drops. The SDK's own queue drops spans without
-// counting them.
+// bounded bounds the number of waiting spans, and counts the spans that it drops. The SDK's own queue drops spans
+// without counting them.
 type bounded struct {
 	sdk.SpanProcessor
 	counts *counts
@@ -38,7 +38,7 @@ func (b *bounded) OnEnd(s sdk.ReadOnlySpan) {
 	b.SpanProcessor.OnEnd(s)
 }
 
-// counting counts the spans that are sent and those that fail.
+// counting counts the spans that are sent and the spans that could not be sent.
 type counting struct {
 	sdk.SpanExporter
 	counts *counts

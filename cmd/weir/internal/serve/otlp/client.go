@@ -22,13 +22,14 @@ type client struct {
 	settings *settings
 	http     *http.Client
 	agent    string
-	closing  context.Context // its end ends all requests
+	closing  context.Context // all requests end when it ends
 	close    context.CancelFunc
 	refused  func(spans int) // gets the number of spans that the receiver rejected
 }
 
-// The client retries a failed request after a pause. The pause doubles up to mostPause, until the time of the batch is
-// over (OTEL_BSP_EXPORT_TIMEOUT, 30 s by default). Meanwhile spans wait, and spans beyond their bound are dropped.
+// The client retries a failed request after a pause. The pause doubles up to mostPause, until the time for the batch is
+// over (OTEL_BSP_EXPORT_TIMEOUT, 30 s by default). Spans that end meanwhile wait; if too many wait, further spans are
+// dropped.
 const (
 	firstPause = time.Second
 	mostPause  = 10 * time.Second
@@ -58,12 +59,12 @@ func (c *client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces blocks until the receiver has the spans, refuses them for good, or ctx ends.
+// UploadTraces blocks until the receiver has accepted the spans or refused them for good, or until ctx ends.
 func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
-	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // has the same encoding as the request of the service
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // this message is encoded like the request of the OTLP service
 	if err != nil {
 		return fmt.Errorf("spans that protobuf cannot carry: %w", err)
 	}
@@ -85,7 +86,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	}
 }
 
-// post makes one request. With an error it returns how long to wait before a retry; a negative wait means no retry.
+// post makes one request. If it fails, wait is how long to wait before a retry; a negative wait means no retry.
 func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.settings.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
@@ -143,15 +144,16 @@ func zipped(body []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rejectedSpans returns the number of rejected spans in an ExportTraceServiceResponse: partial_success (1) {
-// rejected_spans (1) }. It does not use the message's Go package, because that links gRPC.
+// rejectedSpans returns the number of rejected spans in an answer. In an ExportTraceServiceResponse that is the field
+// rejected_spans (1) of partial_success (1). rejectedSpans does not use the message's Go package, because that links
+// gRPC.
 func rejectedSpans(answer []byte) int {
 	partial, _ := field(answer, 1)
 	_, n := field(partial, 1)
 	return int(min(n, 1<<20))
 }
 
-// field returns the first field of that number in a message: its bytes, or its integer.
+// field returns the first field with that number in a message: either its bytes or its integer.
 func field(message []byte, number protowire.Number) (data []byte, value uint64) {
 	for len(message) > 0 {
 		n, kind, size := protowire.ConsumeTag(message)

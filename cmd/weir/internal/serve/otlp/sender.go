@@ -66,7 +66,7 @@ func Open(ctx context.Context, o Options) *Sender {
 	return sender
 }
 
-// Tracer returns the tracer of the Sender; nil for a nil Sender.
+// Tracer returns the Sender's tracer. It returns nil if s is nil.
 func (s *Sender) Tracer() *trace.Tracer {
 	if s == nil {
 		return nil
@@ -74,7 +74,7 @@ func (s *Sender) Tracer() *trace.Tracer {
 	return s.tracer
 }
 
-// closing bounds the time to send the last spans.
+// closing bounds how long Close sends the last spans.
 const closing = 3 * time.Second
 
 // Close sends the waiting spans for at most three seconds, and drops the rest.

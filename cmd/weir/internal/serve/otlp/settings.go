@@ -23,7 +23,7 @@ type settings struct {
 	queue    int // spans that may wait
 }
 
-// The defaults of the specification.
+// The defaults of OpenTelemetry's specification.
 const (
 	defaultEndpoint = "http://localhost:4318"
 	defaultTimeout  = 10 * time.Second
@@ -40,7 +40,7 @@ func variable(name string) string {
 	return strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_" + name))
 }
 
-// wanted reports whether the environment asks for traces: by an endpoint, or by the exporter otlp.
+// wanted reports whether the environment asks for traces. It does so by an endpoint, or by the exporter otlp.
 func wanted() bool {
 	exporter := strings.ToLower(strings.TrimSpace(os.Getenv("OTEL_TRACES_EXPORTER")))
 	if strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true") || exporter != "" && exporter != "otlp" {
@@ -85,8 +85,8 @@ func readSettings() (*settings, error) {
 	return s, err
 }
 
-// readEndpoint returns the address for requests. It uses the endpoint for traces unchanged, and adds /v1/traces to the
-// general endpoint.
+// readEndpoint returns the address for requests. It uses the endpoint for traces unchanged. If only the general
+// endpoint is set, it adds /v1/traces to that.
 func readEndpoint() (*url.URL, error) {
 	text, name, whole := strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")), "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", true
 	if text == "" {

@@ -19,13 +19,13 @@ import (
 // Proposal is a configuration that is to replace the one in force.
 type Proposal struct {
 	Who    string // the proposing user
-	From   string // its origin: a file, or an earlier version
+	From   string // where the text comes from: a file, or an earlier version
 	Text   string
 	Config *config.Config
 	Site   string // of the proposing process; empty: that of the version in force
 
 	current *admin.Version // the version in force; nil: there is none
-	last    uint64         // the newest revision when the proposal was compared
+	last    uint64         // the newest revision in NATS when the proposal was compared
 	back    bool           // the proposal is a rollback
 }
 
@@ -47,8 +47,8 @@ type Difference struct {
 }
 
 // Apply puts a proposal in force, and blocks until every dispatching replica follows. If a replica cannot follow, Apply
-// stores the former configuration again. Before anything changes, Apply calls agree with the changes: if agree returns
-// false or an error, Apply ends. Apply writes progress to talk. The returned Applied is valid even with an error,
+// stores the former configuration again. Before anything changes, Apply calls agree with the changes. If agree returns
+// false or an error, Apply ends. Apply writes progress to talk. If Apply fails, the returned Applied is still valid,
 // unless it is nil.
 func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Writer, agree func(Difference) (bool, error)) (*Applied, error) {
 	store, err := admin.OpenConfigStore(ctx, c)
@@ -133,9 +133,9 @@ func (p *Proposal) before() *config.Config {
 	return p.current.Config
 }
 
-// differs compares a proposal with the version in force. A newest version that cannot be read must be replaced, even by
-// the same text as the one before it. A version that was stored with other vendors' profiles must be replaced too: the
-// new version records the profiles that the operator has seen.
+// differs compares a proposal with the version in force. If the newest version cannot be read, it must be replaced,
+// even by the same text as the version before it. If the version in force was stored with other vendors' profiles, it
+// must be replaced too: the new version records the profiles that the operator has seen.
 func (p *Proposal) differs() Difference {
 	d := Difference{Applied: &Applied{Changes: p.before().Diff(p.Config)}}
 	if p.current != nil {
@@ -148,8 +148,8 @@ func (p *Proposal) differs() Difference {
 	return d
 }
 
-// put stores a proposal and publishes the event. It blocks until every dispatching replica follows, or takes the
-// proposal back.
+// put stores a proposal and publishes the event. It blocks until every dispatching replica follows. If a replica cannot
+// follow, put takes the proposal back.
 func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer, applied *Applied) error {
 	next := admin.StoredConfig{
 		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(applied.Changes), Vendors: p.Config.Vendors(),
@@ -177,7 +177,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	return err
 }
 
-// announce publishes the event of a stored version, and writes its number to talk.
+// announce publishes the event that a version was stored, and writes the version's number to talk.
 func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next admin.StoredConfig, applied Applied) {
 	data := admin.ConfigChange{Who: next.Who, From: next.From, OldVersion: applied.OldVersion, NewVersion: applied.Version, Changes: next.Changes}
 	if err := data.Event().Publish(ctx, c.JetStream); err != nil {
@@ -186,10 +186,10 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", applied.Version)
 }
 
-// takeBack stores the former configuration again if a replica cannot follow the new one, unless another client has
-// changed the configuration since. Otherwise commands would show and use a version that no replica runs. Replicas that
-// have followed the new one, failed, must follow the former one as a later version. takeBack always returns an error
-// that includes why.
+// takeBack stores the former configuration again if a replica cannot follow the new one. Otherwise commands would show
+// and use a version that no replica runs. takeBack stores nothing if another client has changed the configuration
+// since. Some replicas may already follow the configuration failed, so the former one gets a later Order. takeBack
+// always returns an error that includes why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer,
 	failed *admin.StoredConfig, applied *Applied, why error,
 ) error {

@@ -24,7 +24,7 @@ type Problem struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// Check parses a configuration as weir serve does, and returns all problems at once. It looks for secrets on this
+// Check parses a configuration as weir serve does, and returns all its problems at once. It looks for secrets on this
 // machine, as far as scope allows. c is nil if the configuration is not valid.
 func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *config.Config, err error) {
 	c, err = config.Parse(text, config.Options{Name: file})

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// identityFile is the file by which weir recognises a data directory.
+// identityFile is the file by which weir recognizes a data directory.
 const identityFile = "weir.identity"
 
-// identity is the content of identityFile, about that file itself.
+// identity is the content of identityFile. It describes that file itself.
 type identity struct {
 	What  string    `json:"what"`
 	Inode uint64    `json:"inode"`
@@ -27,18 +27,19 @@ const whatIdentity = "weir: this file notes its own inode and time of birth, so 
 type Suspicion struct {
 	What string    // a sentence for an operator, without the full stop
 	Seen time.Time // when the store was last known to be the original; zero if unknown
-	// Strange says that the note is about another store. An order in this store then does not cover the suspicion.
+	// Strange says that the note is about another store. An order in this store then does not settle the suspicion.
 	Strange bool
 }
 
-// Settled reports whether an order already covers the suspicion. That is so if another replica found it first, or if
-// this one died after it gave the order.
+// Settled reports whether an order already covers the suspicion. That happens if another replica found it first, or if
+// this replica died after it gave the order.
 func (s *Suspicion) Settled(o *Order) bool {
 	return o != nil && !s.Strange && !s.Seen.IsZero() && o.At.After(s.Seen)
 }
 
 // ExamineDirectory checks whether a data directory is the one in which weir was last started. It returns a Suspicion if
-// it is not. It returns nil if it is, or if that cannot be known: the directory is new, or untold says why.
+// it is another one. It returns nil if it is the same one, if the directory is new, or if ExamineDirectory cannot tell.
+// untold then says why it cannot tell.
 func ExamineDirectory(dir string) (found *Suspicion, untold string, err error) {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)
@@ -84,8 +85,8 @@ func MarkDirectory(dir string, now time.Time) error {
 	return nil
 }
 
-// replaceFile replaces a file atomically. write receives the new, empty file and returns its content. The old file
-// stays until the new one is on disk, so the new file has another inode than the old one.
+// replaceFile replaces a file atomically. write receives the new, empty file and returns the content for it. The old
+// file stays until the new one is on disk, so the new file has another inode.
 func replaceFile(path string, write func(f *os.File) ([]byte, error)) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify returns the inode and the time of birth of a file. It leaves out the number of the device, which changes
+// identify returns the inode and the time of birth of a file. It ignores the number of the device, because that changes
 // when a volume is mounted elsewhere.
 func identify(path string) (identity, error) {
 	var st unix.Statx_t
@@ -21,8 +21,8 @@ func identify(path string) (identity, error) {
 	return is, nil
 }
 
-// unlasting returns why the inodes of a directory's files do not last, "" if they do. Some file systems invent inodes
-// at every mount.
+// unlasting returns why the inodes of a directory's files do not last, "" if they last. Some file systems invent new
+// inodes at every mount.
 func unlasting(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -21,5 +21,5 @@ func identify(path string) (identity, error) {
 	return identity{Inode: uint64(st.Ino)}, nil
 }
 
-// unlasting returns why the inodes of a directory's files do not last, "" if they do.
+// unlasting returns why the inodes of a directory's files do not last, "" if they last.
 func unlasting(string) string { return "" }

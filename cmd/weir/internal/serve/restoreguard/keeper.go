@@ -21,10 +21,10 @@ type Options struct {
 	Control   jetstream.KeyValue
 	DataDir   string // data directory of the embedded server; "": the server is external
 	Places    []Place
-	// Synced is the longest time until a write is on the server's disk. A note is written only when it is at least that
-	// old.
+	// Synced is the longest time until a write is on the server's disk. The Keeper writes what it saw of the streams
+	// into a note only when that time has passed.
 	Synced time.Duration
-	// Unsynced says that a write may not be on disk even if it was flushed.
+	// Unsynced says that a flush does not guarantee that a write is on disk.
 	Unsynced bool
 	Log      *slog.Logger
 }
@@ -36,14 +36,14 @@ type Keeper struct {
 	former  lineage   // the lineage before Begin
 	begun   time.Time // when Begin was called
 	present lineage   // the lineage since Begin
-	least   uint64    // the newest generation in any note
+	least   uint64    // the newest generation in any note; 0 if there is no note
 }
 
 // NewKeeper returns a Keeper.
 func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
 
-// Examine looks for signs that the store was restored, and logs what it cannot check. It changes nothing. It fails if a
-// place cannot be read, or if a later version of weir has written a note.
+// Examine looks for signs that the store was restored, and logs what it cannot check. It changes nothing. It fails if
+// it cannot read a place, or if a later version of weir has written a note.
 func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	if k.DataDir != "" {
 		s, untold, err := ExamineDirectory(k.DataDir)
@@ -84,9 +84,9 @@ func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
 	return found, nil
 }
 
-// ExamineLate is Examine for one place that was unreachable then. It may run after Begin and beside Run. It returns nil
-// if nothing is suspicious. It ignores a note that is newer than Begin: another replica wrote it, after it had examined
-// the store itself.
+// ExamineLate is Examine for one place that was unreachable during Examine. It may run after Begin and beside Run. It
+// returns nil if nothing is suspicious. It ignores a note that is newer than Begin, because another replica wrote that
+// note after it had examined the store itself.
 func (k *Keeper) ExamineLate(ctx context.Context, p Place) (*Suspicion, error) {
 	n, err := readNote(ctx, p, k.present.Store)
 	if err != nil || n == nil || !n.At.Before(k.begun) {
@@ -129,7 +129,7 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 	return &Suspicion{fmt.Sprintf("streams are older than %s knows them, of %s: %s%s", p, seen, strings.Join(back[:min(len(back), most)], ", "), more), n.At, false}, nil
 }
 
-// Begin counts up the store's generation and marks the data directory. From then on a start on an older copy is
+// Begin counts up the store's generation and marks the data directory, so that a later start on an older copy is
 // detected. flush blocks until the new generation is on disk.
 func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	k.begun = time.Now()
@@ -162,7 +162,8 @@ func (k *Keeper) write(ctx context.Context, n *note) error {
 // noteEvery is the time between two looks at the streams.
 const noteEvery = 10 * time.Second
 
-// Run notes how far the streams have come, every ten seconds or more, until ctx ends. It logs failures and tries again.
+// Run notes how far the streams have come until ctx ends. It notes that every noteEvery, or less often if Synced is
+// longer. It logs failures and tries again.
 func (k *Keeper) Run(ctx context.Context) error {
 	if len(k.Places) == 0 {
 		return nil
@@ -190,7 +191,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// round writes the note of the last look once that is Synced old, and then looks at the streams again.
+// round writes the note of the last look if that look is at least Synced old, and then looks at the streams again.
 func (k *Keeper) round(ctx context.Context, seen **note) error {
 	if *seen != nil {
 		if time.Since((*seen).At) < k.Synced {

@@ -22,7 +22,7 @@ type lineage struct {
 	Generation uint64 `json:"generation"`
 }
 
-// readLineage reads the lineage with its revision; both are zero if no weir was ever started on the store.
+// readLineage returns the lineage with its revision; both are zero if no weir was ever started on the store.
 func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn) (l lineage, revision uint64, err error) {
 	m, err := newest(ctx, control, nc, lineageKey)
 	if err != nil || m == nil {
@@ -35,8 +35,8 @@ func readLineage(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn)
 	return l, m.Seq, nil
 }
 
-// newest returns the leader's message for a key of a bucket, nil if there is none. It asks only the leader, because the
-// older state of a lagging replica would look like a restored store.
+// newest returns the newest message for a key of a bucket, nil if there is none. It asks only the stream's leader,
+// because the older state of a lagging replica would look like a restored store.
 func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key string) (*stream.LeaderMessage, error) {
 	m, err := stream.NewestEntry(ctx, nc, control.Bucket(), key)
 	if err != nil {
@@ -48,11 +48,11 @@ func newest(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, key 
 	return m, nil
 }
 
-// mostRaces bounds how often advance tries again because other replicas start at the same moment.
+// mostRaces bounds how often advance tries because other replicas start at the same moment.
 const mostRaces = 32
 
-// advance counts this start, and returns the store's new lineage. If a note has a higher generation than the store, the
-// count continues from the note.
+// advance counts this start, and returns the store's new lineage. least is the newest generation in any note: the new
+// generation is higher than least, too.
 func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, least uint64) (lineage, error) {
 	for range mostRaces {
 		l, revision, err := readLineage(ctx, control, nc)

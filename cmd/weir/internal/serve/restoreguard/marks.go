@@ -15,12 +15,12 @@ import (
 
 // Mark is how far a stream had come when it was read.
 type Mark struct {
-	Last uint64    `json:"last"` // sequence of the last message, deleted or not
+	Last uint64    `json:"last"` // sequence of the last message, even if that was deleted
 	At   time.Time `json:"at"`   // when the last message was stored
 	Born time.Time `json:"born"` // when the stream was created
 }
 
-// marksOf reads the marks of streams, and skips missing ones.
+// marksOf returns the marks of streams. It skips streams that do not exist.
 func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[string]Mark, error) {
 	marks := make(map[string]Mark, len(names))
 	for _, name := range names {
@@ -36,7 +36,7 @@ func marksOf(ctx context.Context, js jetstream.JetStream, names []string) (map[s
 	return marks, nil
 }
 
-// streams returns the sorted names of weir's streams, without the bucket of leases, which holds nothing that must last.
+// streams returns the sorted names of weir's streams, except the bucket of leases, because leases need not last.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	lister := js.StreamNames(ctx)
 	var names []string
@@ -52,8 +52,9 @@ func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	return names, nil
 }
 
-// behind returns the streams that end before their noted end, each with a description. renewed are the streams that are
-// missing or were created anew after the note; they hold nothing of before.
+// behind compares the present marks with noted ones. It returns descriptions of the streams that end before their noted
+// end. renewed describes the streams that are missing or were created anew since the note; these streams have lost all
+// earlier messages.
 func behind(noted, is map[string]Mark, since time.Time) (behind, renewed []string) {
 	for name, was := range noted {
 		now, there := is[name]

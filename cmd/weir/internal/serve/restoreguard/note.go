@@ -26,16 +26,16 @@ type note struct {
 // mostNote bounds the bytes of a note that are read.
 const mostNote = 4 << 20
 
-// Place keeps notes about stores, outside of these stores. Read returns nil if there is no note. One goroutine at a
-// time may use a place.
+// Place keeps notes about stores, outside these stores. Read returns nil if there is no note. Only one goroutine at a
+// time may use a Place.
 type Place interface {
 	Read(ctx context.Context, store string) ([]byte, error)
 	Write(ctx context.Context, store string, data []byte) error
 	String() string // for an operator
 }
 
-// readNote reads the note of a place about a store, nil if there is none. It fails if a later version of weir has
-// written the note.
+// readNote returns a place's note about a store, nil if there is none. It fails if a later version of weir has written
+// the note.
 func readNote(ctx context.Context, p Place, store string) (*note, error) {
 	data, err := p.Read(ctx, store)
 	if err != nil || data == nil {
@@ -59,13 +59,13 @@ func (n *note) write(ctx context.Context, p Place) error {
 	return p.Write(ctx, n.Store, data)
 }
 
-// Directory is a Place: WEIR_STATE_DIR. It keeps one note, about one store.
+// Directory is a Place in the directory WEIR_STATE_DIR. It keeps one note, about one store.
 type Directory string
 
 const noteFile = "store.json"
 
-// OpenDirectory creates the directory if it is missing, readable only by this user. It fails if the directory is not
-// writable.
+// OpenDirectory creates the directory if it is missing, with access only for this user. It fails if the directory is
+// not writable.
 func OpenDirectory(path string) (Directory, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("WEIR_STATE_DIR: %w", err)

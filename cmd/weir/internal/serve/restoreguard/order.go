@@ -14,17 +14,17 @@ import (
 // orderKey is the key of the order in the control bucket.
 const orderKey = "restored"
 
-// Order says how to continue with a restored store. It stays in force until another order replaces it.
+// Order says how to continue with a restored store. An order stays in force until another one replaces it.
 type Order struct {
-	// At is when the order was given. Until then calls may have been made of which the store has no record.
+	// At is when the order was given. Calls before At may have been made without a record in this store.
 	At   time.Time `json:"at"`
 	Who  string    `json:"who,omitempty"`
 	From time.Time `json:"from"` // time of the newest record in the ledger; zero: there is none
-	// Newest is when the newest message of all streams was stored. The backup is not older than that.
+	// Newest is when the newest message of all streams was stored. The backup was made at that time or later.
 	Newest time.Time `json:"newest"`
-	// Counted says that limits continue with the count in the store. Otherwise they count as used up.
+	// Counted says that limits continue with the counts in the store. Otherwise they count as used up.
 	Counted bool `json:"counted,omitempty"`
-	// Streams are the ends of weir's streams in the backup, queues included.
+	// Streams are the marks of weir's streams in the backup, queues included.
 	Streams map[string]Mark `json:"streams"`
 }
 
@@ -76,7 +76,8 @@ func NewOrder(ctx context.Context, js jetstream.JetStream, ledger string, at tim
 	return o, nil
 }
 
-// Until returns, by stream, the last sequence of the backup, for the streams that were not made anew since.
+// Until returns the last sequence that each stream had in the backup. It omits streams that are gone or that were
+// created again since.
 func (o *Order) Until(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	names := make([]string, 0, len(o.Streams))
 	for name := range o.Streams {

@@ -21,8 +21,8 @@ import (
 // Bounds of a watch.
 const (
 	lookEvery  = 3 * time.Second
-	lookWait   = 10 * time.Second // bounds one look
-	reportFor  = time.Hour        // how long a change is reported
+	lookWait   = 10 * time.Second // bounds how long one look may take
+	reportFor  = time.Hour        // how long Changes returns a change
 	mostTold   = 32               // the most reported changes; the newest stay
 	mostEvents = 64               // the most events that wait to be stored; the newest stay
 	remadeAt   = 1 << 20          // a remade stream begins at its last known sequence plus this
@@ -32,12 +32,13 @@ const (
 type Options struct {
 	JetStream jetstream.JetStream
 	Instance  string
-	// Remade are the streams that Remake makes again. firstSeq has the first sequence of each missing stream.
+	// Remade are the streams that Remake makes again. Remake receives the first sequence of each missing stream in
+	// firstSeq.
 	Remade []string
 	Remake func(ctx context.Context, firstSeq map[string]uint64) error
 	// Buckets are the streams of key-value buckets, which are not made again.
 	Buckets []string
-	// Queues returns the streams of all queues. The owners of the partitions make these again.
+	// Queues returns the names of the streams of all queues. The owners of the partitions make these streams again.
 	Queues func() []string
 	Log    *slog.Logger
 }
@@ -84,8 +85,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Look looks once and reports the changes since the last look. It keeps the last known state of a stream that it cannot
-// read.
+// Look looks once and reports the changes since the last look. If it cannot read a stream, it keeps the last known
+// state of that stream.
 func (w *Watch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
@@ -128,7 +129,7 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
 	was, known := w.seen[name]
 	w.seen[name] = now
-	if !known || w.absent[name] > 1 { // after two looks without it, lost has reported that, and back does
+	if !known || w.absent[name] > 1 { // if two looks did not see the stream, lost has already reported that, and back reports its return
 		return
 	}
 	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // operators may purge letters
@@ -136,8 +137,8 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	}
 }
 
-// lacks says what was removed by hand from a stream since the last look, "" if nothing was. It ignores messages that
-// may have been removed by age.
+// lacks says what was removed by hand from a stream since the last look; it returns "" if nothing was. It ignores
+// messages that may have been removed because of their age.
 func (s seen) lacks(was seen, now time.Time) string {
 	switch {
 	case !s.born.Equal(was.born):
@@ -148,7 +149,7 @@ func (s seen) lacks(was seen, now time.Time) string {
 	return ""
 }
 
-// forget drops the streams of queues that do not exist any more.
+// forget drops what is known of missing streams that Watch no longer watches, because their queues no longer exist.
 func (w *Watch) forget(queues []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +161,7 @@ func (w *Watch) forget(queues []string) {
 	}
 }
 
-// judge reports the streams that are gone or back, and has the Remade ones made again.
+// judge reports the streams that are gone or back, and makes the missing Remade streams again.
 func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
 	for name := range w.absent {
 		if there[name] {
@@ -187,7 +188,7 @@ func (w *Watch) judge(ctx context.Context, missing, there map[string]bool) {
 	}
 }
 
-// lost reports a missing stream, once until it is back.
+// lost reports a missing stream. It reports a stream only once until the stream is back.
 func (w *Watch) lost(name string, remade bool) {
 	w.mu.Lock()
 	_, known := w.gone[name]
@@ -226,7 +227,7 @@ func (w *Watch) tell(c dispatcher.StreamChange) {
 	w.Note(c)
 }
 
-// Note adds a change to the reported ones. The caller has logged it.
+// Note adds a change to the reported ones. The caller must have logged it.
 func (w *Watch) Note(c dispatcher.StreamChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +278,7 @@ type ChangeData struct {
 	Stream   string `json:"stream"`
 }
 
-// storeEvents stores the events of reported changes. It tries events that it could not store again at the next look.
+// storeEvents stores the events of reported changes. If it cannot store an event, the next look tries again.
 func (w *Watch) storeEvents(ctx context.Context) {
 	w.mu.Lock()
 	waiting := slices.Clone(w.events)

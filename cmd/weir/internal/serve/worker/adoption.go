@@ -74,22 +74,22 @@ func (f *configFile) inForce(present *config.Config) *config.Config {
 	return f.config
 }
 
-// adoption is the configuration that a start or reload chooses, and where it comes from. store puts a new file into
-// NATS. That is a late step, because every running weir follows what is in NATS, even if this start fails.
+// adoption is the configuration that a start or reload chooses, and where it comes from. Its method store puts a new
+// file into NATS. That is a late step, because every running weir then follows that file, even if this start fails.
 type adoption struct {
-	present *admin.Version // its Number is 0 until it is stored
-	former  *config.Config // in force before; the same as present's if there is nothing to store, or no version before
+	present *admin.Version // Number is 0 until the version is stored
+	former  *config.Config // in force before present; the same as present's if there is nothing to store, or no version before
 	home    admin.ConfigStore
-	file    *configFile // the file to store; nil: nothing is to be stored
-	found   string      // the checksum of a new file with the configuration in force already; "": there is none
-	version uint64      // the version of former; 0: there is none
+	file    *configFile // the file to store; nil if there is nothing to store
+	found   string      // the checksum of a new file that says the same as the configuration in force; "" if there is none
+	version uint64      // the version of former; 0 if there is none
 	last    uint64      // the revision that store expects
 }
 
 // adopt decides which configuration runs. It chooses the file, unless weir considered that file last, or a rollback has
-// taken its text out of force since. Otherwise it chooses the newest version in NATS, so that a restart keeps what was
-// applied. An unreadable version in NATS counts as never applied. A file that changes nothing is recorded and adds no
-// version. adopt itself stores nothing.
+// since taken the file's text out of force. Otherwise it chooses the newest version in NATS, so that a restart keeps
+// what was applied. An unreadable version in NATS counts as never applied. If the file changes nothing, no version is
+// added, and store only records the file. adopt itself stores nothing.
 //
 // The result has the shares of accounts that are in force at site. A file that would raise one is refused.
 func adopt(ctx context.Context, home admin.ConfigStore, file *configFile, site string) (*adoption, error) {
@@ -161,8 +161,8 @@ type pastConfig struct {
 	until  time.Time
 }
 
-// formerRules returns the rules of an api in past configurations, with the time until which calls may have followed
-// them.
+// formerRules returns the rules of an api in past configurations. Each has the time until which calls may have followed
+// it.
 func (w *Worker) formerRules(api string) (former []bucket.Former) {
 	for _, p := range w.past {
 		if a, ok := p.config.API(api); ok {
@@ -175,7 +175,7 @@ func (w *Worker) formerRules(api string) (former []bucket.Former) {
 // followGrace is how long after a change calls may still follow the former configuration.
 const followGrace = 2 * time.Second
 
-// tellOverruled logs that the file is not put in force although it differs from the configuration that runs.
+// tellOverruled logs that the file is not put in force although it differs from the running configuration.
 func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 	if file == nil || a.file != nil || len(a.present.Config.Diff(file.inForce(a.present.Config))) == 0 {
 		return
@@ -184,7 +184,7 @@ func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
 		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 
-// tellProfiles logs that this weir has another profile of a vendor than the weir that stored the version. Values may
+// tellProfiles logs which vendor profiles differ between this weir and the weir that stored the version. Values may
 // then differ although the text is the same.
 func (a *adoption) tellProfiles(log *slog.Logger) {
 	now := a.present.Config.Vendors()
@@ -196,10 +196,10 @@ func (a *adoption) tellProfiles(log *slog.Logger) {
 	}
 }
 
-// store stores the file as a new version, which every weir on the server follows, and returns the change to report. It
+// store stores the file as a new version, which every weir on the server follows. It returns the change to report. It
 // returns nil if there was nothing to store, or if another replica with the same file was first. It fails with
-// admin.ErrLostRace if an operator has changed the configuration since adopt: that change is newer than this start's
-// decision.
+// admin.ErrLostRace if an operator has changed the configuration since adopt, because that change is newer than this
+// start's decision.
 func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 	if a.found != "" {
 		return nil, a.home.Found(ctx, admin.FoundFile{Sum: a.found, After: a.present.Number})

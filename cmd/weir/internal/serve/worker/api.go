@@ -23,7 +23,7 @@ type apiParts struct {
 	limits   *limitstate.Limits
 }
 
-// openAPI creates the api's streams that are missing, and opens its queue and its limits with what the last run left.
+// openAPI creates the api's missing streams. It opens the api's queue and limits in the state that the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
 	settings := w.queueSettings(a, c)
@@ -91,15 +91,15 @@ func (w *Worker) runAccounts() {
 	w.newAccounts = nil
 }
 
-// confirm tells the limits in Redis that this configuration's rules are in force for all its apis.
+// confirm tells the limits in Redis that the rules of this configuration are in force for all its apis.
 func (w *Worker) confirm(c *config.Config) {
 	if w.dispatch != nil {
 		w.limits.Pools.Confirm(c.Version, func(api string) bool { _, has := c.API(api); return has })
 	}
 }
 
-// willRefuse reports whether Redis refuses calls of an api that the configuration does not name, now or as soon as
-// another api of the api's account follows that configuration.
+// willRefuse reports whether Redis refuses calls of an api that configuration c does not name. Redis refuses them now,
+// or as soon as another api of the api's account follows c.
 func (w *Worker) willRefuse(api string, c *config.Config) bool {
 	if w.dispatch == nil {
 		return false
@@ -127,8 +127,8 @@ func (w *Worker) runAPI(a *apiParts) {
 // accountsReady bounds how long a start waits until limits count their exact use.
 const accountsReady = 2 * time.Second
 
-// awaitAccounts blocks until every limit counts its exact use, for accountsReady at most. Without this wait, operators
-// would see only an upper bound right after the start. Calls begin meanwhile.
+// awaitAccounts blocks until every limit counts its exact use, but for accountsReady at most. Without this wait,
+// operators would see only an upper bound right after the start. Calls begin during the wait.
 func (w *Worker) awaitAccounts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, accountsReady)
 	defer cancel()
@@ -144,8 +144,9 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 	}
 }
 
-// rememberMoved makes queues, results and letters remember the ids of messages that `weir move` brought here, while
-// duplicates of them may still come. A server that restores a stream keeps the messages and forgets their ids.
+// rememberMoved makes queues, results and letters remember the ids of the messages that `weir move` brought to this
+// server, as long as duplicates of these messages may still come. A server that restores a stream keeps the messages
+// and forgets their ids.
 func (w *Worker) rememberMoved(ctx context.Context) error {
 	arrived, err := migrate.ArrivedAt(ctx, w.js)
 	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {

@@ -12,22 +12,23 @@ import (
 // client keep their buffers.
 
 const (
-	mostIdleHeap = 64 << 20 // the most bytes that may be allocated between two runs if the heap is small
-	idleHeapPart = 8        // in a small process: this fraction of the soft limit instead
+	mostIdleHeap = 64 << 20 // the most bytes allocated between two runs while the heap is small
+	idleHeapPart = 8        // in a small process: this part of the soft limit instead (one eighth)
 	leastHeap    = 4 << 20  // bytes: Go treats a smaller heap as if it had this size
 	doubled      = 100      // percent: Go's default
 	sameEnough   = 10       // percent by which a new value must differ, because setting a value stops the process for some microseconds
 )
 
-// spareCollector makes the collector run at most once per idle bytes allocated; the heap may always double. The soft
-// limit still holds: near it the collector runs as often as needed. It does nothing if GOGC is set.
+// spareCollector makes the collector wait until idle bytes were allocated since its last run, or until the heap has
+// doubled, whichever is more. The soft limit still holds: near it the collector runs as often as needed. spareCollector
+// does nothing if GOGC is set.
 func spareCollector(idle int64) {
 	if os.Getenv("GOGC") == "" {
 		(&collector{idle: idle, percent: doubled}).await()
 	}
 }
 
-// idleHeap returns how many bytes may be allocated between two runs, by the soft limit in bytes.
+// idleHeap returns how many bytes may be allocated between two runs. soft is the soft limit in bytes.
 func idleHeap(soft int64) int64 { return min(mostIdleHeap, soft/idleHeapPart) }
 
 // collector decides after each run of Go's collector when the next one is due.
@@ -36,8 +37,8 @@ type collector struct {
 	percent int
 }
 
-// await arranges that ran is called after the next run of the collector: that run frees the sentinel, whose cleanup
-// calls ran.
+// await makes the runtime call ran after the collector's next run. That run frees the sentinel, and the sentinel's
+// cleanup calls ran.
 func (c *collector) await() {
 	sentinel := new([16]byte) // large enough not to share its block with other values
 	runtime.AddCleanup(sentinel, func(c *collector) { c.ran() }, c)

@@ -20,8 +20,8 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 )
 
-// nats.go notices after three unanswered pings that a server vanished silently, for example behind a pulled cable.
-// Until then the connection looks healthy, and no request over it is answered.
+// If a server vanishes silently, for example behind a pulled cable, nats.go notices that after three unanswered pings.
+// Until then the connection looks healthy, but the server answers no request.
 const (
 	pingEvery = 5 * time.Second
 	mostPings = 2
@@ -118,8 +118,8 @@ func (w *link) connect(ctx context.Context, file *configFile) error {
 	return migrate.RefuseElsewhere(ctx, w.js)
 }
 
-// whyNotConnected returns a handler that logs why reconnecting fails, for example an expired certificate or refused
-// credentials, which need an operator. It logs a reason again only after another one.
+// whyNotConnected returns a handler that logs why reconnecting fails. The reason may need an operator, for example an
+// expired certificate or refused credentials. The handler logs a reason again only if it has logged another one since.
 func (w *link) whyNotConnected() nats.ConnErrHandler {
 	var last atomic.Pointer[string] // shared, because all connections have the same options
 	return func(nc *nats.Conn, err error) {
@@ -139,8 +139,8 @@ func (w *link) whyNotConnected() nats.ConnErrHandler {
 const clientBytes = 52 << 10
 
 // clients returns how many producers may connect to the embedded server. By default they take at most a fourth of the
-// memory and a fourth of the files that the process may open. A configured number is lowered only to what the files
-// allow.
+// memory, and a fourth of the files that the process may open. If the number is configured, only the limit of files can
+// lower it.
 func (w *link) clients(s *config.Settings) int {
 	most := int(openFiles() / 4)
 	if s.NATSConnections > most {
@@ -153,7 +153,7 @@ func (w *link) clients(s *config.Settings) int {
 	return min(int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10)), most)
 }
 
-// mostFiles is the number of files that counts as no limit.
+// mostFiles is the number of open files that weir counts with if the process has no limit.
 const mostFiles = 1 << 20
 
 // visitorBytes is the memory of a waiting HTTP connection: a goroutine, its buffers, and the socket.
@@ -177,9 +177,9 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 	}
 }
 
-// asOperator returns the connection to use with a server that may be embedded in another weir. If that weir runs on
-// this machine and separates producers from operators, asOperator connects again with the operators' credentials from
-// its data directory.
+// asOperator returns the connection to use with an external server, which may be embedded in another weir. If that weir
+// runs on this machine and separates producers from operators, asOperator connects again with the operators'
+// credentials from that weir's data directory.
 func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
@@ -198,8 +198,8 @@ func (w *link) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	return operator
 }
 
-// refuseForeign fails if a foreign stream takes jobs. The embedded server stops with weir, so with it the error says
-// how to reach such a stream.
+// refuseForeign fails if a foreign stream takes jobs. If the stream is in the embedded server, no client can reach it
+// while weir is stopped, so the error says how to change it.
 func (w *Worker) refuseForeign(ctx context.Context) error {
 	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
 	err := w.foreign.Refuse(ctx, &w.denied)
@@ -210,7 +210,7 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 		err, w.settings.DataDir)
 }
 
-// whileDiskTakes ends the worker when the disk refuses writes, because weir must answer nothing from then on.
+// whileDiskTakes ends the worker when the disk refuses a write, because weir must answer nothing from then on.
 func (w *link) whileDiskTakes(disk *embedded.Disk) error {
 	select {
 	case err := <-disk.Broken():

@@ -7,8 +7,8 @@ import (
 )
 
 // keepOpen ends the worker when nats.go has given up a connection. nats.go restores a lost connection, but not one that
-// the server ended with an error, such as a control line that was too long. From then on weir can store and call
-// nothing; the next start connects again. closeNow closes the connection without ending the worker.
+// the server ended with an error, such as a control line that was too long. Without the connection weir can neither
+// store nor call; the next start connects again. closeNow closes the connection without ending the worker.
 func (l *lifetime) keepOpen(nc *nats.Conn, what string) (closeNow func() error) {
 	closed := make(chan struct{}, 1)
 	note := func(*nats.Conn) {

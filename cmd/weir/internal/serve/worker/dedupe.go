@@ -13,8 +13,8 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// dedupe returns how long ids are remembered, under the adopted configuration and under every version before it. A
-// waiting job follows the version under which it was accepted.
+// dedupe returns how long ids are remembered, by the adopted configuration and by every version before it. Former
+// versions matter because a waiting job follows the version under which it was accepted.
 func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -41,9 +41,9 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	return d, nil
 }
 
-// dedupeChanged records that the queues' streams now remember ids for as long as the newest configuration says. It asks
-// the server for the time, because jobs carry the server's time. If the server does not answer, jobs for which the old
-// and the new configuration differ stay undecided.
+// dedupeChanged records that the queues' streams now remember ids for as long as the newest configuration says. It
+// takes the time of the change from the server, because jobs carry the server's time. If the server does not answer,
+// jobs for which the old and the new configuration differ stay undecided.
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
 	s, err := stream.Look(ctx, js, "KV_"+connect.ConfigBucket)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"weir/ingest"
 )
 
-// diskGuard makes the intake refuse jobs while seven eighths of the store are used. The rest is for the ends of jobs:
-// without it no result, record or letter could be stored, and so no job could be deleted. The streams of results,
-// records, events and letters have bounds of their own within the store.
+// diskGuard makes the intake refuse jobs that would fill more than seven eighths of the store. The rest is for the ends
+// of jobs: if no result, record or letter could be stored, no job could be deleted. The streams of results, records,
+// events and letters have bounds of their own within the store.
 type diskGuard struct {
 	js   jetstream.JetStream
 	room int64 // bytes that all streams may take together; 0: unknown
@@ -21,15 +21,15 @@ type diskGuard struct {
 	log  *slog.Logger
 
 	used  atomic.Int64 // bytes in use at the last look
-	since atomic.Int64 // bytes of the jobs let through and not yet part of used
+	since atomic.Int64 // bytes of the jobs that were let through and are not yet part of used
 	full  atomic.Bool
 
-	looked int64 // the part of since that the last look's answer may not have counted
+	looked int64 // the part of since that used may not include yet
 }
 
 const (
 	roomCheck   = 500 * time.Millisecond // time between two looks
-	jobOverhead = 1 << 10                // bytes of a stored job beside its body
+	jobOverhead = 1 << 10                // bytes of a stored job in addition to its body
 )
 
 func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGuard {
@@ -82,7 +82,7 @@ func (g *diskGuard) ratio() (float64, bool) {
 	return float64(g.used.Load()) / float64(g.room), true
 }
 
-// err returns an error if the store has no room for jobs, nil if it has.
+// err returns an error if the store has no room for jobs, else nil.
 func (g *diskGuard) err() error {
 	if g.full.Load() {
 		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most)
@@ -90,8 +90,8 @@ func (g *diskGuard) err() error {
 	return nil
 }
 
-// let reports whether a job of that many bytes fits, and counts it if it does. A refused job does not count, so
-// producers that try again do not shut out others.
+// let reports whether a job of size bytes fits, and counts its bytes if it does. A refused job does not count, so a
+// producer that repeats a job that is too large does not shut out other producers.
 func (g *diskGuard) let(size int64) bool {
 	for {
 		since := g.since.Load()

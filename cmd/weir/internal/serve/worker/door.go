@@ -15,14 +15,14 @@ import (
 
 // Bounds of the HTTP intake.
 const (
-	mostPosts   = 1024    // most posts under way at once; also at most half of the connections
-	mostLookups = 4       // most lookups of jobs at once
-	doorScan    = 100_000 // most messages of a stream that are searched for a job without a key
-	doorShare   = 4       // bodies being read may take this fraction of the bytes that may wait to be stored
+	mostPosts   = 1024    // most posts under way at once; half of the connections if that is less
+	mostLookups = 4       // most lookups of jobs under way at once
+	doorScan    = 100_000 // most messages of a stream that a lookup of a job without a key searches
+	doorShare   = 4       // the bodies that are being read may take one part in doorShare of the bytes that may wait to be stored
 )
 
-// posts returns how many jobs may be posted at once. Each post holds a connection until its job is stored; the other
-// connections are for probes and operators.
+// posts returns how many jobs may be posted at once. Each post holds a connection until its job is stored, so the other
+// connections remain for probes and operators.
 func posts(connections int) int { return min(mostPosts, max(1, connections/2)) }
 
 // openDoor adds the routes by which producers post jobs over HTTP and look up their ends.

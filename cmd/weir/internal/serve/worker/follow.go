@@ -30,22 +30,22 @@ import (
 // then does everything that can fail, and only then changes anything. An invalid version changes nothing. Only run
 // writes the fields; any goroutine may read atomic fields.
 //
-// When a version removes an api, the intake refuses the api's jobs from then on. The api's worker goes on with its last
-// configuration, so that the jobs in its queue still end. After a restart they wait until the api is configured again.
-// If Redis counts the api in an account, Redis refuses it as soon as another api of the account follows: then its jobs
-// wait from that moment.
+// When a version removes an api, the intake refuses the api's jobs from then on. The api's worker continues with its
+// last configuration, so that the jobs in its queue still end. After a restart they wait until the api is configured
+// again. If the api belongs to an account that Redis counts, Redis refuses the api as soon as another api of the
+// account follows the new version. From that moment the api's jobs wait.
 type follower struct {
 	followerOptions
 
-	seen    atomic.Uint64 // the newest version considered
-	version atomic.Uint64 // in force
+	seen    atomic.Uint64 // the newest version that take has considered
+	version atomic.Uint64 // the version in force
 	refused atomic.Pointer[refusedConfig]
 	config  *config.Config            // in force
 	tried   map[uint64]*config.Config // by version: configurations that failed since config came in force
 	queues  map[string]*queue.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // the apis that accept jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
-	scope   atomic.Pointer[config.SecretScope] // bounds the references in versions from NATS
+	scope   atomic.Pointer[config.SecretScope] // bounds which secrets a version from NATS may refer to
 	inForce atomic.Pointer[config.Config]      // the same as config, for other goroutines
 }
 
@@ -228,9 +228,9 @@ func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 }
 
 // apply puts a version in force in the running worker. Steps that often fail come first, and every step can be
-// repeated. If a step fails, some apis and streams follow the version already, and a change that timed out may still
-// take effect. So apply changes everything that differs from any of formers: the configuration in force, and those that
-// failed since.
+// repeated. If a step fails, some apis and streams already follow the version, and a change that timed out may still
+// take effect. So apply changes everything that differs between v and any of formers. formers are the configuration in
+// force, and the configurations that have failed since it came into force.
 func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*config.Config) error {
 	next := v.Config
 	var changes []config.Change
@@ -280,8 +280,8 @@ func (f *follower) apply(ctx context.Context, v *admin.Version, formers []*confi
 	return nil
 }
 
-// movesInAccount reports whether an api's Membership differs from that in any of the former configurations: for
-// example, another account, or other apis in the same account.
+// movesInAccount reports whether an api's membership of an account differs from its membership in any of the former
+// configurations: the account may be another, or have other apis.
 func movesInAccount(formers []*config.Config, a *config.API) bool {
 	return slices.ContainsFunc(formers, func(former *config.Config) bool {
 		was, known := former.API(a.Name)
@@ -317,8 +317,8 @@ func (w *link) tellConfig(ctx context.Context, change admin.ConfigChange) {
 	}
 }
 
-// refuseUnsupported fails if a configuration refers to a secret that is missing: an api without its secret must not be
-// called.
+// refuseUnsupported fails if a configuration refers to a secret that is missing, because an api must not be called
+// without its secret.
 func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	var errs []error
 	for _, p := range c.MissingSecrets(scope) {

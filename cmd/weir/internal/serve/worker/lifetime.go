@@ -14,8 +14,8 @@ import (
 )
 
 // lifetime holds what a worker must stop: its parts, its cleanups, and three contexts that end one after the other.
-// soft ends when no job may be accepted or called any more, hard when running calls must end, and base when the ends of
-// all calls are stored.
+// soft ends when no job may be accepted and no new call may start. hard ends when running calls must end. base ends
+// when the ends of all calls are stored.
 type lifetime struct {
 	log     *slog.Logger
 	timeout time.Duration // time between the ends of soft and hard
@@ -24,7 +24,7 @@ type lifetime struct {
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
 	cleanups                     []cleanup
 	intake                       *ingest.Service // stops before all other parts; nil: there is none
-	lower                        errgroup.Group  // parts that dispatch stores with, such as queues and letters
+	lower                        errgroup.Group  // parts that dispatch needs to store its results, such as queues and letters
 	upper                        *errgroup.Group // dispatch; nil: there is none
 	done                         chan struct{}
 	failed                       chan error // the first error of a lower part
@@ -41,7 +41,7 @@ func newLifetime(ctx context.Context, timeout time.Duration, log *slog.Logger) *
 	return l
 }
 
-// cleanup is one step of the undoing, which Start after an error and a stopping worker run in reverse order.
+// cleanup is one step that undoes a start. A failed Start and a stopping worker run the cleanups in reverse order.
 type cleanup struct {
 	name string
 	do   func() error
@@ -52,7 +52,7 @@ var (
 	errTimeout = errors.New("the shutdown timeout has passed")
 )
 
-// watch ends the worker when one of its parts ends, because no supervisor would restart a part.
+// watch ends the worker when one of its parts ends, because nothing restarts a single part.
 func (l *lifetime) watch() {
 	ended := make(chan error, 1)
 	if l.upper != nil {
@@ -74,7 +74,7 @@ func (l *lifetime) watch() {
 	close(l.done)
 }
 
-// lowerGo runs a part that must work for as long as the worker does. An error of the part ends the worker.
+// lowerGo runs a part that must work for as long as the worker does. If the part fails, the worker ends.
 func (l *lifetime) lowerGo(part func() error) {
 	l.lower.Go(func() error {
 		err := part()
@@ -89,8 +89,8 @@ func (l *lifetime) lowerGo(part func() error) {
 	})
 }
 
-// shutDown stops the intake, then runs the cleanups in reverse order. Running calls end with hard after the shutdown
-// timeout.
+// shutDown stops the intake, then runs the cleanups in reverse order. It ends hard, and with it the running calls,
+// after the shutdown timeout.
 func (l *lifetime) shutDown() {
 	l.stopSoft(errStopped)
 	limit, cancel := context.WithTimeout(context.Background(), l.timeout)
@@ -107,14 +107,14 @@ func (l *lifetime) shutDown() {
 	}
 }
 
-// undo stops what a failed start has started. Running calls may go on for the shutdown timeout.
+// undo stops what a failed start has started. Running calls may continue until the shutdown timeout has passed.
 func (l *lifetime) undo() error {
 	timer := time.AfterFunc(l.timeout, func() { l.stopHard(errTimeout) })
 	defer timer.Stop()
 	return l.cleanUp()
 }
 
-// wait waits until dispatch has ended, and then ends the parts that dispatch stores with.
+// wait waits until dispatch has ended. Then it ends the parts that dispatch stores with, and waits for them.
 func (l *lifetime) wait() error {
 	l.stopSoft(errStopped)
 	var err error
@@ -125,10 +125,10 @@ func (l *lifetime) wait() error {
 	return errors.Join(err, l.lower.Wait())
 }
 
-// Stop begins the shutdown and does not block: no more jobs are accepted, and running calls may end.
+// Stop begins the shutdown and does not block. From then on no job is accepted; running calls may end.
 func (l *lifetime) Stop() { l.stopSoft(errStopped) }
 
-// Wait blocks until the worker has stopped and returns why, nil after Stop.
+// Wait blocks until the worker has stopped. It returns why a part failed, nil after an ordinary stop.
 func (l *lifetime) Wait() error {
 	<-l.done
 	return l.err

@@ -11,8 +11,8 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// levelAlways is the level of lines that appear at every log level, marked as information. The address of a listener is
-// such a line, because with port 0 nothing else reports it.
+// levelAlways is the level of lines that appear at every configured log level. They are written as INFO. The address of
+// a listener is such a line, because with port 0 nothing else reports it.
 const levelAlways = slog.Level(100)
 
 // NewLogger returns the logger of `weir serve`. It writes to stderr, with the level and format of the settings.
@@ -35,15 +35,15 @@ func written(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// LogWarnings logs statements of a configuration file that are valid and probably mistakes. Warnings about the
-// environment have no file name.
+// LogWarnings logs the warnings about a configuration file: statements that are valid and probably mistakes. For
+// warnings about the environment file is "".
 func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}
 }
 
-// LogLibraries redirects Go's standard log, to which libraries write, to log. The standard log is one for the whole
+// LogLibraries redirects Go's standard log, to which libraries write, to log. It changes the standard log of the whole
 // process.
 func LogLibraries(log *slog.Logger) {
 	golog.SetFlags(0)
@@ -51,7 +51,7 @@ func LogLibraries(log *slog.Logger) {
 	golog.SetOutput(&libraries{log: log})
 }
 
-// saidAgain is how long a repeated message of a library is suppressed.
+// saidAgain is how long a message that a library repeats is suppressed.
 const saidAgain = time.Minute
 
 // libraries receives Go's standard log and removes quoted text, because net/http quotes answers of APIs in its

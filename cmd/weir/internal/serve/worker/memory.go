@@ -23,9 +23,9 @@ type memory struct {
 	soft   int64  // bytes: the memory limit of the Go runtime
 }
 
-// SetMemory determines how much memory the process may hold, stores it in s, and sets Go's memory limit. Without a
-// limit the collector lets the heap grow to twice what is used, and the kernel could end a process that needs less.
-// SetMemory does not change a GOMEMLIMIT that is set.
+// SetMemory determines how much memory the process may hold, stores that in s, and sets Go's memory limit. Without Go's
+// limit the collector would let the heap grow to twice what is in use, and the kernel could end a process that needs
+// less. If GOMEMLIMIT is set, SetMemory does not change Go's limit.
 func SetMemory(s *config.Settings, log *slog.Logger) error {
 	m, err := findMemory(s.Memory, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 	if err != nil {
@@ -47,7 +47,8 @@ type surroundings struct {
 }
 
 // findMemory returns the value of WEIR_MEMORY, or else the limit of the process, or else half of the machine's memory.
-// It returns the kernel's limit instead if that is lower than WEIR_MEMORY, because the kernel would end the process.
+// If the kernel's limit is lower than WEIR_MEMORY, findMemory returns the kernel's limit, because the kernel would end
+// the process.
 func findMemory(asked int64, on surroundings) (memory, error) {
 	found := memory{limit: asked, source: "WEIR_MEMORY"}
 	lower := func(limit int64, source string) {
@@ -76,15 +77,16 @@ func findMemory(asked int64, on surroundings) (memory, error) {
 // unknownMemory is the limit if not even the machine's memory can be read.
 const unknownMemory = 1 << 30
 
-// softMemory returns the part of a limit, in bytes, that the Go runtime may use. The rest is for the binary, which is
-// resident too, and for allocations during a collection, by which the runtime exceeds its limit.
+// softMemory returns the part of a limit, in bytes, that the Go runtime may use. The rest is for the resident pages of
+// the binary, and for allocations during a collection, by which the runtime exceeds its limit.
 func softMemory(limit int64) int64 { return (limit - program) / 10 * 9 }
 
-// program is the memory of the binary's pages, and of what the kernel counts beside the runtime's memory.
+// program is the memory of the binary's pages, and of what the kernel counts in addition to the runtime's memory.
 const program = 32 << 20
 
-// cgroupLimit returns the lowest limit of the process's control groups, and the file of that limit; 0 if there is none.
-// The limits of parent groups apply too. A container may mount its group as the root, so the root is read too.
+// cgroupLimit returns the lowest limit of the process's control groups, and the file that has that limit. It returns 0
+// if there is no limit. The limits of parent groups apply too. A container may mount its group as the root, so the root
+// is read too.
 func (on surroundings) cgroupLimit() (limit int64, file string) {
 	text, err := os.ReadFile(filepath.Join(on.root, "proc/self/cgroup"))
 	if err != nil {
@@ -107,7 +109,8 @@ func (on surroundings) cgroupLimit() (limit int64, file string) {
 	return limit, file
 }
 
-// lowest lowers limit to the lowest limit of a group and its parents, up to the root of the hierarchy.
+// lowest lowers limit to the lowest limit of a group and its parents, up to the root of the hierarchy, and sets file to
+// match.
 func (on surroundings) lowest(mount, group string, names []string, limit *int64, file *string) {
 	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
 		for _, name := range names {
@@ -127,7 +130,7 @@ func (on surroundings) lowest(mount, group string, names []string, limit *int64,
 	}
 }
 
-// unlimited is the value from which on a limit counts as none: an unset limit of cgroup v1 is nearly 2^63.
+// unlimited is the smallest value that counts as no limit. An unset limit of cgroup v1 is nearly 2^63.
 const unlimited = 1 << 60
 
 // total returns the machine's memory in bytes, 0 if it cannot be read.
@@ -145,8 +148,8 @@ func (on surroundings) total() int64 {
 	return 0
 }
 
-// bound creates the holdings, which bound the memory of queues. If no limit was set, it determines one. It does not set
-// the collector's limit: the process that runs the worker decides about that.
+// bound creates the holdings, which bound the memory of queues. If no limit was set, bound determines one. It leaves
+// Go's memory limit to the process that runs the worker.
 func (w *bodies) bound() error {
 	if w.settings.Memory == 0 {
 		m, err := findMemory(0, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
@@ -159,8 +162,9 @@ func (w *bodies) bound() error {
 	return nil
 }
 
-// fitsMemory fails if the queues do not fit into memory, because the kernel would end the process during every start.
-// It checks only the embedded server: with an external server other replicas may take part of the queues.
+// fitsMemory fails if the queues do not fit into memory, because otherwise the kernel would end the process during
+// every start. It checks only with the embedded server: with an external server other replicas may take part of the
+// queues.
 func (w *Worker) fitsMemory() error {
 	if w.server == nil || w.dispatch == nil {
 		return nil

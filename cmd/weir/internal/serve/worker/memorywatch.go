@@ -10,28 +10,28 @@ import (
 	"weir/bucket/queue"
 )
 
-// memoryWatch measures the whole heap, which the counts of the holdings do not cover, and returns unused memory to the
-// kernel.
+// memoryWatch measures the whole heap, because the counts of the holdings do not cover all of it. It also returns
+// unused memory to the kernel.
 //
-// The collector runs when the heap has grown. A drained queue leaves a heap that no longer grows, so without
-// memoryWatch the queue's memory would stay resident. When the process is quiet and holds more than after the last
-// return, memoryWatch runs the collector and returns memory, once.
+// The collector runs when the heap has grown. The heap no longer grows after a queue has drained, so without
+// memoryWatch the queue's memory would stay resident. When the process is quiet and holds more memory than after the
+// last return, memoryWatch runs the collector once and returns memory.
 type memoryWatch struct {
 	holdings *queue.Holdings
 	heap     int64 // bytes: the bound of the heap
 	log      *slog.Logger
 
 	cycles   uint64 // runs of the collector up to the last look
-	quiet    int    // looks in a row without a run of the collector
+	quiet    int    // the number of looks in a row that saw no run of the collector
 	returned int64  // resident bytes after memory was last returned
 }
 
 const (
 	memoryLook  = time.Second
 	quietLooks  = 5        // looks without a run of the collector after which the process counts as quiet
-	worthReturn = 16 << 20 // bytes: the resident memory must have grown by this and a fourth to be worth a collection
+	worthReturn = 16 << 20 // bytes: the resident memory must have grown by these bytes and a fourth to be worth a collection
 
-	tightAt, looseAt = 90, 80 // percent of the heap's bound, at which jobs are refused and accepted again
+	tightAt, looseAt = 90, 80 // percent of the heap's bound: above tightAt jobs are refused, below looseAt they are accepted again
 )
 
 func (m *memoryWatch) run(ctx context.Context) error {

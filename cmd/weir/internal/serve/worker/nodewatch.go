@@ -9,24 +9,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Times of a nodeWatch. An election takes four to nine seconds. A node reports only after ten seconds that it has lost
-// the other nodes.
+// Times of a nodeWatch. An election takes four to nine seconds. A node reports that it has lost the other nodes only
+// ten seconds after the loss.
 const (
-	nodeAsk    = 2 * time.Second // the time between two questions, and the longest wait for an answer
+	nodeAsk    = 2 * time.Second // the time between two requests, and the longest wait for an answer
 	nodeSilent = 12 * time.Second
 )
 
 // nodeWatch connects to another node when JetStream has not answered through the present node for too long. The present
-// node may be cut off from its cluster while its clients are connected: nats.go sees no failure, and weir would accept
-// and call nothing until the node is back.
+// node may be cut off from its cluster while its clients are still connected. Then nats.go sees no failure, and weir
+// would accept and call nothing until the node is back.
 type nodeWatch struct {
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	silent time.Duration // time without an answer before another node is tried
+	silent time.Duration // the time without an answer after which another node is tried
 	log    *slog.Logger
 }
 
-// run asks JetStream every nodeAsk until ctx ends, and reconnects to another node after silent without an answer.
+// run asks JetStream every nodeAsk until ctx ends. It reconnects to another node when JetStream has not answered for
+// w.silent.
 func (w *nodeWatch) run(ctx context.Context) error {
 	tick := time.NewTicker(min(nodeAsk, w.silent/4))
 	defer tick.Stop()
@@ -51,7 +52,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 	}
 }
 
-// ask requests an answer from the cluster's leader. A node that is cut off cannot reach the leader.
+// ask makes a request that only the cluster's leader answers. A node that is cut off cannot reach the leader.
 func (w *nodeWatch) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeAsk)
 	defer cancel()

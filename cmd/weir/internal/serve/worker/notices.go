@@ -16,7 +16,7 @@ func (w *notices) makeSenders() *webhook.Senders {
 	})
 }
 
-// post runs the senders. A sender posts while this replica holds its lease.
+// post runs the senders. Each sender posts only while this replica holds the sender's lease.
 func (w *notices) post() {
 	w.lowerGo(func() error { return w.senders.Run(w.soft) })
 }
@@ -30,7 +30,7 @@ func (w *notices) callbackLag(api string) *admin.CallbackStatus {
 	return new(admin.CallbackStatus(lag))
 }
 
-// testsAtOnce bounds the receivers that are tested at once.
+// testsAtOnce bounds how many receivers are tested at the same time.
 const testsAtOnce = 16
 
 // tryReceivers posts a test message to the receiver of that name, or to all receivers if name is empty. The name of a

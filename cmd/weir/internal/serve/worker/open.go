@@ -21,7 +21,7 @@ import (
 )
 
 // open creates missing streams and opens the parts that need them. The streams that all apis share keep the sizes and
-// ages of former.
+// ages of former, the configuration in force before.
 func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
 		return err
@@ -90,13 +90,13 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 	return w.beginCallbacks(ctx, w.config, a.present.Number)
 }
 
-// beginCallbacks stores where new callbacks of a configuration begin. It must run before the first call by that
-// configuration.
+// beginCallbacks stores from which end on each new callback of a configuration posts. It must run before the first call
+// under that configuration.
 func (w *Worker) beginCallbacks(ctx context.Context, c *config.Config, version uint64) error {
 	return webhook.Begin(ctx, w.js, w.control, c, version)
 }
 
-// ensureStreams changes the ages and sizes of the shared streams if the two configurations differ in them.
+// ensureStreams changes the ages and sizes of the shared streams if they differ between the two configurations.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
 		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
@@ -125,14 +125,14 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	}
 }
 
-// maxStore returns the most bytes that one stream may reserve of the store, 0 for no bound. The letters may reserve
-// twice as much; the queues use the rest.
+// maxStore returns the most bytes of the store that one stream may reserve, 0 for no bound. The stream of letters may
+// reserve twice as much; the queues use the rest.
 func (w *link) maxStore() int64 {
 	return w.room / 8
 }
 
 // share opens the registry of replicas on an external server, and blocks until this replica may dispatch beside the
-// others. On the embedded server no other replica dispatches, and the registry stays empty.
+// other replicas. On the embedded server no other replica dispatches, and the registry stays empty.
 func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(config.RoleDispatch) {
 		return nil
@@ -150,8 +150,8 @@ func (w *Worker) share(ctx context.Context) error {
 	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
 }
 
-// openRecorder opens the flight recorder, if there is a directory for it. Without a recorder a kill -9 leaves more jobs
-// with an unknown outcome, and nothing worse, so openRecorder never refuses a start.
+// openRecorder opens the flight recorder, if a directory for it is configured. It never refuses a start, because
+// without a recorder the only loss is that more jobs have an unknown outcome after a kill -9.
 func (w *records) openRecorder() {
 	switch {
 	case !w.settings.Has(config.RoleDispatch):
@@ -169,7 +169,7 @@ func (w *records) openRecorder() {
 	w.onStop("flight recorder", r.Close)
 }
 
-// sharedBy returns where this replica counts shared limits, for comparison with other replicas.
+// sharedBy returns which store counts this replica's shared limits, for comparison with other replicas.
 func (w *records) sharedBy() string {
 	if w.redis != nil {
 		return sharedByRedis
@@ -183,8 +183,9 @@ const sharedByRedis = "redis"
 // ledgerAge is how long call records are kept: long enough to check a monthly invoice against them.
 const ledgerAge = 62 * 24 * time.Hour
 
-// mayBegin runs when a lease has begun, before any call under the lease. It blocks until this replica has put in force
-// the pauses and the configuration that all other replicas may have put in force while this one was stopped or cut off.
+// mayBegin runs when a lease has begun, before any call under the lease. While this replica was stopped or cut off, the
+// other replicas may have put pauses and configurations in force. mayBegin blocks until this replica has put them in
+// force too.
 func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := migrate.CheckStillHere(ctx, w.nc); err != nil {
 		return err

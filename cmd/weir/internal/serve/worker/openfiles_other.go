@@ -2,5 +2,5 @@
 
 package worker
 
-// openFiles returns how many files, including connections, the process may have open.
+// openFiles returns how many files and connections the process may have open.
 func openFiles() int64 { return mostFiles }

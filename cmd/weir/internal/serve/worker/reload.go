@@ -11,7 +11,7 @@ import (
 
 // Reload makes the worker read its configuration file anew and put it in force as a start would, unless weir considered
 // that file last. Reload does not block. The worker logs the outcome and then calls done. If another reload is waiting
-// to begin, Reload calls done at once, and that reload reads the file for both.
+// to begin, Reload calls done at once, because the waiting reload will read the file anyway.
 func (w *Worker) Reload(done func()) {
 	select {
 	case w.reloads <- done:
@@ -35,9 +35,9 @@ func (w *Worker) reloading(ctx context.Context) error {
 	}
 }
 
-// ReloadNow reads the configuration file and stores it as a new version, if it has changed. It blocks until that is
-// done, and returns what was wrong. Before it stores anything it checks the file, its secrets, and whether this worker
-// can run by it. Every weir follows the new version, including this one.
+// ReloadNow reads the configuration file and, if it has changed, stores it as a new version. Every weir follows the new
+// version, including this one. Before it stores anything, ReloadNow checks the file, its secrets, and whether this
+// worker can run by it. ReloadNow blocks until the version is stored.
 func (w *Worker) ReloadNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()

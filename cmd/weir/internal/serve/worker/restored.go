@@ -25,7 +25,7 @@ const (
 )
 
 // refuseRestored fails if the store was restored from a backup and no operator has allowed that. If an operator has
-// allowed it, refuseRestored stores an order about the consequences before any call. Every later start follows that
+// allowed it, refuseRestored stores an order that says so, before any call is made. Every later start follows that
 // order.
 func (w *records) refuseRestored(ctx context.Context, c *config.Config) error {
 	k, err := w.openWitness()
@@ -76,7 +76,7 @@ func (w *records) refuseRestored(ctx context.Context, c *config.Config) error {
 }
 
 // refuseLate examines the notes in a Redis that was unreachable at the start, and fails if they show a restored store.
-// No call was made before: the limits open after refuseLate.
+// No call was made before, because the limits open only after refuseLate.
 func (w *records) refuseLate(ctx context.Context, notes *limitstate.Notes, order *restoreguard.Order) error {
 	found, err := w.witness.ExamineLate(ctx, notes)
 	switch {
@@ -91,7 +91,7 @@ func (w *records) refuseLate(ctx context.Context, notes *limitstate.Notes, order
 	return &limitstate.LateError{Err: refusedStore([]string{found.What})}
 }
 
-// flushControl blocks until writes to the control bucket are on disk. It does nothing with an external server.
+// flushControl blocks until all writes to the control bucket are on disk. It does nothing if the server is external.
 func (w *records) flushControl(ctx context.Context) error {
 	if w.server == nil || w.server.Disk() == nil {
 		return nil
@@ -99,7 +99,7 @@ func (w *records) flushControl(ctx context.Context) error {
 	return w.server.Disk().Flush(ctx, "KV_"+w.control.Bucket())
 }
 
-// openWitness returns the keeper of the notes about the store, with the places outside the store that hold them.
+// openWitness returns the keeper of the notes about the store, with the places outside the store where it keeps them.
 func (w *records) openWitness() (*restoreguard.Keeper, error) {
 	o := restoreguard.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
@@ -147,7 +147,7 @@ func (p patient) Write(ctx context.Context, store string, data []byte) error {
 	return nil
 }
 
-// refusedStore returns the error that weir does not continue with a store. It names the two ways on.
+// refusedStore returns the error that weir does not start with a store. The error names the two ways to start.
 func refusedStore(signs []string) error {
 	return cli.Refused(fmt.Errorf("%s. If this is a backup, or if in doubt, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
 		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
@@ -155,7 +155,7 @@ func refusedStore(signs []string) error {
 		strings.Join(signs, "; and ")))
 }
 
-// orderRestored stores the order that the store was restored, and logs what is lost.
+// orderRestored stores the order that says that the store was restored, and logs what is lost.
 func (w *records) orderRestored(ctx context.Context, c *config.Config, signs []string) (*restoreguard.Order, error) {
 	order, err := restoreguard.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// goOnRestored makes the dispatcher follow the order; nil: there is none.
+// goOnRestored makes the dispatcher follow the order. It does nothing if order is nil.
 func (w *records) goOnRestored(ctx context.Context, order *restoreguard.Order) error {
 	if order == nil {
 		return nil

@@ -85,7 +85,8 @@ func answers(configured []config.InquiryAnswer) (all httpcall.Answers) {
 	return all
 }
 
-// reuseRule returns the rule by which answers of an api are given again. target is where the api is called.
+// reuseRule returns the rule by which an answer of an api is given to later jobs. target identifies the address that is
+// called.
 func reuseRule(a *config.API, target string) *reuse.Rule {
 	r := a.Reuse
 	for _, h := range a.Headers {
@@ -130,7 +131,7 @@ func resolve(headers []config.Header) ([]ingest.HeaderField, error) {
 	return fields, nil
 }
 
-// largestCapacity returns the largest capacity of any key, which is the limit of the queue's streams.
+// largestCapacity returns the largest capacity of any key. It is the limit of the queue's streams.
 func largestCapacity(r bucket.Rules) int64 {
 	most := r.Key.Capacity
 	for _, o := range r.Overrides {
@@ -141,7 +142,7 @@ func largestCapacity(r bucket.Rules) int64 {
 	return most
 }
 
-// RedriveTerms returns a function that looks up an api's terms for a redrive by a configuration.
+// RedriveTerms returns a function that looks up the terms of an api for a redrive, by the configuration current.
 func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bool) {
 	return func(name string) (deadletter.Terms, bool) {
 		api, ok := current.API(name)

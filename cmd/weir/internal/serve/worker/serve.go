@@ -29,7 +29,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// awaitDispatch blocks until the dispatcher has read the queues, or has failed to.
+// awaitDispatch blocks until the dispatcher has read the queues. It returns an error if the dispatcher fails or ends
+// before that.
 func (w *Worker) awaitDispatch(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() { failed <- w.upper.Wait() }()
@@ -48,7 +49,7 @@ func (w *Worker) awaitDispatch(ctx context.Context) error {
 	}
 }
 
-// answerOperators starts the service that answers operators' questions.
+// answerOperators starts the service that answers the requests of operators.
 func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
@@ -86,8 +87,8 @@ func (w *Worker) busy(ctx context.Context) map[string]string {
 	return busy
 }
 
-// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, for each api and for the
-// deepest buckets. A bucket's history takes 7 KB, so all take 2 MB at most.
+// Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, for each api and for its
+// deepest buckets. A bucket's history takes 7 KB, so the whole history takes 2 MB at most.
 const (
 	historySpan  = 15 * time.Minute
 	historyEvery = 5 * time.Second
@@ -119,7 +120,7 @@ func (w *link) roles() (names []string) {
 	return names
 }
 
-// workRedrives starts to run the redrives that are stored in NATS. It does not if this replica's NATS user may not
+// workRedrives starts to run the redrives that are stored in NATS. It does nothing if this replica's NATS user may not
 // submit letters; redrives then wait for another replica.
 func (w *Worker) workRedrives(ctx context.Context) {
 	if w.dispatch == nil {
@@ -181,8 +182,9 @@ func (w *Worker) listenHTTP() (err error) {
 	return err
 }
 
-// httpAuth returns which users the HTTP server admits on a loopback address if there is no token. An external server
-// authenticates its own clients, so the setting for NATS does not apply to HTTP there, except AuthOpen.
+// httpAuth returns which users the HTTP server admits on a loopback address if there is no token. An external NATS
+// server authenticates its clients itself. With such a server the setting for NATS does not apply to HTTP, except
+// AuthOpen.
 func (w *link) httpAuth() config.NATSAuth {
 	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
 		return auth
@@ -215,7 +217,8 @@ func (w *Worker) answerHTTP() error {
 	return nil
 }
 
-// connectAside opens another NATS connection for a part that reads much, so that its reading does not delay calls.
+// connectAside opens another NATS connection for a part that reads much, so that the part's reading does not delay
+// calls.
 func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, jetstream.JetStream, error) {
 	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" "+part), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		w.log.Warn("nats", "component", part, "err", err)
@@ -233,8 +236,8 @@ func (w *link) connectAside(part string, denied *connect.Denials) (*nats.Conn, j
 	return nc, stream.FromLeader(js), nil
 }
 
-// Bounds of the index of ended jobs and of its sums of spending: a fraction of the heap each, and a number of bytes.
-// 256 MiB hold two and a half million jobs.
+// Bounds of the index of ended jobs, and of its sums of spending. Each is a part of the heap (one sixteenth, one
+// thirty-second), and at most a number of bytes. 256 MiB hold two and a half million jobs.
 const (
 	indexShare = 16
 	mostIndex  = 256 << 20
@@ -255,8 +258,9 @@ func (w *link) keepIndex() (*jobindex.Index, error) {
 	return x, nil
 }
 
-// remarks returns problems of a ready weir for operators: changes by hand to weir's streams in the last hour, and calls
-// that wait because their limits do not answer or refuse them. It must not be called before weir serves.
+// remarks returns, for operators, the problems of a weir that is ready: changes that were made by hand to weir's
+// streams in the last hour, and calls that wait because their limits do not answer or refuse them. remarks must not be
+// called before weir serves.
 func (w *Worker) remarks() (remarks []string) {
 	if w.dispatch != nil {
 		down := w.dispatch.LimitersDown()
@@ -282,8 +286,8 @@ func (w *records) limiter() string {
 	return "the store of its limits"
 }
 
-// configuredHTTP returns the HTTP side's configuration in force. It must not be called before the follower has a
-// configuration.
+// configuredHTTP returns the HTTP section of the configuration in force. It must not be called before the follower has
+// a configuration.
 func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
 
 // serveHTTP begins to answer over HTTP.
@@ -292,11 +296,11 @@ func (w *Worker) serveHTTP() {
 		return
 	}
 	w.http.Serve()
-	w.onStop("http", w.http.Close) // stops before the parts that it asks
+	w.onStop("http", w.http.Close) // the HTTP server must stop before the parts that it asks
 	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
 }
 
-// Ready returns nil if a job could be accepted and dispatched now. It makes a write that the store must acknowledge,
+// Ready returns nil if weir could accept and dispatch a job now. It makes a write that the store must acknowledge,
 // because a ping would not show that the store works.
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.soft.Err() != nil {
@@ -319,11 +323,11 @@ func (w *Worker) Ready(ctx context.Context) error {
 	return nil
 }
 
-// openTraces starts to send traces, if the environment asks for that.
+// openTraces starts to send traces, if the environment asks for traces.
 func (w *traces) openTraces(ctx context.Context) {
 	w.spans = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
 	if w.spans != nil {
-		w.onStop("traces", w.spans.Close) // stops after the parts that write spans
+		w.onStop("traces", w.spans.Close) // the sender must stop after the parts that write spans
 	}
 }
 

@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics reports how full the store is, and how full each bounded stream is. It reads the streams when it is
-// scraped, every ten seconds at most.
+// storeMetrics reports how full the store is, and how full each bounded stream is. It reads the streams during a
+// scrape, every ten seconds at most.
 type storeMetrics struct {
 	js    jetstream.JetStream
 	guard *diskGuard
 
 	mu     sync.Mutex // guards looked and full; held while the streams are read
 	looked time.Time
-	full   map[string]float64 // by stream, for streams with a bound: the used part of it
+	full   map[string]float64 // by stream: the used part of its bound; streams without a bound are absent
 }
 
 var (
@@ -33,7 +33,7 @@ var (
 
 const (
 	streamsEvery = 10 * time.Second
-	streamsWait  = 2 * time.Second // for reading all streams together
+	streamsWait  = 2 * time.Second // the longest that reading all streams together may take
 )
 
 // Describe implements prometheus.Collector.

@@ -57,8 +57,9 @@ func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) 
 	return err
 }
 
-// tellUnread logs which values of the control bucket were damaged, and stores replacements. A pause that cannot be read
-// stays in force; a callback posts all kept ends again.
+// tellUnread logs which values of the control bucket were damaged, and stores a replacement for some of them. A pause
+// that cannot be read stays in force. A callback whose position cannot be read posts all ends that are still stored
+// again.
 func (w *records) tellUnread(ctx context.Context) error {
 	for _, key := range w.unread {
 		what := "its value cannot be read any more, the store is damaged: look at the disk"
@@ -85,12 +86,12 @@ func (w *records) tellUnread(ctx context.Context) error {
 	return nil
 }
 
-// ledgerMade is the key in the control bucket that says that this store once had a ledger. If it is there and the
-// ledger is not, the ledger was deleted.
+// ledgerMade is the key in the control bucket that says that this store once had a ledger. If the key exists and the
+// ledger does not, the ledger was deleted.
 const ledgerMade = "ledger.made"
 
-// findLedger checks whether the ledger was deleted while no weir ran. If so, it returns the first sequence for the new
-// ledger.
+// findLedger checks whether the ledger was deleted while no weir ran. If it was, findLedger returns the first sequence
+// for the new ledger.
 func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
 	bucket := w.control.Bucket()
 	made, err := stream.NewestEntry(ctx, w.js.Conn(), bucket, ledgerMade)
@@ -110,7 +111,7 @@ func (w *records) findLedger(ctx context.Context) (firstSeq map[string]uint64, e
 	return map[string]uint64{ledger.CallsStream: 2}, nil
 }
 
-// noteLedger stores that there is a ledger.
+// noteLedger stores that this store has a ledger.
 func (w *records) noteLedger(ctx context.Context) error {
 	_, err := w.control.Create(ctx, ledgerMade, nil)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {

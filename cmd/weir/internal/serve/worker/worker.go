@@ -54,8 +54,8 @@ type link struct {
 	control     jetstream.KeyValue
 }
 
-// records are what the worker keeps beside jobs: notes of the ledger and of the limits, the flight recorder, and the
-// notes by which it recognises a restored store.
+// records are what the worker stores in addition to jobs: notes of the ledger and of the limits, the flight recorder,
+// and the notes by which it recognizes a restored store.
 type records struct {
 	*link
 
@@ -79,7 +79,7 @@ type notices struct {
 type bodies struct {
 	*link
 
-	holdings *queue.Holdings // of all apis
+	holdings *queue.Holdings // bound the memory of all apis together
 }
 
 // Worker is one running weir: everything that `weir serve` runs in one process.
@@ -90,17 +90,17 @@ type Worker struct {
 	*bodies
 	*traces
 
-	config *config.Config // the configuration at the start; follower has the present one
+	config *config.Config // the configuration at the start; follower has the one in force
 	past   []pastConfig   // the configurations before config, the newest first
 	clock  *clock.Clock
 
 	letters     *deadletter.Writer
-	opened      []*apiParts          // at the start
+	opened      []*apiParts          // the apis at the start
 	accounts    []*limitstate.Limits // the accounts at the start whose limits this process counts
 	newAccounts []*limitstate.Limits // opened limits of accounts that do not run yet
 	dispatch    *dispatcher.Dispatcher
 	dedupe      *queue.Dedupe
-	levels      limitstate.Levels // of the shared limits
+	levels      limitstate.Levels // of the shared limits of all apis
 	guard       *diskGuard
 	foreign     *foreign.Watch
 	pauses      *admin.Pauses
@@ -115,22 +115,22 @@ type Worker struct {
 type traces struct {
 	*link
 
-	spans *otlp.Sender // nil: none are sent
+	spans *otlp.Sender // nil if no spans are sent
 }
 
 func newWorker(l *link) *Worker {
 	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
 }
 
-// Start starts a worker and returns when jobs are accepted and dispatched. After an error it leaves nothing running;
-// calls that run already may take until the shutdown timeout.
+// Start starts a worker and returns when jobs are accepted and dispatched. If it fails, it leaves nothing running; to
+// stop calls that already run may take until the shutdown timeout has passed.
 //
 // Start is one straight line, because nearly every step needs the result of an earlier one.
 func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
 	return StartAt(ctx, s, log, clock.New())
 }
 
-// StartAt is Start with a given clock.
+// StartAt is Start with the given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := newWorker(&link{settings: s, registry: newRegistry()})
 	w.clock, w.reloads = c, make(chan func(), 1)
@@ -286,11 +286,11 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 // Config returns the configuration that the worker started with.
 func (w *Worker) Config() *config.Config { return w.config }
 
-// ConfigState returns the newest version of the configuration that the worker has considered, and the one in force. It
-// is safe for concurrent use.
+// ConfigState returns the newest version of the configuration that the worker has considered, and the version in force.
+// It is safe for concurrent use.
 func (w *Worker) ConfigState() admin.ConfigState { return w.follower.state() }
 
-// Parts are the parts of a running worker, for tests of a whole weir. Tests may query the parts and must not close
+// Parts are the parts of a running worker, for tests of a whole weir. Tests may query the parts but must not close
 // them.
 type Parts struct {
 	Dispatcher *dispatcher.Dispatcher // nil if the worker does not dispatch

@@ -66,7 +66,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 		}
 	}
 	if !found.OK {
-		return &cli.Exit{Code: cli.ExitFailed} // everything is printed already
+		return &cli.Exit{Code: cli.ExitFailed} // everything is already printed
 	}
 	return nil
 }

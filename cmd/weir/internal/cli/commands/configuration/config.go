@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// configFileName returns the file given by a flag, or else the one that the environment names.
+// configFileName returns the file that a flag names, or else the file that the environment names.
 func configFileName(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -39,7 +39,7 @@ func configFileName(given string) (string, error) {
 	return settings.Config, nil
 }
 
-// configText returns the name and the text of that file.
+// configText returns the name and the text of the file that configFileName returns for given.
 func configText(cmd *cobra.Command, given string) (file string, text []byte, err error) {
 	if file, err = configFileName(given); err != nil {
 		return "", nil, err

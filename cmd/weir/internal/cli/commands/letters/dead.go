@@ -59,7 +59,8 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 	return filter, nil
 }
 
-// selection returns the selection that the flags describe, or that of the letters whose numbers are in args.
+// selection returns the selection that the flags describe. If args has numbers of letters, it returns the selection of
+// these letters.
 func (f *letterFlags) selection(args []string, now time.Time) (chosen deadview.Selection, err error) {
 	var seqs []uint64
 	for _, arg := range args {
@@ -79,7 +80,7 @@ func (f *letterFlags) selection(args []string, now time.Time) (chosen deadview.S
 	return chosen, nil
 }
 
-// withLetters opens the letters for a command that may take long. A signal ends the context of do.
+// withLetters opens the letters for a command that may take long. A signal ends the context that do gets.
 func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, store *deadview.Store) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)

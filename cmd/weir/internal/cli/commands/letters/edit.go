@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// editFlags are the changes of a letter that the flags describe.
+// editFlags are the flags that describe the changes of a letter.
 type editFlags struct {
 	data  string
 	set   []string

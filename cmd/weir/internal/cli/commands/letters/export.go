@@ -94,8 +94,8 @@ func printBody(w io.Writer, k *deadletter.Kept) error {
 	return err
 }
 
-// writeTo calls write with a buffered writer to the file, or to out if file is "". The file appears when it is complete
-// and on disk.
+// writeTo calls write with a buffered writer to the file, or to out if file is "". The file appears only when it is
+// complete and on disk.
 func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error) {
 	if file == "" {
 		buffered := bufio.NewWriterSize(out, 1<<16)

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// mostLine is the most bytes of a line in a file of letters: the largest body in base64, and headers.
+// mostLine is the most bytes of a line in a file of letters. It has room for the largest body in base64, and for
+// headers.
 const mostLine = 96 << 20
 
 func deadImportCommand() *cobra.Command {

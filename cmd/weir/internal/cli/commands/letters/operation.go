@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// letterOperation holds the flags that operations on letters share: which letters, how fast, and whether only to plan.
+// letterOperation holds the flags that operations on letters share: which letters, how fast, and whether only to plan
+// the operation.
 type letterOperation struct {
 	letterFlags
 
@@ -23,7 +24,7 @@ type letterOperation struct {
 	confirm cli.Confirmation
 	as      cli.Format
 	chosen  deadview.Selection
-	every   *bucket.Rate // the given rate; nil: none
+	every   *bucket.Rate // the given rate; nil: no rate was given
 }
 
 // addTo adds the flags to a command. rate is the default rate, "" for none.

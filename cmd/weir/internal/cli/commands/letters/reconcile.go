@@ -64,7 +64,7 @@ Exit code 4: nothing was done without --yes, or no letter could be asked about. 
 type inquiryPlan struct {
 	letters []askedAbout
 	skipped map[string]int // by reason
-	takes   time.Duration  // the least time that the inquiries take, by their rates alone
+	takes   time.Duration  // the least time that the inquiries take, by the rates
 }
 
 type askedAbout struct {
@@ -81,7 +81,7 @@ const (
 	mostLetters = 100_000
 )
 
-// plan finds the letters about which inquiries can be made, and counts the others.
+// plan finds the letters about which the api can be asked, and counts the other letters by reason.
 func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store *deadview.Store) (*inquiryPlan, error) {
 	current, ok := admin.RunningConfig(ctx, c)
 	if !ok {
@@ -139,7 +139,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, store 
 
 func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
 
-// reconcile counts the letters, asks for confirmation, has weir make an inquiry about each, and reports the outcome.
+// reconcile counts the letters, asks for confirmation, makes weir ask the api about each, and reports the outcome.
 func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	p, err := f.plan(ctx, c, store)
 	if err != nil {
@@ -181,14 +181,14 @@ func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *c
 	return nil
 }
 
-// If another process holds the right to end letters, the command waits heldRest before it tries again, and tries
-// heldTries times in all.
+// If another process holds the right to end letters, the command waits for heldRest and tries again. It tries heldTries
+// times in all.
 const (
 	heldRest  = 2 * time.Second
 	heldTries = 30
 )
 
-// one has weir make the inquiry about one letter.
+// one makes weir ask the api about one letter.
 func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l askedAbout, did *reconciliation) error {
 	for try := 1; ; try++ {
 		if ctx.Err() != nil {

@@ -25,8 +25,8 @@ type redriveFlags struct {
 	priority       string
 	name           string
 	detach         bool
-	edit           *deadletter.Edit        // the edit of the one named letter; nil: none
-	planned        map[deadletter.Skip]int // after the plan was printed: the letters left alone that it has shown
+	edit           *deadletter.Edit        // the edit of the only letter; nil: no edit
+	planned        map[deadletter.Skip]int // once the plan was printed: the letters that it says are left alone
 }
 
 func deadRedriveCommand() *cobra.Command {
@@ -75,12 +75,13 @@ matches. 5: the redrive waits, and no replica runs it so far.`,
 	return cmd
 }
 
-// addPriority adds the flag --priority, for the priority of redriven jobs.
+// addPriority adds the flag --priority, which sets the priority of redriven jobs.
 func (f *redriveFlags) addPriority(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.priority, "priority", deadletter.RedrivePriority.String(), "the jobs' priority from now on: high, normal or low")
 }
 
-// redrive plans, asks for confirmation, has a replica run the redrive, follows it and reports the outcome.
+// redrive plans the redrive and asks for confirmation. It then starts the redrive, which a replica runs, follows it,
+// and reports the outcome.
 func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, store *deadview.Store) error {
 	current, ok := admin.RunningConfig(ctx, c)
 	if !ok {
@@ -95,7 +96,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	}
 	only := f.dryRun || !f.confirm.Possible(cmd) // only the plan is printed
 	if !only && p.Letters+p.Settled == 0 {
-		return f.tell(cmd, &deadletter.Tally{Skipped: p.Skipped}) // the tally says the same as the plan
+		return f.tell(cmd, &deadletter.Tally{Skipped: p.Skipped}) // the tally says the same as the plan would
 	}
 	if err := f.printPlan(cmd, p, only); err != nil || f.dryRun {
 		return err
@@ -123,7 +124,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	return f.followTask(ctx, cmd, tasks, task)
 }
 
-// tell prints the outcome of the redrive, and returns the error with the exit code.
+// tell prints the outcome of the redrive. It returns an error with an exit code if not all went well.
 func (f *redriveFlags) tell(cmd *cobra.Command, t *deadletter.Tally) error {
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err

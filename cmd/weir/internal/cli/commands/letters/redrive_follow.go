@@ -54,15 +54,15 @@ func (f *redriveFlags) followTask(ctx context.Context, cmd *cobra.Command, tasks
 	return fmt.Errorf("the redrive %s has failed, `weir dead resume %s` tries again: %s", task.Name, task.Name, task.Progress.Why)
 }
 
-// noWorker says why a task that has met no obstacle may wait.
+// noWorker says why a task may wait if the task itself names no reason.
 const noWorker = "no replica works it so far; one with the role dispatch does, if its NATS user may publish to " + ingest.RedrivePrefix + ">, once no purge runs"
 
 // watchTasks passes all tasks to take, now and after every change.
 type watchTasks func(ctx context.Context, take func(all []deadletter.Task) (more bool)) error
 
 // awaitTask shows a task's progress until the task has ended. It fails with errWaitsLong if the task has made no
-// progress for waitsLong and no other task runs. watch is Tasks.Watch. Its first lists may lack a task that was just
-// stored, because they come from a replica.
+// progress for waitsLong and no task runs. watch is Tasks.Watch. The first lists that watch passes may lack a task that
+// was just stored, because they come from a replica of the bucket.
 func awaitTask(ctx context.Context, watch watchTasks, task *deadletter.Task, show func(*deadletter.Task)) error {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printPlan prints the plan. If only the plan is printed, it goes to stdout, and otherwise to stderr.
+// printPlan prints the plan: to stdout with --dry-run or --json, otherwise to stderr. With --json it prints nothing
+// unless only is true, which says that the command prints only the plan.
 func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadview.PlannedRedrive, only bool) error {
 	out := cmd.ErrOrStderr()
 	if f.dryRun || only && f.as == cli.AsJSON {

@@ -11,7 +11,8 @@ import (
 	"weir/deadletter"
 )
 
-// printTally prints the outcome. As text it omits the letters left alone that the plan has shown.
+// printTally prints the outcome of a redrive. As text it omits the letters that the plan has already shown as left
+// alone.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned
 	if f.as == cli.AsJSON {
@@ -22,7 +23,7 @@ func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	return tab.Print(out)
 }
 
-// addTally adds the outcome of a redrive to a table, without the letters left alone that planned has.
+// addTally adds the outcome of a redrive to a table. It omits the letters left alone that planned already has.
 func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]int) {
 	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
 	for _, line := range []struct {

@@ -31,11 +31,11 @@ func deadResumeCommand() *cobra.Command {
 		})
 }
 
-// restWait is the longest time until the outstanding messages of a stopped redrive are answered.
+// restWait is the longest time until all outstanding messages of a stopped redrive have their answers.
 const restWait = 35 * time.Second
 
-// awaitRest blocks until no replica works on a stopped task, for restWait at most. It returns after waitsLong without
-// news, because the replica that worked on the task may have died.
+// awaitRest blocks until no replica works on a stopped task, but for restWait at most. It also returns if the task has
+// not changed for waitsLong, because the replica that worked on it may have died.
 func awaitRest(ctx context.Context, tasks *deadview.Tasks, task *deadletter.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, restWait)
 	defer cancel()

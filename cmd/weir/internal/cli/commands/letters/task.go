@@ -44,7 +44,7 @@ keeps 200 in all.`,
 	return cmd
 }
 
-// withTasks opens the redrives for a command. A signal ends the context of do.
+// withTasks opens the redrives for a command. A signal ends the context that do gets.
 func withTasks(cmd *cobra.Command, do func(ctx context.Context, tasks *deadview.Tasks) error) error {
 	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
