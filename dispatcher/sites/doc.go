@@ -4,7 +4,7 @@
 // are at most 100 % together. A move lowers sites, waits until no window can see more than the new shares of them, and
 // raises others:
 //
-//	claim ──▶ check ──▶ lower ──▶ await ──▶ raise
+//	claim ──▶ check ──▶ lower ──▶ await ──▶ confirm ──▶ raise
 //
 // The mover talks to each site over a link that may be cut at any time, and may die at any time. Other movers may run.
 //

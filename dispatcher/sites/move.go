@@ -24,6 +24,9 @@ type Site interface {
 	// Await blocks until two things hold: every process of the site that may call has the claim's share in force, and in
 	// every window that may still see a call of any site, the calls of this site are within that share.
 	Await(ctx context.Context, c Claim) error
+	// Confirm fails with ErrOvertaken if another move has claimed the site since, or if more than the claim's share is in
+	// force there.
+	Confirm(ctx context.Context, c Claim) error
 }
 
 // Claim is what a mover knows of a site.
@@ -80,7 +83,7 @@ type run struct {
 type step func(ctx context.Context, r *run) error
 
 // order is what a move does. doc.go and deploy/decisions/063-sites.md say why the order is this one.
-func order() []step { return []step{claim, check, lower, await, raise} }
+func order() []step { return []step{claim, check, lower, await, confirm, raise} }
 
 // Run moves the shares. It returns the shares of all sites as far as it knows them, also with an error.
 func (m *Move) Run(ctx context.Context) (map[string]int64, error) { return m.inOrder(ctx, order()) }
@@ -107,7 +110,8 @@ func (r *run) shares() map[string]int64 {
 // names returns the names of the sites, sorted.
 func (r *run) names() []string { return slices.Sorted(maps.Keys(r.Sites)) }
 
-// claim claims every site. No other mover can raise a site after that, unless it claims all sites anew.
+// claim claims every site. The claims of several sites are not one step: another mover may have claimed one site
+// before this one, and the next site after it. confirm finds that.
 func claim(ctx context.Context, r *run) error {
 	for _, name := range r.names() {
 		c, err := r.Sites[name].Claim(ctx)
@@ -184,6 +188,17 @@ func await(ctx context.Context, r *run) error {
 			return fmt.Errorf("site %s: %w", name, err)
 		}
 		r.tell(Progress{Awaited, name, c.Share, c.Share})
+	}
+	return nil
+}
+
+// confirm fails if another mover has claimed any site since. Of two movers that overlap, at most one raises: if each is
+// the last one to claim the site that it raises, one of them finds the other's claim at the other site.
+func confirm(ctx context.Context, r *run) error {
+	for _, name := range r.names() {
+		if err := r.Sites[name].Confirm(ctx, r.claims[name]); err != nil {
+			return fmt.Errorf("site %s: %w", name, err)
+		}
 	}
 	return nil
 }

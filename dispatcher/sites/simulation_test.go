@@ -29,6 +29,7 @@ const (
 	ignoresRunning    mistake = "does not count calls in flight"
 	claimsNothing     mistake = "reads without a claim"
 	claimsAfterwards  mistake = "reads the shares before it has claimed all sites, and claims them again"
+	confirmsNothing   mistake = "confirms nothing before it raises"
 	setsAnyway        mistake = "sets a share although something was written since the claim"
 	skipsUnreachable  mistake = "leaves out a site that does not answer"
 	believesInSilence mistake = "takes a site that does not answer for lowered"
@@ -38,24 +39,27 @@ const (
 // mistakes are all planted mistakes.
 var mistakes = []mistake{
 	raisesFirst, raisesBeforeAwait, checksNothing, awaitsNothing, awaitsStored, awaitsOnlyLowered, awaitsOnlyOne, ignoresWindows, ignoresUse,
-	ignoresRunning, claimsNothing, claimsAfterwards, setsAnyway, skipsUnreachable, believesInSilence, roundsUp,
+	ignoresRunning, claimsNothing, claimsAfterwards, confirmsNothing, setsAnyway, skipsUnreachable, believesInSilence,
+	roundsUp,
 }
 
 // order returns the order of a move with the mistake.
 func (m mistake) order() []step {
 	switch m {
 	case raisesFirst:
-		return []step{claim, check, raise, lower, await}
+		return []step{claim, check, confirm, raise, lower, await}
 	case raisesBeforeAwait:
-		return []step{claim, check, lower, raise, await}
+		return []step{claim, check, lower, confirm, raise, await}
 	case checksNothing:
-		return []step{claim, unchecked, lower, await, raise}
+		return []step{claim, unchecked, lower, await, confirm, raise}
 	case awaitsOnlyLowered:
 		return awaitingLowered()
 	case awaitsOnlyOne:
-		return []step{claim, check, lower, awaitOne, raise}
+		return []step{claim, check, lower, awaitOne, confirm, raise}
 	case claimsAfterwards:
-		return []step{claim, check, reclaim, lower, await, raise}
+		return []step{claim, check, reclaim, lower, await, confirm, raise}
+	case confirmsNothing:
+		return []step{claim, check, lower, await, raise}
 	default:
 		return order()
 	}
@@ -89,7 +93,7 @@ func awaitingLowered() []step {
 		}
 		return nil
 	}
-	return []step{claim, check, note, lower, awaitLowered, raise}
+	return []step{claim, check, note, lower, awaitLowered, confirm, raise}
 }
 
 // awaitOne is await for one site.
@@ -260,7 +264,8 @@ func (f fixed) Set(_ context.Context, c Claim, percent int64) (Claim, error) {
 	return c, nil
 }
 
-func (f fixed) Await(context.Context, Claim) error { return nil }
+func (f fixed) Await(context.Context, Claim) error   { return nil }
+func (f fixed) Confirm(context.Context, Claim) error { return nil }
 
 // TestOrder checks that all sites are lowered before the first is awaited, and all awaited before the first is raised.
 func TestOrder(t *testing.T) {

@@ -86,6 +86,7 @@ type site struct {
 	offset   int64
 	share    int64 // stored
 	revision uint64
+	claimed  uint64 // the revision of the last claim
 	followed uint64 // the revision that its process has in force
 	member   *bucket.Memory
 	pool     *bucket.Memory
@@ -307,6 +308,8 @@ type mover struct {
 	end    func()
 	yield  func(struct{}) bool
 	dead   bool
+	slow   bool             // it may sleep before a claim
+	claims map[*site]uint64 // the revisions of its claims
 }
 
 var (
@@ -334,6 +337,9 @@ func (w *world) move() {
 
 // shares returns shares that an operator wants. A site that is missing keeps its share.
 func (w *world) shares() map[string]int64 {
+	if w.rnd.IntN(3) == 0 {
+		return w.nearly()
+	}
 	target, left := map[string]int64{}, int64(bucket.WholeShare)
 	for i, s := range w.sites {
 		share := min(left-10*int64(len(w.sites)-i-1), 10+w.rnd.Int64N(70))
@@ -348,9 +354,22 @@ func (w *world) shares() map[string]int64 {
 	return target
 }
 
+// nearly returns the shares in force, except that one site gets a share of what the others leave.
+func (w *world) nearly() map[string]int64 {
+	target := map[string]int64{}
+	for _, s := range w.sites {
+		target[s.name] = s.share
+	}
+	of := w.sites[w.rnd.IntN(len(w.sites))]
+	if left := bucket.WholeShare - w.sum() + of.share; left >= 10 && w.rnd.IntN(3) > 0 {
+		target[of.name] = 10 + w.rnd.Int64N(left-9)
+	}
+	return target
+}
+
 // moveTo begins a move to these shares.
 func (w *world) moveTo(target map[string]int64) {
-	m, to := &mover{w: w}, map[string]Site{}
+	m, to := &mover{w: w, slow: w.rnd.IntN(3) == 0, claims: map[*site]uint64{}}, map[string]Site{}
 	for _, s := range w.sites {
 		to[s.name] = link{m, s}
 	}
@@ -461,12 +480,19 @@ type link struct {
 
 // Claim implements Site.
 func (l link) Claim(context.Context) (c Claim, err error) {
+	if l.m.slow && l.w.rnd.IntN(2) == 0 { // it is stopped for a while
+		if err := l.m.wait(l.w.upTo(30 * time.Second)); err != nil {
+			return Claim{}, err
+		}
+	}
+	claimed := uint64(0)
 	err = l.m.ask(l.site, func() error {
 		if l.w.plant != claimsNothing {
 			l.revision++
 			if l.followed == l.revision-1 {
 				l.followed++ // the share did not change
 			}
+			l.claimed, claimed = l.revision, l.revision
 		}
 		c = Claim{Share: l.share, Sites: []string{l.name}, Revision: l.revision}
 		return nil
@@ -474,7 +500,22 @@ func (l link) Claim(context.Context) (c Claim, err error) {
 	if err != nil && l.w.plant == skipsUnreachable && !l.m.dead {
 		return Claim{Share: 0, Revision: 0}, nil
 	}
+	l.m.claims[l.site] = claimed
 	return c, err
+}
+
+// Confirm implements Site.
+func (l link) Confirm(_ context.Context, c Claim) error {
+	if l.w.plant == believesInSilence || l.w.plant == skipsUnreachable && c.Revision == 0 {
+		return nil
+	}
+	return l.m.ask(l.site, func() error {
+		mistaken := slices.Contains([]mistake{claimsNothing, claimsAfterwards, setsAnyway}, l.w.plant)
+		if !mistaken && (l.claimed != l.m.claims[l.site] || l.share > c.Share) { // else it would find what these cause
+			return ErrOvertaken
+		}
+		return nil
+	})
 }
 
 // Check implements Site.

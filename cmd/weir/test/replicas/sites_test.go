@@ -47,7 +47,13 @@ func TestClaimsOnACluster(t *testing.T) {
 		return a.Share
 	}
 	first := claim()
+	if err := first.Confirm(ctx, c, "acme"); err != nil {
+		t.Errorf("the only claim is not confirmed: %v", err)
+	}
 	second := claim()
+	if err := first.Confirm(ctx, c, "acme"); !errors.Is(err, admin.ErrLostRace) {
+		t.Errorf("the first claim is confirmed after the second: %v", err)
+	}
 	if _, err := first.SetShare(ctx, c, io.Discard, "acme", 90, "test"); !errors.Is(err, admin.ErrLostRace) {
 		t.Errorf("the first claim sets a share: %v", err)
 	}
@@ -60,6 +66,9 @@ func TestClaimsOnACluster(t *testing.T) {
 	}
 	if _, err := second.SetShare(ctx, c, io.Discard, "acme", 70, "test"); !errors.Is(err, admin.ErrLostRace) {
 		t.Errorf("a claim sets a share twice: %v", err)
+	}
+	if err := second.Confirm(ctx, c, "acme"); err != nil {
+		t.Errorf("a claim that has lowered the share is not confirmed: %v", err)
 	}
 	third := claim()
 	if err := store.Found(ctx, admin.FoundFile{Sum: "other"}); err != nil {

@@ -66,13 +66,24 @@ func (s *site) Check(_ sites.Claim, percent int64) error {
 // Set implements sites.Site.
 func (s *site) Set(ctx context.Context, _ sites.Claim, percent int64) (sites.Claim, error) {
 	next, err := s.version.SetShare(ctx, s.c, s.Talk, s.Account, percent, s.command())
-	if errors.Is(err, admin.ErrLostRace) {
-		return sites.Claim{}, fmt.Errorf("%w at the site: look at `weir shares %s`, and run the command again", sites.ErrOvertaken, s.Account)
-	} else if err != nil {
-		return sites.Claim{}, err
+	if err != nil {
+		return sites.Claim{}, s.overtaken(err)
 	}
 	s.version = next
 	return s.claim()
+}
+
+// overtaken says what to do if the error is that of a lost race. It returns other errors as they are.
+func (s *site) overtaken(err error) error {
+	if !errors.Is(err, admin.ErrLostRace) {
+		return err
+	}
+	return fmt.Errorf("%w at the site: look at `weir shares %s`, and run the command again", sites.ErrOvertaken, s.Account)
+}
+
+// Confirm implements sites.Site.
+func (s *site) Confirm(ctx context.Context, _ sites.Claim) error {
+	return s.overtaken(s.version.Confirm(ctx, s.c, s.Account))
 }
 
 // Await implements sites.Site.

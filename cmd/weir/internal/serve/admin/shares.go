@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,7 +33,8 @@ type Claim struct {
 type Claimed struct {
 	*Version
 
-	revision uint64 // of the last write to the bucket
+	claimed, revision uint64 // of the claim, and of the last write to the bucket
+	note              []byte // the claim
 }
 
 // ClaimShares notes a move of shares, and reads the version in force after that. No earlier claim can change a share
@@ -42,10 +44,20 @@ func ClaimShares(ctx context.Context, c *connect.Connection, claim Claim) (*Clai
 	if err != nil {
 		return nil, err
 	}
-	revision, err := store.kv.Put(ctx, moveKey, marshal(claim))
+	note := marshal(claim)
+	revision, err := store.kv.Put(ctx, moveKey, note)
 	if err != nil {
 		return nil, c.Explain(fmt.Errorf("claim the shares: %w", err))
 	}
+	v, err := leaderVersion(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Claimed{v, revision, revision, note}, nil
+}
+
+// leaderVersion returns the newest version of the configuration, as the bucket's leader has it.
+func leaderVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
 	newest, err := stream.NewestEntry(ctx, c.Conn, connect.ConfigBucket, currentKey)
 	switch {
 	case err != nil:
@@ -57,7 +69,29 @@ func ClaimShares(ctx context.Context, c *connect.Connection, claim Claim) (*Clai
 	if err := json.Unmarshal(newest.Data, &v.StoredConfig); err != nil {
 		return nil, fmt.Errorf("version %d of the configuration cannot be read: %w", v.Number, err)
 	}
-	return &Claimed{v, revision}, v.parse(newest.Time)
+	return v, v.parse(newest.Time)
+}
+
+// Confirm fails with ErrLostRace if another move has claimed the site since, or if more than the claimed share of the
+// account is in force. The two are read from the bucket's leader, the claim first: a share that another move raises
+// after that is preceded by its claim of every site.
+func (v *Claimed) Confirm(ctx context.Context, c *connect.Connection, account string) error {
+	last, err := stream.NewestEntry(ctx, c.Conn, connect.ConfigBucket, moveKey)
+	switch {
+	case err != nil:
+		return c.Explain(err)
+	case last == nil || last.Seq != v.claimed || !bytes.Equal(last.Data, v.note):
+		return ErrLostRace
+	}
+	now, err := leaderVersion(ctx, c)
+	if err != nil {
+		return err
+	}
+	known, _ := v.Config.Account(account)
+	if of, ok := now.Config.Account(account); !ok || of.Share > known.Share {
+		return ErrLostRace
+	}
+	return nil
 }
 
 // SetShare stores a version that differs from the claimed one in one share. It fails with ErrLostRace if anything was
@@ -87,7 +121,7 @@ func (v *Claimed) SetShare(ctx context.Context, c *connect.Connection, talk io.W
 	if err := change.Event().Publish(ctx, c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: the share is stored, but the notification could not be: %v\n", err)
 	}
-	return &Claimed{next, ack.Sequence}, nil
+	return &Claimed{next, v.claimed, ack.Sequence, v.note}, nil
 }
 
 // Clearing is how AwaitClear decides that calls of a site are within its share.
