@@ -13,10 +13,14 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // sharesOf returns the configuration of one site: an account with an API of the site's name.
@@ -307,6 +311,7 @@ func TestRestoredSiteIsPaused(t *testing.T) {
 		w.Stop()
 		_ = await.Result(t, "the end of the worker", w.Wait)
 	}()
+	pausesFirst(t, w.NATSURL(), "eu")
 	env := []string{"WEIR_NATS_URL=" + w.NATSURL()}
 	if did := weirtest.Command(t, env, "show", "eu", "k0"); !strings.Contains(did.Stdout, "may have an old share of account acme") {
 		t.Errorf("weir show: %s%s", did.Stdout, did.Stderr)
@@ -320,6 +325,29 @@ func TestRestoredSiteIsPaused(t *testing.T) {
 		t.Errorf("weir resume: %s", did.Stderr)
 	}
 	eu.AwaitCalls(called + 10)
+}
+
+// pausesFirst checks that an API was paused before the order about a restored store was stored. A start that dies between
+// the two must not lose the pause: no start after the order pauses anything.
+func pausesFirst(t *testing.T, url, api string) {
+	t.Helper()
+	ctx := await.Context(t, "the entries of the control bucket")
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var revisions []uint64
+	for _, key := range []string{admin.PauseEntry(api, ""), "restored"} {
+		entry, err := stream.NewestEntry(ctx, nc, "weir_control", key)
+		if err != nil || entry == nil {
+			t.Fatalf("%s: %v, %v", key, entry, err)
+		}
+		revisions = append(revisions, entry.Seq)
+	}
+	if revisions[0] > revisions[1] {
+		t.Errorf("the pause is write %d, and the order write %d", revisions[0], revisions[1])
+	}
 }
 
 // refusedStart checks that a start fails with a message.

@@ -162,10 +162,14 @@ func (w *records) orderRestored(ctx context.Context, c *config.Config, signs []s
 		return nil, err
 	}
 	order.Who, order.Counted = cli.User(), w.settings.Counted
-	if err := order.Give(ctx, w.control); err != nil {
+	// The pauses come first: once the order is stored, no later start pauses anything.
+	if err := w.pauseShared(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := w.pauseShared(ctx, c); err != nil {
+	if err := w.flushControl(ctx); err != nil {
+		return nil, err
+	}
+	if err := order.Give(ctx, w.control); err != nil {
 		return nil, err
 	}
 	if err := w.flushControl(ctx); err != nil {
