@@ -192,6 +192,15 @@ func (m *moving) await(t *testing.T, text string) {
 	t.Fatalf("the move has ended without %q: %s", text, strings.Join(m.said, "\n"))
 }
 
+// kill kills the command.
+func (m *moving) kill(t *testing.T) {
+	t.Helper()
+	if err := m.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_, _ = m.end(t)
+}
+
 // end waits for the end of the command, and returns its exit code and what it said.
 func (m *moving) end(t *testing.T) (code int, said string) {
 	t.Helper()
@@ -250,6 +259,35 @@ func TestMoversOvertake(t *testing.T) {
 		t.Errorf("the first move ends with %d: %s", code, said)
 	}
 	if now["eu"] != 55 || now["us"] != 45 {
+		t.Errorf("in force: %v", now)
+	}
+}
+
+// TestShareOfRemovedAPI checks that a move waits for a site whose configuration names no API of the account any more: as
+// long as it still counts by the former share, and after a restart, because its use is then unknown.
+func TestShareOfRemovedAPI(t *testing.T) {
+	t.Parallel()
+	eu, us := twoSites(t)
+	keepCalling(t, eu, 400)
+	eu.AwaitCalls(10)
+	without := strings.Replace(fmt.Sprintf(sharesOf("eu", "{eu: 60%%, us: 40%%}"), eu.API.URL()), "    account: acme\n", "", 1)
+	without = strings.Replace(without, "  eu:\n    url", "  other:\n    url", 1)
+	env := []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}
+	if did := weirtest.Command(t, env, "config", "apply", "--yes", "-f", written(t, without)); did.Code != 0 {
+		t.Fatalf("weir config apply: %s%s", did.Stdout, did.Stderr)
+	}
+	where := sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
+	first := startMove(t, where, "eu=20%", "us=80%")
+	first.await(t, "still counts by 60%")
+	first.kill(t)
+	eu.Stop()
+	eu.YAML = without
+	eu.Start()
+	where = sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
+	again := startMove(t, where, "eu=20%", "us=80%")
+	again.await(t, "no weir there counts the account")
+	again.kill(t)
+	if now := shares(t, where); now["eu"] != 20 || now["us"] != 40 {
 		t.Errorf("in force: %v", now)
 	}
 }

@@ -92,7 +92,7 @@ func (s *site) Await(ctx context.Context, claim sites.Claim) error {
 	rules, lasts := rulesOf(s.version.Config, s.Account)
 	told, at := "", time.Time{}
 	k := admin.Clearing{
-		Account: s.Account, Version: claim.Revision, Passes: rules.PassedAfter(a.Whole, schedule.MostAhead),
+		Account: s.Account, Version: claim.Revision, Share: claim.Share, Passes: rules.PassedAfter(a.Whole, schedule.MostAhead),
 		Gone: func() time.Time {
 			return rules.Gone(a.Whole, bucket.MicrosOf(time.Now()), schedule.MostAhead, lasts).Time()
 		},
@@ -110,18 +110,25 @@ func (s *site) Await(ctx context.Context, claim sites.Claim) error {
 // sayAgain is how long a move waits before it says the same reason again.
 const sayAgain = time.Minute
 
-// rulesOf returns the rules by which an account's limits count, and how long a call may count as in flight.
+// rulesOf returns the rules by which an account's limits count, and how long a call may count as in flight. If no api of
+// the account is configured, it takes the defaults, and at least what any other api has.
 func rulesOf(c *config.Config, account string) (rules bucket.Rules, lasts time.Duration) {
+	found, none := false, bucket.Rules{Jitter: config.DefaultJitter}
 	for i := range c.APIs {
 		of := c.APIs[i].CallRules()
+		none.Jitter, none.Lease = max(none.Jitter, of.Jitter), max(none.Lease, of.Lease, bucket.DefaultLease)
 		if of.In == nil || of.In.Account != account {
 			continue
 		}
+		found = true
 		rules = of.By(&bucket.Limit{Account: account})
 		lasts = max(lasts, time.Duration(rules.LeaseMicros())*time.Microsecond)
 		if o := c.APIs[i].Operation; o != nil && o.HoldSlot {
 			lasts = max(lasts, o.Poll.For)
 		}
+	}
+	if !found {
+		return none, time.Duration(none.LeaseMicros()) * time.Microsecond
 	}
 	return rules, lasts
 }

@@ -37,11 +37,11 @@ type ServiceOptions struct {
 	Throttled  func(api string) uint64                  // returns how many jobs this process's intake has refused since it started
 	History    *flowsamples.Keeper
 	Index      *jobindex.Index
-	Busy       func(ctx context.Context) map[string]string // returns ConfigState.Busy
-	Config     func() ConfigState                          // returns which configuration is in force; the service adds the instance
-	InForce    func() *config.Config                       // returns the configuration in force
-	Ready      func(ctx context.Context) error             // returns nil if a job could be accepted and dispatched; it may write to the store
-	Streams    func() []dispatcher.StreamChange            // returns the streams that were recently changed by hand
+	ShareUse   func(ctx context.Context, of *ConfigState) // fills in Shares and Busy
+	Config     func() ConfigState                         // returns which configuration is in force; the service adds the instance
+	InForce    func() *config.Config                      // returns the configuration in force
+	Ready      func(ctx context.Context) error            // returns nil if a job could be accepted and dispatched; it may write to the store
+	Streams    func() []dispatcher.StreamChange           // returns the streams that were recently changed by hand
 	Instance   string
 	Roles      []string
 	Callback   func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
@@ -208,8 +208,8 @@ func (o operator) try(req micro.Request) {
 func (o operator) configuration(req micro.Request) {
 	state := o.Config()
 	state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
-	if o.Busy != nil {
-		state.Busy = o.Busy(o.ctx)
+	if o.ShareUse != nil {
+		o.ShareUse(o.ctx, &state)
 	}
 	_ = req.Respond(marshal(state)) // on an error the asking process has gone
 }

@@ -128,6 +128,7 @@ func (v *Claimed) SetShare(ctx context.Context, c *connect.Connection, talk io.W
 type Clearing struct {
 	Account string
 	Version uint64           // that every replica must follow
+	Share   int64            // the most by which a replica may count, in percent
 	Passes  time.Duration    // how long calls count that no store remembers
 	Gone    func() time.Time // when no call that was made until now counts any more
 	Say     func(why string) // hears why the site is not clear yet; the same reason may come again
@@ -140,8 +141,8 @@ const (
 )
 
 // AwaitClear blocks until every replica that may call follows the version, and the calls of the site are within its
-// share of the account in every window that still sees calls. If no replica runs, it waits until no call from before
-// counts any more. It fails if the site does not answer for half a minute.
+// share of the account in every window that still sees calls. If no replica runs, or one does not count the account, it
+// waits until no call from before counts any more. It fails if the site does not answer for half a minute.
 func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io.Writer) error {
 	if err := AwaitFollowed(ctx, c, talk, k.Version); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 	clear, gone := time.Now().Add(k.Passes), time.Time{}
 	answered := time.Now()
 	for {
-		replicas, why := 0, []string(nil)
+		replicas, counts, why := 0, 0, []string(nil)
 		err := m.ask(ctx, configSubject, func(data []byte) (who replica) {
 			var s ConfigState
 			switch {
@@ -163,6 +164,13 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 				why = append(why, fmt.Sprintf("replica %s does not follow version %d", cli.Visible(s.Instance), k.Version))
 			case s.Busy[k.Account] != "":
 				why = append(why, cli.Visible(s.Busy[k.Account]))
+			}
+			if share, ok := s.Shares[k.Account]; ok {
+				counts++
+				if share > k.Share {
+					why = append(why, fmt.Sprintf("replica %s still counts by %d%%: if no api of the account is configured any more, restart it",
+						cli.Visible(s.Instance), share))
+				}
 			}
 			replicas++
 			return replica{s.Instance, s.Session}
@@ -175,7 +183,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			why = append(why, err.Error())
 		case !m.complete():
 			answered, why = now, append(why, m.missing())
-		case replicas > 0:
+		case replicas > 0 && counts == replicas:
 			answered, gone = now, time.Time{}
 		case gone.IsZero():
 			answered, gone = now, k.Gone()
@@ -185,7 +193,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 		switch {
 		case len(why) > 0:
 		case !gone.IsZero() && now.Before(gone):
-			why = append(why, "no weir runs there, so what it has used is not known: calls from before count until "+cli.ClockTime(gone))
+			why = append(why, "no weir there counts the account, so what it has used is not known: calls from before count until "+cli.ClockTime(gone))
 		case gone.IsZero() && now.Before(clear):
 			why = append(why, "calls by the former rates count until "+cli.ClockTime(clear))
 		}

@@ -59,7 +59,7 @@ func (w *Worker) answerOperators() error {
 		return err
 	}
 	stop, err := admin.StartService(admin.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, Busy: w.busy, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, ShareUse: w.shareUse, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
 		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Callback: w.callbackLag, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
@@ -71,20 +71,26 @@ func (w *Worker) answerOperators() error {
 // busyWithin bounds how long an answer waits for what limits have in use.
 const busyWithin = 2 * time.Second
 
-// busy returns, by account with shares, why calls of this site may exceed its share in a window that still sees calls.
-func (w *Worker) busy(ctx context.Context) map[string]string {
+// shareUse fills in what this process knows of its use of accounts with shares.
+func (w *Worker) shareUse(ctx context.Context, state *admin.ConfigState) {
 	ctx, cancel := context.WithTimeout(ctx, busyWithin)
 	defer cancel()
-	busy := map[string]string{}
+	state.Shares, state.Busy = map[string]int64{}, map[string]string{}
 	c := w.follower.inForce.Load()
+	named := func(api string) bool { _, has := c.API(api); return has }
 	for i := range c.Accounts {
-		if a := &c.Accounts[i]; len(a.Shares) == 0 {
+		a := &c.Accounts[i]
+		if len(a.Shares) == 0 {
 			continue
-		} else if why := w.limits.Pools.Busy(ctx, a.Name, w.clock); why != "" {
-			busy[a.Name] = why
+		}
+		use := w.limits.Pools.ShareUse(ctx, a.Name, named, w.clock)
+		if use.Counts {
+			state.Shares[a.Name] = use.Share
+		}
+		if use.Busy != "" {
+			state.Busy[a.Name] = use.Busy
 		}
 	}
-	return busy
 }
 
 // Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, for each api and for its
