@@ -96,7 +96,8 @@ func (r Rules) Memory() Micros {
 	return longest
 }
 
-// after returns the TAT of a bucket whose calls until last are unknown. The head of this file calls that forget.
+// after returns the TAT of a bucket whose calls until last are unknown. It is X of "forget" at the head of this file,
+// with last as A.
 func (p *pace) after(last Micros) Micros {
 	window := p.window
 	if window == 0 {

@@ -56,6 +56,28 @@ func TestALimitThatIsNewAtAStart(t *testing.T) {
 	}
 }
 
+// TestAQuotaThatWasInFlightAtAStart checks a start with a quota that has the name of a former limit of calls in flight.
+// That limit counted no units, so the quota is partial. A quota that the snapshot has counted is not, although it was
+// never used.
+func TestAQuotaThatWasInFlightAtAStart(t *testing.T) {
+	of := func(l Limit) Rules {
+		l.Name = "a"
+		return Rules{Key: fast, Shared: []Limit{l}}
+	}
+	for _, window := range []Window{Fixed, Sliding} {
+		quota := of(Limit{Quota: &Quota{Count: 10, Window: window, Per: time.Hour}})
+		for _, c := range []struct {
+			former  Rules
+			partial int
+		}{{of(Limit{InFlight: 4}), 1}, {quota, 0}} {
+			b := restarted(newTable(t, c.former), c.former, Snapshot{}, false)
+			if n := len(restarted(b, quota, b.Checkpoint(0), true).Partial()); n != c.partial {
+				t.Errorf("%s: %d limits wait for the earlier calls, want %d", window, n, c.partial)
+			}
+		}
+	}
+}
+
 // TestAFormerRateCountsInALongerWindow checks a start with a rate whose window no longer holds the calls of a former
 // rate, and then a change to a rate whose window does.
 func TestAFormerRateCountsInALongerWindow(t *testing.T) {

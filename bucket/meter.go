@@ -21,13 +21,12 @@ var (
 
 // rateMeter is a shared rate.
 //
-// Refunds. A call that cost less than estimated gets the difference back, but at most what would still have allowed
-// every later call at its slot. Units that have drained since the call no longer count: a refund of them would create
-// units. Let slack(j) be what the bucket still held at the slot of a later call j. It is the TAT before j, less the
-// slot. A refund of r units for an earlier call lowers the debt after j by r only while r <= slack(j). So the refund of
-// call i is at most the least slack of all calls after i, and it lowers each of these slacks. marks keeps the least
-// slacks, with rising serials and rising slacks. It has at most maxMarks entries and merges the oldest so that less is
-// refunded.
+// Refunds. A call that cost less than estimated gets the difference back, except units that have drained since the
+// call: a refund of them would create units. Let slack(j) be what the bucket still held at the slot of a later call j.
+// It is the TAT before j, less the slot. If the earlier call had cost r units less, the debt after j would be lower by
+// r only if r <= slack(j). So the refund of call i is at most the least slack of all calls after i, and it lowers each
+// of these slacks. marks keeps the least slacks, with rising serials and rising slacks. It has at most maxMarks
+// entries. If there are more, it merges the two oldest, so that less is refunded.
 //
 // An overage is charged when it becomes known, like a call at that time. So it has a mark, too. Without the mark, a
 // refund of units that had drained before the charge would cancel the charge.

@@ -27,8 +27,8 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 	stored := map[string]bool{}
 	for _, l := range s.Limit {
-		stored[l.Name] = l.P == 0 // not a rate
-		if l.P == 0 && !e.accounts(l.Name) {
+		stored[l.Name] = l.accounted()
+		if l.accounted() && !e.accounts(l.Name) {
 			e.claims.dropped++
 		}
 	}
@@ -38,6 +38,9 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 		}
 	}
 }
+
+// accounted reports whether the limit was a quota or budget.
+func (s *LimitSnapshot) accounted() bool { return s.By != "" }
 
 // accounts reports whether the rules have a quota or budget with this name.
 func (e *engine) accounts(name string) bool {

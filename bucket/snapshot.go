@@ -219,6 +219,9 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	s.Excess = l.snapshotExcess(now, until, units)
+	if q := l.quota(); q != nil {
+		s.By = q.by()
+	}
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		s.TAT, s.P, s.Q, s.Burst, s.Window, s.Late, s.Since = m.end(), m.interval.P, m.interval.Q, m.burst, m.window, m.late, m.since
@@ -230,7 +233,6 @@ func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 		if now >= present.period.end {
 			present.begin(m.at(now))
 		}
-		s.By = m.quota.by()
 		s.Start, s.End, s.Used, s.Next, s.Last = present.period.start, present.period.end, present.used+units, units, present.last
 		for _, o := range present.others {
 			if o.start > present.period.start {

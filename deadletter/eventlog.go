@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -187,20 +185,4 @@ func parseEvent(subject string, data []byte) (e KeptEvent, ok bool) {
 		return e, false
 	}
 	return KeptEvent{Type: EventType(kind), API: api, Key: key, Data: event.Data, JSON: data}, true
-}
-
-// Text returns the data of an event in one line for people, as name=value pairs.
-func (e *KeptEvent) Text() string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(e.Data)) {
-		switch v := e.Data[name].(type) {
-		case string:
-			parts = append(parts, name+"="+v)
-		default:
-			if text, err := json.Marshal(v); err == nil {
-				parts = append(parts, name+"="+string(text))
-			}
-		}
-	}
-	return strings.Join(parts, " ")
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // errStrangers is why a job for an unknown api gets a 503. It wraps ErrTold: watchStrangers logs it once a minute.
-var errStrangers = fmt.Errorf("jobs for apis that are not configured have used their half of the room for letters: %w", ingest.ErrTold)
+var errStrangers = fmt.Errorf("the stream of dead letters is half full, so weir keeps no letters of apis that are not configured: %w", ingest.ErrTold)
 
 // admit reserves room for one letter of this size. It fails with errStrangers if there is none.
 func (s *strangers) admit(bytes int) error {
@@ -80,8 +80,8 @@ func (o *Writer) watchStrangers(ctx context.Context) error {
 		case now := <-tick.C:
 			look, tell := o.strangers.due(now)
 			if tell {
-				o.log.Warn("jobs for apis that are not configured have used half of the room for dead letters, and weir answers them with 503 from now on: "+
-					"purge them (weir dead purge --api _), or raise dead_letters.max_bytes", "err", errStrangers)
+				o.log.Warn("the stream of dead letters is half full: weir answers jobs for apis that are not configured with 503 until it is emptier: "+
+					"purge their letters (weir dead purge --api _) or others, or raise dead_letters.max_bytes", "err", errStrangers)
 			}
 			if !look {
 				continue

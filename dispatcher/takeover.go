@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"weir/bucket/lease"
@@ -273,8 +272,7 @@ func (p *tenancy) remove() {
 	}
 	p.Cache.DropAllKept()
 	p.ForgetLocked()
-	// The stored marks stay for the next owner.
-	maps.DeleteFunc(p.notes.Marks, func(_ string, m lane.HoldMark) bool { return m.Part == p.Owned })
+	p.notes.ForgetPartitionLocked(p.Owned)
 	p.W.Mu.Unlock()
 	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {

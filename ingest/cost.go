@@ -29,8 +29,9 @@ type Term struct {
 	Learn     int   // percentile of recent final numbers that replaces a larger estimate; 0: none
 }
 
-// Source says where a number is: in a header, at a JSON pointer (RFC 6901) into a body, or in Number itself. For an
-// answer, Or lists more places: the first place that has a number counts. A Source is comparable.
+// Source says where a number is: in a header, at a JSON pointer (RFC 6901) into a body, or in Number itself. If the
+// number is in an answer, the field Or may list more places: the first place that has a number counts. A Source is
+// comparable.
 type Source struct {
 	Number  int64
 	Header  string

@@ -178,8 +178,8 @@ func unhonoured(lower string) bool {
 	return false
 }
 
-// carriedByLetters reports whether letters carry this header of weir's. It does no harm if a producer publishes a
-// letter again.
+// carriedByLetters reports whether letters carry this header of weir's, and a producer may send it: it changes nothing if
+// a producer publishes a letter again. A producer may not send the headers of an api's answer.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")

@@ -52,7 +52,7 @@ type finding struct{ at, kind, text string }
 
 func main() {
 	log.SetFlags(0)
-	kind := flag.String("kind", "", "list findings of this `kind` only: a part of its name")
+	kind := flag.String("kind", "", "list only findings whose kind contains `text`")
 	judge := flag.Bool("judge", false, "list only what is wrong, and fail if there is any")
 	flag.Parse()
 	roots := flag.Args()

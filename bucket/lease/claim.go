@@ -109,8 +109,8 @@ func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (
 // ErrLives says that a replica renewed a membership that ExpelAll was to end.
 var ErrLives = errors.New("a replica renews its lease")
 
-// ExpelAll ends every membership for good. The caller must have seen for a term and a margin that none was renewed.
-// ExpelAll fails with ErrLives if a replica renews one nevertheless.
+// ExpelAll ends every membership for good. Before the call, the caller must have watched the memberships for a term and
+// a margin without seeing a renewal. If a replica renews a membership nevertheless, ExpelAll fails with ErrLives.
 func (r *Registry) ExpelAll(ctx context.Context) error {
 	members, err := r.Members(ctx)
 	if err != nil {

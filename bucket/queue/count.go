@@ -2,12 +2,10 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket/stream"
 )
@@ -129,25 +127,11 @@ func (p *Partition) count(ctx context.Context, subject string, t *tally) (err er
 	if t.last, err = p.lastSeq(ctx, subject); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, stream.AnswerWait)
-	defer cancel()
-	reply, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+p.name, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	state, err := stream.StateOf(ctx, p.nc, p.name, subject)
 	if err != nil {
 		return fmt.Errorf("number of messages of the key: %w", err)
 	}
-	var info struct {
-		Error *jetstream.APIError `json:"error"`
-		State *struct {
-			Subjects map[string]int64 `json:"subjects"`
-		} `json:"state"`
-	}
-	switch err := json.Unmarshal(reply.Data, &info); {
-	case err != nil, info.Error == nil && info.State == nil:
-		return errors.New("number of messages of the key: unreadable answer")
-	case info.Error != nil:
-		return fmt.Errorf("number of messages of the key: %w", info.Error)
-	}
-	t.jobs, t.read = info.State.Subjects[subject], true
+	t.jobs, t.read = int64(state.Subjects[subject]), true
 	return nil
 }
 

@@ -74,7 +74,7 @@ const (
 type StreamSettings struct {
 	Replicas int
 	Dedupe   time.Duration // how long a job's id is known
-	Log      *slog.Logger  // nil: settings of the streams that exceed these are not logged
+	Log      *slog.Logger  // nil: nothing is logged
 }
 
 // Settings describe the streams of one api's queue.

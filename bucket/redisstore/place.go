@@ -29,8 +29,8 @@ import (
 
 // ErrBehind says that Redis counts the limits by a later configuration than the rules of this Store.
 var ErrBehind error = &bucket.Refusal{
-	Err: errors.New("redis counts the limits by a later configuration: calls wait until this replica follows it"),
-	Fix: "if it does not, look why it refused the configuration (weir status), or apply a changed configuration",
+	Err: errors.New("redis counts the limits by a newer configuration than this replica has: its calls wait until it applies that configuration"),
+	Fix: "if it does not, `weir status` says why it refused the configuration; or apply a corrected one",
 }
 
 // ErrAwaits says that an api of the account is not counted there yet.

@@ -194,7 +194,7 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 	defer s.rulesMu.RUnlock()
 	for i := range asks {
 		if err := asks[i].Validate(s.rules); err != nil {
-			return nil, fmt.Errorf("ask %d, key %q: %w", i, asks[i].Key, err)
+			return nil, fmt.Errorf("request %d, of key %q, is invalid: %w", i, asks[i].Key, err)
 		}
 	}
 	r, err := s.run(ctx, func() *request {

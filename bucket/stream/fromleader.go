@@ -2,10 +2,12 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -64,6 +66,35 @@ func (l led) ask(
 		}
 		if !Sleep(ctx, leaderPause) {
 			return nil, fmt.Errorf("stream %s has no leader: %w", name, ctx.Err())
+		}
+	}
+}
+
+// StateOf returns the state of a stream with the number of messages of each subject that matches filter, as the stream's
+// leader has it. StateOf asks again while the stream has no leader, and blocks for ten seconds at most.
+func StateOf(ctx context.Context, nc *nats.Conn, stream, filter string) (*jetstream.StreamState, error) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
+	defer cancel()
+	for {
+		msg, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, fmt.Appendf(nil, `{"subjects_filter":%q}`, filter))
+		if err != nil {
+			return nil, fmt.Errorf("state of stream %s: %w", stream, err)
+		}
+		var answer struct {
+			Error   *jetstream.APIError    `json:"error"`
+			State   *jetstream.StreamState `json:"state"`
+			Cluster *jetstream.ClusterInfo `json:"cluster"`
+		}
+		switch err := json.Unmarshal(msg.Data, &answer); {
+		case err != nil, answer.Error == nil && answer.State == nil:
+			return nil, fmt.Errorf("state of stream %s: unreadable answer", stream)
+		case answer.Error != nil:
+			return nil, fmt.Errorf("state of stream %s: %w", stream, answer.Error)
+		case leaderAnswered(answer.Cluster):
+			return answer.State, nil
+		}
+		if !Sleep(ctx, leaderPause) {
+			return nil, fmt.Errorf("stream %s has no leader: %w", stream, ctx.Err())
 		}
 	}
 }

@@ -137,25 +137,14 @@ func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place,
 	if m != nil {
 		return Place{m.Seq, m.Time}, true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
-	defer cancel()
-	msg, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
-	if err != nil {
-		return Place{}, false, fmt.Errorf("ask the leader of %s: %w", stream, err)
-	}
-	var answer struct {
-		Error *jetstream.APIError    `json:"error"`
-		State *jetstream.StreamState `json:"state"`
-	}
-	switch err := json.Unmarshal(msg.Data, &answer); {
-	case err != nil, answer.Error == nil && answer.State == nil:
-		return Place{}, false, fmt.Errorf("ask the leader of %s: unreadable answer", stream)
-	case answer.Error != nil:
-		return Place{}, false, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
-	case len(answer.State.Subjects) == 0:
+	switch state, err := StateOf(ctx, nc, stream, subject); {
+	case err != nil:
+		return Place{}, false, err
+	case len(state.Subjects) == 0:
 		return Place{}, true, nil
+	default:
+		return Place{state.LastSeq, state.LastTime}, false, nil
 	}
-	return Place{answer.State.LastSeq, answer.State.LastTime}, false, nil
 }
 
 // Near is a part of a stream that Read reads message by message. All fields are required.

@@ -38,6 +38,37 @@ func (r renewing) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jet
 	return r.Watch(ctx, jetstream.AllKeys, opts...)
 }
 
+// errWatchEnded reports that a watch ended before it had shown all present entries.
+var errWatchEnded = errors.New("the watch of the key-value bucket ended early: try again")
+
+// History implements jetstream.KeyValue. A replica that lags would leave out the newest entries, so History waits until
+// it has read all that the leader has.
+func (r renewing) History(ctx context.Context, key string, opts ...jetstream.WatchOpt) ([]jetstream.KeyValueEntry, error) {
+	watcher, err := r.Watch(ctx, key, append(opts, jetstream.IncludeHistory())...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stopWatch(watcher) }()
+	var entries []jetstream.KeyValueEntry
+	for {
+		select {
+		case entry, open := <-watcher.Updates():
+			switch {
+			case !open:
+				return nil, errWatchEnded
+			case entry != nil:
+				entries = append(entries, entry)
+			case len(entries) == 0:
+				return nil, jetstream.ErrKeyNotFound
+			default:
+				return entries, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // begun is a watch that a server has begun, or the reason why it has not.
 type begun struct {
 	watcher jetstream.KeyWatcher

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +98,30 @@ func TestWatchWithoutTheNewest(t *testing.T) {
 	}
 	if there := untilRead(t, watcher); len(there) != 0 {
 		t.Errorf("there is %v", there)
+	}
+}
+
+// TestHistoryIsWhole checks that the history of a Renewing bucket holds the newest value, although the replica that
+// answers did not have it yet.
+func TestHistoryIsWhole(t *testing.T) {
+	t.Parallel()
+	leader, replica := behind(t)
+	renewing := Renewing(replica, leader.Conn())
+	type history struct {
+		entries []jetstream.KeyValueEntry
+		err     error
+	}
+	read := make(chan history, 1)
+	go func() {
+		entries, err := renewing.History(t.Context(), "b")
+		read <- history{entries, err}
+	}()
+	putKey(t, replica, "b")
+	if h := await.Receive(t, "the history", read); h.err != nil || len(h.entries) != 1 {
+		t.Errorf("%d entries, %v", len(h.entries), h.err)
+	}
+	if _, err := renewing.History(t.Context(), "none"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the history of no key: %v", err)
 	}
 }
 

@@ -1,9 +1,12 @@
 package recorder
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -105,6 +108,45 @@ func TestGone(t *testing.T) {
 	var none *Recorder
 	if none.Gone(r.Name()) || none.Name() != "" || none.Prepare(callOf(1), Entry{}) != (Entry{}) || !(Entry{}).Begin(time.Now(), 1) {
 		t.Error("what is not there knows something")
+	}
+}
+
+// TestUnusableFileIsReadOnce checks that weir warns once about an unusable file of an ended process, however often Gone
+// asks for that process.
+func TestUnusableFileIsReadOnce(t *testing.T) {
+	var log bytes.Buffer
+	next, err := Open(Options{Dir: t.TempDir(), Size: small, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = next.Close() })
+	const name = 1
+	if err := os.WriteFile(filepath.Join(next.dir, fileName(name)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if next.Gone("0000000000000001") {
+			t.Error("the process of an unusable file is known to have ended")
+		}
+	}
+	if n := strings.Count(log.String(), "unusable"); n != 1 {
+		t.Errorf("weir warned %d times:\n%s", n, log.String())
+	}
+}
+
+// TestUnusableFilesHideNoOther checks that a usable file is found behind more unusable ones than one Look considers.
+func TestUnusableFilesHideNoOther(t *testing.T) {
+	r, ids := left(t)
+	for name := range uint64(mostFiles) {
+		if err := os.WriteFile(filepath.Join(r.dir, fileName(name+1)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.die(t)
+	next := open(t, r.dir, small)
+	next.Look()
+	if next.Former() != 1 || next.Find(ids[0], callOf(1)).State == Untold {
+		t.Errorf("%d usable files were found", next.Former())
 	}
 }
 

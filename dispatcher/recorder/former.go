@@ -21,7 +21,7 @@ type Found struct {
 // former holds what the files of ended processes contain.
 type former struct {
 	lives   map[uint64]*life
-	useless map[uint64]struct{}  // files that were logged and are not read again; at most mostFiles
+	useless map[uint64]struct{}  // files that were logged and are not read again
 	entries map[uint64]leftEntry // by id
 }
 
@@ -40,6 +40,13 @@ type leftEntry struct {
 	answer *Answer
 }
 
+// hasRead reports whether the file with this name was read, usable or not.
+func (f *former) hasRead(name uint64) bool {
+	_, known := f.lives[name]
+	_, useless := f.useless[name]
+	return known || useless
+}
+
 func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
@@ -48,7 +55,7 @@ func newFormer() former {
 // file, and so may the next one.
 const (
 	mostLives = 8
-	mostFiles = 256 // files that one Look considers
+	mostFiles = 256 // files that one Look considers, besides those that were read before
 	unborn    = 10 * time.Minute
 )
 
@@ -63,12 +70,14 @@ func (r *Recorder) Look() {
 	if err != nil {
 		return // Glob fails only on a wrong pattern
 	}
-	for _, path := range files[:min(len(files), mostFiles)] {
+	considered := 0
+	for _, path := range files {
 		name, ok := nameOf(filepath.Base(path))
-		_, known := r.former.lives[name]
-		_, useless := r.former.useless[name]
-		if !ok || known || useless || name == r.name {
+		if !ok || name == r.name || r.former.hasRead(name) {
 			continue
+		}
+		if considered++; considered > mostFiles {
+			break
 		}
 		r.lookAtLocked(path, name)
 	}
@@ -247,8 +256,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process with this name is known to have ended. It reads a usable file only once, so it does
-// not block for long.
+// Gone reports whether the process with this name is known to have ended. It reads a file only once, so it does not
+// block for long.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false
@@ -259,7 +268,7 @@ func (r *Recorder) Gone(name string) bool {
 	}
 	r.formerMu.Lock()
 	defer r.formerMu.Unlock()
-	if _, known := r.former.lives[of]; !known {
+	if !r.former.hasRead(of) {
 		r.lookAtLocked(filepath.Join(r.dir, fileName(of)), of)
 	}
 	_, known := r.former.lives[of]

@@ -96,7 +96,11 @@ func (t *Teller) takeUp(ctx context.Context) error {
 	for {
 		var entry jetstream.KeyValueEntry
 		select {
-		case entry = <-watch.Updates():
+		case next, open := <-watch.Updates():
+			if !open {
+				return errors.New("notes of resubmitted jobs: the watch has ended")
+			}
+			entry = next
 		case <-ctx.Done():
 			return nil
 		}

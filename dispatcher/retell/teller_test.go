@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,7 +147,8 @@ func TestEndsToCome(t *testing.T) {
 }
 
 // TestRestartTellsOnce checks that a duplicate that waits outlives a restart: of all replicas that take it up, one
-// tells its end, also if the job ended meanwhile. A reported end leaves no note.
+// tells its end, also if the job ended meanwhile, or if a replica's watch of the notes breaks off. A reported end
+// leaves no note.
 func TestRestartTellsOnce(t *testing.T) {
 	w := newWorld(t)
 	kv, err := w.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "control"})
@@ -174,6 +176,7 @@ func TestRestartTellsOnce(t *testing.T) {
 	w.result("a", 7, "of a")
 	options := w.teller.Options
 	for range 2 {
+		options.Notes = &brokenOff{KeyValue: kv}
 		w.teller = New(options)
 		w.run()
 	}
@@ -191,6 +194,33 @@ func TestRestartTellsOnce(t *testing.T) {
 		t.Errorf("%s %q is told again", m.Subject, m.Data)
 	}
 }
+
+// brokenOff is a bucket whose first watch ends before it has shown an entry, as after a lost connection.
+type brokenOff struct {
+	jetstream.KeyValue
+	watches atomic.Int32
+}
+
+// Watch implements jetstream.KeyValue.
+func (b *brokenOff) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	if b.watches.Add(1) == 1 {
+		return endedWatch{}, nil
+	}
+	return b.KeyValue.Watch(ctx, keys, opts...)
+}
+
+// endedWatch is a watch that has ended.
+type endedWatch struct{ jetstream.KeyWatcher }
+
+// Updates implements jetstream.KeyWatcher.
+func (endedWatch) Updates() <-chan jetstream.KeyValueEntry {
+	ended := make(chan jetstream.KeyValueEntry)
+	close(ended)
+	return ended
+}
+
+// Stop implements jetstream.KeyWatcher.
+func (endedWatch) Stop() error { return nil }
 
 // TestBounds checks that a duplicate is dropped if it finds no room to be looked for, and that the oldest is dropped if
 // too many wait.

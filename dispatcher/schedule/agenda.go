@@ -48,7 +48,7 @@ func (a *agenda) touch(q *KeyQueue) {
 	}
 }
 
-// touchAll lists all queues, so that the schedule looks at them at once.
+// touchAll touches all queues, so that the schedule looks at each of them without delay.
 func (a *agenda) touchAll() {
 	for _, q := range a.all {
 		a.touch(q)

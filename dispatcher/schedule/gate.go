@@ -63,8 +63,8 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// PermitFreed notes that the store may have a permit of a limit of calls in flight again, so that it may be asked at
-// once.
+// PermitFreed lets the store be asked at once if a limit on calls in flight has shut the gate. The store may have a
+// free permit of that limit again.
 func (s *Schedule) PermitFreed() {
 	if s.turns.waiting() > 0 && s.Shared.areInFlight(s.gate.by) {
 		s.gate.opens = 0

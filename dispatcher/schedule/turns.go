@@ -20,8 +20,8 @@ type turns struct {
 
 // shares says how the priorities take turns: by start-time fair queueing, as tenants and queues do. A priority's
 // virtual time is what its calls have taken, divided by its weight. The next call is one of the priority with the least
-// virtual time. The clock is then the virtual time at which that call begins. While there is only one order, nothing is
-// counted.
+// virtual time, and the clock is set to the virtual time at which that call begins. While there is only one order,
+// nothing is counted.
 //
 // Let a call advance its priority's virtual time v by c. While a priority waits and has a job ready whenever its turn
 // comes,
@@ -30,14 +30,15 @@ type turns struct {
 //
 // The first inequality holds because the least v becomes the clock. The second holds after the priority's own call,
 // which began at the clock. It goes on holding until the priority's next call, because v stays and the clock never goes
-// back. So while two priorities wait, what they take, divided by their weights, differs by at most one call of each, in
-// any span. A job waits for at most one turn of its priority more than jobs of that priority come before it. Between
-// two such turns every other priority has at most its part of the calls, and one more call.
+// back. So in any span in which two priorities wait, what they take, divided by their weights, differs by at most one
+// call of each. A job with n jobs of its priority before it waits for at most n+1 turns of that priority. Between two
+// such turns every other priority has at most its part of the calls, and one more call.
 //
 // A priority that waits can miss its turn, because all of its jobs are still being made ready, or their keys wait for
 // their own rates. It keeps its virtual time, and makes up for the missed turns as soon as it has jobs ready. This
-// credit is at most one call of the least weight, so that keys that wait for their own rates save nothing up. The
-// credit ends when another priority gets its first waiting job. That priority begins without credit.
+// credit is at most what one call would add to the virtual time of a priority with the least weight, so that a priority
+// cannot save up turns while its keys wait for their own rates. The credit ends when another priority gets its first
+// waiting job. That priority begins without credit.
 type shares struct {
 	weights bucket.Weights
 	clock   serviceTime                  // the virtual time at which the call that was last granted a slot began

@@ -28,12 +28,10 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 			q.waits.of(p).move(by)
 		}
 		for j := range q.Near {
-			if j.Deadline != 0 {
-				j.Deadline += by
-			}
-			if j.place.due != 0 {
-				j.place.due += by
-			}
+			j.move(by)
+		}
+		for j := range q.Polled {
+			j.move(by)
 		}
 		s.Touch(q)
 	}
@@ -49,6 +47,16 @@ func (s *Schedule) Own(at bucket.Micros) bucket.Micros { return at - s.ahead }
 
 // Wall returns what the wall clock says when the schedule's clock says at.
 func (s *Schedule) Wall(at bucket.Micros) bucket.Micros { return at + s.ahead }
+
+// move shifts a job's deadline and due time.
+func (j *Job) move(by bucket.Micros) {
+	if j.Deadline != 0 {
+		j.Deadline += by
+	}
+	if j.place.due != 0 {
+		j.place.due += by
+	}
+}
 
 // move shifts the due times of early jobs, which must not be called before these times.
 func (b *backlog) move(by bucket.Micros) {

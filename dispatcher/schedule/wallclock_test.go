@@ -49,3 +49,19 @@ func TestDeadlinesFollowTheWallClock(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadlineOfAPolledJobFollowsTheWallClock checks that the deadline of a job that was polled while the wall clock was
+// set passes when the wall clock says so.
+func TestDeadlineOfAPolledJobFollowsTheWallClock(t *testing.T) {
+	const hour = bucket.Micros(3600e6)
+	s, part, run := polledSchedule(t)
+	part.Expect(1, someTime.Add(time.Minute))
+	s.Push("k", 1, part)
+	j := run()[0]
+	accept(s, j, false)
+	s.FollowWall(-hour)
+	s.EndPolled(j)
+	if left := someTime.Until(j.Deadline); left != time.Minute+time.Hour {
+		t.Errorf("its deadline passes after %v", left)
+	}
+}

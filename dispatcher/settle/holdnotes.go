@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"maps"
 	"time"
 
 	"weir/bucket"
@@ -13,11 +14,14 @@ import (
 // HoldNotes reports holds that begin and end, and stores marks of long ones.
 type HoldNotes struct {
 	*lane.Lane
-	Marks map[string]lane.HoldMark // by key, "" for the api; the lane's lock guards it
+	Marks   map[string]lane.HoldMark // the stored marks, by key, "" for the api; the lane's lock guards it
+	storing map[string]lane.HoldMark // by key, the longest mark that is being stored; the lane's lock guards it
 }
 
 // NewHoldNotes returns notes without marks.
-func NewHoldNotes(l *lane.Lane) *HoldNotes { return &HoldNotes{l, map[string]lane.HoldMark{}} }
+func NewHoldNotes(l *lane.Lane) *HoldNotes {
+	return &HoldNotes{Lane: l, Marks: map[string]lane.HoldMark{}, storing: map[string]lane.HoldMark{}}
+}
 
 // lastingHold is the shortest hold that is stored. A restart takes about as long.
 const lastingHold = 3 * time.Second
@@ -30,43 +34,58 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 	}
 	w.Mu.Lock()
 	key := lane.KeyOf(n.Queue)
-	former := w.Marks[key]
-	if n.Until < w.Now().Add(lastingHold) || n.Until < former.Until.Add(time.Second) {
+	longest := max(w.Marks[key].Until, w.storing[key].Until)
+	if n.Until < w.Now().Add(lastingHold) || n.Until < longest.Add(time.Second) {
 		w.Mu.Unlock()
 		return
 	}
-	w.Marks[key] = lane.HoldMark{Part: p, Until: n.Until}
+	m := lane.HoldMark{Part: p, Until: n.Until}
+	w.storing[key] = m
 	w.Mu.Unlock()
 	w.Running.Add(1)
 	p.Markers.Hold(key, w.WallTime(n.Until), n.Why, func(seq uint64, err error) {
 		defer w.Running.Done()
 		if err != nil {
 			w.Log.Warn("could not store a hold: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
-			return
 		}
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
-		former.Discard()
-		mark := lane.HoldMark{Part: p, Seq: seq, Until: n.Until}
-		if w.Marks[key].Until != n.Until {
-			mark.Discard() // the hold is over, or there is a longer one
-			return
+		if w.storing[key] == m {
+			delete(w.storing, key)
 		}
-		w.Marks[key] = mark
+		if err == nil && w.Partitions[p.Number] == p { // else the mark stays for the partition's next owner
+			w.keepLocked(key, lane.HoldMark{Part: p, Seq: seq, Until: n.Until})
+		}
 	})
+}
+
+// keepLocked replaces the mark of a key with a mark that is stored. It discards the new mark and returns false if the
+// hold is over, or if the present mark lasts as long.
+func (w *HoldNotes) keepLocked(key string, m lane.HoldMark) (kept bool) {
+	former := w.Marks[key]
+	if m.Until <= w.Now() || m.Until <= former.Until {
+		m.Discard()
+		return false
+	}
+	former.Discard()
+	w.Marks[key] = m
+	return true
+}
+
+// ForgetPartitionLocked forgets the marks of a partition that is given up. Its next owner finds them.
+func (w *HoldNotes) ForgetPartitionLocked(p *lane.Owned) {
+	isOf := func(_ string, m lane.HoldMark) bool { return m.Part == p }
+	maps.DeleteFunc(w.Marks, isOf)
+	maps.DeleteFunc(w.storing, isOf)
 }
 
 // ReplayHoldLocked renews a hold from a mark that was found in the partition. It returns the held queue. It returns nil
 // if the mark holds the api, if the hold is over, or if a known hold lasts as long.
 func (w *HoldNotes) ReplayHoldLocked(p *lane.Owned, mark queue.RetryMark, seq uint64) *schedule.KeyQueue {
 	m := lane.HoldMark{Part: p, Seq: seq, Until: w.HeldAtMostLocked(mark.NotBefore)}
-	former := w.Marks[mark.Key]
-	if m.Until <= w.Now() || m.Until <= former.Until {
-		m.Discard()
+	if !w.keepLocked(mark.Key, m) {
 		return nil
 	}
-	former.Discard()
-	w.Marks[mark.Key] = m
 	var q *schedule.KeyQueue
 	if mark.Key != "" {
 		q = w.Sched.Queue(mark.Key, &p.Partition)

@@ -21,7 +21,7 @@ import (
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 
-// reusedMsgID returns the message id of a job's result that is another job's answer.
+// reusedMsgID returns the message id of a job's result if the job got another job's answer.
 func reusedMsgID(j *lane.Job) string { return ledger.ReusedPrefix + j.Origin() }
 
 // result builds the message of a successful job's result.

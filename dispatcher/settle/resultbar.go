@@ -98,8 +98,8 @@ func (b resultBar) set(ctx context.Context) (at uint64, ok bool) {
 	return b.holder(ctx, at)
 }
 
-// holder looks up the message at a sequence that has the id of the job's result. If that message is the result, holder
-// returns the sequence, otherwise 0.
+// holder looks up the message that was stored under the id of the job's result; at is its sequence. If the message is
+// the result, holder returns at. If it is a bar, holder deletes it and returns 0. If it is gone, holder returns 0, too.
 func (b resultBar) holder(ctx context.Context, at uint64) (result uint64, ok bool) {
 	e := &b.w.Evidence
 	msg, ok := e.Result(ctx, e.Of(b.j), at)

@@ -15,7 +15,7 @@
 //   - Before the await step of a move has ended for all sites, the move raises no site.
 //   - A move raises no site that another move has claimed since.
 //
-// deploy/decisions/063-sites.md has the proof. The simulation runs this code against bucket.Memory in virtual time, and
+// deploy/decisions/067-sites.md has the proof. The simulation runs this code against bucket.Memory in virtual time, and
 // plants mistakes in the order.
 //
 // The package knows no NATS and no configuration: Site is what it needs of a site.

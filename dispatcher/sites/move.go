@@ -82,7 +82,7 @@ type run struct {
 // step is one step of a move. It visits sites in the order of their names.
 type step func(ctx context.Context, r *run) error
 
-// order is what a move does. doc.go and deploy/decisions/063-sites.md say why the order is this one.
+// order is what a move does. doc.go and deploy/decisions/067-sites.md say why the order is this one.
 func order() []step { return []step{claim, check, lower, await, confirm, raise} }
 
 // Run moves the shares. It returns the shares of all sites as far as it knows them, also with an error.

@@ -321,7 +321,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	w.Mu.Lock()
 	holds := map[string]lane.HoldMark{}
 	for key, m := range p.notes.Marks {
-		if m.Part == p.Owned && m.Seq != 0 && gone(m.Seq) {
+		if m.Part == p.Owned && gone(m.Seq) {
 			holds[key] = m
 		}
 	}

@@ -85,7 +85,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 }
 
 func noWeir(api string) error {
-	return fmt.Errorf("submit to %s: no weir takes jobs there: %w", api, nats.ErrNoResponders)
+	return fmt.Errorf("submit to %s: no running weir accepts jobs of this api: %w", api, nats.ErrNoResponders)
 }
 
 // message renders a submission, with the trace context of ctx.

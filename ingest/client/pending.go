@@ -108,7 +108,7 @@ func (c *Client) send(p *Pending, msg *nats.Msg) error {
 func (a *async) answered(msg *nats.Msg) {
 	number := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
-		a.end(number, Receipt{}, fmt.Errorf("no weir takes jobs there: %w", nats.ErrNoResponders))
+		a.end(number, Receipt{}, fmt.Errorf("no running weir accepts jobs of the api: %w", nats.ErrNoResponders))
 		return
 	}
 	receipt, err := ParseAnswer(msg.Data)

@@ -77,9 +77,9 @@ type Step struct {
 	Do string `json:"do"`
 }
 
-// Steps returns a script of steps. The first step that takes a request decides. A request that no step takes succeeds,
-// or is answered as Options.Vendor does. Each step counts every request with its path and key, even if an earlier step
-// takes it.
+// Steps returns a script of steps. The first step that takes a request decides. If no step takes a request, it succeeds
+// or, if Options.Vendor is set, gets that vendor's answer. Each step counts every request with the step's path and key,
+// even if an earlier step takes the request.
 func Steps(steps ...Step) (Script, error) {
 	counters := make([]*stepCounter, len(steps))
 	for i, step := range steps {

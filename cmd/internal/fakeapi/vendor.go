@@ -261,7 +261,8 @@ func (v Vendor) limits(limit VendorLimit, a allowance, now time.Time) []Field {
 	return nil
 }
 
-// over returns the answer to a call over a use limit. limited is the vendor's general answer.
+// over returns the answer to a call that exceeds the use limit l. limited is the vendor's answer to a call over any
+// limit.
 func (v Vendor) over(limited Behaviour, l *UseLimit, wait time.Duration) Behaviour {
 	if v == OpenAI {
 		limited.Text = fmt.Sprintf(`{"error":{"message":"Rate limit reached for gpt in organization org-1 on %s: `+

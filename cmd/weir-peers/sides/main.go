@@ -321,7 +321,7 @@ const usualScenes = "small,once,large,largeonce,again,dead,reply,replylarge"
 var (
 	rounds      = flag.Int("rounds", 10, "rounds")
 	jobs        = flag.Int("jobs", 2000, "jobs of a round")
-	keys        = flag.Int("keys", 64, "keys of the jobs")
+	keys        = flag.Int("keys", 64, "number of keys that the jobs are spread over")
 	dir         = flag.String("dir", "", "where the stores are; they should be on a real disk")
 	scenes      = flag.String("scenes", usualScenes, "what is measured; also kill")
 	environment = flag.String("env", "", "further settings of weir")

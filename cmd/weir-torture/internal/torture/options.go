@@ -104,10 +104,10 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Server != External && o.Server != Embedded {
-		wrong = append(wrong, fmt.Errorf("--server is %q, not external or embedded", o.Server))
+		wrong = append(wrong, fmt.Errorf("--server is %q, and must be external or embedded", o.Server))
 	}
 	if o.Server == Embedded && !slices.Contains([]string{authOpen, authOperators, authRequired}, o.Auth) {
-		wrong = append(wrong, fmt.Errorf("--auth is %q, not open, operators or required", o.Auth))
+		wrong = append(wrong, fmt.Errorf("--auth is %q, and must be open, operators or required", o.Auth))
 	}
 	if o.Server == Embedded && o.ServerKills+o.DiskFulls+o.Takeovers > 0 {
 		wrong = append(wrong, errors.New("an embedded server dies with its weir: without --server external there are no --server-kills, --disk-fulls and --takeovers"))

@@ -51,7 +51,7 @@ func (s *programs) start(p program) (*process, error) {
 		Name: p.name, Path: cmp.Or(p.path, s.o.Binary), Args: p.args, Env: p.env, Dir: s.o.Dir, Attributes: s.o.Attributes, Log: log,
 		Line: func(line string) {
 			s.record.hear(line)
-			if started.marked == "" && strings.Contains(line, p.mark) {
+			if !started.isReady() && strings.Contains(line, p.mark) {
 				started.marked = line
 				close(started.ready)
 			}
@@ -69,7 +69,8 @@ func (s *programs) start(p program) (*process, error) {
 
 var errGone = errors.New("the process ended before it was ready")
 
-// awaitReady waits until the process is ready. It fails if the process ends, after limit, or if ctx ends.
+// awaitReady waits until the process is ready. It fails if the process ends without being ready, after limit, or if ctx
+// ends.
 func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -77,6 +78,9 @@ func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	case <-p.ready:
 		return nil
 	case <-p.Exited():
+		if p.isReady() {
+			return nil
+		}
 		return fmt.Errorf("%s: %w:\n%s", p.name, errGone, p.Tail())
 	case <-timer.C:
 		return fmt.Errorf("%s was not ready within %v:\n%s", p.name, limit, p.Tail())

@@ -138,7 +138,7 @@ func (a *API) section(accounts *[]Account) section {
 			},
 			{
 				name: "operation", is: optional(&a.Operation, (*Operation).section),
-				means: "how weir polls the API if that accepts a call and goes on working ([polling](polling.md))",
+				means: "how weir polls an API that accepts a call and goes on working ([polling](polling.md))",
 			},
 			{
 				name: "reuse", is: optional(&a.Reuse, func(r *Reuse) section { return r.section(a) }), otherwise: "none",

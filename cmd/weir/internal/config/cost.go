@@ -134,7 +134,7 @@ func (t *termFields) fields() []field {
 		{name: "from", is: one(&t.From, source(0)), or: "1", means: "the number that is expected before the call. 0 needs `settle`"},
 		{
 			name: "settle", is: settled(&t.Settle, t.usage), otherwise: "none",
-			means: "the actual number, from the answer. Of several places the first that the answer has counts",
+			means: "the actual number, from the answer. If a list is given, weir uses the first place that the answer has",
 		},
 		{
 			name: "times", is: one(&t.weight, weight()), or: "1",
@@ -151,7 +151,7 @@ func (t *termFields) fields() []field {
 		},
 		{
 			name: "learn", is: one(&t.learn, word("p50", "p90", "p95", "p99")), otherwise: "none",
-			means: "this percentile of the last 256 numbers at `settle` replaces a larger expected number, once there are 16 ([costs](costs.md))",
+			means: "weir expects at most this percentile of the last 256 numbers at `settle`, as soon as there are 16 of them ([costs](costs.md))",
 		},
 	}
 }

@@ -108,8 +108,8 @@ func (p *Poll) section() section {
 			{
 				name: "path", is: one(&p.Path, free("a path, optionally with a query", parseOperationPath)), needs: "write path: \"{answer-header:Location}\"",
 				means: "where an operation is polled, with GET. weir replaces `{job}` by the job's id, `{answer:/pointer}` by a value of the " +
-					"answer that accepted the call, and `{answer-header:Name}` by a header of it. A path that is one of the last two alone " +
-					"may be a whole address",
+					"answer that accepted the call, and `{answer-header:Name}` by a header of it. A path that consists only of " +
+					"`{answer:/pointer}` or of `{answer-header:Name}` may be a whole address",
 			},
 			{name: "every", is: one(&p.Every, duration(time.Second, day)), or: "5s", means: "the time between two polls of one operation"},
 			{name: "rate", is: one(&p.Rate, rate()), or: "1/s", means: "how fast each replica polls, over all operations of the API"},

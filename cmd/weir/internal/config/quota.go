@@ -20,7 +20,8 @@ func parseZone(text string) (*time.Location, error) {
 	return zone, nil
 }
 
-// quota returns the type of amount/period. count parses the amount, and amount writes it.
+// quota returns the type of values that are written as amount/period, such as 50000/day. count parses the amount, and
+// amount writes it.
 func quota(words string, count func(string) (int64, error), amount func(int64) string) of[bucket.Quota] {
 	return of[bucket.Quota]{
 		func(text string) (bucket.Quota, error) { return parseQuota(text, count) },

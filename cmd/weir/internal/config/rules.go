@@ -49,7 +49,7 @@ func rules(r *bucket.Rules, price *ingest.Cost, usage *[]Usage) []field {
 		{name: "admit", is: items(&r.Admit, mostAdmit, admission), otherwise: "none", means: "limits on how many jobs of each key weir accepts"},
 		{
 			name: "priorities", is: mapping(func() section { return priorities(&r.Weights) }),
-			means: "the parts in which jobs of several priorities are called while they wait, in one key and at shared limits",
+			means: "how calls are divided among the priorities that have jobs waiting, within a key and at shared limits",
 		},
 		{
 			name: "keys", otherwise: "none",

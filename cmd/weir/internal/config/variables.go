@@ -148,8 +148,8 @@ func (s *Settings) groups() []group {
 				name: "WEIR_STATE_DIR", is: one(&s.StateDir, free("a path", anything)), otherwise: "`state` in `WEIR_DATA_DIR`",
 				absent: func() { s.StateDir = s.besideData(dataNamed) },
 				means: "where this machine keeps notes about the store, such as the end of each stream, and the flight recorder " +
-					"([store](store.md)), which needs a local disk or a directory in memory. On another disk than the store, the notes also reveal a rolled-back snapshot of a volume. " +
-					"With `WEIR_NATS_URL`, and neither this nor `WEIR_DATA_DIR`, weir keeps nothing",
+					"([store](store.md)), which needs a local disk or a directory in memory. If the notes are on another disk than the store, they also reveal that the store's volume was rolled back to a snapshot. " +
+					"If `WEIR_NATS_URL` is set, and neither this nor `WEIR_DATA_DIR` is, weir keeps neither notes nor a flight recorder",
 			},
 			{
 				name: "WEIR_DURABILITY", is: one(&s.Durability, word(DurabilityAlways, DurabilityInterval)), or: "always",
@@ -174,8 +174,8 @@ func (s *Settings) groups() []group {
 					secretNames, func(names []string) string { return strings.Join(names, ",") },
 					"names of variables and full paths of directories or files, with commas between", nil,
 				}),
-				means: "what a configuration that comes over NATS (`weir config apply`) may use in `${env:…}` and `${file:…}`, besides the " +
-					"references in this process's own file: `CREDIT_TOKEN,/run/secrets`",
+				means: "which variables and files a configuration from NATS (`weir config apply`) may refer to by `${env:…}` and `${file:…}`. " +
+					"References in this process's own file are always allowed. Example: `CREDIT_TOKEN,/run/secrets`",
 			},
 			{
 				name: "WEIR_HTTP_TOKEN", otherwise: "empty",

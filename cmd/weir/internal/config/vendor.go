@@ -63,13 +63,13 @@ func (o *Vendor) section() section {
 			{
 				name: "name", is: one(&o.Name, orEmpty(word(names...))),
 				needs: "write one of " + strings.Join(names, ", "),
-				means: "the vendor. A value that the file has always counts",
+				means: "the vendor. A value in the file overrides the vendor's",
 			},
 			{
 				name: "without", otherwise: "none",
 				is: many(&o.Without, mostWithout,
 					free("at most 64 paths of fields of the profile, as in `retry.hold`", o.without)),
-				means: "fields that keep the default that they have without a vendor, each with all below it",
+				means: "fields, with everything below them, for which weir ignores the vendor's values and uses its own defaults",
 			},
 		},
 	}

@@ -40,6 +40,7 @@ var askedWords = []struct{ template, path, body string }{
 	{"/api/v1/apis/{api}/key/pause", "/api/v1/apis/a/key/pause?key=..", `{"for": "1h"}`},
 	{"/api/v1/apis/{api}/key/resume", "/api/v1/apis/a/key/resume?key=..", ""},
 	{"/api/v1/plan", "/api/v1/plan?rate=1/s&capacity=5", "time,key\n0,a\n0.1,a\n"},
+	{"/api/v1/outlook", "/api/v1/outlook?api=a&since=1d", ""},
 	{"/api/v1/verify", "/api/v1/verify?since=1d", ""},
 	{"/api/v1/dead/import", "/api/v1/dead/import?dry_run=true", `{"stored": "2026-01-02T15:04:05Z", "subject": "weir.dead.a.overflow.k", "headers": {}}`},
 	{"/api/v1/apis/{api}/keys/{key}/resume", "/api/v1/apis/a/keys/k%2F2/resume", ""},

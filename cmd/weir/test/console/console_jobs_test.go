@@ -63,6 +63,38 @@ apis:
 	b.wait("the answer", `document.querySelector("pre")?.textContent.includes('"status": 200')`)
 }
 
+// TestConsoleTellsOfCallbacks: a job's page says that its end waits for its callback's receiver, and once that accepts
+// it, that it was posted. A bucket's page says where the ends are posted and how many wait, and no secret of the
+// address.
+func TestConsoleTellsOfCallbacks(t *testing.T) {
+	hook := weirtest.NewHookReceiver(t)
+	hook.Answers(func(int, string) int { return http.StatusInternalServerError })
+	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
+	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+apis:
+  pay:
+    url: %s
+    callback: {url: "${env:CALLBACK_URL}", secret: "${env:HOOK_SECRET}", rate: 1000/s}
+    bucket: {rate: 1/h, capacity: 4}
+`)
+	for _, job := range []string{"ends", "waits"} {
+		r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": job})
+	}
+	r.Eventually("the end", func() bool { return r.Messages("WEIR_RESULTS") == 1 })
+	b := newBrowser(t, r.Worker.HTTPAddr())
+	b.open("/job?id=ends")
+	b.wait("that the end is tried", `document.querySelector("[data-field=callback][data-state=tried]")?.innerText.includes("answered 500")`)
+	b.visit("/bucket?api=pay&key=k")
+	b.wait("how many wait", `document.querySelector("[data-field=callback]")?.innerText.startsWith("${env:CALLBACK_URL}: 1 end not posted yet, receiver fails since ")`)
+	hook.Answers(func(int, string) int { return http.StatusOK })
+	b.wait("that none waits", `document.querySelector("[data-field=callback]")?.innerText === "${env:CALLBACK_URL}: no end waits"`)
+	b.visit("/job?id=ends")
+	b.wait("that the end was posted", `document.querySelector("[data-field=callback][data-state=posted]")?.innerText === "Callback: posted: the receiver has accepted it"`)
+	b.visit("/job?id=waits")
+	b.wait("the job that waits", `document.querySelector("[data-state=queued]") && document.querySelector("[data-field=callback]") === null`)
+}
+
 // TestConsoleJobsForViewers: a viewer sees the list and the stories, and no body.
 func TestConsoleJobsForViewers(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,10 @@ apis:
 	b.wait("no letters, live", `document.querySelector("main").innerText.includes("No dead letters") && document.querySelector("nav a[href='/letters'] .chip") === null`)
 	b.click("nav a[href='/events']")
 	b.wait("what was told", `document.querySelector("main").innerText.includes("revealed") && document.querySelector("main").innerText.includes("redriven")`)
+	if told := b.text("main table"); !strings.Contains(told, " redrove 16 letters (") || !strings.Contains(told, " looked at the job's body (letter ") || strings.Contains(told, "overflowed:") {
+		t.Errorf("the events are told as %s", told)
+	}
+	b.wait("the link to the redrive", `document.querySelector("main td a[href^='/redrives?id=']")`)
 	var offered []deadletter.EventType
 	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#filter-type option")].map((o) => o.value).filter(Boolean)`) {
 		offered = append(offered, deadletter.EventType(name))

@@ -9,8 +9,11 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/ops/jobstory"
 	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
 
@@ -123,6 +126,11 @@ func TestCallback(t *testing.T) {
 	r.Follow(callbackYAML)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
+	for _, job := range []string{"unheard", "first"} { // of which the second was posted before the callback was taken out
+		if p := postingOf(t, r, job); p.State != admin.PostingSettled || !strings.HasSuffix(p.Text, ": the job ended before the callback was last configured") {
+			t.Errorf("the end of %s, from before the callback: %+v", job, p)
+		}
+	}
 	if _, n := hook.Took(`"job":"unheard"`); n != 0 {
 		t.Error("it hears of what ended while it was not configured")
 	}
@@ -161,5 +169,143 @@ func TestCallbackRestart(t *testing.T) {
 	await.Until(t, "the last", func() bool { _, n := hook.Took(`"job":"last"`); return n == 1 })
 	if _, n := hook.Took(""); n != 5 {
 		t.Errorf("%d posts of 5 ends were accepted", n)
+	}
+}
+
+// postingOf returns what the story of a job says of its end's post, the zero value if it says nothing.
+func postingOf(t *testing.T, r *weirtest.Rig, job string) (p jobstory.Callback) {
+	t.Helper()
+	var story jobstory.Timeline
+	out := r.Must("job", job, "--json")
+	if err := json.Unmarshal([]byte(out), &story); err != nil || len(story.Jobs) != 1 {
+		t.Fatalf("the story of %s: %v: %s", job, err, out)
+	}
+	if story.Jobs[0].Callback == nil {
+		return p
+	}
+	return *story.Jobs[0].Callback
+}
+
+// TestCallbackInStories: the story of a job says whether its end was posted: not while the job waits, and never before
+// the receiver has accepted it. The page of a bucket says how far the callback is behind, and no secret of its address.
+func TestCallbackInStories(t *testing.T) {
+	hook := weirtest.NewHookReceiver(t)
+	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
+	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	r := weirtest.NewRig(t, fakeapi.Options{}, `
+apis:
+  pay:
+    url: %[1]s
+    callback: {url: "${env:CALLBACK_URL}", secret: "${env:HOOK_SECRET}", rate: 1000/s}
+    bucket: {rate: 500/s, capacity: 1000}
+    keys: {slow: {rate: 1/h, capacity: 5}}
+  sms: {url: %[1]s, bucket: {rate: 500/s, capacity: 1000}}
+`)
+	submit := func(api, key, job, query string) {
+		t.Helper()
+		if a := r.Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
+			t.Fatalf("%s: %+v", job, a.Error)
+		}
+	}
+	says := func(job string, want admin.PostingState) (p jobstory.Callback) {
+		t.Helper()
+		r.Eventually(fmt.Sprintf("the story of %s to say %s", job, want), func() bool {
+			p = postingOf(t, r, job)
+			if _, accepted := hook.Took(fmt.Sprintf(`"job":"%s"`, job)); p.State == admin.Posted && accepted == 0 {
+				t.Fatalf("the story of %s says that its end was posted, and the receiver has not accepted it", job)
+			}
+			return p.State == want
+		})
+		return p
+	}
+	hook.Answers(func(int, string) int { return http.StatusInternalServerError })
+	submit("pay", "k", "first", "")
+	submit("pay", "k", "bad", "fake-status=400")
+	if p := says("first", admin.PostingTried); !strings.HasPrefix(p.Text, "is tried, and not accepted yet") {
+		t.Errorf("the end that is tried: %+v", p)
+	}
+	says("bad", admin.PostingTried)
+	for i := range 40 { // more than are under way at once
+		submit("pay", fmt.Sprint("k", i), fmt.Sprint("down-", i), "")
+	}
+	r.Eventually("all ends", func() bool { return r.Messages(ledger.ResultsStream) == 41 })
+	submit("pay", "last", "last", "")
+	r.Eventually("what the receiver says", func() bool {
+		p := says("last", admin.PostingWaits)
+		return p.Behind == 42 && p.Why == "answered 500" && !p.Failing.IsZero() &&
+			strings.HasPrefix(p.Text, "waits to be posted; 41 other ends are not posted yet, the oldest from ") && strings.HasSuffix(p.Text, ": answered 500")
+	})
+	submit("pay", "slow", "called", "")
+	submit("pay", "slow", "queued", "")
+	submit("sms", "k", "other", "")
+	says("called", admin.PostingWaits)
+	if out := r.Must("job", "last"); !strings.Contains(out, "waits to be posted; ") {
+		t.Errorf("the command says\n%s", out)
+	}
+	if out := r.Get("/api/v1/jobs/last"); !strings.Contains(out, `"state":"waits"`) {
+		t.Errorf("the API says %s", out)
+	}
+	r.Eventually("the bucket to say how far the callback is behind", func() bool {
+		return strings.Contains(r.Must("show", "pay", "slow"), "${env:CALLBACK_URL}: 44 ends wait, the oldest from ")
+	})
+	if out := r.Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"${env:CALLBACK_URL}"`) {
+		t.Errorf("the bucket says %s", out)
+	}
+	r.Eventually("the job of the api without a callback", func() bool { return len(r.Results("sms", "k")) == 1 })
+	for _, job := range []string{"queued", "other"} {
+		if p := postingOf(t, r, job); p.State != "" {
+			t.Errorf("the story of %s says %+v", job, p)
+		}
+	}
+
+	hook.Answers(func(int, string) int { return http.StatusOK })
+	for _, job := range []string{"first", "bad", "last"} {
+		if p := says(job, admin.Posted); p.Text != "posted: the receiver has accepted it" {
+			t.Errorf("the end of %s that was posted: %+v", job, p)
+		}
+	}
+	r.Eventually("the bucket to say that no end waits", func() bool {
+		return strings.Contains(r.Must("show", "pay", "slow"), "${env:CALLBACK_URL}: no end waits\n")
+	})
+}
+
+// TestCallbackGivenUpInStories: the story of a job says that weir gave up its end, and why, also after a restart.
+func TestCallbackGivenUpInStories(t *testing.T) {
+	hook := weirtest.NewHookReceiver(t)
+	hook.Answers(func(_ int, body string) int {
+		if strings.Contains(body, `"job":"good"`) {
+			return http.StatusOK
+		}
+		return http.StatusInternalServerError
+	})
+	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
+	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	r := weirtest.NewRig(t, fakeapi.Options{}, callbackYAML)
+	for _, job := range []string{"lost", "good"} {
+		if a := r.Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
+			t.Fatalf("%s: %+v", job, a.Error)
+		}
+	}
+	await.Until(t, "a try of both", func() bool { return len(hook.Tried()) >= 2 })
+	results, err := r.Operators().Stream(t.Context(), ledger.ResultsStream)
+	if err == nil {
+		err = results.DeleteMsg(t.Context(), r.Results("pay", "lost")[0].Sequence)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r.Eventually("the stories", func() bool {
+			lost, good := postingOf(t, r, "lost"), postingOf(t, r, "good")
+			if lost.State == admin.Posted {
+				t.Fatalf("the story says of an end that was given up: %+v", lost)
+			}
+			return lost.State == admin.PostingGivenUp && good.State == admin.Posted
+		})
+		if p := postingOf(t, r, "lost"); !strings.HasPrefix(p.Text, "given up at ") || !strings.HasSuffix(p.Text, ": its result was removed: results are not kept longer") {
+			t.Errorf("the end that was given up: %+v", p)
+		}
+		r.Stop()
+		r.Start()
 	}
 }

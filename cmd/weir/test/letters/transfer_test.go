@@ -16,6 +16,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/deadview"
+	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/weirtest"
@@ -128,10 +129,16 @@ func TestPlanAndVerifyOverHTTP(t *testing.T) {
 	for path, want := range map[string]int{
 		"/plan?rate=2/s": 400, "/plan?capacity=2": 400, "/plan?rate=2/s&capacity=5&burst=3": 400, "/plan?api=other": 404, "/plan?rate=2/s&capacity=5&longest_wait=1s": 400,
 		"/plan?rate=x&capacity=5": 400, "/plan?rate=1/s&capacity=5&call_time=soon": 400, "/verify?api=other": 404, "/verify?since=x": 400,
+		"/outlook?api=pay": 400, "/outlook?since=2999-01-01T00:00:00Z": 400, "/outlook?since=1d&api=other": 404, "/outlook?since=1d&account=acme": 404,
 	} {
 		if status, answer := r.Say("POST", "/api/v1"+path, "", trace.String()); status != want {
 			t.Errorf("%s is %d %s", path, status, answer)
 		}
+	}
+	var ahead outlook.Outlook
+	status, answer = r.Say("POST", "/api/v1/outlook?since=1d", "", "")
+	if err := json.Unmarshal([]byte(answer), &ahead); err != nil || status != http.StatusOK || len(ahead.APIs) != 1 || ahead.APIs[0].Calls != 8 {
+		t.Errorf("the outlook is %d %s, %v", status, answer, err)
 	}
 	if status, answer := r.Say("POST", "/api/v1/plan?rate=2/s&capacity=5", "", "time,key\nx,y\n"); status != http.StatusBadRequest || !strings.Contains(answer, "trace:2") {
 		t.Errorf("a bad line: %d %s", status, answer)

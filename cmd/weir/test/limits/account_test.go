@@ -391,9 +391,9 @@ func TestRefusalIsShown(t *testing.T) {
 	said := ""
 	r.Eventually("status to say why calls hold", func() bool {
 		said, _ = r.Command("status")
-		return strings.Contains(said, "api search: redis counts the limits by a later configuration")
+		return strings.Contains(said, "api search: redis counts the limits by a newer configuration")
 	})
-	if strings.Contains(said, "does not answer") || !strings.Contains(said, "look why it refused the configuration") {
+	if strings.Contains(said, "does not answer") || !strings.Contains(said, "says why it refused the configuration") {
 		t.Errorf("status says\n%s", said)
 	}
 	keys, _ := r.Command("keys", "search")

@@ -91,12 +91,19 @@ func TestLeaderlessStream(t *testing.T) {
 	for name, ask := range map[string]func(context.Context) error{
 		"Stream": func(ctx context.Context) error { _, err := led.Stream(ctx, "THREE"); return err },
 		"Info":   func(ctx context.Context) error { _, err := three.Info(ctx); return err },
+		"StateOf": func(ctx context.Context) error {
+			_, err := stream.StateOf(ctx, nc, "THREE", "THREE")
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s without a leader: %v", name, err)
 		}
+	}
+	if state, err := stream.StateOf(t.Context(), nc, "ONE", "ONE"); err != nil || state.Msgs != 0 {
+		t.Errorf("the state of the stream that only this server stores: %+v, %v", state, err)
 	}
 	if _, err := led.Stream(t.Context(), "ONE"); err != nil {
 		t.Errorf("the stream that only this server stores: %v", err)

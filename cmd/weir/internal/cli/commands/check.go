@@ -28,7 +28,7 @@ const (
 func unknown(err error) error { return &cli.Exit{Code: int(status.Unknown), Err: err} }
 
 func monitoringCommand() *cobra.Command {
-	format, as, limits := string(asText), cli.ForPeople, checkLimits{}
+	format, as, limits, ahead := string(asText), cli.ForPeople, checkLimits{}, checkAhead{}
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check weir for a monitoring system, by thresholds",
@@ -38,12 +38,21 @@ CRITICAL and 3 UNKNOWN; wrong usage and a server that cannot be reached are UNKN
 Flags set thresholds for the unfinished jobs and the dead letters of an api, and for the used percentage of a quota or a
 budget. A value that reaches a threshold counts.
 
+--against 7d also plans from the jobs that the ledger and the letters recorded in the last 7 days, as ` + "`weir plan --since`" + `
+does, and looks as far ahead by the growth of the whole days. For each api the check overflow is a warning if jobs of a
+key would overflow, and names the first keys. It is UNKNOWN if no key overflows by the jobs that were read, and there
+are more, or if the plan fails; what is critical stays CRITICAL. -f checks the limits of a file in place of the running configuration. For each api, or all apis of an account,
+the check reads at most ` + strconv.Itoa(checkedRecords) + ` records, some 100,000 a second.
+
 --format nagios prints one line with performance data. --format prometheus is for the textfile collector of the node
 exporter.`,
 		Example: "  weir check --format nagios --letters-warn 1 --letters-crit 100 --used-warn 80\n" +
 			"  weir check --format prometheus > /var/lib/node_exporter/weir.prom",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			thresholds, err := limits.thresholds(cmd.Flags())
+			if err == nil {
+				err = ahead.check()
+			}
 			switch checkFormat(format) {
 			case asText, asNagios, asPrometheus:
 			default:
@@ -55,12 +64,13 @@ exporter.`,
 			if err != nil {
 				return unknown(err)
 			}
-			return check(cmd, thresholds, checkFormat(format), as)
+			return check(cmd, thresholds, &ahead, checkFormat(format), as)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return unknown(err) })
 	cmd.Flags().StringVar(&format, "format", format, "text, nagios or prometheus")
 	limits.add(cmd.Flags())
+	ahead.add(cmd.Flags())
 	as.Add(cmd.Flags(), "one JSON object per line and check")
 	return cmd
 }
@@ -94,12 +104,15 @@ func (l *checkLimits) thresholds(flags *pflag.FlagSet) (t status.Thresholds, err
 	return t, err
 }
 
-func check(cmd *cobra.Command, t status.Thresholds, format checkFormat, as cli.Format) error {
+func check(cmd *cobra.Command, t status.Thresholds, ahead *checkAhead, format checkFormat, as cli.Format) error {
 	var checks []status.Check
 	err := connect.With(func(c *connect.Connection) error {
 		s, err := status.Gather(cmd.Context(), c, 1, nil)
 		if err == nil {
 			checks = s.Checks(t)
+		}
+		if err == nil && ahead.against != "" {
+			checks = append(checks, ahead.checks(cmd, c)...)
 		}
 		return err
 	})
@@ -188,6 +201,6 @@ func prometheusText(checks []status.Check) string {
 		_, _ = fmt.Fprintf(&levels, "weir_check_level%s %d\n", labels, c.Level)
 		_, _ = fmt.Fprintf(&values, "weir_check_value%s %s\n", labels, strconv.FormatFloat(c.Value, 'f', -1, 64))
 	}
-	return "# HELP weir_check_level 0 OK, 1 WARNING, 2 CRITICAL.\n# TYPE weir_check_level gauge\n" + levels.String() +
+	return "# HELP weir_check_level 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.\n# TYPE weir_check_level gauge\n" + levels.String() +
 		"# HELP weir_check_value What was found.\n# TYPE weir_check_value gauge\n" + values.String()
 }

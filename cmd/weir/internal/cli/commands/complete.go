@@ -43,7 +43,7 @@ func addCompletion(cmd *cobra.Command) {
 			return offered(completionOf(cmd, strings.Trim(places[at], "[].")), cmd, args, begun)
 		}
 	}
-	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT", "state": "STATE"} {
+	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT", "state": "STATE", "account": "ACCOUNT"} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
 		}
@@ -82,10 +82,13 @@ func completionOf(cmd *cobra.Command, place string) completion {
 		return redrives
 	case "API":
 		return apiNames
+	case "ACCOUNT":
+		if cmd.Name() == "shares" {
+			return sharedAccounts
+		}
+		return accountNames
 	case "KEY":
 		return deepKeys
-	case "ACCOUNT":
-		return sharedAccounts
 	case "SITE=PERCENT":
 		return siteShares
 	case "VERSION":
@@ -150,6 +153,19 @@ func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 			names = current.Names()
+		}
+		return nil
+	})
+	return names
+}
+
+// accountNames returns the configured accounts. It returns none if no server answers.
+func accountNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
+			for i := range current.Accounts {
+				names = append(names, current.Accounts[i].Name)
+			}
 		}
 		return nil
 	})

@@ -26,7 +26,8 @@ func jobCommand() *cobra.Command {
 		Short: "Show where a job is, or what became of it",
 		Long: `Gathers what is known of a job's id: from the queues, the ledger, the results, the dead letters and the events.
 The same id under several apis and keys is several jobs; the command shows all of them, with bodies of results of up
-to 64 KiB.
+to 64 KiB. If a job has ended and its api has a callback, CALLBACK says whether the end was posted
+(` + "`weir help callbacks`" + `).
 
 A dispatching weir keeps an index of ids in memory, from which the command learns what to read. Until that index is
 whole, which takes a while after a start, and with --scan, the command reads the newest messages of the streams, as many
@@ -45,7 +46,9 @@ queues know the ids of waiting jobs. Exit code 3: nothing has the id, as far bac
 				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
-				o := jobstory.Options{Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan"), Bodies: true}
+				o := jobstory.Options{
+					Job: args[0], API: api, Key: key, Scan: scan, Search: cmd.Flags().Changed("scan"), Bodies: true, Posted: true,
+				}
 				if o.APIs = []string{api}; api == "" {
 					if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
 						o.APIs = current.Names()
@@ -111,6 +114,9 @@ func printJob(out io.Writer, j *jobstory.Job) error {
 		t.Row("its bucket waits for", status.WaitingText(*j.Queue.Waits))
 	}
 	t.Row("spent", spentText(j.Spent, j.Doubt))
+	if j.Callback != nil {
+		t.Row("callback", j.Callback.Text)
+	}
 	if err := t.Print(out); err != nil {
 		return err
 	}

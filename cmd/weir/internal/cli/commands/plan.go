@@ -21,6 +21,7 @@ import (
 // planFlags are the flags of the command plan.
 type planFlags struct {
 	trace, file, api string
+	since, account   string
 	rates            []string
 	capacities       []int64
 	bursts           []int64
@@ -40,7 +41,16 @@ func planCommand() *cobra.Command {
 		Use:   "plan --trace FILE --rate RATE --capacity N",
 		Short: "Simulate a rate and a capacity with recorded arrivals",
 		Long: `Runs recorded arrivals through weir's own scheduler in virtual time. Reports how many jobs would have
-overflowed, and how long the others would have waited. It needs no server and calls no api.
+overflowed, and how long the others would have waited. It calls no api.
+
+--since plans from the jobs that the ledger and the letters of the running weir recorded, under the running
+configuration or that of -f. Without other flags it says which keys overflow, which capacity or which rate would have
+been enough, how many times as many jobs the limits bear, and when these come by the growth that the days show.
+--account plans all apis of an account together. It reads at most ` + strconv.Itoa(plannedRecords) + ` records and ` + strconv.Itoa(plannedLetters) + `
+letters, of at most ` + strconv.Itoa(plannedKeys) + ` keys, and says on stderr what the ledger does not tell ("weir help planning").
+Exit code 3: no job came in that time.
+
+--trace plans from a file and needs no server.
 
 FILE is CSV whose first line is time,key, optionally with cost and took, or JSON objects with these fields, one per
 line; - is stdin. A time is a number of seconds or an RFC 3339 time. cost applies to limits that read their cost from the
@@ -52,7 +62,10 @@ which nothing overflows, and with --longest-wait for the slowest rate at which n
 
 The simulated machine is never late, and the simulated api never fails and answers within --call-time. A trace has at
 most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the trace, or a limit, is not valid.`,
-		Example: `  weir plan --trace arrivals.csv --rate 10/s --capacity 500
+		Example: `  weir plan --api credit-check --since 7d
+  weir plan --account acme --since 28d --json
+  weir plan --api credit-check --since 7d --rate 10/s --rate 20/s --capacity 500
+  weir plan --trace arrivals.csv --rate 10/s --capacity 500
   weir plan --trace arrivals.csv --rate 5/s --rate 10/s --capacity 100 --capacity 1000 --json
   weir plan --trace arrivals.csv --rate 2/s --burst 40 --counts token_bucket --suggest
   weir plan --trace arrivals.csv -f weir.yaml --api credit-check --suggest --longest-wait 30s`,
@@ -68,7 +81,9 @@ most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the 
 	flags.Int64Var(&f.inFlight, "in-flight", 0, "calls of one key running at once (default 4)")
 	flags.StringVar(&f.callTime, "call-time", "0s", "how long every call takes")
 	flags.StringVarP(&f.file, "file", "f", "", "a configuration file with the limits to try")
-	flags.StringVar(&f.api, "api", "", "the api in that file, if it has several")
+	flags.StringVar(&f.api, "api", "", "the api in the configuration, if it has several")
+	flags.StringVar(&f.account, "account", "", "with --since: all apis of this account together")
+	flags.StringVar(&f.since, "since", "", "plan from the jobs that came since this RFC 3339 time, or this long ago, such as 7d")
 	flags.BoolVar(&f.suggest, "suggest", false, "find the smallest capacity at which nothing overflows")
 	flags.StringVar(&f.bound, "longest-wait", "", "with --suggest: find the slowest rate at which no job waits longer, such as 30s")
 	f.as.Add(flags, "one JSON object per line and candidate")
@@ -77,20 +92,36 @@ most ` + strconv.Itoa(whatif.MostJobs) + ` arrivals. Exit code 2: a line of the 
 
 // planRun reads the trace, runs every candidate against it, and prints the outcomes.
 func planRun(cmd *cobra.Command, f *planFlags) error {
-	if f.trace == "" {
-		return cli.Usage(errors.New("--trace FILE is missing: the recorded arrivals"))
-	}
-	bound, err := f.longestWait()
-	if err != nil {
-		return cli.Usage(err)
-	}
-	candidates, err := f.candidates()
-	if err != nil {
-		return cli.Usage(err)
+	switch {
+	case f.since != "" && f.trace != "":
+		return cli.Usage(errors.New("--trace plans from a file, and --since from the ledger: write one of them"))
+	case f.since != "":
+		return planSince(cmd, f)
+	case f.account != "":
+		return cli.Usage(errors.New("--account needs --since: an account is planned from the ledger"))
+	case f.trace == "":
+		return cli.Usage(errors.New("--trace FILE is missing: the recorded arrivals; or --since 7d, to plan from the ledger"))
 	}
 	trace, err := f.read(cmd.InOrStdin())
 	if err != nil {
 		return err
+	}
+	base, err := f.base()
+	if err != nil {
+		return cli.Usage(err)
+	}
+	return f.tryAll(cmd, trace, base)
+}
+
+// tryAll runs every candidate against a trace, and prints the outcomes.
+func (f *planFlags) tryAll(cmd *cobra.Command, trace *whatif.Trace, base whatif.Candidate) error {
+	bound, err := f.longestWait()
+	if err != nil {
+		return cli.Usage(err)
+	}
+	candidates, err := f.candidates(base)
+	if err != nil {
+		return cli.Usage(err)
 	}
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "plan", trace.Jobs())
 	defer bar.Clear()
@@ -155,13 +186,8 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	return bound, nil
 }
 
-// candidates returns a candidate for every combination of the flags' values. All other limits are those in the
-// configuration file, or defaults if no file is given.
-func (f *planFlags) candidates() ([]whatif.Candidate, error) {
-	base, err := f.base()
-	if err != nil {
-		return nil, err
-	}
+// candidates returns a candidate for every combination of the flags' values. All other limits are those of base.
+func (f *planFlags) candidates(base whatif.Candidate) (all []whatif.Candidate, err error) {
 	if base.CallTime, err = config.ParseDuration(f.callTime); err != nil {
 		return nil, fmt.Errorf("--call-time: %w", err)
 	}
@@ -183,7 +209,6 @@ func (f *planFlags) candidates() ([]whatif.Candidate, error) {
 		r.Burst, r.Counts = base.Rules.Key.Rate.Burst, base.Rules.Key.Rate.Counts
 		rates = append(rates, r)
 	}
-	var all []whatif.Candidate
 	for _, r := range rates {
 		for _, burst := range orElse(f.bursts, r.Burst) {
 			for _, capacity := range orElse(f.capacities, base.Rules.Key.Capacity) {
@@ -235,11 +260,7 @@ func (f *planFlags) base() (whatif.Candidate, error) {
 		}
 		return whatif.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}, nil
 	}
-	text, err := admin.ReadFile(f.file)
-	if err != nil {
-		return whatif.Candidate{}, err
-	}
-	c, err := config.Parse(text, config.Options{Name: f.file})
+	c, err := f.configuration()
 	if err != nil {
 		return whatif.Candidate{}, err
 	}
@@ -249,11 +270,28 @@ func (f *planFlags) base() (whatif.Candidate, error) {
 	api, ok := c.API(f.api)
 	switch {
 	case ok:
-		return whatif.Candidate{Rules: api.CallRules(), Price: int64(api.Price)}, nil
+		return whatif.CandidateOf(api), nil
 	case f.api == "":
 		return whatif.Candidate{}, fmt.Errorf("%s has %d apis: say which with --api", f.file, len(c.APIs))
 	}
 	return whatif.Candidate{}, fmt.Errorf("%s has no api %q", f.file, f.api)
+}
+
+// configuration returns the configuration in the file, nil if no file is named.
+func (f *planFlags) configuration() (*config.Config, error) {
+	if f.file == "" {
+		return nil, nil //nolint:nilnil // the running configuration
+	}
+	return readConfig(f.file)
+}
+
+// readConfig reads a configuration file.
+func readConfig(file string) (*config.Config, error) {
+	text, err := admin.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse(text, config.Options{Name: file})
 }
 
 func orElse(given []int64, otherwise int64) []int64 {

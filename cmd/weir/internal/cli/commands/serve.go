@@ -32,7 +32,7 @@ weir refuses to start on a restored backup: jobs that wait in it may have been c
 them as letters with the reason unknown, or calls them again if the api has an idempotency key. Every shared limit then
 counts as used up until its period is over, and every key waits until a full bucket has drained. --restored-counted
 makes the limits use the existing counts instead: if Redis kept its count, or the api's own count says that nothing was
-called. --moved says that the store is the one that the last stopped weir left, copied to another disk. Use each flag
+called. --moved says that the store is the newest one, copied to another disk after weir stopped. Use each flag
 for one start only. ` + "`weir help store`" + ` describes backups and how to restore them.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +54,7 @@ for one start only. ` + "`weir help store`" + ` describes backups and how to res
 	}
 	cmd.Flags().BoolVar(&restored, "restored", false, "the store is a restored backup: park jobs that may have been called since")
 	cmd.Flags().BoolVar(&counted, "restored-counted", false, "limits of a restored store use the existing counts instead of counting as used up")
-	cmd.Flags().BoolVar(&moved, "moved", false, "the store is the one that the last stopped weir left, copied to another disk")
+	cmd.Flags().BoolVar(&moved, "moved", false, "the store is the newest one, copied to another disk after weir stopped")
 	return cmd
 }
 

@@ -29,7 +29,9 @@ and its first jobs, in the order of their calls, with the times at which these s
 
 GETS is the key's rate in the long run, beside the other keys that have jobs now, and says if the key gets nothing for a
 while. It is the key's own rate, or less if a shared limit or its calls in flight allow less. With several replicas it
-is computed from the keys of this key's owner.`,
+is computed from the keys of this key's owner.
+
+CALLBACK is where the ends of the api's jobs are posted, and how many of them are not posted yet.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
 		Args:    cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,6 +74,9 @@ func printBucket(out io.Writer, d *admin.KeyShown, now time.Time) error {
 	t.Row("waits for", status.WaitingText(d.Waits))
 	for i := range d.Limits {
 		t.Row("limit "+d.Limits[i].Limit, d.Limits[i].Text())
+	}
+	if d.Callback != nil {
+		t.Row("callback", status.CallbackText(d.Callback))
 	}
 	if err := t.Print(out); err != nil {
 		return err

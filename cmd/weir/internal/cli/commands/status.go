@@ -266,14 +266,17 @@ func callbacksPart(t *cli.Table, s *status.Status) {
 		if c == nil {
 			continue
 		}
-		oldest, receiver := "-", "accepts posts"
+		behind, oldest, givenUp, receiver := strconv.FormatUint(c.Behind, 10), "-", strconv.FormatUint(c.GivenUp, 10), "accepts posts"
 		if !c.Oldest.IsZero() {
 			oldest = cli.Brief(s.At.Sub(c.Oldest))
+		}
+		if c.Unknown {
+			behind, oldest, givenUp, receiver = "not known yet", "-", "-", "-"
 		}
 		if !c.Failing.IsZero() {
 			receiver = "fails since " + cli.ClockTime(c.Failing) + ": " + cli.Visible(c.Why)
 		}
-		t.Row(a.API, strconv.FormatUint(c.Behind, 10), oldest, strconv.FormatUint(c.GivenUp, 10), receiver)
+		t.Row(a.API, behind, oldest, givenUp, receiver)
 	}
 }
 

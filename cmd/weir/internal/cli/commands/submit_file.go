@@ -330,7 +330,7 @@ func (m *manyJobs) conclude(c *connect.Connection, t bulksubmit.Tally, err error
 	case bad > 0:
 		return fmt.Errorf("%s: %s could not be taken", m.name, cli.Count(bad+full, "line"))
 	case full > 0:
-		return cli.Refused(fmt.Errorf("%s: %s throttled: its bucket is full, or would be late", m.name, cli.Count(full, "job")))
+		return cli.Refused(fmt.Errorf("%s: %s throttled: the bucket was full, or the call would have come after the deadline", m.name, cli.Count(full, "job")))
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// mapping returns the schema of a section: null, or a mapping with only these fields.
+// mapping returns the schema of a section. The schema allows a mapping with only the section's fields and, if it
+// requires none of them, null.
 func mapping(of config.Section) object {
 	properties, required := object{}, []string{}
 	for _, f := range of.Fields {

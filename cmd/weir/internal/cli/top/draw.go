@@ -245,6 +245,9 @@ func letters(f *Frame) line {
 		return line{"no dead letters", plain}
 	}
 	text := cli.Count(f.LettersAll, "dead letter")
+	if len(f.Letters) == 0 { // they were not counted apart
+		text += " of all APIs"
+	}
 	most := slices.Clone(f.Letters)
 	slices.SortStableFunc(most, func(a, b status.Letters) int { return int(min(max(int64(b.Letters)-int64(a.Letters), -1), 1)) })
 	for i, l := range most {

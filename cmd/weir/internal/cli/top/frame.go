@@ -95,7 +95,8 @@ func (s *Source) spentToday(ctx context.Context) *spend.Account {
 	return today
 }
 
-// keepOnly removes the data of all APIs except api; "" keeps all.
+// keepOnly removes the data of all APIs except api; "" keeps all. The problems and warnings stay, because they say why
+// weir as a whole is not healthy. If the letters were not counted apart, LettersAll stays the number of all letters.
 func (f *Frame) keepOnly(api string) {
 	if api == "" {
 		return
@@ -110,6 +111,12 @@ func (f *Frame) keepOnly(api string) {
 	for _, l := range f.Letters {
 		if l.API == api {
 			letters = append(letters, l)
+		}
+	}
+	if len(f.Letters) > 0 {
+		f.LettersAll = 0
+		for _, l := range letters {
+			f.LettersAll += l.Letters
 		}
 	}
 	f.APIs, f.Letters = apis, letters

@@ -60,6 +60,23 @@ func TestDrawFits(t *testing.T) {
 	}
 }
 
+// TestLettersOfOneAPI checks that the letters of one API are its own. If they were not counted apart, the line says that
+// it counts those of all APIs.
+func TestLettersOfOneAPI(t *testing.T) {
+	for want, kept := range map[string][]status.Letters{
+		"9 dead letters: 9 overflow of pay": {{API: "pay", Reason: "overflow", Letters: 9}, {API: "sms", Reason: "unknown", Letters: 3}},
+		"no dead letters":                   {{API: "sms", Reason: "unknown", Letters: 12}},
+		"12 dead letters of all APIs":       nil,
+	} {
+		f := frameOf(time.Now(), 7)
+		f.LettersAll, f.Letters = 12, kept
+		f.keepOnly("pay")
+		if got := letters(f).text; got != want {
+			t.Errorf("the line is %q, want %q", got, want)
+		}
+	}
+}
+
 // TestNarrowTerminal checks that at 40 columns the tables drop columns and cut none. The missing cells of the selected
 // bucket are below the table, and a question is shown completely.
 func TestNarrowTerminal(t *testing.T) {

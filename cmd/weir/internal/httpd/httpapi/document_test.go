@@ -119,7 +119,7 @@ var tags = []struct{ name, about, parts string }{
 	{"Dead letters", "Letters: list, count, export, import, purge, inquiries", "dead"},
 	{"Redrives", "Redrives of letters", "redrives"},
 	{"Configuration", "The configuration in force, its versions, and changes to it", "config"},
-	{"Accounts", "Spending, plans and verification", "spend use plan verify"},
+	{"Accounts", "Spending, plans and verification", "spend use plan outlook verify"},
 	{"Sessions", "Sessions of the console", "login logout session"},
 }
 

@@ -12,6 +12,7 @@ import (
 // eventList answers GET /events.
 type eventList struct {
 	Events []json.RawMessage      `json:"events"` // CloudEvents, as they were sent
+	Texts  []string               `json:"texts"`  // what each of Events reports, in a sentence
 	Types  []deadletter.EventType `json:"types"`  // all that the parameter type takes
 }
 
@@ -28,9 +29,9 @@ type events struct{ *Options }
 
 func (e *events) list(ctx context.Context, r *request) (any, error) {
 	f := deadletter.EventFilter{Type: deadletter.EventType(r.word("type")), API: r.word("api"), Key: r.word("key"), Since: r.time("since")}
-	list, limit := eventList{[]json.RawMessage{}, deadletter.EventTypes()}, r.number(listLimit)
+	list, limit := eventList{[]json.RawMessage{}, []string{}, deadletter.EventTypes()}, r.number(listLimit)
 	_, err := deadletter.NewestEvents(ctx, e.Connection.JetStream, f, 0, func(kept deadletter.KeptEvent) error {
-		list.Events = append(list.Events, kept.JSON)
+		list.Events, list.Texts = append(list.Events, kept.JSON), append(list.Texts, kept.Text())
 		if len(list.Events) == limit {
 			return stream.ErrEnough
 		}

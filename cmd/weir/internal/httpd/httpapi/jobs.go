@@ -45,7 +45,7 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := jobstory.Options{Job: id, API: api, Key: key, Scan: jobstory.UsualScan, APIs: []string{api}}
+	o := jobstory.Options{Job: id, API: api, Key: key, Scan: jobstory.UsualScan, APIs: []string{api}, Posted: true}
 	if api == "" {
 		o.APIs = j.Config().Names()
 	}

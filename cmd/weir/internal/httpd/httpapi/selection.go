@@ -5,7 +5,7 @@ import (
 	"weir/deadletter"
 )
 
-// selection selects letters: those that the fields select or, if seqs is not empty, those.
+// selection selects letters: by the numbers in Seqs or, if Seqs is empty, by the other fields.
 type selection struct {
 	API    string   `json:"api,omitempty"` // _ for jobs of unknown apis
 	Key    string   `json:"key,omitempty"`

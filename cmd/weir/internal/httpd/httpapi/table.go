@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/internal/ops/joblist"
 	"weir/cmd/weir/internal/ops/jobstory"
+	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/ops/verify"
@@ -326,6 +327,17 @@ func (a *API) whatIfRoutes() []route {
 			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and optionally cost, " +
 				"or as JSON lines, of at most " + strconv.Itoa(mostArrivals) + " arrivals. It changes nothing",
 			serve: a.whatIf.rehearse,
+		},
+		{
+			method: "POST", path: "/outlook", name: "outlook", role: console.Operator, answer: &outlook.Outlook{}, atOnce: 1, time: planTime,
+			query: []parameter{
+				{name: "api", summary: "only of this api; needed if there are several, unless account is named", kind: text},
+				{name: "account", summary: "of all apis of this account together", kind: text},
+				{name: "since", summary: "the jobs that came from then on; needed", kind: instant},
+			},
+			summary: "What the limits in force would have done to the jobs that the ledger and the letters recorded, what would be enough, and what their growth brings " +
+				"(weir plan --since), of at most " + strconv.Itoa(mostPlannedCalls) + " calls. It changes nothing",
+			serve: a.whatIf.outlook,
 		},
 		{
 			method: "POST", path: "/verify", name: "verify", role: console.Operator, answer: &verify.Findings{}, atOnce: 1, time: verifyTime,

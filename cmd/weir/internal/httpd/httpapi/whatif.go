@@ -12,12 +12,14 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/httpd/console"
+	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/internal/ops/whatif"
 )
 
-// Bounds of computations in the process that also makes calls. One plan and one verification run at a time. A
-// verification takes at most 150 MB, a plan 100 MB. For larger ones use the commands, which run in their own process.
+// Bounds of computations in the process that also makes calls. One plan, one outlook and one verification run at a time.
+// A verification takes at most 150 MB, a plan 100 MB, an outlook 30 MB for an api or for all of an account. For larger ones use the commands, which
+// run in their own process.
 const (
 	mostVerifiedCalls = 1_000_000
 	mostVerifiedKeys  = 100_000
@@ -26,6 +28,9 @@ const (
 	mostTrace         = 64 << 20 // bytes
 	mostArrivals      = 1_000_000
 	planTime          = longRead
+	mostPlannedCalls  = 100_000
+	mostPlannedKeys   = 20_000
+	mostPlannedDead   = 50_000
 )
 
 // Parameters of a plan. An absent one has the value of the api's limits, or the default of a configuration.
@@ -52,6 +57,25 @@ func (w *whatIf) verify(ctx context.Context, r *request) (any, error) {
 		return nil, cli.Refused(fmt.Errorf("%w: ask for one api or a later since, or use weir verify, which has memory of its own", err))
 	}
 	return found, err
+}
+
+func (w *whatIf) outlook(ctx context.Context, r *request) (any, error) {
+	since := r.time("since")
+	if since.IsZero() || !since.Before(r.asked) {
+		return nil, badRequest("since is missing, or not in the past: say from when on, as in 7d")
+	}
+	recorded, err := outlook.Read(ctx, w.Connection, outlook.Question{
+		API: r.word("api"), Account: r.word("account"), Since: since, Now: r.asked,
+		Most: outlook.Bounds{Records: mostPlannedCalls, Letters: mostPlannedDead, Keys: mostPlannedKeys},
+	})
+	if err != nil {
+		return nil, err
+	}
+	o, err := outlook.Of(ctx, recorded, func(int) {})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, console.NewProblem(http.StatusConflict, "the plan takes longer than %s: say a later since, or use weir plan --since", planTime)
+	}
+	return o, err
 }
 
 func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
@@ -95,7 +119,7 @@ func (w *whatIf) candidate(r *request, sought bool) (*whatif.Candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Rules, c.Price = api.CallRules(), int64(api.Price)
+		*c = whatif.CandidateOf(api)
 	}
 	var err error
 	if c.CallTime, err = r.duration("call_time"); err != nil {

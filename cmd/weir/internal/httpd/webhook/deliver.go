@@ -27,8 +27,9 @@ type parcel interface {
 	render(ctx context.Context, try int) (message, error)
 	// until returns the time before which the last try must begin, zero for no bound. deliver calls it after render.
 	until() time.Time
-	size() int    // the number of events or ends in the parcel
-	named() []any // the attributes that identify the parcel in the log
+	size() int        // the number of events or ends in the parcel
+	sequence() uint64 // the sequence of the end in the parcel; 0: the parcel has no end
+	named() []any     // the attributes that identify the parcel in the log
 }
 
 // givenUp says why weir stops posting a parcel.
@@ -70,7 +71,7 @@ func (s *sending) deliver(ctx context.Context, p parcel, at time.Time) error {
 		}
 		if no.refuses() && s.makesRoom(&r) {
 			s.count(refused, p.size())
-			s.health.gaveUp(time.Now(), p.size(), no.why)
+			s.health.gaveUp(time.Now(), p.size(), p.sequence(), no.why)
 			s.log.With(p.named()...).Warn("the receiver refused a post; weir does not post it again", "tries", try, "err", no)
 			return nil
 		}
@@ -116,7 +117,7 @@ func (s *sending) giveUp(gone *givenUp, p parcel) {
 	s.count(gone.outcome, p.size())
 	s.drops.add(gone, p)
 	if gone.outcome != removed {
-		s.health.gaveUp(time.Now(), p.size(), gone.why)
+		s.health.gaveUp(time.Now(), p.size(), p.sequence(), gone.why)
 	}
 }
 
@@ -211,18 +212,18 @@ type health struct {
 	given given
 }
 
-// given counts the messages that weir gave up, without letters that were redriven or purged.
-type given struct {
-	Count uint64    `json:"count"`
-	At    time.Time `json:"at"` // when the last message was given up
-	Why   string    `json:"why"`
-}
-
-// gaveUp records that n messages were given up.
-func (h *health) gaveUp(now time.Time, n int, why string) {
+// gaveUp records that n messages were given up. end is the sequence of the end that was given up, 0 if it is unknown.
+func (h *health) gaveUp(now time.Time, n int, end uint64, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.given = given{h.given.Count + uint64(n), now.UTC().Truncate(time.Second), why}
+	h.given = h.given.and(n, givenEnd{end, now.UTC().Truncate(time.Second), why})
+}
+
+// forgetUpTo records that ends at or before seq may have been given up without being listed.
+func (h *health) forgetUpTo(seq uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.given.Unlisted = max(h.given.Unlisted, seq)
 }
 
 // forget clears a recorded failure. look calls it when no post waits, because then no try would show that the receiver

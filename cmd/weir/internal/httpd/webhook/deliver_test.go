@@ -41,6 +41,7 @@ func (p parcelUntil) render(context.Context, int) (message, error) {
 }
 func (p parcelUntil) until() time.Time { return p.end }
 func (p parcelUntil) size() int        { return 1 }
+func (p parcelUntil) sequence() uint64 { return 1 }
 func (p parcelUntil) named() []any     { return []any{"job_id", "j"} }
 
 const callbackYAML = `

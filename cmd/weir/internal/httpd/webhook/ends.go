@@ -82,7 +82,8 @@ func (e *ends) lost(n uint64) {
 		return
 	}
 	e.count(dropped, int(n))
-	e.health.gaveUp(time.Now(), int(n), "results were removed before they could be posted")
+	e.health.gaveUp(time.Now(), int(n), 0, "results were removed before they could be posted")
+	e.health.forgetUpTo(e.upTo)
 	e.log.Warn("results were removed before the callback's receiver accepted them: it was down for longer than results are kept", "count", n)
 }
 
@@ -128,6 +129,9 @@ func (p *endParcel) until() time.Time {
 
 // size implements parcel.
 func (p *endParcel) size() int { return 1 }
+
+// sequence implements parcel.
+func (p *endParcel) sequence() uint64 { return p.seq }
 
 // named implements parcel.
 func (p *endParcel) named() []any {

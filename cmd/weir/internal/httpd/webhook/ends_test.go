@@ -18,6 +18,7 @@ import (
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -360,7 +361,7 @@ func TestEndsOfReceiverThatIsDown(t *testing.T) {
 	await.Until(t, "the ends of the api", func() bool { return len(r.took("pay")) == ended })
 	await.Until(t, "nothing to be behind", func() bool {
 		lag, _ := r.senders.Lag("pay")
-		return lag == Lag{}
+		return lag == Lag{IsKnown: true}
 	})
 }
 
@@ -429,8 +430,12 @@ func TestEndsTooOld(t *testing.T) {
 	pay, _ := r.config.API("pay")
 	pay.Callback.For = time.Nanosecond
 	r.start()
-	r.result("pay", "old", nil)
+	seq := r.result("pay", "old", nil)
 	await.Until(t, "it to be given up", func() bool { return total(t, r.registry, "weir_callback_ends_total", "dropped") == 1 })
+	await.Until(t, "the position to say so", func() bool {
+		p := r.noted("pay.done").posting(seq)
+		return p.State == admin.PostingGivenUp && p.Why == "it is older than the callback's for"
+	})
 	if n := len(r.tries()); n != 0 {
 		t.Errorf("%d were posted", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 // Lag is how far an api's callback is behind, by the positions that the posting replica stored.
 type Lag struct {
+	IsKnown bool      // false: a position is not known, so the other fields say nothing of the ends of that type
 	Behind  uint64    // ends that are stored and not posted yet
 	Oldest  time.Time // when the oldest of these ends was stored; zero: unknown
 	Failing time.Time // since when the receiver has accepted no post; zero: it accepts posts
@@ -32,8 +34,11 @@ func (s *Senders) Lag(api string) (lag Lag, ok bool) {
 	if s.configuredCallback(api) == nil {
 		return lag, false
 	}
+	lag.IsKnown = true
 	for _, kind := range endKinds() {
-		lag.add(s.lags.of(api + "." + string(kind)))
+		e, known := s.lags.of(api + "." + string(kind))
+		lag.IsKnown = lag.IsKnown && known
+		lag.add(e)
 	}
 	return lag, true
 }
@@ -59,10 +64,12 @@ type lags struct {
 	noted map[string]entry
 }
 
-func (l *lags) of(feed string) entry {
+// of returns the position of a feed. ok is false if it is not known.
+func (l *lags) of(feed string) (e entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.noted[feed]
+	e, ok = l.noted[feed]
+	return e, ok
 }
 
 // follow keeps the positions up to date until ctx ends.
@@ -75,21 +82,28 @@ func (l *lags) follow(ctx context.Context, kv jetstream.KeyValue, log *slog.Logg
 	}
 }
 
-// watch takes the present positions and all changes, until ctx or the watch ends.
+// watch takes the present positions and all changes, until ctx or the watch ends. It drops positions that were deleted
+// before the watch began.
 func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
 	watcher, err := kv.Watch(ctx, callbackPrefix+".*.*"+positionSuffix)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = watcher.Stop() }() // an error means that the watch has ended already
+	present := map[string]struct{}{}
 	for {
 		select {
 		case stored, open := <-watcher.Updates():
 			if !open {
 				return errors.New("the watch has ended")
 			}
-			if stored != nil {
-				l.take(stored)
+			if stored == nil { // all present positions were delivered
+				l.keepOnly(present)
+				present = nil
+				continue
+			}
+			if name := l.take(stored); present != nil {
+				present[name] = struct{}{}
 			}
 		case <-ctx.Done():
 			return nil
@@ -97,8 +111,16 @@ func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
 	}
 }
 
-func (l *lags) take(stored jetstream.KeyValueEntry) {
-	name := strings.TrimSuffix(strings.TrimPrefix(stored.Key(), callbackPrefix+"."), positionSuffix)
+// keepOnly drops all positions except those of the feeds named.
+func (l *lags) keepOnly(named map[string]struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.noted, func(name string, _ entry) bool { _, in := named[name]; return !in })
+}
+
+// take notes a feed's position, or that it was deleted, and returns the feed's name.
+func (l *lags) take(stored jetstream.KeyValueEntry) (name string) {
+	name = strings.TrimSuffix(strings.TrimPrefix(stored.Key(), callbackPrefix+"."), positionSuffix)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.noted == nil {
@@ -107,7 +129,8 @@ func (l *lags) take(stored jetstream.KeyValueEntry) {
 	var e entry
 	if stored.Operation() != jetstream.KeyValuePut || json.Unmarshal(stored.Value(), &e) != nil {
 		delete(l.noted, name)
-		return
+		return name
 	}
 	l.noted[name] = e
+	return name
 }

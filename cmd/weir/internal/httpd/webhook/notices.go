@@ -133,5 +133,8 @@ func (p *groupsParcel) size() (events int) {
 	return events
 }
 
+// sequence implements parcel.
+func (p *groupsParcel) sequence() uint64 { return 0 }
+
 // named implements parcel.
 func (p *groupsParcel) named() []any { return []any{"event", p.groups[0].newest.id} }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type entry struct {
 	Why     string     `json:"why,omitempty"`
 	GivenUp given      `json:"given_up,omitzero"` // what was given up since the position was first stored
 	Begun   uint64     `json:"begun,omitempty"`   // the newest known version of the configuration that has the callback
+	From    uint64     `json:"from,omitempty"`    // the first message since the callback was last configured; 0: unknown
 }
 
 // oldest returns when the oldest message in Open was stored, zero if there is none.
@@ -80,16 +82,17 @@ func (s *sending) begin(ctx context.Context) (jetstream.Stream, error) {
 	case err == nil && stored == nil:
 		if s.resumes { // Begin stored a position for this feed
 			s.begun = s.Version()
+			s.health.forgetUpTo(s.taken)
 			s.log.Warn("the position of the callback is missing: weir does not post ends from before now", "seq", s.taken)
 		}
-		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(entry{Seq: s.taken, Begun: s.begun}))
+		s.revision, err = s.Control.Create(ctx, s.positionKey(), mustMarshal(s.entry()))
 	case err == nil:
 		s.revision = stored.revision
 		switch readable := json.Unmarshal(stored.value, &e) == nil; {
 		case readable && e.Seq <= s.taken:
 			s.goOn(e)
 		case s.resumes: // every end must arrive, and a receiver recognizes ends that it already has
-			s.taken, s.begun = 0, e.Begun
+			s.taken, s.begun, s.from = 0, e.Begun, 1
 		default: // a restored store reuses sequences: events before now are not posted again
 		}
 	}
@@ -107,7 +110,7 @@ func IsCallbackPosition(key string) bool {
 
 // goOn continues from the position of an earlier sender.
 func (s *sending) goOn(e entry) {
-	s.taken, s.resuming, s.begun = e.Seq, e.Open, e.Begun
+	s.taken, s.resuming, s.begun, s.from = e.Seq, e.Open, e.Begun, e.From
 	for _, o := range e.Open {
 		s.open = append(s.open, mark{o.Seq, o.At, 1})
 	}
@@ -149,7 +152,10 @@ const mostNotes = 3
 func (s *sending) entry() (e entry) {
 	if e.Seq, e.Open = s.place(s.resumes); s.resumes {
 		since, why, given := s.health.state()
-		e.Unread, e.Sure, e.UpTo, e.GivenUp, e.Begun = s.unread, s.sure, s.upTo, given, s.begun
+		// The delivery of an end that was given up may not have returned yet. A start after a kill must not post such an
+		// end, because the list would still have it.
+		e.Open = slices.DeleteFunc(e.Open, func(o underWay) bool { _, isGivenUp := given.find(o.Seq); return isGivenUp })
+		e.Unread, e.Sure, e.UpTo, e.GivenUp, e.Begun, e.From = s.unread, s.sure, s.upTo, given, s.begun, s.from
 		e.Failing, e.Why = since.UTC().Truncate(time.Second), why
 	}
 	return e
@@ -315,7 +321,7 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 		again := false
 		for _, name := range feeds {
 			_, kind := parseFeed(name)
-			key, e := callbackPrefix+"."+name+positionSuffix, entry{Seq: last[kind.stream()]}
+			key, e := callbackPrefix+"."+name+positionSuffix, entry{}
 			present, ok := all[name]
 			if ok && (json.Unmarshal(present.value, &e) != nil || e.Begun >= version) {
 				continue
@@ -323,6 +329,8 @@ func Begin(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, c
 			if e.Begun = version; ok {
 				_, err = kv.Update(ctx, key, mustMarshal(e), present.revision)
 			} else {
+				e.Seq = last[kind.stream()]
+				e.From = e.Seq + 1
 				_, err = kv.Create(ctx, key, mustMarshal(e))
 			}
 			switch {

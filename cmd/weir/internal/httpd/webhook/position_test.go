@@ -56,7 +56,7 @@ func TestLettersPurgedUnread(t *testing.T) {
 	r.removeAll(deadletter.Stream)
 	await.Until(t, "nothing to be behind", func() bool {
 		lag, _ := r.senders.Lag("pay")
-		return lag == Lag{}
+		return lag == Lag{IsKnown: true}
 	})
 	if n := total(t, r.registry, "weir_callback_behind", "pay"); n != 0 {
 		t.Errorf("the metric says %v", n)
@@ -191,6 +191,24 @@ func TestForgetBesideAReplicaThatLags(t *testing.T) {
 	}
 }
 
+// TestLagOfAPositionDeletedBetweenWatches checks that a position that was deleted while nothing watched is shown no more.
+func TestLagOfAPositionDeletedBetweenWatches(t *testing.T) {
+	r := newEndsRig(t)
+	r.position("pay.done", entry{Unread: 2})
+	l := &lags{noted: map[string]entry{"pay.done": {Unread: 1}, "sms.done": {Unread: 5}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.watch(ctx, r.kv) }()
+	await.Until(t, "the present positions alone", func() bool { _, known := l.of("sms.done"); return !known })
+	cancel()
+	if err := await.Receive(t, "the end of the watch", ended); err != nil {
+		t.Error(err)
+	}
+	if e, _ := l.of("pay.done"); e.Unread != 2 {
+		t.Errorf("noted are %+v", l.noted)
+	}
+}
+
 // TestBeginWhilePosting checks that a new configuration does not disturb the sender, which keeps the stored version.
 func TestBeginWhilePosting(t *testing.T) {
 	r := newEndsRig(t)
@@ -263,5 +281,24 @@ func TestRemovedCallbackIsForgotten(t *testing.T) {
 	})
 	if _, err := r.kv.Get(t.Context(), "callback.pay.done.position"); !errors.Is(err, jetstream.ErrKeyNotFound) {
 		t.Errorf("its position stays: %v", err)
+	}
+}
+
+// TestLagWithoutPositions checks that a lag says so if it does not have the positions of both types of ends.
+func TestLagWithoutPositions(t *testing.T) {
+	r := newEndsRig(t)
+	s := r.newSenders(r.config, 1, slog.DiscardHandler)
+	for _, c := range []struct {
+		noted map[string]entry
+		want  Lag
+	}{
+		{nil, Lag{}},
+		{map[string]entry{"pay.done": {Unread: 2}}, Lag{Behind: 2}},
+		{map[string]entry{"pay.done": {Unread: 2}, "pay.dead": {}}, Lag{Behind: 2, IsKnown: true}},
+	} {
+		s.lags.noted = c.noted
+		if lag, ok := s.Lag("pay"); !ok || lag != c.want {
+			t.Errorf("with %+v: %+v, %t", c.noted, lag, ok)
+		}
 	}
 }

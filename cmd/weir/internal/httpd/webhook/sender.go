@@ -165,6 +165,7 @@ type sending struct {
 	noted    string // the position as stored, in JSON
 	revision uint64 // of the stored position, as this sender wrote or read it
 	begun    uint64 // see entry
+	from     uint64 // see entry
 	counted  time.Time
 
 	full   atomic.Bool // all loads are under way, so a further message must wait until one of them ends
@@ -179,7 +180,7 @@ type delivered struct {
 	err   error  // not nil: the sending must end
 }
 
-// postAll makes loads of the messages from read, and posts each load. It returns after all posts have ended.
+// postAll gathers the messages from read into loads, and posts each load. It returns after all posts have ended.
 func (s *sending) postAll(ctx context.Context, read <-chan jetstream.Msg) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var posting sync.WaitGroup

@@ -25,7 +25,7 @@ import (
 	"weir/ingest"
 )
 
-// State is what is known of a job without a search: one of the constants.
+// State is the state of a job as the list of jobs shows it: one of the constants below.
 type State string
 
 // The states.

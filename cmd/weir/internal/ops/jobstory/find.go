@@ -31,6 +31,7 @@ type Options struct {
 	// Search makes Find search the streams even if the index of ended jobs is whole.
 	Search bool
 	Bodies bool // return the bodies of results that have at most MostBody bytes
+	Posted bool // ask whether ends were posted to callbacks
 	// InQueue asks the owners of an api's queue for the jobs with the id. Optional; by default admin.Find.
 	InQueue func(ctx context.Context, api string, q admin.JobInQueue) ([]desk.QueuedJob, error)
 }
@@ -81,6 +82,11 @@ func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, err
 		j.conclude()
 		j.order()
 		if err := s.show(ctx, j); err != nil {
+			return nil, c.Explain(err)
+		}
+	}
+	if s.Posted {
+		if err := s.postings(ctx); err != nil {
 			return nil, c.Explain(err)
 		}
 	}
@@ -190,7 +196,7 @@ func (s *search) buried(k deadletter.Kept) error {
 		At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
 	})
 	if j.Dead == nil {
-		j.Dead = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}
+		j.Dead, j.isImported = &JobLetter{k.Seq, k.Reason, k.Detail, k.Billed}, !k.Imported.IsZero()
 	}
 	return nil
 }
@@ -215,6 +221,7 @@ func (s *search) answered(r ledger.Result) error {
 		At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
 		Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
 	})
+	j.resultSeq = max(j.resultSeq, r.Seq)
 	if j.result == nil || j.result.Seq < r.Seq {
 		if !s.shows(&r) {
 			r.Body = nil // the id may have many jobs
@@ -274,6 +281,7 @@ func (s *search) recorded(c *ledger.Record) error {
 		return nil
 	}
 	j.calls[call] = true
+	j.resultSeq = max(j.resultSeq, c.Result)
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	if c.Outcome == ledger.Reused {
 		j.Steps = append(j.Steps, Step{

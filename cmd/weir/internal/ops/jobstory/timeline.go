@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/deadletter"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/ledger"
@@ -52,9 +53,21 @@ type Job struct {
 	Steps []Step     `json:"timeline"`
 	// Result is the newest, of a job that is done. It has a body only in "weir job", and only of up to 64 KiB.
 	Result *KeptResult `json:"result,omitempty"`
+	// Callback says whether the job's newest end was posted to the callback of its api. It is absent if the job has not
+	// ended, if the api has no callback, if no replica answers, and in answers to producers.
+	Callback *Callback `json:"callback,omitempty"`
 
 	result *ledger.Result  // the newest result, with its body if that was read
 	calls  map[string]bool // calls in Steps, by the job's position in the queue and the call's number
+
+	resultSeq  uint64 // the sequence of the newest result, even if that is not kept any more; 0: unknown
+	isImported bool   // the newest letter was imported
+}
+
+// Callback says whether a job's end was posted to the callback of its api.
+type Callback struct {
+	admin.Posting
+	Text string `json:"text"` // the same in a sentence
 }
 
 // Queue is the position of an unfinished job.

@@ -89,13 +89,18 @@ func (p *past) call(seq int, outcome string, result uint64) {
 	p.put(c.Message())
 }
 
-// done ends a job with a result. named says whether the record names the result, as in this version of weir.
-func (p *past) done(seq int, named bool) {
+// result stores the result of a job and returns its sequence.
+func (p *past) result(seq int) uint64 {
 	origin := ledger.OriginOf("WEIR_pay_0", uint64(seq), bucket.MicrosOf(p.began)) //nolint:gosec // small
-	at := p.put(&nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Data: []byte("{}"), Header: nats.Header{
+	return p.put(&nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Data: []byte("{}"), Header: nats.Header{
 		ingest.HeaderMsgID: {"result." + origin}, ingest.HeaderJobID: {fmt.Sprint("job-", seq)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {"200"}, ledger.HeaderAcceptedAt: {ledger.Stamp(p.began)},
 	}})
+}
+
+// done ends a job with a result. named says whether the record names the result, as in this version of weir.
+func (p *past) done(seq int, named bool) {
+	at := p.result(seq)
 	if !named {
 		at = 0
 	}

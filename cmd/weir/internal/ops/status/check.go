@@ -95,9 +95,13 @@ func measure(name, of string, value float64, t Threshold, text string) Check {
 	return Check{Name: name, Of: of, Level: t.level(value), Value: value, Text: of + " " + text, Threshold: t}
 }
 
-// Worst returns the worst level of all checks.
+// Worst returns the worst level of all checks. Critical is worse than Unknown, so that a check that could not be made
+// hides no problem.
 func Worst(checks []Check) (worst Level) {
 	for _, c := range checks {
+		if c.Level == Critical {
+			return Critical
+		}
 		worst = max(worst, c.Level)
 	}
 	return worst

@@ -7,6 +7,24 @@ import (
 	"weir/deadletter"
 )
 
+// TestWorst checks that a check that could not be made hides no problem, whichever comes first.
+func TestWorst(t *testing.T) {
+	for want, levels := range map[Level][]Level{
+		OK: {OK, OK}, Warning: {OK, Warning}, Unknown: {Unknown, Warning, OK}, Critical: {Warning, Critical, Unknown, OK},
+	} {
+		for range 2 {
+			var checks []Check
+			for _, l := range levels {
+				checks = append(checks, Check{Level: l})
+			}
+			if worst := Worst(checks); worst != want {
+				t.Errorf("of %v the worst is %s, want %s", levels, worst, want)
+			}
+			slices.Reverse(levels)
+		}
+	}
+}
+
 // TestChecksCountInWords checks the singular and the plural in the texts of checks.
 func TestChecksCountInWords(t *testing.T) {
 	s := &Status{APIs: []*API{{API: "one", Jobs: 1}, {API: "two", Jobs: 2}}, Letters: []Letters{

@@ -240,7 +240,9 @@ func (a *API) add(r *admin.APIStatus, instance string) {
 	}
 	a.limiterDown = a.limiterDown || r.LimiterDown && r.LimiterWhy == ""
 	a.clock = cmp.Or(a.clock, r.Clock)
-	a.Callback = cmp.Or(a.Callback, r.Callback) // each replica reports the same
+	if a.Callback == nil || a.Callback.Unknown && r.Callback != nil { // each replica that knows it reports the same
+		a.Callback = r.Callback
+	}
 	for i := range r.Limits {
 		a.addLimit(r.Limits[i])
 	}

@@ -93,6 +93,29 @@ func (a *API) callbackWarnings(now time.Time) (found []Problem) {
 	return found
 }
 
+// CallbackText says in a sentence where the ends of an api's jobs are posted, and how far that is behind.
+func CallbackText(c *admin.CallbackStatus) string {
+	text := cli.Visible(c.Receiver) + ": " + notPosted(c)
+	if !c.Unknown && !c.Oldest.IsZero() {
+		text += ", the oldest from " + cli.ClockTime(c.Oldest)
+	}
+	if !c.Failing.IsZero() {
+		text += "; accepts no post since " + cli.ClockTime(c.Failing) + ": " + cli.Visible(c.Why)
+	}
+	if c.GivenUp > 0 {
+		text += fmt.Sprintf("; %s given up, the last at %s: %s",
+			cli.Count(c.GivenUp, "end"), cli.ClockTime(c.GivenUpAt), cli.Visible(c.GivenUpWhy))
+	}
+	return text
+}
+
+// notPosted says how many ends wait.
 func notPosted(c *admin.CallbackStatus) string {
+	switch {
+	case c.Unknown:
+		return "it is not known yet how many ends wait"
+	case c.Behind == 0:
+		return "no end waits"
+	}
 	return fmt.Sprintf("%s %s", cli.Count(c.Behind, "end"), cli.Verb(int(c.Behind), "waits", "wait"))
 }

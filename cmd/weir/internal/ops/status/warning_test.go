@@ -77,6 +77,10 @@ func TestCallbackWarnings(t *testing.T) {
 			&admin.CallbackStatus{GivenUp: 2, GivenUpAt: ago(30 * time.Minute), GivenUpWhy: "answered 422"},
 			"api pay: its callback has given up 2 ends, the last at 2030-01-02T11:30:00.000Z: answered 422",
 		},
+		"it fails, and how many wait is not known": {
+			&admin.CallbackStatus{Unknown: true, Behind: 3, Failing: ago(time.Hour), Why: "answered 503"},
+			"api pay: its callback's receiver has accepted no post since 2030-01-02T11:00:00.000Z: answered 503; it is not known yet how many ends wait",
+		},
 		"it gave some up long ago": {&admin.CallbackStatus{GivenUp: 2, GivenUpAt: ago(2 * time.Hour), GivenUpWhy: "answered 422"}, ""},
 	} {
 		s := &Status{Intakes: 1, At: now, APIs: []*API{{API: "pay", Callback: c.callback}}}
@@ -87,6 +91,38 @@ func TestCallbackWarnings(t *testing.T) {
 		}
 		if told != c.want || !s.Healthy {
 			t.Errorf("%s: told is %q, healthy %v", name, told, s.Healthy)
+		}
+	}
+}
+
+// TestCallbackText checks that the sentence about a callback says how many ends wait, or that this is not known yet.
+func TestCallbackText(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	for want, c := range map[string]admin.CallbackStatus{
+		"to: no end waits": {},
+		"to: 2 ends wait, the oldest from 2030-01-02T12:00:00.000Z":                                      {Behind: 2, Oldest: at},
+		"to: it is not known yet how many ends wait":                                                     {Unknown: true, Behind: 2, Oldest: at},
+		"to: it is not known yet how many ends wait; accepts no post since 2030-01-02T12:00:00.000Z: no": {Unknown: true, Failing: at, Why: "no"},
+	} {
+		c.Receiver = "to"
+		if text := CallbackText(&c); text != want {
+			t.Errorf("%+v: %q, want %q", c, text, want)
+		}
+	}
+}
+
+// TestCallbackOfReplicas checks that the status shows what a replica reports that knows how far the callback has come.
+func TestCallbackOfReplicas(t *testing.T) {
+	t.Parallel()
+	known, unknown := &admin.CallbackStatus{Behind: 2}, &admin.CallbackStatus{Unknown: true}
+	for _, order := range [][]*admin.CallbackStatus{{unknown, known}, {known, unknown}, {unknown, nil, known}} {
+		a := &API{}
+		for _, c := range order {
+			a.add(&admin.APIStatus{Callback: c}, "weir-0")
+		}
+		if a.Callback != known {
+			t.Errorf("shown is %+v", a.Callback)
 		}
 	}
 }

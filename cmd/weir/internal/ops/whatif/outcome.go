@@ -1,7 +1,9 @@
 package whatif
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -24,6 +26,33 @@ type Outcome struct {
 	Called     int             `json:"called"`
 	Wait       Waits           `json:"wait_ms"` // of those called, from arrival to call
 	Deepest    Deepest         `json:"deepest"`
+
+	keys []OfKey // in the order of the trace's keys
+}
+
+// OfKey is what a candidate would have done to the jobs of one key.
+type OfKey struct {
+	Key        string `json:"key"`
+	Jobs       int    `json:"jobs"`
+	Overflowed int    `json:"overflowed"`
+	Deepest    int    `json:"deepest"` // the most jobs that its bucket held
+}
+
+// Overflowing returns the keys of which jobs would have overflowed, those with most such jobs first.
+func (o *Outcome) Overflowing() []OfKey {
+	over := slices.DeleteFunc(slices.Clone(o.keys), func(k OfKey) bool { return k.Overflowed == 0 })
+	slices.SortStableFunc(over, func(a, b OfKey) int {
+		return cmp.Or(cmp.Compare(b.Overflowed, a.Overflowed), strings.Compare(a.Key, b.Key))
+	})
+	return over
+}
+
+// Of returns what the candidate would have done to the jobs of a key.
+func (o *Outcome) Of(key string) OfKey {
+	if i := slices.IndexFunc(o.keys, func(k OfKey) bool { return k.Key == key }); i >= 0 {
+		return o.keys[i]
+	}
+	return OfKey{Key: key}
 }
 
 // Waits are quantiles of waits, in milliseconds: at least so large a part waited no longer.
@@ -42,10 +71,12 @@ type Deepest struct {
 
 // tally counts the outcomes during a run.
 type tally struct {
-	accepted, overflowed, refused, overBudget int
-	waits                                     []bucket.Micros
-	deepest                                   int
-	of                                        uint32 // the key whose bucket was that deep
+	jobs, accepted, overflowed, refused, overBudget int
+
+	waits   []bucket.Micros
+	deepest int
+	of      uint32 // the key whose bucket was that deep
+	keys    []OfKey
 }
 
 // take counts an accepted job. depth is the number of jobs of its key, including this job.
@@ -53,6 +84,13 @@ func (t *tally) take(key uint32, depth int) {
 	if t.accepted++; depth > t.deepest {
 		t.deepest, t.of = depth, key
 	}
+	k := &t.keys[key]
+	k.Deepest = max(k.Deepest, depth)
+}
+
+func (t *tally) overflow(key uint32) {
+	t.overflowed++
+	t.keys[key].Overflowed++
 }
 
 func (t *tally) call(wait time.Duration) {
@@ -64,8 +102,9 @@ func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
 	key := &c.Rules.Key
 	o := &Outcome{
 		Rate: config.FormatRate(key.Rate), Burst: key.Rate.Burst, Counts: key.Rate.Counted(), Capacity: key.Capacity, Keys: trace.Keys(),
-		Jobs: trace.Jobs(), Accepted: t.accepted, Overflowed: t.overflowed, Refused: t.refused, OverBudget: t.overBudget, Called: len(t.waits),
+		Jobs: t.jobs, Accepted: t.accepted, Overflowed: t.overflowed, Refused: t.refused, OverBudget: t.overBudget, Called: len(t.waits),
 		Wait: Waits{P50: t.quantile(50), P95: t.quantile(95), P99: t.quantile(99), Max: t.quantile(100)},
+		keys: t.keys,
 	}
 	if t.deepest > 0 {
 		o.Deepest = Deepest{trace.keys[t.of], t.deepest}

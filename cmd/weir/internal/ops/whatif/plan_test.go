@@ -24,7 +24,7 @@ func traced(at []int64, keys int) *Trace {
 	}
 	slices.Sort(at)
 	for i, us := range at {
-		t.arrivals = append(t.arrivals, arrival{sinceEpoch*1_000_000 + bucket.Micros(us), uint32(i % keys), 1, unknown})
+		t.arrivals = append(t.arrivals, arrival{at: sinceEpoch*1_000_000 + bucket.Micros(us), key: uint32(i % keys), cost: 1, took: unknown})
 	}
 	return t
 }
@@ -259,7 +259,7 @@ func TestReadTrace(t *testing.T) {
 		"time,key\n":                               "t: the trace has no arrivals",
 		"when,key\n1,a\n":                          "t:1: the first line must name the columns",
 		"time,key\n0,a\nsoon,b\n0,\n":              "t:3: time \"soon\" is neither a number of seconds nor an RFC 3339 time\nt:4: key:",
-		"time,key\n-1,a\nNaN,a\n1e12,a\n":          "t:2: time \"-1\" is not within",
+		"time,key\n-1,a\nNaN,a\n1e12,a\n":          "t:2: time \"-1\" is not between",
 		"time,key,cost\n0,a,0\n0,a,1.5\n":          "t:2: cost \"0\" is not a whole number from 1\nt:3: cost \"1.5\"",
 		"time,key,took\n0,a,-1\n0,a,x\n":           "t:2: took \"-1\" is not a whole number from 0\nt:3: took \"x\"",
 		"time,key\n0,a\n0,a,b\n0,\"a\n":            "t:3: wrong number of fields",

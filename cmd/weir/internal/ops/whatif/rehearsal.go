@@ -3,10 +3,12 @@ package whatif
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/config"
 	"weir/dispatcher/schedule"
 )
 
@@ -14,60 +16,140 @@ import (
 type Candidate struct {
 	Rules    bucket.Rules
 	Price    int64         // of a call, in millionths, for budgets
-	CallTime time.Duration // duration of each call
+	CallTime time.Duration // duration of each call, if the trace does not say it
+	// RetryMin and RetryMax bound the pause before a further call of a job that needed several.
+	RetryMin, RetryMax time.Duration
 }
 
-// rehearsal is one run of a trace under a candidate's rules. It uses weir's own schedule and store, in virtual time.
+// CandidateOf returns the rules that a configuration has for an api.
+func CandidateOf(api *config.API) Candidate {
+	return Candidate{Rules: api.CallRules(), Price: int64(api.Price), RetryMin: api.Retry.Min, RetryMax: api.Retry.Max}
+}
+
+// Part is one of the apis that are tried together. Their limits of an account count the calls of all of them.
+type Part struct {
+	Trace     *Trace
+	Candidate Candidate
+}
+
+// MostLoad is the largest load that RunAll takes.
+const MostLoad = 16
+
+// rehearsal is one run of traces under their candidates' rules. It uses weir's own schedules and stores, in virtual
+// time.
 type rehearsal struct {
-	trace   *Trace
-	policy  *schedule.Policy
-	took    time.Duration
-	now     bucket.Micros
-	s       *schedule.Schedule
-	store   *bucket.Memory
-	part    *schedule.Partition
-	running []end // running calls in the order of their ends, because all calls take the same time
-	out     tally
-}
-
-type end struct {
-	at  bucket.Micros
-	job *schedule.Job
+	now    bucket.Micros
+	load   float64
+	copies uint64 // by which the jobs of one arrival are numbered
+	all    []*member
 }
 
 // Run runs a trace under a candidate's rules until every accepted job has been called. It calls progress with the
-// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules.
+// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules. It ignores other apis of an
+// account.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
-	rules := c.Rules.Alone()
-	r := &rehearsal{
-		trace: t, took: max(0, c.CallTime), part: &schedule.Partition{Open: true},
-		policy: &schedule.Policy{Rules: rules, Price: c.Price, Retry: schedule.Retry{Attempts: 1}},
+	alone := *c
+	alone.Rules = c.Rules.Alone()
+	all, err := RunAll(ctx, []Part{{t, alone}}, 1, progress)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if r.store, err = bucket.NewMemory(rules, func() bucket.Micros { return r.now }); err != nil {
-		return nil, fmt.Errorf("these limits cannot be kept: %w", err)
+	return all[0], nil
+}
+
+// RunAll is Run for several apis at once. If they have an account, parts must have all of its apis. Each job comes load
+// times, from 1 to MostLoad: with 1.5 every second job of a key comes twice.
+func RunAll(ctx context.Context, parts []Part, load float64, progress func(jobs int)) ([]*Outcome, error) {
+	return runUntil(ctx, parts, load, func(*tally) bool { return false }, progress)
+}
+
+// runUntil is RunAll that ends early when enough reports so of an api after one of its arrivals.
+func runUntil(ctx context.Context, parts []Part, load float64, enough func(*tally) bool, progress func(jobs int)) ([]*Outcome, error) {
+	if load < 1 || load > MostLoad {
+		panic(fmt.Sprintf("whatif: a load of %g", load))
 	}
-	r.s = schedule.New(r.policy, schedule.Pace{
-		PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&r.policy.Rules),
-		MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
-	}, func(key string) bucket.Micros { tat, _ := r.store.TAT(key); return tat })
-	for next := range t.arrivals {
-		if next%lookAfter == 0 {
+	r := &rehearsal{load: load, copies: uint64(math.Ceil(load))}
+	pools := &bucket.Pools{}
+	for i := range parts {
+		if err := r.join(&parts[i], pools); err != nil {
+			return nil, fmt.Errorf("these limits cannot be kept: %w", err)
+		}
+	}
+	for done := 0; ; done++ {
+		if done%lookAfter == 0 {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			progress(next)
+			progress(done)
 		}
-		if err := r.until(ctx, t.arrivals[next].at); err != nil {
+		m := r.first()
+		if m == nil {
+			break
+		}
+		if err := r.until(ctx, m.trace.arrivals[m.next].at); err != nil {
 			return nil, err
 		}
-		r.arrive(next)
+		m.arrives(m.next)
+		if m.next++; enough(&m.out) {
+			return r.outcomes(parts), nil
+		}
 	}
 	if err := r.until(ctx, schedule.Never); err != nil {
 		return nil, err
 	}
-	progress(len(t.arrivals))
-	return r.out.outcome(t, c), nil
+	return r.outcomes(parts), nil
+}
+
+func (r *rehearsal) outcomes(parts []Part) (all []*Outcome) {
+	for i, m := range r.all {
+		all = append(all, m.out.outcome(m.trace, &parts[i].Candidate))
+	}
+	return all
+}
+
+// join adds an api to the rehearsal.
+func (r *rehearsal) join(p *Part, pools *bucket.Pools) (err error) {
+	c, now := &p.Candidate, func() bucket.Micros { return r.now }
+	if in := c.Rules.In; in != nil && pools.Of(in.Account) == nil {
+		pool, err := bucket.NewMemory(c.Rules.Pool(), now)
+		if err != nil {
+			return err
+		}
+		pools.Add(in.Account, pool)
+	}
+	m := &member{
+		rehearsal: r, trace: p.Trace, took: max(0, c.CallTime), retry: [2]time.Duration{max(c.RetryMin, time.Millisecond), max(c.RetryMax, time.Millisecond)},
+		policy: &schedule.Policy{Rules: c.Rules, Price: c.Price, Retry: schedule.Retry{Attempts: 1}}, part: &schedule.Partition{Open: true},
+	}
+	if m.store, err = bucket.NewMember(c.Rules, pools, now); err != nil {
+		return err
+	}
+	m.s = schedule.New(m.policy, schedule.Pace{
+		PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&m.policy.Rules),
+		MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
+	for i := range c.Rules.Shared {
+		m.columns = append(m.columns, slices.Index(p.Trace.limits, c.Rules.Shared[i].Name))
+	}
+	m.out.keys = make([]OfKey, len(p.Trace.keys))
+	for i, key := range p.Trace.keys {
+		m.out.keys[i].Key = key
+	}
+	if r.load > 1 {
+		m.parts = make([]float64, len(p.Trace.keys))
+	}
+	r.all = append(r.all, m)
+	return nil
+}
+
+// first returns the member with the next arrival, nil if all have arrived.
+func (r *rehearsal) first() (first *member) {
+	for _, m := range r.all {
+		if m.next < len(m.trace.arrivals) && (first == nil || m.trace.arrivals[m.next].at < first.trace.arrivals[first.next].at) {
+			first = m
+		}
+	}
+	return first
 }
 
 // lookAfter is the number of arrivals or steps between two checks of ctx.
@@ -79,152 +161,36 @@ func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
 		if steps%lookAfter == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		next := r.s.Next(r.now)
-		if len(r.running) > 0 {
-			next = min(next, r.running[0].at)
+		next := schedule.Never
+		for _, m := range r.all {
+			m.due = m.nextStep()
+			next = min(next, m.due)
 		}
 		if next > at || next == schedule.Never {
 			if at != schedule.Never {
 				r.now = max(r.now, at)
-			} else if r.s.At(r.now).Unfinished() > 0 {
-				return fmt.Errorf("%d jobs could never be called", r.s.At(r.now).Unfinished())
+				return nil
 			}
-			return nil
+			return r.allCalled()
 		}
 		r.now = max(r.now, next)
-		if err := r.step(ctx); err != nil {
-			return err
+		for _, m := range r.all {
+			if m.due > r.now {
+				continue
+			}
+			if err := m.step(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// arrive accepts or refuses an arriving job, as the intake would.
-func (r *rehearsal) arrive(number int) {
-	a := &r.trace.arrivals[number]
-	key, depth := r.trace.keys[a.key], 0
-	limits := r.policy.LimitsOf(key)
-	if q := r.s.Find(key); q != nil {
-		depth = q.Depth()
-	}
-	switch {
-	case !r.payable(a):
-		r.out.refused++
-		return
-	case int64(depth) >= limits.Capacity, limits.MaxWait > 0 && r.wait(key, depth) > limits.MaxWait:
-		r.out.overflowed++
-		return
-	}
-	r.out.take(a.key, depth+1)
-	r.s.Push(key, uint64(number)+1, r.part)
-}
-
-// payable reports whether the limits could ever let a job with this cost pass.
-func (r *rehearsal) payable(a *arrival) bool {
-	for i := range r.policy.Rules.Shared {
-		l := &r.policy.Rules.Shared[i]
-		if l.Kind() != bucket.KindInFlight && !l.Shadow && r.cost(l, a) > r.policy.Rules.Capacity(*l) {
-			return false
+// allCalled returns an error if a job could never be called.
+func (r *rehearsal) allCalled() error {
+	for _, m := range r.all {
+		if n := m.s.At(r.now).Unfinished(); n > 0 {
+			return fmt.Errorf("%d jobs could never be called", n)
 		}
-	}
-	return true
-}
-
-// wait returns how long a job that arrives now would wait, by weir's forecast.
-func (r *rehearsal) wait(key string, depth int) time.Duration {
-	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.At(r.now).Unfinished() - depth})
-	if at == 0 {
-		return 0
-	}
-	return r.now.Until(at)
-}
-
-// cost returns what a job takes from a shared limit. It is the cost in the trace if the limit reads the cost from the
-// job.
-func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
-	switch {
-	case l.Budget != nil:
-		return r.policy.Price
-	case l.Cost.Varies():
-		return a.cost
-	}
-	return max(1, l.Cost.Usual())
-}
-
-// actual returns what a call took from the shared limits. It returns nil if the call took what it had reserved.
-func (r *rehearsal) actual(j *schedule.Job) []int64 {
-	took := r.trace.arrivals[j.Seq-1].took
-	if took == unknown {
-		return nil
-	}
-	actual := slices.Clone(j.Costs)
-	for i := range actual {
-		if l := &r.policy.Rules.Shared[i]; l.Budget == nil && l.Cost.Settles() {
-			actual[i] = took
-		}
-	}
-	return actual
-}
-
-// costs returns what a job reserves from the shared limits.
-func (r *rehearsal) costs(a *arrival) []int64 {
-	if len(r.policy.Rules.Shared) == 0 {
-		return nil
-	}
-	costs := make([]int64, len(r.policy.Rules.Shared))
-	for i := range costs {
-		costs[i] = r.cost(&r.policy.Rules.Shared[i], a)
-	}
-	return costs
-}
-
-// step does everything that is due now.
-func (r *rehearsal) step(ctx context.Context) error {
-	for len(r.running) > 0 && r.running[0].at <= r.now {
-		j := r.running[0].job
-		r.running = r.running[1:]
-		actual := r.actual(j)
-		use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Actual: actual}
-		if err := r.store.Settle(ctx, []bucket.Use{use}); err != nil {
-			return err
-		}
-		r.s.Pipe.LearnCall(r.took)
-		r.s.Ended(j, actual, r.now)
-		r.s.Finished(j)
-	}
-	fx := r.s.Step(r.now)
-	if len(fx.Unused) > 0 {
-		if err := r.store.Settle(ctx, fx.Unused); err != nil {
-			return err
-		}
-	}
-	for _, j := range fx.Start {
-		r.out.call(r.trace.arrivals[j.Seq-1].at.Until(r.now))
-		j.Calls++
-		r.s.Sent(j, r.now)
-		r.running = append(r.running, end{r.now.Add(r.took), j})
-	}
-	for _, j := range fx.Load {
-		j.Policy, j.Costs = r.policy, r.costs(&r.trace.arrivals[j.Seq-1])
-		r.s.Loaded(j)
-	}
-	if len(fx.Asks) == 0 {
-		return nil
-	}
-	answers, err := r.store.Reserve(ctx, fx.Asks)
-	out := r.s.Answer(&fx, schedule.Reply{Sent: r.now, Came: r.now, Answers: answers, Err: err})
-	if err != nil {
-		return err
-	}
-	for _, j := range out.OverBudget {
-		r.out.overBudget++
-		r.s.Finished(j)
-	}
-	for _, j := range out.Impossible {
-		r.out.refused++
-		r.s.Finished(j)
-	}
-	if len(out.Unused) > 0 {
-		return r.store.Settle(ctx, out.Unused)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package whatif
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"weir/bucket"
@@ -17,11 +16,7 @@ const mostCapacity = 10_000_000
 // with the suggestion. Shared limits and rates of single keys stay unchanged. max_wait and the capacities of single
 // keys are ignored. Suggest runs the trace twice, or some twenty times if bound is above 0.
 func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, progress func(jobs int)) (*Outcome, error) {
-	c.Rules.Key.Capacity, c.Rules.Key.MaxWait = mostCapacity, 0
-	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
-	for i := range c.Rules.Overrides {
-		c.Rules.Overrides[i].Capacity, c.Rules.Overrides[i].MaxWait = nil, nil
-	}
+	c = c.WithCapacity(0)
 	if bound > 0 {
 		if err := slowest(ctx, t, &c, bound, progress); err != nil {
 			return nil, err

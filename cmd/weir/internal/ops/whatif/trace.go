@@ -30,14 +30,23 @@ const (
 type Trace struct {
 	arrivals []arrival
 	keys     []string
+	// takes has a row for each arrival, with what its calls took from each of limits; unknown if that is not known. It
+	// is empty if the arrivals were read from a file.
+	takes  []int64
+	limits []string // names
+	index  map[string]uint32
 }
 
 // arrival is one recorded job.
 type arrival struct {
-	at   bucket.Micros
-	key  uint32 // index in keys
-	cost int64
-	took int64 // what the call takes from limits that answers settle; unknown: its cost
+	at    bucket.Micros
+	cost  int64
+	took  int64  // what the call takes from limits that answers settle; unknown: its cost
+	key   uint32 // index in keys
+	row   uint32 // in takes
+	lasts uint32 // microseconds of a call; 0: as the candidate says
+	calls uint16 // that the job needs; 0 counts as 1
+	mean  bool   // no call was recorded: lasts, calls and its takes are a mean of the others
 }
 
 // unknown says that a trace does not tell what a call took.
@@ -53,7 +62,6 @@ func (t *Trace) Keys() int { return len(t.keys) }
 type readings struct {
 	name  string
 	trace Trace
-	index map[string]uint32
 	most  int // bound of the arrivals
 	bad   []error
 	more  int // bad lines beyond mostBadLines
@@ -65,7 +73,7 @@ type readings struct {
 // cost. The lines may be in any order. ReadTrace fails if there are more than most arrivals. Its error lists the first
 // bad lines by number, and uses name as the file's name.
 func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
-	r := &readings{name: name, index: map[string]uint32{}, most: most}
+	r := &readings{name: name, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
 	first, err := firstByte(lines)
 	if errors.Is(err, io.EOF) {
@@ -84,7 +92,7 @@ func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(r.trace.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	r.trace.sort()
 	return &r.trace, nil
 }
 
@@ -148,15 +156,27 @@ func (r *readings) add(line int, at, key, cost, took string) bool {
 			return true
 		}
 	}
-	place, known := r.index[key]
-	if !known {
-		place = uint32(len(r.trace.keys))
-		key = strings.Clone(key)
-		r.index[key] = place
-		r.trace.keys = append(r.trace.keys, key)
-	}
-	r.trace.arrivals = append(r.trace.arrivals, arrival{when, place, units, actual})
+	r.trace.arrivals = append(r.trace.arrivals, arrival{at: when, key: r.trace.place(key), cost: units, took: actual})
 	return true
+}
+
+// place returns the index of a key, and adds the key if it is new.
+func (t *Trace) place(key string) uint32 {
+	place, known := t.index[key]
+	if !known {
+		if t.index == nil {
+			t.index = map[string]uint32{}
+		}
+		place = uint32(len(t.keys)) //nolint:gosec // at most MostJobs
+		key = strings.Clone(key)
+		t.index[key] = place
+		t.keys = append(t.keys, key)
+	}
+	return place
+}
+
+func (t *Trace) sort() {
+	slices.SortStableFunc(t.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 }
 
 func (r *readings) readCSV(in io.Reader) error {
@@ -254,7 +274,7 @@ func parseTime(text string) (bucket.Micros, error) {
 	case err != nil || math.IsNaN(seconds) || math.IsInf(seconds, 0):
 		return 0, fmt.Errorf("time %q is neither a number of seconds nor an RFC 3339 time", clip(text))
 	case seconds < 0 || seconds > 4*sinceEpoch:
-		return 0, fmt.Errorf("time %q is not within 0 and %.0f seconds", clip(text), 4*sinceEpoch)
+		return 0, fmt.Errorf("time %q is not between 0 and %.0f seconds", clip(text), 4*sinceEpoch)
 	case seconds < sinceEpoch:
 		seconds += sinceEpoch
 	}

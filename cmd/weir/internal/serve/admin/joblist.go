@@ -231,10 +231,11 @@ func EndedJobs(ctx context.Context, c *connect.Connection, q *jobindex.Question)
 }
 
 // tracesOf is the question for everything that is recorded of a job id. If it has waits, it asks instead how many calls
-// began during each wait.
+// began during each wait. If it has ends, it asks whether each end was posted.
 type tracesOf struct {
 	Job   string          `json:"job"`
 	Waits []jobindex.Wait `json:"waits,omitempty"`
+	Ends  []EndPlace      `json:"ends,omitempty"`
 }
 
 // aheadReply is the answer to a question with waits. A replica of an earlier version ignores the waits and sends
@@ -243,10 +244,10 @@ type aheadReply struct {
 	Ahead []int `json:"ahead"`
 }
 
-// mostWaits is the most waits that one question may have.
+// mostWaits is the most waits, and the most ends, that one question may have.
 const mostWaits = 100
 
-// traces answers with everything that is recorded of a job id, or with an aheadReply.
+// traces answers with everything that is recorded of a job id, or with an aheadReply, or with a postingsReply.
 func (o operator) traces(req micro.Request) {
 	var q tracesOf
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
@@ -256,6 +257,13 @@ func (o operator) traces(req micro.Request) {
 	o.aside(req, o.listing, busyListing, listTimeout, o.contained(func(ctx context.Context) (any, error) {
 		if len(q.Waits) > 0 {
 			return aheadReply{o.Index.Ahead(q.Waits[:min(len(q.Waits), mostWaits)])}, nil
+		}
+		if len(q.Ends) > 0 {
+			reply := postingsReply{Postings: []*Posting{}}
+			for _, end := range q.Ends[:min(len(q.Ends), mostWaits)] {
+				reply.Postings = append(reply.Postings, o.Posting(end))
+			}
+			return reply, nil
 		}
 		return o.Index.Traces(ctx, q.Job), nil
 	}))
@@ -267,7 +275,7 @@ func AheadOf(ctx context.Context, c *connect.Connection, waits []jobindex.Wait) 
 	all := make([]int, 0, len(waits))
 	for some := range slices.Chunk(waits, mostWaits) {
 		var reply aheadReply
-		if err := askIndex(ctx, c, tracesSubject, tracesOf{some[0].Job, some}, &reply); err != nil || len(reply.Ahead) != len(some) {
+		if err := askIndex(ctx, c, tracesSubject, tracesOf{Job: some[0].Job, Waits: some}, &reply); err != nil || len(reply.Ahead) != len(some) {
 			reply.Ahead = slices.Repeat([]int{jobindex.NotKnown}, len(some))
 		}
 		all = append(all, reply.Ahead...)

@@ -95,7 +95,8 @@ type keysAnswer struct {
 // KeyShown is a key's bucket with the levels of the api's shared limits.
 type KeyShown struct {
 	desk.KeyDetail
-	Limits []limitstate.LimitShown `json:"limits,omitempty"`
+	Limits   []limitstate.LimitShown `json:"limits,omitempty"`
+	Callback *CallbackStatus         `json:"callback,omitempty"` // of the api; nil: it has none
 }
 
 // Error codes of an answer.

@@ -45,6 +45,7 @@ type ServiceOptions struct {
 	Instance   string
 	Roles      []string
 	Callback   func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
+	Posting    func(end EndPlace) *Posting                            // says whether an end was posted, nil if its api has no callback
 	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to the receiver of that name, "" for all receivers
 	Log        *slog.Logger
 }
@@ -171,7 +172,7 @@ func (o operator) show(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	shown := KeyShown{KeyDetail: detail}
+	shown := KeyShown{KeyDetail: detail, Callback: o.Callback(api)}
 	if state, err := o.Dispatcher.Desk.Detail(api, 0); err == nil {
 		shown.Limits = limitstate.WithUses(o.Limits(api), state.Uses)
 	}

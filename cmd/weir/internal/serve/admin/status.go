@@ -58,6 +58,12 @@ type APIStatus struct {
 // CallbackStatus is how far an api's callback is behind. It is the same for all replicas, whichever replica posts the
 // ends of jobs.
 type CallbackStatus struct {
+	// Receiver is where weir posts the ends, as the configuration has it: with ${env:NAME} or ${file:/path} in place of
+	// what is secret.
+	Receiver string `json:"receiver"`
+	// Unknown says that the replica does not know yet how far the callback has come. The other numbers and times then
+	// count only the ends of the types that it knows of.
+	Unknown bool      `json:"unknown,omitempty"`
 	Behind  uint64    `json:"behind"`                 // ends of jobs that are not posted yet
 	Oldest  time.Time `json:"oldest,omitzero"`        // when the oldest of these was stored, if known
 	Failing time.Time `json:"failing_since,omitzero"` // when the receiver began to accept no post; absent if it accepts posts

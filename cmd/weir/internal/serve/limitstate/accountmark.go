@@ -203,7 +203,7 @@ func (s *sharedLimits) retryFormers(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		if err != nil {
-			s.log.Warn("the former state of the limits does not take the ends of calls; trying again",
+			s.log.Warn("could not store the ends of calls in the state of the limits that the api has left; trying again",
 				"account", f.account, "until", f.until, "err", err)
 		}
 	}

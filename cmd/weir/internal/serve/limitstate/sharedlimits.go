@@ -245,8 +245,8 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	return nil, errors.New("the limits' state in redis has changed")
 }
 
-// softenLocked changes the answer of a quota or budget that may count as used up only because its use is unknown. The
-// limit is then asked again soon, because its period may not be used up, and no job is buried for it.
+// softenLocked changes an answer that lets a job wait for a quota or budget. It is called while some limits may not
+// know their use, so the limit may only seem to be used up. No job is then buried for it, and it is asked again soon.
 func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	for i := range s.rules.Shared {
 		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {

@@ -214,7 +214,7 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 func (w *link) whileDiskTakes(disk *embedded.Disk) error {
 	select {
 	case err := <-disk.Broken():
-		return fmt.Errorf("%w: no job is taken any more, nor an api called: mend the disk, and start weir again", err)
+		return fmt.Errorf("%w: weir takes no more jobs and makes no more calls: repair the disk, then start weir again", err)
 	case <-w.base.Done():
 		return nil
 	}

@@ -67,10 +67,10 @@ func (g *diskGuard) look(ctx context.Context) {
 	full := g.used.Load() >= g.most/16*15 // a large job may no longer fit
 	switch was := g.full.Swap(full); {
 	case full && !was:
-		g.log.Error("the store is nearly full: intake refuses jobs until there is room; delete results or letters, raise rates, or enlarge the store",
+		g.log.Error("the store is nearly full: intake refuses jobs that do not fit, and this replica is not ready; delete results or letters, raise rates, or enlarge the store",
 			"used_bytes", g.used.Load(), "most_bytes", g.most)
 	case was && !full:
-		g.log.Info("the store has room again: intake accepts jobs", "used_bytes", g.used.Load(), "most_bytes", g.most)
+		g.log.Info("the store has room again: intake accepts all jobs", "used_bytes", g.used.Load(), "most_bytes", g.most)
 	}
 }
 

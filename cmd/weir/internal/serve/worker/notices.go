@@ -23,12 +23,23 @@ func (w *notices) post() {
 
 // callbackLag returns how far the callback of an api is behind, nil if the api has none.
 func (w *notices) callbackLag(api string) *admin.CallbackStatus {
+	of, ok := w.follower.inForce.Load().API(api)
+	if !ok || of.Callback == nil {
+		return nil
+	}
 	lag, ok := w.senders.Lag(api)
 	if !ok {
 		return nil
 	}
-	return new(admin.CallbackStatus(lag))
+	return &admin.CallbackStatus{
+		Receiver: of.Callback.URL.String(), Unknown: !lag.IsKnown,
+		Behind: lag.Behind, Oldest: lag.Oldest, Failing: lag.Failing, Why: lag.Why,
+		GivenUp: lag.GivenUp, GivenUpAt: lag.GivenUpAt, GivenUpWhy: lag.GivenUpWhy,
+	}
 }
+
+// posting says whether an end was posted to the callback of its api, nil if the api has none.
+func (w *notices) posting(end admin.EndPlace) *admin.Posting { return w.senders.Posting(end) }
 
 // testsAtOnce bounds how many receivers are tested at the same time.
 const testsAtOnce = 16

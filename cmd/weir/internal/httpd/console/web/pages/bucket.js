@@ -7,6 +7,7 @@ import { flow, legend } from "../flow.js";
 import { vessel } from "../vessel.js";
 import { limitLine } from "../limit.js";
 import { emptyIn, pictureText } from "../buckettable.js";
+import { callbackLine } from "../callback.js";
 import { shade, short, stopped, waiting } from "../wait.js";
 import { empty, failed, waits, command, quoted } from "../said.js";
 import { pauseButton } from "../pause.js";
@@ -52,6 +53,7 @@ export const bucket = {
           shown.jobs && fact("priorities", ["high", "normal", "low"].filter((p) => shown.jobs[p]).map((p) => `${count(shown.jobs[p])} ${p}`).join(", ")),
           fact("wait", shown.wait_ms < 0 ? "unknown" : `${brief(shown.wait_ms)} for a job that arrives now`),
           fact("stored in", h("code", {}, shown.stream)),
+          shown.callback && fact("callback", h("span.whole", { "data-field": "callback" }, callbackLine(shown.callback, app.now()))),
           fact("dispatched by", shown.instance)),
         (shown.limits ?? []).length > 0 && h("h2", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
       h("h2", {}, "The last 15 minutes"),

@@ -1,6 +1,5 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { things } from "../format.js";
 import { moment, said } from "../time.js";
 import { list } from "../ask.js";
 import { choice, filterField } from "../table.js";
@@ -17,7 +16,7 @@ export const events = {
     const type = query.get("type") ?? "", api = query.get("api") ?? "", key = query.get("key") ?? "", since = query.get("since") ?? "";
     const asked = app.answers.use("events?" + new URLSearchParams(Object.entries({ type, api, key, since, limit: most }).filter(([, v]) => v !== "")), 2000);
     types = asked.value?.types ?? types;
-    const shown = newestFirst(list(asked.value, "events"));
+    const shown = newestFirst(list(asked.value, "events").map((e, i) => ({ ...e, text: asked.value.texts?.[i] })));
     return [
       h("h1", {}, "Events"),
       h("div.filters", {}, choice("type", "Type", type, type && !types.includes(type) ? [...types, type] : types), choice("api", "Api", api, app.snapshot?.status.apis.map((a) => a.api) ?? []), filterField("key", "Key", key), filterField("since", "Since", since, { placeholder: "1h", narrow: true })),
@@ -45,12 +44,11 @@ function about(e) {
   return key ? h("a", { href: link("/bucket", { api, key }) }, `${api}/${key}`) : h("a", { href: link("/buckets", { api }) }, api);
 }
 
+/** what shows the sentence of an event. Its letter, or its redrive, is a link. */
 function what(e) {
-  const d = e.data ?? {};
-  const letter = d.dead_letter_seq && [" ", h("a.nowrap", { href: link("/letter", { seq: d.dead_letter_seq }) }, `letter ${d.dead_letter_seq}`)];
-  if (d.detail) return [d.detail, letter];
-  if (d.budget) return [`${d.percent} % of the budget ${d.limit} is used: ${d.counted} of ${d.budget}`, d.until && [" until ", moment(d.until)]];
-  if (d.new_version) return `${d.who} put version ${d.new_version} in force, from ${d.from}: ${things(d.changes, "change")}`;
-  if (d.why) return [said(d.why), d.until && [" until ", moment(d.until)]];
-  return Object.entries(d).filter(([, v]) => v !== "" && v !== null && typeof v !== "object").map(([k, v], i) => [i > 0 && ", ", k.replaceAll("_", " "), ": ", said(v)]);
+  const d = e.data ?? {}, text = e.text ?? "";
+  const [name, href] = d.dead_letter_seq ? [`letter ${d.dead_letter_seq}`, link("/letter", { seq: d.dead_letter_seq })]
+    : d.task ? [`redrive ${d.task}`, link("/redrives", { id: d.task })] : [];
+  const at = name ? text.lastIndexOf(name) : -1;
+  return at < 0 ? said(text) : [said(text.slice(0, at)), h("a", { href }, name), said(text.slice(at + name.length))];
 }

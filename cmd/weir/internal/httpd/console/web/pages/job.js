@@ -54,6 +54,7 @@ function story(app, j) {
     h("div.bar", {}, h("h2", {}, h("a", { href: link("/bucket", { api: j.api, key: j.key }) }, `${j.api}/${j.key}`), " ", h("span.chip", { class: colour, "data-state": j.state }, text)),
       app.operator() && j.state === "queued" && j.queue?.state && j.queue.state.phase !== "calling" && cancelButton(app, j.api, j.job)),
     h("p", {}, j.letter && [h("a", { href: link("/letter", { seq: j.letter.seq }) }, `Letter ${j.letter.seq}`), `: ${j.letter.reason}. `], `Spent ${price(j.spent)}`, Number(j.in_doubt) > 0 && `, ${price(j.in_doubt)} in doubt`),
+    j.callback && h("p", { "data-field": "callback", "data-state": j.callback.state }, "Callback: ", said(j.callback.text)),
     timeBar(j, app.now()),
     h("ol.timeline", {}, steps(app, j)),
     j.result && answer(app, j));

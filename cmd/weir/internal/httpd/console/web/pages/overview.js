@@ -8,6 +8,7 @@ import { limitLine, nearest } from "../limit.js";
 import { empty, waits, command } from "../said.js";
 import { pauseButton } from "../pause.js";
 import { causeText } from "../cause.js";
+import { callbackText } from "../callback.js";
 import { bucketTable } from "../buckettable.js";
 
 /** overview shows all of weir on one page. */
@@ -73,7 +74,7 @@ function apiCard(app, s, a) {
       figure("throttled", a.throttled, p && p.refused > 0 && perSecond(p.refused), "throttled"),
       figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
       figure("in flight", a.in_flight, null, "in_flight"),
-      a.callback && figure("ends not posted", a.callback.behind, callbackText(a.callback, now), "callback"),
+      a.callback && figure("ends not posted", a.callback.behind, callbackText(a.callback, now), "callback", a.callback.unknown ? "not known yet" : count(a.callback.behind)),
       a.operations && figure("operations", a.operations.under_way, a.operations.oldest && `oldest ${brief(now - Date.parse(a.operations.oldest))}`, "operations"),
       figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
     h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", moment(a.counted_since, now, { "data-field": "since" })),
@@ -81,13 +82,6 @@ function apiCard(app, s, a) {
     (a.paused_keys > 0 || a.held_keys > 0) && h("p", {}, a.paused_keys > 0 && h("span.chip.paused", {}, things(a.paused_keys, "key") + " paused"), " ", a.held_keys > 0 && h("span.chip.held", {}, things(a.held_keys, "key") + " held")),
     near.map((l) => limitLine(a.api, l)),
     near.length < (a.limits?.length ?? 0) && h("p", {}, h("a", { href: link("/limits", { api: a.api }) }, `all ${a.limits.length} limits`)));
-}
-
-/** callbackText says since when the receiver of an API's callback accepts no post, or how far it is behind. */
-function callbackText(c, now) {
-  if (c.failing_since) return ["receiver fails since ", moment(c.failing_since, now), c.why && `: ${c.why}`];
-  if (c.behind > 0 && c.oldest) return ["the oldest from ", moment(c.oldest, now)];
-  return c.given_up > 0 && `${count(c.given_up)} given up`;
 }
 
 function figure(name, n, small, field, text = count(n)) {
