@@ -89,12 +89,17 @@ func (s *site) Confirm(ctx context.Context, _ sites.Claim) error {
 // Await implements sites.Site.
 func (s *site) Await(ctx context.Context, claim sites.Claim) error {
 	a, _ := s.version.Config.Account(s.Account)
-	rules, lasts := rulesOf(s.version.Config, s.Account)
+	rules, lasts, err := s.rules(ctx)
+	if err != nil {
+		return err
+	}
 	told, at := "", time.Time{}
 	k := admin.Clearing{
 		Account: s.Account, Version: claim.Revision, Share: claim.Share, Passes: rules.PassedAfter(a.Whole, schedule.MostAhead),
-		Gone: func() time.Time {
-			return rules.Gone(a.Whole, bucket.MicrosOf(time.Now()), schedule.MostAhead, lasts).Time()
+		Gone: func() time.Duration {
+			return s.version.Until(func(now time.Time) time.Time {
+				return rules.Gone(a.Whole, bucket.MicrosOf(now), schedule.MostAhead, lasts).Time()
+			})
 		},
 		Say: func(why string) {
 			if why == told && time.Since(at) < sayAgain {
@@ -110,27 +115,45 @@ func (s *site) Await(ctx context.Context, claim sites.Claim) error {
 // sayAgain is how long a move waits before it says the same reason again.
 const sayAgain = time.Minute
 
-// rulesOf returns the rules by which an account's limits count, and how long a call may count as in flight. If no api of
-// the account is configured, it takes the defaults, and at least what any other api has.
-func rulesOf(c *config.Config, account string) (rules bucket.Rules, lasts time.Duration) {
-	found, none := false, bucket.Rules{Jitter: config.DefaultJitter}
+// rules returns the rules by which the account's limits count at the site, and how long a call may count as in flight. If
+// no api of the account is configured there, it takes the largest jitter and time of the apis of former versions, because
+// their calls may still count.
+func (s *site) rules(ctx context.Context) (rules bucket.Rules, lasts time.Duration, err error) {
+	if rules, lasts, ok := rulesOf(s.version.Config, s.Account); ok {
+		return rules, lasts, nil
+	}
+	entries, err := admin.ConfigHistory(ctx, s.c)
+	if err != nil {
+		return rules, 0, err
+	}
+	rules.Jitter, lasts = config.DefaultJitter, bucket.DefaultLease
+	for _, entry := range entries {
+		v, err := admin.ReadVersion(entry)
+		if err != nil {
+			continue
+		}
+		if former, lasted, ok := rulesOf(v.Config, s.Account); ok {
+			rules.Jitter, lasts = max(rules.Jitter, former.Jitter), max(lasts, lasted)
+		}
+	}
+	return rules, lasts, nil
+}
+
+// rulesOf returns the rules by which the account's limits count in a configuration, and how long a call may count as in
+// flight. ok is false if the configuration names no api of the account.
+func rulesOf(c *config.Config, account string) (rules bucket.Rules, lasts time.Duration, ok bool) {
 	for i := range c.APIs {
 		of := c.APIs[i].CallRules()
-		none.Jitter, none.Lease = max(none.Jitter, of.Jitter), max(none.Lease, of.Lease, bucket.DefaultLease)
 		if of.In == nil || of.In.Account != account {
 			continue
 		}
-		found = true
-		rules = of.By(&bucket.Limit{Account: account})
+		rules, ok = of.By(&bucket.Limit{Account: account}), true
 		lasts = max(lasts, time.Duration(rules.LeaseMicros())*time.Microsecond)
 		if o := c.APIs[i].Operation; o != nil && o.HoldSlot {
 			lasts = max(lasts, o.Poll.For)
 		}
 	}
-	if !found {
-		return none, time.Duration(none.LeaseMicros()) * time.Microsecond
-	}
-	return rules, lasts
+	return rules, lasts, ok
 }
 
 // prefixed writes lines with the name of a site.

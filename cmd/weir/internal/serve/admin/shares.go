@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,8 +32,26 @@ type Claim struct {
 type Claimed struct {
 	*Version
 
-	claimed, revision uint64 // of the claim, and of the last write to the bucket
-	note              []byte // the claim
+	claimed  uint64 // the last write of the claim
+	revision uint64 // the last write to the bucket, as far as only this move wrote since the claim
+	note     []byte // the claim
+	clock    siteClock
+}
+
+// siteClock relates the clock of a site to that of this process: the site's server stored a message at stored, between
+// before and after. The clock of this machine may be wrong by hours.
+type siteClock struct{ stored, before, after time.Time }
+
+// at returns the earliest and the latest time that the site's clock may show when this process's clock shows now.
+func (c siteClock) at(now time.Time) (earliest, latest time.Time) {
+	return c.stored.Add(now.Sub(c.after)), c.stored.Add(now.Sub(c.before))
+}
+
+// Until returns how long it takes until the site's clock shows a time that depends on what it shows now. of returns that
+// time. The result is never too short.
+func (v *Claimed) Until(of func(now time.Time) time.Time) time.Duration {
+	earliest, latest := v.clock.at(time.Now())
+	return of(latest).Sub(earliest)
 }
 
 // ClaimShares notes a move of shares, and reads the version in force after that. No earlier claim can change a share
@@ -44,16 +61,24 @@ func ClaimShares(ctx context.Context, c *connect.Connection, claim Claim) (*Clai
 	if err != nil {
 		return nil, err
 	}
-	note := marshal(claim)
+	note, before := marshal(claim), time.Now()
 	revision, err := store.kv.Put(ctx, moveKey, note)
 	if err != nil {
 		return nil, c.Explain(fmt.Errorf("claim the shares: %w", err))
+	}
+	after := time.Now()
+	stored, err := stream.NewestEntry(ctx, c.Conn, connect.ConfigBucket, moveKey)
+	switch {
+	case err != nil:
+		return nil, c.Explain(err)
+	case stored == nil || stored.Seq != revision:
+		return nil, ErrLostRace
 	}
 	v, err := leaderVersion(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Claimed{v, revision, revision, note}, nil
+	return &Claimed{v, revision, revision, note, siteClock{stored.Time, before, after}}, nil
 }
 
 // leaderVersion returns the newest version of the configuration, as the bucket's leader has it.
@@ -73,16 +98,21 @@ func leaderVersion(ctx context.Context, c *connect.Connection) (*Version, error)
 }
 
 // Confirm fails with ErrLostRace if another move has claimed the site since, or if more than the claimed share of the
-// account is in force. The two are read from the bucket's leader, the claim first: a share that another move raises
-// after that is preceded by its claim of every site.
+// account is in force. It writes the claim again, if that is still the last one. A read would not do: in a cluster that is
+// cut in two, a node that was the bucket's leader may answer without the claims that the others have stored. The share is
+// read after that: a share that another move raises later is preceded by its claim of every site.
 func (v *Claimed) Confirm(ctx context.Context, c *connect.Connection, account string) error {
-	last, err := stream.NewestEntry(ctx, c.Conn, connect.ConfigBucket, moveKey)
+	ack, err := c.JetStream.Publish(ctx, "$KV."+connect.ConfigBucket+"."+moveKey, v.note, jetstream.WithExpectLastSequencePerSubject(v.claimed))
 	switch {
-	case err != nil:
-		return c.Explain(err)
-	case last == nil || last.Seq != v.claimed || !bytes.Equal(last.Data, v.note):
+	case isWrongSequence(err):
 		return ErrLostRace
+	case err != nil:
+		return c.Explain(fmt.Errorf("confirm the claim of the shares: %w", err))
 	}
+	if v.revision+1 == ack.Sequence { // else SetShare fails, because something else was written
+		v.revision = ack.Sequence
+	}
+	v.claimed = ack.Sequence
 	now, err := leaderVersion(ctx, c)
 	if err != nil {
 		return err
@@ -121,17 +151,18 @@ func (v *Claimed) SetShare(ctx context.Context, c *connect.Connection, talk io.W
 	if err := change.Event().Publish(ctx, c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: the share is stored, but the notification could not be: %v\n", err)
 	}
-	return &Claimed{next, v.claimed, ack.Sequence, v.note}, nil
+	return &Claimed{next, v.claimed, ack.Sequence, v.note, v.clock}, nil
 }
 
 // Clearing is how AwaitClear decides that calls of a site are within its share.
 type Clearing struct {
 	Account string
-	Version uint64           // that every replica must follow
-	Share   int64            // the most by which a replica may count, in percent
-	Passes  time.Duration    // how long calls count that no store remembers
-	Gone    func() time.Time // when no call that was made until now counts any more
-	Say     func(why string) // hears why the site is not clear yet; the same reason may come again
+	Version uint64        // that every replica must follow
+	Share   int64         // the most by which a replica may count, in percent
+	Passes  time.Duration // how long calls count that no store remembers
+	// Gone returns how long it takes until no call that was made until now counts any more.
+	Gone func() time.Duration
+	Say  func(why string) // hears why the site is not clear yet; the same reason may come again
 }
 
 const (
@@ -151,16 +182,18 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 	if err != nil {
 		return err
 	}
+	m.question, m.waits, m.again = marshal(useQuestion{k.Account}), useWaits, useWaits.first
 	clear, gone := time.Now().Add(k.Passes), time.Time{}
 	answered := time.Now()
 	for {
-		replicas, counts, why := 0, 0, []string(nil)
+		replicas, counts, former, why := 0, 0, false, []string(nil)
 		err := m.ask(ctx, configSubject, func(data []byte) (who replica) {
 			var s ConfigState
 			switch {
 			case json.Unmarshal(data, &s) != nil:
 				why = append(why, "an answer cannot be read")
 			case s.Version < k.Version:
+				former = true
 				why = append(why, fmt.Sprintf("replica %s does not follow version %d", cli.Visible(s.Instance), k.Version))
 			case s.Busy[k.Account] != "":
 				why = append(why, cli.Visible(s.Busy[k.Account]))
@@ -168,6 +201,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			if share, ok := s.Shares[k.Account]; ok {
 				counts++
 				if share > k.Share {
+					former = true
 					why = append(why, fmt.Sprintf("replica %s still counts by %d%%: if no api of the account is configured any more, restart it",
 						cli.Visible(s.Instance), share))
 				}
@@ -176,6 +210,9 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			return replica{s.Instance, s.Session}
 		})
 		now := time.Now()
+		if former { // the site has lost the version, or a replica has not followed it before: what has passed does not count
+			clear = now.Add(k.Passes)
+		}
 		switch {
 		case err != nil && (now.Sub(answered) > clearPatience || ctx.Err() != nil):
 			return err
@@ -186,7 +223,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 		case replicas > 0 && counts == replicas:
 			answered, gone = now, time.Time{}
 		case gone.IsZero():
-			answered, gone = now, k.Gone()
+			answered, gone = now, now.Add(k.Gone())
 		default:
 			answered = now
 		}

@@ -3,9 +3,11 @@ package admin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/nats/connect"
+	"weir/ingest/await"
 )
 
 // sharedText is a configuration with an account of two sites.
@@ -42,5 +44,21 @@ func TestUnreadVersionKeepsShares(t *testing.T) {
 	}
 	if v, _, err := store.Newest(t.Context()); err == nil || !strings.Contains(err.Error(), "may have lowered a share") {
 		t.Errorf("a version that may have any shares: %+v, %v", v, err)
+	}
+}
+
+// TestSiteClock checks that waits go by the clock of the site's server: the clock of the operator's machine may be an
+// hour ahead. What is not known, between the two ends of a write, counts as more to wait.
+func TestSiteClock(t *testing.T) {
+	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	before := time.Now()
+	v := &Claimed{clock: siteClock{midnight.Add(-time.Hour), before, before.Add(time.Second)}}
+	wait := v.Until(func(now time.Time) time.Time { return now.Truncate(24 * time.Hour).Add(24 * time.Hour) })
+	if wait > time.Hour+time.Second || wait < time.Hour-await.Patience {
+		t.Errorf("an hour before midnight it is %s until midnight", wait)
+	}
+	v.clock = siteClock{midnight.Add(-time.Millisecond), before.Add(-time.Second), before}
+	if wait := v.Until(func(now time.Time) time.Time { return now.Truncate(24 * time.Hour).Add(24 * time.Hour) }); wait < 23*time.Hour {
+		t.Errorf("at midnight, or just before, it is %s until midnight", wait)
 	}
 }

@@ -68,28 +68,16 @@ func (w *Worker) answerOperators() error {
 	return err
 }
 
-// busyWithin bounds how long an answer waits for what limits have in use.
-const busyWithin = 2 * time.Second
-
-// shareUse fills in what this process knows of its use of accounts with shares.
-func (w *Worker) shareUse(ctx context.Context, state *admin.ConfigState) {
-	ctx, cancel := context.WithTimeout(ctx, busyWithin)
-	defer cancel()
-	state.Shares, state.Busy = map[string]int64{}, map[string]string{}
+// shareUse fills in what this process knows of its use of an account. The account need not be configured any more: calls
+// of a removed api go on until a restart.
+func (w *Worker) shareUse(ctx context.Context, account string, state *admin.ConfigState) {
 	c := w.follower.inForce.Load()
-	named := func(api string) bool { _, has := c.API(api); return has }
-	for i := range c.Accounts {
-		a := &c.Accounts[i]
-		if len(a.Shares) == 0 {
-			continue
-		}
-		use := w.limits.Pools.ShareUse(ctx, a.Name, named, w.clock)
-		if use.Counts {
-			state.Shares[a.Name] = use.Share
-		}
-		if use.Busy != "" {
-			state.Busy[a.Name] = use.Busy
-		}
+	use := w.limits.Pools.ShareUse(ctx, account, func(api string) bool { _, has := c.API(api); return has }, w.clock)
+	if use.Counts {
+		state.Shares = map[string]int64{account: use.Share}
+	}
+	if use.Busy != "" {
+		state.Busy = map[string]string{account: use.Busy}
 	}
 }
 
