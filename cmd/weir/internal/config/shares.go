@@ -225,6 +225,11 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 		if !known && were {
 			held, known = bucket.WholeShare, true // nothing was ever shared
 		}
+		if share, renamed := c.formerShare(before, a); renamed && (!known || share < held) {
+			if held, known = share, true; how == Keeping {
+				inForce[a.Name] = share
+			}
+		}
 		same := false
 		if were {
 			formerly, had := was.ByFile(site)
@@ -246,6 +251,29 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 		return nil, &Errors{File: c.File, Problems: problems}
 	}
 	return Parse(c.text, Options{Name: c.File, Site: site, Shares: inForce})
+}
+
+// formerShare returns the share in force of the account that an account had been under another name: apis of it were in
+// an account with shares that is no longer configured. ok is false if there is none.
+func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) {
+	if _, were := before.account(a.Name); before == nil || were {
+		return 0, false
+	}
+	inForce := before.InForce()
+	for i := range c.APIs {
+		if c.APIs[i].Account != a.Name {
+			continue
+		}
+		was, _ := before.API(c.APIs[i].Name)
+		if was == nil || was.Account == "" {
+			continue
+		}
+		_, still := c.Account(was.Account)
+		if of, shared := inForce[was.Account]; shared && !still && (!ok || of < share) {
+			share, ok = of, true
+		}
+	}
+	return share, ok
 }
 
 // account is Account for a configuration that may be nil.

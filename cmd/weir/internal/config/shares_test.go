@@ -96,6 +96,7 @@ func TestTextsRaiseNoShare(t *testing.T) {
 	t.Parallel()
 	without := strings.Replace(sharedAcme, "    shares: {eu: 60%, us: 40%}\n", "", 1)
 	text := func(shares string) string { return strings.Replace(sharedAcme, "{eu: 60%, us: 40%}", shares, 1) }
+	renamed := func(text string) string { return strings.ReplaceAll(text, "acme", "other") }
 	moved := map[string]int64{"acme": 50}
 	for name, of := range map[string]struct {
 		before, next string
@@ -118,6 +119,11 @@ func TestTextsRaiseNoShare(t *testing.T) {
 		"shares of a whole account":   {without, sharedAcme, nil, Lowering, 60},
 		"an account that comes back":  {"apis: {}\n", sharedAcme, moved, Lowering, 0},
 		"an account that comes lower": {"apis: {}\n", text("{eu: 40%}"), moved, Lowering, 40},
+		"another name":                {sharedAcme, renamed(sharedAcme), moved, Lowering, 0},
+		"another name, and less":      {sharedAcme, renamed(text("{eu: 40%}")), moved, Lowering, 40},
+		"another name, whole":         {sharedAcme, renamed(without), moved, Lowering, 0},
+		"a rollback to another name":  {sharedAcme, renamed(sharedAcme), map[string]int64{"acme": 50, "other": 55}, Keeping, 50},
+		"a new account beside it":     {sharedAcme, "accounts: {other: {limits: [{rate: 1/s}]}, acme: {limits: [{rate: 9/s}], shares: {eu: 60%}}}\napis:\n" + strings.SplitAfter(renamed(sharedAcme), "apis:\n")[1], moved, Lowering, 50},
 	} {
 		var before *Config
 		if of.before != "" {

@@ -185,14 +185,11 @@ func (w *records) orderRestored(ctx context.Context, c *config.Config, signs []s
 }
 
 // pauseShared pauses the apis of accounts that sites share. The store may have the shares from before a move, and only
-// the other sites know.
+// the other sites know. It may also be from before the account had shares: so a weir with a site pauses the apis of all
+// accounts.
 func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
-	for i := range c.APIs {
-		a := &c.APIs[i]
-		account, ok := c.Account(a.Account)
-		if !ok || len(account.Shares) == 0 {
-			continue
-		}
+	for _, a := range mayBeShared(c, w.settings.Site) {
+		account, _ := c.Account(a.Account)
 		why := "the store was restored and may have an old share of account " + account.Name + ": run weir shares, then weir resume"
 		if err := admin.StorePause(ctx, w.control, a.Name, cli.User(), why); err != nil {
 			return err
@@ -201,6 +198,17 @@ func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
 			" with the wanted shares, and then weir resume "+a.Name, "api", a.Name, "account", account.Name)
 	}
 	return nil
+}
+
+// mayBeShared returns the apis of accounts with shares, at a site those of all accounts.
+func mayBeShared(c *config.Config, site string) (apis []*config.API) {
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		if account, ok := c.Account(a.Account); ok && (len(account.Shares) > 0 || site != "") {
+			apis = append(apis, a)
+		}
+	}
+	return apis
 }
 
 // goOnRestored makes the dispatcher follow the order. It does nothing if order is nil.
