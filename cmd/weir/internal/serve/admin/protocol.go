@@ -90,9 +90,9 @@ type useQuestion struct {
 
 // useWithin bounds how long a replica takes to say what limits have in use. useWaits is longer, so that a replica whose
 // Redis does not answer is not taken for silent.
-const useWithin = time.Second
+const useWithin = 500 * time.Millisecond
 
-var useWaits = answerWaits{firstAnswer, useWithin + nextAnswer}
+var useWaits = answerWaits{firstAnswer, useWithin + 250*time.Millisecond}
 
 // keysAnswer is one replica's answer about the keys of an api.
 type keysAnswer struct {
