@@ -99,7 +99,7 @@ SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
 # in one goroutine, and are ten times as fast without the detector. In race a whole weir runs under it.
-SIMULATED := ./dispatcher/schedule ./dispatcher/takeover
+SIMULATED := ./dispatcher/schedule ./dispatcher/takeover ./dispatcher/sites
 RACED := $$($(GO) list ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/... | grep -vxF "$$($(GO) list $(SIMULATED))")
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
 SOAK  := weir/cmd/weir/test/soak
@@ -130,7 +130,7 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd cmd/weir-peers && $(GO) test -timeout 10m ./...
 	cd deploy/bench && $(GO) test -timeout 10m ./...
 
-simulation: ## run all seeds of the schedule and of recovery in virtual time: unit and race run one in twenty
+simulation: ## run all seeds of the schedule, of recovery and of sites in virtual time: unit and race run one in twenty
 	$(GO) test -run Simulation -timeout 30m $(SIMULATED) -args -all
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
@@ -142,7 +142,7 @@ midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after
 
 SEEDS ?= 100000
 
-simulate: ## run more seeds through the schedule and recovery in virtual time: SEED=first SEEDS=how many of each
+simulate: ## run more seeds through the schedule, recovery and sites in virtual time: SEED=first SEEDS=how many of each
 	$(GO) test $(SIMULATED) -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 # FUZZTIME is a number of inputs: with seconds, Go sometimes reports the end of the time as a failure (golang/go#75804).

@@ -121,6 +121,7 @@ type Limit struct {
 	InFlight int64
 	Budget   *Budget
 	Cost     ingest.Cost // of a call; unused for a budget, which counts the price
+	Share    int64       // the part of the limit that this is, in percent; 0: the whole
 	Shadow   bool        // counts the calls that it would have held, and holds none
 	// Replica says that the limit counts the calls of one replica only. Such limits are in Rules.Replica.
 	Replica bool

@@ -70,6 +70,31 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
+// Running returns how many calls may be under way that count in the limits of the api's account, or in its own limits
+// if it has none. It also returns the server's time. While the state is younger than a lease, calls from before it may
+// run that it does not know: then the count is unknown, and greater than any limit.
+func (s *Store) Running(ctx context.Context) (calls int64, now bucket.Micros, err error) {
+	now, behind, err := s.touch(ctx) // drops calls whose leases have run out
+	if err != nil {
+		return 0, 0, err
+	}
+	s.rulesMu.RLock()
+	lease := s.rules.By(&bucket.Limit{Account: s.account}).LeaseMicros()
+	s.rulesMu.RUnlock()
+	if int64(now+behind-lease) < born(s.Epoch()) {
+		return unknownCalls, now, nil
+	}
+	from := strconv.FormatInt(int64(now+behind), 10)
+	calls, err = s.client.ZCount(ctx, s.prefix+"open", "("+from, "+inf").Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the calls under way in redis: %w", err)
+	}
+	return calls, now, nil
+}
+
+// unknownCalls is a number of calls that no limit allows.
+const unknownCalls = 1 << 52
+
 // Ahead returns how far the clock of Redis is ahead of this machine's clock, and by how much that may be wrong: half
 // the round trip. It takes this machine's time from elapsed time since the Store was made, so setting the clock does
 // not change the result.

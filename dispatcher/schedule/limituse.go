@@ -12,6 +12,7 @@ type LimitUse struct {
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
 	Count int64         // how much Used may be
 	Per   time.Duration // 0 for in_flight
+	Share int64         // the part of the limit that this site enforces, in percent; 0: all of it
 	// Replica says that only this process's calls count. Else the limit is shared.
 	Replica bool
 }
@@ -19,7 +20,7 @@ type LimitUse struct {
 // use returns how much of the limit this process uses. calls is how many calls run now. counted is false for quotas and
 // budgets, because only the store counts them.
 func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
-	u.Limit = l.Name
+	u.Limit, u.Share = l.Name, l.Share
 	switch l.Kind() {
 	case bucket.KindRate:
 		u.Used, u.Per = l.started.sum(l.Rate, now), usedPer(l.Rate)

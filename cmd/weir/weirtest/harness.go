@@ -35,6 +35,7 @@ type Rig struct {
 	Redis config.Secret // unset: the process counts limits itself
 	// Secrets are what a configuration from NATS may refer to, besides the references in the rig's own file.
 	Secrets []string
+	Site    string // of the next worker, empty for none
 	HeldUp  *machine.HeldUp
 	Said    *Book        // receives the log of the next worker; nil: the test's log
 	Clock   *clock.Clock // of the next worker; nil: the machine's
@@ -115,6 +116,7 @@ func (r *Rig) Settings() *config.Settings {
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.Dir, "data"), Durability: config.DurabilityAlways,
 		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
 		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.Redis, Secrets: r.Secrets, StateDir: filepath.Join(r.Dir, "state"),
+		Site: r.Site,
 	}
 }
 

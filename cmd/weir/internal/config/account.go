@@ -11,7 +11,11 @@ import (
 // Account is a vendor's account that several apis share, with the limits that count over all of them.
 type Account struct {
 	Name  string
-	Rules bucket.Rules // its limits and their headroom
+	Rules bucket.Rules // its limits and their headroom; with shares, the parts that this site enforces
+	// Shares are those of the file, sorted by site; none: no other site uses the account.
+	Shares []Share
+	Share  int64          // in force at this site, in percent; 100 without shares
+	Whole  []bucket.Limit // the limits of all sites together
 }
 
 // mostAccounts bounds the accounts of a file.
@@ -32,7 +36,12 @@ func (a *Account) section() section {
 				is:    items(&of.Shared, mostShared, func(l *bucket.Limit) section { return limit(l, of, nil, &[]Usage{}, lines) }),
 				means: "limits that count over all APIs of the account; a call must be within all of them, and within those of its API",
 			},
+			{
+				name: "shares", is: shares(a), otherwise: "none",
+				means: "the part of each limit that each site enforces alone ([sites](sites.md)). Later changes are made by `weir shares`",
+			},
 		},
+		check: a.divide,
 		whole: func() string { return fmt.Sprintf("%d limits", len(of.Shared)) },
 	}
 }

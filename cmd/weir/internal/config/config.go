@@ -35,6 +35,8 @@ type Config struct {
 	notes      []Problem
 	references []reference
 	text       []byte // the file's content, for describe
+	site       string
+	inForce    map[string]int64
 }
 
 // DeadLetters bounds the stream of dead letters. When it is full, the intake refuses jobs whose letters would not fit.
@@ -49,9 +51,13 @@ type Results struct {
 	MaxBody int64         // how many bytes of an answer weir keeps: 0 to 64MiB
 }
 
-// Options control how Parse reports problems.
+// Options say what Parse does not find in the file.
 type Options struct {
 	Name string // the file's name in messages; empty: weir.yaml
+	// Site is the site whose shares of accounts are in force; empty: not known. Shares are those in force there, by
+	// account. An account that is missing has the share of the file.
+	Site   string
+	Shares map[string]int64
 }
 
 const (
@@ -65,7 +71,7 @@ const (
 // Parse reads a configuration. It does not read the environment, and no file except the time zone database. It does not
 // check that secrets exist: MissingSecrets does. The error is an *Errors that lists every problem.
 func Parse(data []byte, opts Options) (*Config, error) {
-	doc, c := &document{}, &Config{}
+	doc, c := &document{site: opts.Site, inForce: opts.Shares}, &Config{site: opts.Site, inForce: opts.Shares}
 	if root, ok := doc.open(data); ok {
 		c.section().read(root)
 	}

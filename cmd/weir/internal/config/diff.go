@@ -47,7 +47,7 @@ func (c *Config) describe() texts {
 	if c == nil {
 		return texts{}
 	}
-	doc := &document{describes: true}
+	doc := &document{describes: true, site: c.site, inForce: c.inForce}
 	root, _ := doc.open(c.text)
 	all, _ := new(Config).section().read(root)
 	return all

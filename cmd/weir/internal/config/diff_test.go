@@ -90,6 +90,7 @@ func TestEveryFieldShowsInTheDiff(t *testing.T) {
 	text := string(data)
 	whole, shown := parseText(t, text), map[string]bool{}
 	for _, c := range []struct{ field, edit string }{
+		{"accounts.NAME.shares", "{eu: 90%, us: 10%}>{eu: 89%, us: 10%}"},
 		{"accounts.NAME.headroom", "headroom: 12%>headroom: 13%"},
 		{"accounts.NAME.limits.name", "name: acme-open>name: acme-opened"},
 		{"accounts.NAME.limits.rate", "rate: 77/s>rate: 78/s"},

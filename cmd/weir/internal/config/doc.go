@@ -12,6 +12,7 @@
 //	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
 //	limit.go, quota.go          limits that keys share; periods
 //	account.go                  limits that several apis share
+//	shares.go                   parts of these limits for sites, and what a new file may do to them
 //	cost.go, answer.go          what a job takes from limits and budgets; numbers of answers
 //	admit.go                    limits on what comes in
 //	retry.go                    what an answer means, and when all calls stop

@@ -31,6 +31,8 @@ type document struct {
 	visits     int
 	describes  bool                    // read also returns the values as texts
 	facts      map[*yaml.Node]*sourced // nodes that come from a vendor's profile
+	site       string                  // Options.Site
+	inForce    map[string]int64        // Options.Shares
 }
 
 // value is one place in a document: its node (aliases are followed), the line that a message names, and the path from

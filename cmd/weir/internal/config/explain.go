@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Explained is a value in force, with where it comes from: a line of the file, a vendor's profile, or else weir's own
-// default.
+// Explained is a value in force, with where it comes from: a line of the file, a vendor's profile, a move of shares,
+// or else weir's own default.
 type Explained struct {
 	Path   string `json:"path"` // as in apis.sms.retry.on
 	Value  string `json:"value"`
 	Line   int    `json:"line,omitempty"`   // of the file
+	Moved  bool   `json:"moved,omitempty"`  // weir shares has put it in force
 	Vendor string `json:"vendor,omitempty"` // whose profile has the value
 	Says   string `json:"says,omitempty"`   // what the vendor documents
 	Page   string `json:"page,omitempty"`   // where it says so
@@ -26,7 +27,7 @@ func (c *Config) Explain() []Explained {
 		if t.whole {
 			continue
 		}
-		s := Explained{Path: path, Value: t.text, Line: t.from.line}
+		s := Explained{Path: path, Value: t.text, Line: t.from.line, Moved: t.from.moved}
 		if f := t.from.fact; f != nil {
 			s.Vendor, s.Says, s.Page, s.Date = f.vendor, f.Says, f.Page, f.Date
 		}
@@ -41,10 +42,12 @@ type sourced struct {
 	*Fact
 }
 
-// origin is where a value in force comes from: a fact, or a line of the file. The zero value is weir's own default.
+// origin is where a value in force comes from: a fact, a move of shares, or a line of the file. The zero value is weir's
+// own default.
 type origin struct {
-	line int
-	fact *sourced
+	line  int
+	fact  *sourced
+	moved bool // weir shares put the value in force
 }
 
 // origin returns where the value comes from.

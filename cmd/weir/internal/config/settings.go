@@ -31,6 +31,8 @@ type Settings struct {
 	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
 	Partitions      int      // of an api's queue: 1 to 256
 	Roles           []Role   // at least one, sorted
+	Site            string   // the site of this weir, empty for none
+	Sites           []SiteAt // where commands reach sites, sorted by name
 	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
 	HTTPListen      string   // host:port, empty for none
 	HTTPToken       Secret   // that a request must carry; required if other machines can connect
@@ -118,15 +120,27 @@ func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
 
 // ReadSettingsFor is ReadSettings, but uses address in place of WEIR_NATS_URL if address is not empty.
 func ReadSettingsFor(address string) (*Settings, error) {
-	s := &Settings{}
-	all, err := s.decoded()
+	return readSettings(func(name string) (string, bool) { return address, name == "WEIR_NATS_URL" && address != "" })
+}
+
+// readSettings reads the variables. instead returns a value that replaces that of the environment; empty: none.
+func readSettings(instead func(name string) (string, bool)) (*Settings, error) {
+	found, err := new(Settings).decoded()
 	if err != nil {
 		return nil, &Errors{Problems: []Problem{{Path: "WEIR_", Message: err.Error()}}}
 	}
+	s := &Settings{}
 	v := &variables{settings: s, texts: map[string]string{}}
-	for _, each := range all {
-		if each.name == "WEIR_NATS_URL" && address != "" {
-			_ = each.Decode(address)
+	var all []*variable
+	for i, f := range s.variables() {
+		each := &variable{field: f}
+		all = append(all, each)
+		if text, ok := instead(each.name); ok {
+			if text != "" {
+				_ = each.Decode(text) // keeps its error
+			}
+		} else if found[i].set {
+			_ = each.Decode(found[i].text)
 		}
 		v.texts[each.name] = each.text
 	}
@@ -226,6 +240,51 @@ func (v *variables) unknown() {
 		}
 		v.warn(name, "there is no such variable", "remove it")
 	}
+}
+
+// SiteAt says where commands reach a site.
+type SiteAt struct {
+	Site string
+	At   Secret // an address, or the name of a context of the nats command
+}
+
+// siteList reads where sites are.
+func siteList(text string) ([]SiteAt, error) {
+	const fix = "write eu=CONTEXT,us=nats://host:4222, with the names of contexts of the nats command, or addresses"
+	var all []SiteAt
+	for part := range strings.SplitSeq(text, ",") {
+		name, at, found := strings.Cut(strings.TrimSpace(part), "=")
+		if _, err := parseName(name); err != nil || !found || at == "" {
+			return nil, refuse(fix, "a part does not say where a site is")
+		}
+		if slices.ContainsFunc(all, func(s SiteAt) bool { return s.Site == name }) {
+			return nil, refuse(fix, "the site %s stands twice", quote(name))
+		}
+		where := Secret{text: at, shown: at}
+		if strings.Contains(at, "://") {
+			var err error
+			if where, err = natsURL(at); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, SiteAt{name, where})
+	}
+	slices.SortFunc(all, func(a, b SiteAt) int { return strings.Compare(a.Site, b.Site) })
+	return all, nil
+}
+
+// ReadSettingsOf is ReadSettings for the server of a site. If the site has an address, the other variables say how to
+// sign in. If it has a context of the nats command, that replaces all variables of NATS.
+func ReadSettingsOf(site SiteAt) (*Settings, error) {
+	at := site.At.Reveal()
+	if strings.Contains(at, "://") {
+		return readSettings(func(name string) (string, bool) {
+			return map[string]string{"WEIR_NATS_URL": at}[name], name == "WEIR_NATS_URL" || name == "WEIR_NATS_CONTEXT"
+		})
+	}
+	return readSettings(func(name string) (string, bool) {
+		return map[string]string{"WEIR_NATS_CONTEXT": at}[name], strings.HasPrefix(name, "WEIR_NATS_")
+	})
 }
 
 func defaultFile() string {

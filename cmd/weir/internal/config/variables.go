@@ -37,6 +37,19 @@ func (s *Settings) groups() []group {
 				means: "this replica's name, different for each replica",
 			},
 			{
+				name: "WEIR_SITE", is: one(&s.Site, free("a name: `a-z`, `0-9`, `-` and `_`", parseName)), otherwise: "empty",
+				means: "the site of this weir: it enforces that site's share of accounts with shares ([sites](sites.md)). The same for all " +
+					"replicas on one server",
+			},
+			{
+				name: "WEIR_SITES", otherwise: "empty",
+				is: one(&s.Sites, of[[]SiteAt]{
+					siteList, shownSites, "`SITE=CONTEXT` or `SITE=nats://…`, with commas between", nil,
+				}),
+				means: "where `weir shares` reaches each site: a context of the `nats` command, or an address, for which the variables below " +
+					"sign in ([sites](sites.md))",
+			},
+			{
 				name: "WEIR_MEMORY", is: one(&s.Memory, orEmpty(size(LeastMemory, 1<<50))), otherwise: "empty",
 				means: "the resident memory of the process, including the server inside. It decides how many jobs weir holds, and how " +
 					"large the heap may grow. Empty: what the control group or `GOMEMLIMIT` allows, else half of the machine's memory",
@@ -188,6 +201,15 @@ func anything(text string) (string, error) { return text, nil }
 // secretOf returns the type of a setting that is shown without its credentials, or not at all.
 func secretOf(words string, parse func(string) (Secret, error)) of[Secret] {
 	return of[Secret]{parse, Secret.String, words, nil}
+}
+
+// shownSites returns where sites are, without passwords.
+func shownSites(all []SiteAt) string {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = s.Site + "=" + s.At.String()
+	}
+	return strings.Join(words, ",")
 }
 
 func rolesType() of[[]Role] {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,9 +83,14 @@ func completionOf(cmd *cobra.Command, place string) completion {
 	case "API":
 		return apiNames
 	case "ACCOUNT":
+		if cmd.Name() == "shares" {
+			return sharedAccounts
+		}
 		return accountNames
 	case "KEY":
 		return deepKeys
+	case "SITE=PERCENT":
+		return siteShares
 	case "VERSION":
 		return keptVersions
 	case "REASON":
@@ -110,6 +116,36 @@ func offered(complete completion, cmd *cobra.Command, args []string, begun strin
 	}
 	found := slices.DeleteFunc(complete(cmd, args), func(c cobra.Completion) bool { return !strings.HasPrefix(c, begun) })
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// sharedAccounts returns the accounts with shares.
+func sharedAccounts(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		if current, ok := admin.RunningConfig(cmd.Context(), c); ok {
+			for i := range current.Accounts {
+				if a := &current.Accounts[i]; len(a.Shares) > 0 {
+					names = append(names, a.Name)
+				}
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+// siteShares returns the sites of the account that the arguments name, each with its share by the file.
+func siteShares(cmd *cobra.Command, args []string) (names []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		if current, ok := admin.RunningConfig(cmd.Context(), c); ok && len(args) > 0 {
+			if a, ok := current.Account(args[0]); ok {
+				for _, s := range a.Shares {
+					names = append(names, fmt.Sprintf("%s=%d%%", s.Site, s.Percent))
+				}
+			}
+		}
+		return nil
+	})
+	return names
 }
 
 // apiNames returns the configured apis. It returns none if no server answers, because completion cannot show an error.

@@ -75,7 +75,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	dead.RunE, configure.RunE = group, group
 	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), topCommand(), submitCommand(), keysCommand(), showCommand(), jobsCommand(), jobCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), dead, resultsCommand(), eventsCommand(), notifyCommand(), configure,
-		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(),
+		spendCommand(), verifyCommand(), planCommand(), monitoringCommand(), doctorCommand(), healthCommand(), benchCommand(), moveCommand(), sharesCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)
 	addCompletion(root)

@@ -55,7 +55,7 @@ func (p *proposals) apply(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.put(ctx, &proposal.Proposal{Who: r.who.String(), From: from, Text: said.YAML, Config: c}, said.DryRun)
+	return p.put(ctx, &proposal.Proposal{Who: r.who.String(), From: from, Text: said.YAML, Config: c, Site: p.Settings.Site}, said.DryRun)
 }
 
 func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {

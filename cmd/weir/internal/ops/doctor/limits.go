@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -26,6 +27,20 @@ func (e *examination) limits() {
 	}
 	if len(e.findings) == before {
 		e.fine("no limit contradicts another")
+	}
+}
+
+// shares looks for files that give a site another share than is in force.
+func (e *examination) shares() {
+	if e.Config == nil || e.Connection == nil || e.Config.Site() == "" {
+		return
+	}
+	for i := range e.Config.Accounts {
+		a := &e.Config.Accounts[i]
+		if said, ok := a.ByFile(e.Config.Site()); ok && said != a.Share {
+			e.watch(fmt.Sprintf("write %s: %d%% into the file of every site", e.Config.Site(), a.Share),
+				"account %s: site %s has %d%% in force, and its file says %d%%: with an empty store weir would begin with that", a.Name, e.Config.Site(), a.Share, said)
+		}
 	}
 }
 

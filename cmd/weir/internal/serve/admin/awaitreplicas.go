@@ -24,7 +24,9 @@ type awaitedReplicas struct {
 	registry *lease.Registry   // nil if the server has no registry of replicas
 	silent   map[string]silent // by session: replicas that have a lease and have not answered
 	over     map[string]string // by session: the instances of silent replicas whose leases have ended
+	question []byte
 	waits    answerWaits
+	again    time.Duration // waits.first of each question after the first one
 }
 
 // silent is the lease of a replica that has not answered. since is when this process first saw the lease's revision.
@@ -42,7 +44,7 @@ const againAnswer = time.Second
 
 // awaitReplicas reads which replicas have leases. The command about which it will ask must already be stored.
 func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
-	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
+	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, question: marshal(question{Limit: 1}), waits: answerWaits{firstAnswer, nextAnswer}, again: againAnswer}
 	var err error
 	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
 		return nil, c.Explain(err)
@@ -54,13 +56,13 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 // ask fails with errSilent if no replica has answered and there is no registry that says which replicas run.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
-	err := askFor(m.c, subject, marshal(question{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(m.c, subject, m.question, m.waits, func(data []byte, wrong *operatorError) bool {
 		if wrong == nil {
 			answered[take(data)] = true
 		}
 		return false
 	})
-	m.waits.first = againAnswer
+	m.waits.first = m.again
 	if err != nil && !errors.Is(err, errNobody) && (m.registry == nil || !errors.Is(err, errSilent)) {
 		return err
 	}

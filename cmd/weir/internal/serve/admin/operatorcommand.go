@@ -132,6 +132,13 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 	return p, fmt.Errorf("%s: another command pauses or resumes it at the same time: try again", o.name())
 }
 
+// StorePause stores a pause of an api for a process that has not begun to call yet.
+func StorePause(ctx context.Context, kv jetstream.KeyValue, api, who, why string) error {
+	o := &OperatorCommand{API: api, who: who, kv: kv}
+	_, err := o.storePause(ctx, schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: who, Why: why})
+	return err
+}
+
 // mostPauseRaces is how often a pause is tried again because another command changed the same entry at the same time.
 const mostPauseRaces = 5
 

@@ -82,6 +82,18 @@ type question struct {
 	Match string         `json:"match,omitempty"` // only keys that contain this text
 }
 
+// useQuestion is the body of a question about the configuration. With an account it also asks for what a replica knows
+// of its use of the account.
+type useQuestion struct {
+	Account string `json:"account,omitempty"`
+}
+
+// useWithin bounds how long a replica takes to say what limits have in use. useWaits is longer, so that a replica whose
+// Redis does not answer is not taken for silent.
+const useWithin = 500 * time.Millisecond
+
+var useWaits = answerWaits{firstAnswer, useWithin + 250*time.Millisecond}
+
 // keysAnswer is one replica's answer about the keys of an api.
 type keysAnswer struct {
 	desk.APIState

@@ -37,16 +37,18 @@ type ServiceOptions struct {
 	Throttled  func(api string) uint64                  // returns how many jobs this process's intake has refused since it started
 	History    *flowsamples.Keeper
 	Index      *jobindex.Index
-	Config     func() ConfigState               // returns which configuration is in force; the service adds the instance
-	InForce    func() *config.Config            // returns the configuration in force
-	Ready      func(ctx context.Context) error  // returns nil if a job could be accepted and dispatched; it may write to the store
-	Streams    func() []dispatcher.StreamChange // returns the streams that were recently changed by hand
-	Instance   string
-	Roles      []string
-	Callback   func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
-	Posting    func(end EndPlace) *Posting                            // says whether an end was posted, nil if its api has no callback
-	Notify     func(ctx context.Context, name, who string) []Notified // posts a test message to the receiver of that name, "" for all receivers
-	Log        *slog.Logger
+	// ShareUse fills in Shares and Busy of one account. It may ask Redis.
+	ShareUse func(ctx context.Context, account string, of *ConfigState)
+	Config   func() ConfigState               // returns which configuration is in force; the service adds the instance
+	InForce  func() *config.Config            // returns the configuration in force
+	Ready    func(ctx context.Context) error  // returns nil if a job could be accepted and dispatched; it may write to the store
+	Streams  func() []dispatcher.StreamChange // returns the streams that were recently changed by hand
+	Instance string
+	Roles    []string
+	Callback func(api string) *CallbackStatus                       // returns how far an api's callback is behind, nil if the api has none
+	Posting  func(end EndPlace) *Posting                            // says whether an end was posted, nil if its api has no callback
+	Notify   func(ctx context.Context, name, who string) []Notified // posts a test message to the receiver of that name, "" for all receivers
+	Log      *slog.Logger
 }
 
 // errServiceEnds is the cause with which stop cancels answers that are still being prepared.
@@ -65,7 +67,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), listing: make(chan struct{}, mostListings), notifying: make(chan struct{}, mostTests), searches: &sync.WaitGroup{},
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), listing: make(chan struct{}, mostListings), sharing: make(chan struct{}, mostMoves), notifying: make(chan struct{}, mostTests), searches: &sync.WaitGroup{},
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
@@ -110,6 +112,9 @@ const mostSearches = 4
 // mostListings bounds the lists of jobs and the sums of spending that are made at once.
 const mostListings = 8
 
+// mostMoves bounds the questions about the use of accounts that are answered at once.
+const mostMoves = 8
+
 // mostTests bounds the tests of receivers that run at once.
 const mostTests = 1
 
@@ -123,6 +128,7 @@ type operator struct {
 	searching chan struct{}
 	inquiring chan struct{}
 	listing   chan struct{}
+	sharing   chan struct{}
 	notifying chan struct{}
 	searches  *sync.WaitGroup
 	started   time.Time
@@ -204,11 +210,24 @@ func (o operator) try(req micro.Request) {
 	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // on an error the asking process has gone
 }
 
-// configuration answers which configuration this replica follows.
+// configuration answers which configuration this replica follows. If the question names an account, the answer also says
+// what the replica knows of its use of it.
 func (o operator) configuration(req micro.Request) {
-	state := o.Config()
-	state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
-	_ = req.Respond(marshal(state)) // on an error the asking process has gone
+	state := func() ConfigState {
+		state := o.Config()
+		state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
+		return state
+	}
+	var in useQuestion
+	if json.Unmarshal(req.Data(), &in) != nil || in.Account == "" {
+		_ = req.Respond(marshal(state())) // on an error the asking process has gone
+		return
+	}
+	o.aside(req, o.sharing, "too many moves of shares at a time", useWithin, func(ctx context.Context) (any, error) {
+		of := state()
+		o.ShareUse(ctx, in.Account, &of)
+		return of, nil
+	})
 }
 
 // aside prepares the answer in a goroutine of its own, so that other questions do not wait for it. If all slots are

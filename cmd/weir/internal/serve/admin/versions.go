@@ -47,7 +47,14 @@ type StoredConfig struct {
 	// microseconds, or the former version's Order plus one if that is more. Versions that an earlier weir stored have
 	// none.
 	Order int64 `json:"order,omitempty"`
+	// Site is the site of this store, and Shares are its shares of accounts that are in force, in percent. They belong to
+	// the version, so that replicas follow a share as they follow any change. Only weir shares raises one.
+	Site   string           `json:"site,omitempty"`
+	Shares map[string]int64 `json:"shares,omitempty"`
 }
+
+// Take notes the site and the shares of a configuration that is to be stored.
+func (s *StoredConfig) Take(c *config.Config) { s.Site, s.Shares = c.Site(), c.InForce() }
 
 // After returns the Order for a new version that follows s. s may be nil if there is no version.
 func (s *StoredConfig) After() int64 {
@@ -107,15 +114,25 @@ func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
 	if err := json.Unmarshal(entry.Value(), &v.StoredConfig); err != nil {
 		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
 	}
-	var err error
-	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
+	if err := v.parse(entry.Created()); err != nil {
 		return nil, err
 	}
+	return v, nil
+}
+
+// parse parses the version's text. created is when the version was stored.
+func (v *Version) parse(created time.Time) (err error) {
+	v.Config, err = config.Parse([]byte(v.YAML), config.Options{
+		Name: fmt.Sprintf("version %d from %s", v.Number, v.From), Site: v.Site, Shares: v.Shares,
+	})
+	if err != nil {
+		return err
+	}
 	if v.Order == 0 {
-		v.Order = entry.Created().UnixMicro()
+		v.Order = created.UnixMicro()
 	}
 	v.Config.Version = v.Order
-	return v, nil
+	return nil
 }
 
 // ConfigStore is the key-value bucket of the configuration. The bucket's history is the configuration's history. Its
@@ -175,13 +192,50 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the running configuration: %w", err)
 	}
-	for _, entry := range slices.Backward(entries) {
-		last = max(last, entry.Revision())
-		if v, err := ReadVersion(entry); err == nil {
-			return v, last, s.layFoundOver(ctx, v)
-		}
+	if len(entries) > 0 {
+		last = entries[len(entries)-1].Revision()
 	}
-	return nil, last, nil
+	if valid, err = NewestReadable(entries); err != nil || valid == nil {
+		return nil, last, err
+	}
+	return valid, last, s.layFoundOver(ctx, valid)
+}
+
+// NewestReadable returns the newest version that can be read, nil if there is none. Its site and its shares are those of
+// the newest version, because they lie outside the text: else a text that follows an older version could raise a share.
+// NewestReadable fails if a later version does not say its shares. entries are in the order of their revisions.
+func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
+	var unread []jetstream.KeyValueEntry // the newest first
+	for _, entry := range slices.Backward(entries) {
+		if v, err := ReadVersion(entry); err == nil {
+			return v, v.takeShares(unread, entry.Created())
+		}
+		unread = append(unread, entry)
+	}
+	return nil, nil //nolint:nilnil // no version is no error
+}
+
+// takeShares takes the site and the shares of the first of these later versions, which cannot be read otherwise. created
+// is when the version was stored.
+func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time) error {
+	if v.Site == "" {
+		return nil
+	}
+	for _, entry := range later {
+		if entry.Operation() != jetstream.KeyValuePut {
+			continue
+		}
+		var of StoredConfig
+		if err := json.Unmarshal(entry.Value(), &of); err != nil {
+			return fmt.Errorf("version %d of the configuration cannot be read, and may have lowered a share: roll weir back to the one that stored it: %w", entry.Revision(), err)
+		}
+		v.Site, v.Shares = of.Site, of.Shares
+		if err := v.parse(created); err != nil {
+			return fmt.Errorf("version %d of the configuration with the shares of version %d: %w", v.Number, entry.Revision(), err)
+		}
+		return nil
+	}
+	return nil
 }
 
 // layFoundOver replaces a version's File by the FoundFile under fileKey, if that was recorded later. It then also

@@ -26,6 +26,7 @@ type LimitShown struct {
 	Why         string     `json:"why,omitempty"`          // why the count is unknown or incomplete, and what to do
 	PerMS       int64      `json:"per_ms,omitempty"`       // of a rate: Used counts the calls started within the last PerMS
 	Bound       bool       `json:"bound,omitempty"`        // Used is an upper bound until calls before the start are added up
+	Share       int64      `json:"share,omitempty"`        // the part of an account's limit that this site enforces, in percent; absent: all of it
 	Excess      int64      `json:"excess,omitempty"`       // units that the vendor counts and weir does not; a quota's Used includes them
 	ExcessUntil *time.Time `json:"excess_until,omitempty"` // when the vendor's count begins anew
 }
@@ -35,7 +36,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 	for _, l := range b.Of(api) {
 		s := LimitShown{
 			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: InUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
-			Bound: l.Bound,
+			Bound: l.Bound, Share: l.Limit.Share,
 		}
 		if l.Limit.Budget != nil {
 			s.Unit = InMoney
@@ -57,7 +58,7 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 // level of these.
 func WithUses(limits []LimitShown, uses []schedule.LimitUse, instance string) []LimitShown {
 	for _, u := range uses {
-		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds()}
+		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds(), Share: u.Share}
 		if u.Per == 0 {
 			s.Unit = InCalls
 		}
@@ -124,6 +125,9 @@ func (l *LimitShown) Text() string {
 	}
 	if l.Replica != "" {
 		text += " at " + cli.Visible(l.Replica)
+	}
+	if l.Share > 0 && text != "" {
+		text += fmt.Sprintf(" (this site has %d%%)", l.Share)
 	}
 	if l.Bound {
 		text += ": what was called before the start is being added up"

@@ -22,6 +22,7 @@ type Proposal struct {
 	From   string // where the text comes from: a file, or an earlier version
 	Text   string
 	Config *config.Config
+	Site   string // of the proposing process; empty: that of the version in force
 
 	current *admin.Version // the version in force; nil: there is none
 	last    uint64         // the newest revision in NATS when the proposal was compared
@@ -61,6 +62,9 @@ func (p *Proposal) Apply(ctx context.Context, c *connect.Connection, talk io.Wri
 	if err := p.before().CheckUnits(p.Config, p.From); err != nil {
 		return nil, err
 	}
+	if err := p.succeed(); err != nil {
+		return nil, err
+	}
 	d := p.differs()
 	if !d.Same {
 		d.Spent, d.Unread = limitstate.SpentAlready(ctx, c.JetStream, p.before(), p.Config, time.Now())
@@ -87,6 +91,9 @@ func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint
 		return nil, err
 	}
 	p := &Proposal{Who: who, back: true}
+	if p.current, err = admin.NewestReadable(entries); err != nil {
+		return nil, err
+	}
 	var target *admin.Version
 	for _, entry := range slices.Backward(entries) {
 		p.last = max(p.last, entry.Revision())
@@ -96,8 +103,7 @@ func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint
 			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
 		case err != nil:
 			continue
-		case p.current == nil:
-			p.current = v
+		case v.Number == p.current.Number:
 		case wanted == 0 && target == nil:
 			target = v
 		}
@@ -113,6 +119,16 @@ func Earlier(ctx context.Context, c *connect.Connection, who string, wanted uint
 	}
 	p.From, p.Text, p.Config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
 	return p, nil
+}
+
+// succeed gives the proposal the shares of accounts that are in force. A rollback changes none of them.
+func (p *Proposal) succeed() (err error) {
+	how := config.Lowering
+	if p.back {
+		how = config.Keeping
+	}
+	p.Config, err = p.Config.Succeed(p.before(), p.Site, how)
+	return err
 }
 
 func (p *Proposal) before() *config.Config {
@@ -143,6 +159,7 @@ func (p *Proposal) put(ctx context.Context, c *connect.Connection, store admin.C
 	next := admin.StoredConfig{
 		YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(applied.Changes), Vendors: p.Config.Vendors(),
 	}
+	next.Take(p.Config)
 	switch {
 	case p.current == nil:
 	case p.back:
@@ -176,8 +193,9 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 
 // takeBack stores the former configuration again if a replica cannot follow the new one. Otherwise commands would show
 // and use a version that no replica runs. takeBack stores nothing if another client has changed the configuration
-// since. Some replicas may already follow the configuration failed, so the former one gets a later Order. takeBack
-// always returns an error that includes why.
+// since. Some replicas may already follow the configuration failed, so the former one gets a later Order. It also keeps
+// a share that failed has lowered, because another site may have been raised meanwhile. takeBack always returns an error
+// that includes why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer,
 	failed *admin.StoredConfig, applied *Applied, why error,
 ) error {
@@ -187,6 +205,19 @@ func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store ad
 	former := p.current.StoredConfig
 	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, applied.Version)
 	former.Who, former.At, former.Changes, former.Order = p.Who, time.Now().UTC(), len(applied.Changes), failed.After()
+	kept, lowered := p.current.Config, ""
+	for _, account := range slices.Sorted(maps.Keys(failed.Shares)) {
+		share := failed.Shares[account]
+		if held, known := former.Shares[account]; !known || share >= held {
+			continue
+		}
+		var err error
+		if kept, err = kept.WithShare(account, share); err != nil {
+			return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
+		}
+		former.Take(kept)
+		lowered += fmt.Sprintf(", except that account %s keeps the share of %d%%", account, share)
+	}
 	version, err := store.Put(ctx, former, applied.Version)
 	if err != nil {
 		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
@@ -194,6 +225,6 @@ func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store ad
 	back := Applied{OldVersion: applied.Version, Version: version}
 	applied.Applied, applied.Version = false, version
 	announce(ctx, c, talk, former, back)
-	why = fmt.Errorf("%w; it was rolled back: version %d is the same as version %d", why, version, p.current.Number)
+	why = fmt.Errorf("%w; it was rolled back: version %d is the same as version %d%s", why, version, p.current.Number, lowered)
 	return errors.Join(why, admin.AwaitFollowed(ctx, c, talk, version))
 }

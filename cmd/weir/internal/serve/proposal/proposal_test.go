@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"weir/bucket/natstest"
@@ -35,6 +36,29 @@ func TestSameWithAnotherProfile(t *testing.T) {
 // TestTakenBackComesLater checks that the version that replaces one that cannot be followed has a greater Order. Limits
 // in Redis refuse an earlier one: a replica that follows it makes no calls of an api that has changed its account.
 func TestTakenBackComesLater(t *testing.T) {
+	const text = "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: %d/s, capacity: 1}}}"
+	first := admin.StoredConfig{YAML: fmt.Sprintf(text, 1), Order: (*admin.StoredConfig)(nil).After()}
+	store := takenBack(t, first, &Proposal{Text: fmt.Sprintf(text, 2)})
+	entries, err := store.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := map[uint64]int64{}
+	for _, e := range entries {
+		v, err := admin.ReadVersion(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders[v.Number] = v.Order
+	}
+	if len(orders) != 3 || orders[2] <= orders[1] || orders[3] <= orders[2] {
+		t.Errorf("the orders of the versions are %v, want three that rise", orders)
+	}
+}
+
+// takenBack stores a first version, and applies a proposal that a replica cannot follow.
+func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal) admin.ConfigStore {
+	t.Helper()
 	js := natstest.JetStream(t)
 	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
 	if err != nil {
@@ -43,8 +67,6 @@ func TestTakenBackComesLater(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EVENTS", Subjects: []string{"weir.events.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	const text = "apis: {a: {url: 'http://127.0.0.1:1', bucket: {rate: %d/s, capacity: 1}}}"
-	first := admin.StoredConfig{YAML: fmt.Sprintf(text, 1), Order: (*admin.StoredConfig)(nil).After()}
 	if _, err := store.Put(t.Context(), first, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +85,6 @@ func TestTakenBackComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
-	p := &Proposal{Text: fmt.Sprintf(text, 2)}
 	if p.Config, err = config.Parse([]byte(p.Text), config.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,20 +92,38 @@ func TestTakenBackComesLater(t *testing.T) {
 	if !errors.Is(err, admin.ErrCannotFollow) {
 		t.Fatal(err)
 	}
-	entries, err := store.History(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	orders := map[uint64]int64{}
-	for _, e := range entries {
-		v, err := admin.ReadVersion(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		orders[v.Number] = v.Order
-	}
-	if len(orders) != 3 || orders[2] <= orders[1] || orders[3] <= orders[2] {
-		t.Errorf("the orders of the versions are %v, want three that rise", orders)
+	return store
+}
+
+// TestTakenBackRaisesNoShare checks that the version that replaces one that cannot be followed keeps a share that the
+// failed version has lowered. A move may have raised another site meanwhile. An account that had no shares before has
+// none again: a replica that does not know its site can follow then.
+func TestTakenBackRaisesNoShare(t *testing.T) {
+	const (
+		text = "accounts: {acme: {limits: [{rate: 100/s}]%s}}\napis: {a: {url: 'http://127.0.0.1:1', account: acme, bucket: {rate: 1/s, capacity: 1}}}"
+		at60 = ", shares: {eu: 60%, us: 40%}"
+		at30 = ", shares: {eu: 30%, us: 40%}"
+	)
+	for name, of := range map[string]struct {
+		before, after string
+		site          string
+		shares        map[string]int64
+		want          map[string]int64
+	}{
+		"lowered":      {at60, at30, "eu", map[string]int64{"acme": 60}, map[string]int64{"acme": 30}},
+		"first shared": {"", at60, "", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := admin.StoredConfig{YAML: fmt.Sprintf(text, of.before), Site: of.site, Shares: of.shares}
+			store := takenBack(t, first, &Proposal{Text: fmt.Sprintf(text, of.after), Site: "eu"})
+			last, number, err := store.Newest(t.Context())
+			if err != nil || number != 3 {
+				t.Fatalf("version %d, %v", number, err)
+			}
+			if last.YAML != first.YAML || last.Site != of.site || !maps.Equal(last.Shares, of.want) {
+				t.Errorf("version 3 is of site %q with the shares %v, want %v, and has the text %s", last.Site, last.Shares, of.want, last.YAML)
+			}
+		})
 	}
 }
 

@@ -32,6 +32,25 @@ func (f *configFile) configured() *config.Config {
 	return f.config
 }
 
+// succeed returns the file with the shares of accounts that are in force at site. current is the version in force, nil
+// if there is none.
+func (f *configFile) succeed(current *admin.Version, site string) (*configFile, error) {
+	var before *config.Config
+	if current != nil {
+		before = current.Config
+	}
+	c, err := f.config.Succeed(before, site, config.Lowering)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.RefuseSite(site); err != nil {
+		return nil, cli.Usage(err)
+	}
+	next := *f
+	next.config = c
+	return &next, nil
+}
+
 func readConfigFile(path string) (*configFile, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
@@ -45,6 +64,14 @@ func readConfigFile(path string) (*configFile, error) {
 		return nil, err
 	}
 	return &configFile{path: path, text: text, sum: admin.Checksum(text), config: c}, nil
+}
+
+// inForce returns the file's configuration with the shares of present.
+func (f *configFile) inForce(present *config.Config) *config.Config {
+	if c, err := f.config.Succeed(present, "", config.Keeping); err == nil {
+		return c
+	}
+	return f.config
 }
 
 // adoption is the configuration that a start or reload chooses, and where it comes from. Its method store puts a new
@@ -63,7 +90,9 @@ type adoption struct {
 // since taken the file's text out of force. Otherwise it chooses the newest version in NATS, so that a restart keeps
 // what was applied. An unreadable version in NATS counts as never applied. If the file changes nothing, no version is
 // added, and store only records the file. adopt itself stores nothing.
-func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adoption, error) {
+//
+// The result has the shares of accounts that are in force at site. A file that would raise one is refused.
+func adopt(ctx context.Context, home admin.ConfigStore, file *configFile, site string) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
 		return nil, err
@@ -75,7 +104,14 @@ func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adop
 		if current == nil {
 			return nil, admin.ErrNoConfig
 		}
+		if err := current.Config.RefuseSite(site); err != nil {
+			return nil, cli.Usage(err)
+		}
 		return &adoption{present: current, former: current.Config, home: home}, nil
+	}
+	file, err = file.succeed(current, site)
+	if err != nil {
+		return nil, err
 	}
 	if current != nil && current.Number == last && len(current.Config.Diff(file.config)) == 0 {
 		return &adoption{present: current, former: current.Config, home: home, found: file.sum}, nil
@@ -92,6 +128,7 @@ func adopt(ctx context.Context, home admin.ConfigStore, file *configFile) (*adop
 		a.former, a.version, before = current.Config, current.Number, &current.StoredConfig
 	}
 	a.present.Order = before.After()
+	a.present.Take(file.config)
 	a.present.Config.Version = a.present.Order
 	return a, nil
 }
@@ -140,7 +177,7 @@ const followGrace = 2 * time.Second
 
 // tellOverruled logs that the file is not put in force although it differs from the running configuration.
 func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
-	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
+	if file == nil || a.file != nil || len(a.present.Config.Diff(file.inForce(a.present.Config))) == 0 {
 		return
 	}
 	log.Info("the running configuration differs from the file: another was applied or rolled back to since; `weir config diff` shows the difference, `weir config apply` applies the file",

@@ -34,7 +34,7 @@ func TestAdoptionRace(t *testing.T) {
 		return f
 	}
 	begin := func(f *configFile) *adoption {
-		a, err := adopt(t.Context(), home, f)
+		a, err := adopt(t.Context(), home, f, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	}
 	start := func(rate string) string {
 		f := fileAt(t, rate)
-		a, err := adopt(t.Context(), home, f)
+		a, err := adopt(t.Context(), home, f, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestAdoptionBesideApply(t *testing.T) {
 	}
 	start := func(rate string) string {
 		t.Helper()
-		a, err := adopt(t.Context(), home, fileAt(t, rate))
+		a, err := adopt(t.Context(), home, fileAt(t, rate), "")
 		if err == nil {
 			_, err = a.store(t.Context())
 		}
@@ -193,7 +193,7 @@ func TestAdoptionBesideApply(t *testing.T) {
 	current, last := read()
 	apply(current, last, same)
 	current, last = read()
-	late, err := adopt(t.Context(), home, fileAt(t, same))
+	late, err := adopt(t.Context(), home, fileAt(t, same), "")
 	if err != nil {
 		t.Fatal(err)
 	}

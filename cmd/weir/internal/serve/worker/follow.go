@@ -65,6 +65,7 @@ type followerOptions struct {
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
+	site     string                     // of this weir, empty for none
 	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to other users
 	log      *slog.Logger
 }
@@ -165,7 +166,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	}
 	if err != nil {
 		f.log.Error("a new configuration is not valid on this replica; the former one stays in force", "version", entry.Revision(), "err", err)
-		f.refused.Store(&refusedConfig{entry.Revision(), err.Error()})
+		f.refused.Store(&refusedConfig{entry.Revision(), err.Error(), v})
 		f.seen.Store(entry.Revision())
 		return nil
 	}
@@ -182,8 +183,8 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.host.confirm(v.Config)
 	clear(f.tried)
 	f.inForce.Store(v.Config)
-	f.seen.Store(v.Number)
 	f.version.Store(v.Number)
+	f.seen.Store(v.Number)
 	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
 	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
 	tellLeftovers(ctx, f.js, v.Config, f.log, func(api string) string {
@@ -199,6 +200,9 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 // references.
 func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
+		return err
+	}
+	if err := c.RefuseSite(f.site); err != nil {
 		return err
 	}
 	if f.guarded != nil {
@@ -348,10 +352,24 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 	}
 }
 
-// refusedConfig is a version that the follower cannot put in force, and the reason.
+// refusedConfig is a version that the follower cannot put in force, and the reason. read is nil if it cannot be read.
 type refusedConfig struct {
 	version uint64
 	why     string
+	read    *admin.Version
+}
+
+// mayCall returns why this replica must not begin to call, nil if it may. While the replica was away, a version that it
+// cannot put in force may have lowered the share of an account, and another site may have been raised since.
+func (f *follower) mayCall() error {
+	r := f.refused.Load()
+	if r == nil || r.version != f.seen.Load() {
+		return nil
+	}
+	if len(f.inForce.Load().InForce()) == 0 && (r.read == nil || len(r.read.Shares) == 0) {
+		return nil
+	}
+	return fmt.Errorf("version %d of the configuration is not valid here, and may have lowered the share of an account: %s", r.version, r.why)
 }
 
 // state returns the follower's state for operators. The service that answers operators adds the replica's name. state

@@ -196,5 +196,5 @@ func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := admin.AwaitConfigApplied(ctx, w.nc, w.follower.seen.Load); err != nil {
 		return fmt.Errorf("the configuration: %w", err)
 	}
-	return nil
+	return w.follower.mayCall()
 }

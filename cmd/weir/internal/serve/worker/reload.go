@@ -49,7 +49,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := adopt(ctx, w.follower.store, file)
+	a, err := adopt(ctx, w.follower.store, file, w.settings.Site)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/internal/serve/restoreguard"
 	"weir/dispatcher"
@@ -26,7 +27,7 @@ const (
 // refuseRestored fails if the store was restored from a backup and no operator has allowed that. If an operator has
 // allowed it, refuseRestored stores an order that says so, before any call is made. Every later start follows that
 // order.
-func (w *records) refuseRestored(ctx context.Context) error {
+func (w *records) refuseRestored(ctx context.Context, c *config.Config) error {
 	k, err := w.openWitness()
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (w *records) refuseRestored(ctx context.Context) error {
 	}
 	switch {
 	case w.settings.Restored && !settled:
-		if order, err = w.orderRestored(ctx, open); err != nil {
+		if order, err = w.orderRestored(ctx, c, open); err != nil {
 			return err
 		}
 	case len(open) > 0 && !w.settings.Moved:
@@ -155,12 +156,19 @@ func refusedStore(signs []string) error {
 }
 
 // orderRestored stores the order that says that the store was restored, and logs what is lost.
-func (w *records) orderRestored(ctx context.Context, signs []string) (*restoreguard.Order, error) {
+func (w *records) orderRestored(ctx context.Context, c *config.Config, signs []string) (*restoreguard.Order, error) {
 	order, err := restoreguard.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	order.Who, order.Counted = cli.User(), w.settings.Counted
+	// The pauses come first: once the order is stored, no later start pauses anything.
+	if err := w.pauseShared(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := w.flushControl(ctx); err != nil {
+		return nil, err
+	}
 	if err := order.Give(ctx, w.control); err != nil {
 		return nil, err
 	}
@@ -174,6 +182,33 @@ func (w *records) orderRestored(ctx context.Context, signs []string) (*restoregu
 		"jobs of the backup that may have been called since are parked as unknown, or called again under their idempotency keys",
 		"last_call", order.From, "newest", order.Newest, "restored_at", order.At, "signs", strings.Join(signs, "; "), "who", order.Who)
 	return order, nil
+}
+
+// pauseShared pauses the apis of accounts that sites share. The store may have the shares from before a move, and only
+// the other sites know. It may also be from before the account had shares: so a weir with a site pauses the apis of all
+// accounts.
+func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
+	for _, a := range mayBeShared(c, w.settings.Site) {
+		account, _ := c.Account(a.Account)
+		why := "the store was restored and may have an old share of account " + account.Name + ": run weir shares, then weir resume"
+		if err := admin.StorePause(ctx, w.control, a.Name, cli.User(), why); err != nil {
+			return err
+		}
+		w.log.Warn("an api is paused, because the share of its account may be that of before a move: run weir shares "+account.Name+
+			" with the wanted shares, and then weir resume "+a.Name, "api", a.Name, "account", account.Name)
+	}
+	return nil
+}
+
+// mayBeShared returns the apis of accounts with shares, at a site those of all accounts.
+func mayBeShared(c *config.Config, site string) (apis []*config.API) {
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		if account, ok := c.Account(a.Account); ok && (len(account.Shares) > 0 || site != "") {
+			apis = append(apis, a)
+		}
+	}
+	return apis
 }
 
 // goOnRestored makes the dispatcher follow the order. It does nothing if order is nil.

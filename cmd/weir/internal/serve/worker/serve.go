@@ -59,13 +59,26 @@ func (w *Worker) answerOperators() error {
 		return err
 	}
 	stop, err := admin.StartService(admin.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Ledger: w.limits.Ledger.Problem, Throttled: w.throttled, History: w.keepHistory(), Index: index, Config: w.follower.state, ShareUse: w.shareUse, InForce: w.follower.inForce.Load, Instance: w.settings.Instance,
 		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Callback: w.callbackLag, Posting: w.posting, Notify: w.tryReceivers, Log: w.log.With("component", "operators"),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+// shareUse fills in what this process knows of its use of an account. The account need not be configured any more: calls
+// of a removed api go on until a restart.
+func (w *Worker) shareUse(ctx context.Context, account string, state *admin.ConfigState) {
+	c := w.follower.inForce.Load()
+	use := w.limits.Pools.ShareUse(ctx, account, func(api string) bool { _, has := c.API(api); return has }, w.clock)
+	if use.Counts {
+		state.Shares = map[string]int64{account: use.Share}
+	}
+	if use.Busy != "" {
+		state.Busy = map[string]string{account: use.Busy}
+	}
 }
 
 // Bounds of the history that the console draws: the last 15 minutes in steps of 5 seconds, for each api and for its

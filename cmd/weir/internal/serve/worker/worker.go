@@ -175,7 +175,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err != nil {
 		return nil, err
 	}
-	adopted, err := adopt(ctx, store, file)
+	adopted, err := adopt(ctx, store, file, s.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
 	}
-	if err := w.refuseRestored(ctx); err != nil {
+	if err := w.refuseRestored(ctx, w.config); err != nil {
 		return nil, err
 	}
 	w.openRecorder()
@@ -233,8 +233,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
-		guarded: s.Guarded,
-		log:     w.log,
+		guarded: s.Guarded, site: s.Site,
+		log: w.log,
 	}, scope, w.opened, adopted.present)
 	if w.dispatch != nil {
 		w.upper = &errgroup.Group{}

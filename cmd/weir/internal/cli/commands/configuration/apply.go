@@ -82,8 +82,12 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 	if file == "-" {
 		file = "stdin"
 	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return cli.Usage(err)
+	}
 	return connect.With(func(conn *connect.Connection) error {
-		return how.apply(cmd, conn, &proposal.Proposal{Who: cli.User(), From: file, Text: string(text), Config: c})
+		return how.apply(cmd, conn, &proposal.Proposal{Who: cli.User(), From: file, Text: string(text), Config: c, Site: settings.Site})
 	})
 }
 

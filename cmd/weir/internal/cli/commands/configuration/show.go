@@ -88,6 +88,8 @@ func explainConfig(out io.Writer, c *config.Config, as cli.Format) error {
 		}
 		from := "default"
 		switch {
+		case v.Moved:
+			from = "weir shares"
 		case v.Vendor != "":
 			from = v.Vendor
 		case v.Line > 0:

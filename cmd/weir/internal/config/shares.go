@@ -1,0 +1,295 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weir/bucket"
+)
+
+// Share is the part of an account's limits that one site enforces.
+type Share struct {
+	Site    string
+	Percent int64 // 1 to 100
+}
+
+// mostSites bounds the sites of an account.
+const mostSites = 100
+
+// shares returns the kind of a mapping from sites to their shares. For this site, texts have the share in force.
+func shares(a *Account) kind {
+	part := percent(1, bucket.WholeShare)
+	return kind{
+		words: "a mapping of at most 100 sites to percentages, together at most 100%",
+		shape: func(object) object {
+			return object{
+				"type": []string{"object", "null"}, "maxProperties": mostSites, "additionalProperties": false,
+				"patternProperties": object{namePattern: part.schema},
+			}
+		},
+		read: func(v value, _ string) texts {
+			a.Shares = nil
+			all := texts{}
+			entries, _ := v.entries(mostSites)
+			for _, e := range entries {
+				if _, err := parseName(e.name); err != nil {
+					e.failWith(err)
+					continue
+				}
+				word, ok := e.scalar()
+				if !ok {
+					continue
+				}
+				n, err := part.parse(word)
+				switch {
+				case err != nil:
+					e.failWith(err)
+				case n < 1:
+					e.fail("a share of 0% makes no calls", "write 1% or more, or take the site out")
+				default:
+					a.Shares = append(a.Shares, Share{e.name, n})
+					all[joinPath("", e.name)] = text{text: part.show(n), from: e.origin()}
+				}
+			}
+			slices.SortFunc(a.Shares, func(x, y Share) int { return strings.Compare(x.Site, y.Site) })
+			if n, known := v.doc.inForce[a.Name]; known && v.doc.site != "" {
+				if path := joinPath("", v.doc.site); all[path].text != part.show(n) && (n < bucket.WholeShare || len(a.Shares) > 0) {
+					all[path] = text{text: part.show(n), from: origin{moved: true}}
+				}
+			}
+			return all
+		},
+	}
+}
+
+// ByFile returns a site's share by the file: the whole if the file has no shares. ok is false if the site has none.
+func (a *Account) ByFile(site string) (percent int64, ok bool) {
+	if len(a.Shares) == 0 {
+		return bucket.WholeShare, true
+	}
+	i := slices.IndexFunc(a.Shares, func(s Share) bool { return s.Site == site })
+	if i < 0 {
+		return 0, false
+	}
+	return a.Shares[i].Percent, true
+}
+
+// Sites returns the sites of the account, sorted.
+func (a *Account) Sites() (names []string) {
+	for _, s := range a.Shares {
+		names = append(names, s.Site)
+	}
+	return names
+}
+
+// divide replaces the account's limits by the parts that this site enforces, and keeps the whole ones. Without a site
+// it takes the smallest share, so that a caller without one can only call too little.
+func (a *Account) divide(f fields) {
+	a.Share, a.Whole = bucket.WholeShare, a.Rules.Shared
+	if !f.fine("shares", "limits") {
+		return
+	}
+	place, sum := f.place("shares"), int64(0)
+	for _, s := range a.Shares {
+		sum += s.Percent
+		a.part(place, s)
+	}
+	if sum > bucket.WholeShare {
+		place.fail(fmt.Sprintf("the shares are %d%% together", sum), "lower them to at most 100%")
+	}
+	site := f.doc.site
+	share, ok := a.ByFile(site)
+	switch {
+	case site == "" && len(a.Shares) > 0:
+		share = slices.MinFunc(a.Shares, func(x, y Share) int { return int(x.Percent - y.Percent) }).Percent
+	case !ok:
+		place.fail("the site "+quote(site)+" has no share", "write "+site+": N%, or set WEIR_SITE to "+either(a.Sites()))
+		return
+	}
+	if inForce, known := f.doc.inForce[a.Name]; known {
+		share = inForce
+	}
+	a.Share, a.Rules.Shared = share, a.part(place, Share{site, share})
+}
+
+// part returns the limits with a site's share. It reports a problem for each limit of which nothing is left.
+func (a *Account) part(place value, of Share) []bucket.Limit {
+	parts := slices.Clone(a.Whole)
+	for i, l := range a.Whole {
+		p, err := l.Part(of.Percent)
+		if err != nil {
+			place.fail(fmt.Sprintf("site %s, limit %s: %v", of.Site, l.Name, err), "give the site more, or raise the limit")
+			continue
+		}
+		parts[i] = p
+	}
+	return parts
+}
+
+// Site returns the site for which the configuration was read, "" for none.
+func (c *Config) Site() string { return c.site }
+
+// InForce returns the shares of this site that are in force, by account. It includes accounts that are no longer
+// configured: a share comes back with them.
+func (c *Config) InForce() map[string]int64 {
+	all := maps.Clone(c.inForce)
+	for i := range c.Accounts {
+		if a := &c.Accounts[i]; len(a.Shares) > 0 {
+			if all == nil {
+				all = map[string]int64{}
+			}
+			all[a.Name] = a.Share
+		}
+	}
+	return all
+}
+
+// Shared reports whether an account has shares.
+func (c *Config) Shared() bool {
+	return slices.ContainsFunc(c.Accounts, func(a Account) bool { return len(a.Shares) > 0 })
+}
+
+// RefuseSite returns why a process of a site cannot run by the configuration, nil if it can. site is "" for a process
+// without one.
+func (c *Config) RefuseSite(site string) error {
+	switch {
+	case !c.Shared() && len(c.InForce()) == 0:
+		return nil
+	case site == "":
+		return c.siteProblem("the accounts have shares, and this weir does not know its site", "set WEIR_SITE to "+either(c.siteNames()))
+	case c.site != site:
+		return c.siteProblem(fmt.Sprintf("the store is of site %s, and WEIR_SITE says %s", quote(c.site), quote(site)),
+			"set WEIR_SITE="+c.site+", or use the store of "+site+": each site has its own")
+	}
+	return nil
+}
+
+// siteNames returns the names of all sites, sorted.
+func (c *Config) siteNames() []string {
+	all := map[string]bool{}
+	for i := range c.Accounts {
+		for _, name := range c.Accounts[i].Sites() {
+			all[name] = true
+		}
+	}
+	if c.site != "" {
+		all[c.site] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (c *Config) siteProblem(message, fix string) error {
+	return &Errors{File: c.File, Problems: []Problem{{Path: "WEIR_SITE", Message: message, Fix: fix}}}
+}
+
+// Succession says what a text may do to the shares in force.
+type Succession string
+
+// The successions.
+const (
+	// Lowering lets a text lower this site's share. A text that would raise it is refused.
+	Lowering Succession = "lowering"
+	// Keeping keeps the shares in force whatever the text says.
+	Keeping Succession = "keeping"
+)
+
+// Succeed returns the configuration as it is at a site where before was in force. Only a move of shares raises a share:
+// a text with the share of the text before, or with the share in force, keeps what is in force. before is nil if there
+// was none. site is "" if the caller does not know it.
+func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, error) {
+	inForce := map[string]int64{}
+	if before != nil {
+		if inForce = maps.Clone(before.InForce()); inForce == nil {
+			inForce = map[string]int64{}
+		}
+		if site == "" {
+			site = before.site
+		}
+		if before.site != "" {
+			if err := before.RefuseSite(site); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if site == "" && c.Shared() {
+		return nil, c.RefuseSite("")
+	}
+	var problems []Problem
+	for i := range c.Accounts {
+		a := &c.Accounts[i]
+		said, has := a.ByFile(site)
+		held, known := inForce[a.Name]
+		was, were := before.account(a.Name)
+		if !known && were {
+			held, known = bucket.WholeShare, true // nothing was ever shared
+		}
+		if share, renamed := c.formerShare(before, a); renamed && (!known || share < held) {
+			if held, known = share, true; how == Keeping {
+				inForce[a.Name] = share
+			}
+		}
+		same := false
+		if were {
+			formerly, had := was.ByFile(site)
+			same = had && formerly == said && (len(was.Shares) > 0) == (len(a.Shares) > 0)
+		}
+		switch {
+		case !has, !known, how == Keeping: // Parse refuses the first
+		case same:
+		case said <= held:
+			inForce[a.Name] = said
+		default:
+			problems = append(problems, Problem{
+				Path: "accounts." + a.Name + ".shares", Message: fmt.Sprintf("the file gives site %s %d%%, and %d%% is in force: a file may lower a share, and never raises it", site, said, held),
+				Fix: fmt.Sprintf("write %s: %d%%, and raise it by weir shares %s %s=%d%%", site, held, a.Name, site, said),
+			})
+		}
+	}
+	if len(problems) > 0 {
+		return nil, &Errors{File: c.File, Problems: problems}
+	}
+	return Parse(c.text, Options{Name: c.File, Site: site, Shares: inForce})
+}
+
+// formerShare returns the share in force of the account that an account had been under another name: apis of it were in
+// an account with shares that is no longer configured. ok is false if there is none.
+func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) {
+	if _, were := before.account(a.Name); before == nil || were {
+		return 0, false
+	}
+	inForce := before.InForce()
+	for i := range c.APIs {
+		if c.APIs[i].Account != a.Name {
+			continue
+		}
+		was, _ := before.API(c.APIs[i].Name)
+		if was == nil || was.Account == "" {
+			continue
+		}
+		_, still := c.Account(was.Account)
+		if of, shared := inForce[was.Account]; shared && !still && (!ok || of < share) {
+			share, ok = of, true
+		}
+	}
+	return share, ok
+}
+
+// account is Account for a configuration that may be nil.
+func (c *Config) account(name string) (*Account, bool) {
+	if c == nil {
+		return nil, false
+	}
+	return c.Account(name)
+}
+
+// WithShare returns the configuration with another share of this site in force.
+func (c *Config) WithShare(account string, percent int64) (*Config, error) {
+	inForce := maps.Clone(c.InForce())
+	if inForce == nil {
+		inForce = map[string]int64{}
+	}
+	inForce[account] = percent
+	return Parse(c.text, Options{Name: c.File, Site: c.site, Shares: inForce})
+}

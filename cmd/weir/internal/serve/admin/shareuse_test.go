@@ -1,0 +1,103 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/cmd/weir/internal/nats/connect"
+	"weir/dispatcher"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestUseIsAskedAside checks that a replica says which configuration it follows while its Redis does not answer: also
+// while a move of shares asks for its use of an account.
+func TestUseIsAskedAside(t *testing.T) {
+	js := natstest.JetStream(t)
+	asked, release := make(chan string, 1), make(chan struct{})
+	stop, err := StartService(ServiceOptions{
+		Conn: js.Conn(), Dispatcher: &dispatcher.Dispatcher{}, Instance: "one", Log: slog.New(slog.DiscardHandler),
+		Config: func() ConfigState { return ConfigState{Seen: 7, Version: 7} },
+		ShareUse: func(_ context.Context, account string, of *ConfigState) {
+			asked <- account
+			select {
+			case <-release:
+			case <-time.After(await.Patience):
+				t.Error("the test does not go on")
+			}
+			of.Shares = map[string]int64{account: 60}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	question := func(body any) (s ConfigState) {
+		if err := askFor(c, configSubject, marshal(body), answerWaits{await.Patience, await.Patience}, func(data []byte, wrong *operatorError) bool {
+			if wrong != nil || json.Unmarshal(data, &s) != nil {
+				t.Errorf("%s, %v", data, wrong)
+			}
+			return true
+		}); err != nil {
+			t.Error(err)
+		}
+		return s
+	}
+	use := make(chan ConfigState, 1)
+	go func() { use <- question(useQuestion{"acme"}) }()
+	if account := await.Receive(t, "the question about the use", asked); account != "acme" {
+		t.Errorf("asked for %q", account)
+	}
+	if s := question(useQuestion{}); s.Version != 7 || len(s.Shares) > 0 {
+		t.Errorf("the plain answer: %+v", s)
+	}
+	close(release)
+	if s := await.Receive(t, "the use", use); s.Version != 7 || s.Shares["acme"] != 60 || s.Instance != "one" {
+		t.Errorf("the answer with the use: %+v", s)
+	}
+}
+
+// TestFormerShareBeginsTheWaitAgain checks that a wait begins again if a replica counts by the former share once more: its
+// site has lost the version that the move has stored.
+func TestFormerShareBeginsTheWaitAgain(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	const passes = 4 * time.Second
+	begun := time.Now()
+	var former time.Time // when the replica counted by the former share last
+	var mu sync.Mutex
+	if _, err := js.Conn().Subscribe(configSubject, func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		s := ConfigState{Instance: "one", Seen: 5, Version: 5, Shares: map[string]int64{"acme": 30}}
+		if now := time.Now(); former.IsZero() || now.Sub(begun) < passes {
+			former, s.Shares["acme"] = now, 60
+		}
+		if err := m.Respond(marshal(s)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	k := Clearing{Account: "acme", Version: 5, Share: 30, Passes: passes, Say: func(string) {}}
+	if err := k.AwaitClear(await.Context(t, "the wait"), c, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if since := time.Since(former); since < passes {
+		t.Errorf("the wait ends %s after the replica counted by the former share, want %s", since, passes)
+	}
+}
