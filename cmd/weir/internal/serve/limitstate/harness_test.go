@@ -19,7 +19,10 @@ import (
 func serverForLimits(t *testing.T) *Options {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	server, err := embedded.Start(t.Context(), embedded.Options{Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 1 << 20, Log: log})
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 1 << 20, Log: log,
+		MaxStore: 100 << 30, // the ledger has its place also on a disk that has little
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
