@@ -183,7 +183,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 		return err
 	}
 	m.question, m.waits, m.again = marshal(useQuestion{k.Account}), useWaits, useWaits.first
-	clear, gone := time.Now().Add(k.Passes), time.Time{}
+	clear, gone := time.Time{}, time.Time{}
 	answered := time.Now()
 	for {
 		replicas, counts, former, why := 0, 0, false, []string(nil)
@@ -191,6 +191,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			var s ConfigState
 			switch {
 			case json.Unmarshal(data, &s) != nil:
+				former = true // as far as is known
 				why = append(why, "an answer cannot be read")
 			case s.Version < k.Version:
 				former = true
@@ -210,9 +211,6 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			return replica{s.Instance, s.Session}
 		})
 		now := time.Now()
-		if former { // the site has lost the version, or a replica has not followed it before: what has passed does not count
-			clear = now.Add(k.Passes)
-		}
 		switch {
 		case err != nil && (now.Sub(answered) > clearPatience || ctx.Err() != nil):
 			return err
@@ -226,6 +224,13 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			answered, gone = now, now.Add(k.Gone())
 		default:
 			answered = now
+		}
+		// Both waits begin with the first answer of all replicas in which none counts by the former share: one that did in
+		// the answer before may have called until now. They begin again if the site has lost the version.
+		if former {
+			clear, gone = time.Time{}, time.Time{}
+		} else if clear.IsZero() && err == nil && m.complete() {
+			clear = now.Add(k.Passes)
 		}
 		switch {
 		case len(why) > 0:
