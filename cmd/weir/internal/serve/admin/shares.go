@@ -42,15 +42,20 @@ type Claimed struct {
 // before and after. The clock of this machine may be wrong by hours.
 type siteClock struct{ stored, before, after time.Time }
 
-// at returns the earliest and the latest time that the site's clock may show when this process's clock shows now.
-func (c siteClock) at(now time.Time) (earliest, latest time.Time) {
-	return c.stored.Add(now.Sub(c.after)), c.stored.Add(now.Sub(c.before))
+// at returns the earliest and the latest time that the site's clock may show now. wall is now without its monotonic
+// reading. The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: so either may say
+// how much time has passed.
+func (c siteClock) at(now, wall time.Time) (earliest, latest time.Time) {
+	least := min(now.Sub(c.after), wall.Sub(c.after.Round(0)))
+	most := max(now.Sub(c.before), wall.Sub(c.before.Round(0)))
+	return c.stored.Add(least), c.stored.Add(most)
 }
 
 // Until returns how long it takes until the site's clock shows a time that depends on what it shows now. of returns that
 // time. The result is never too short.
 func (v *Claimed) Until(of func(now time.Time) time.Time) time.Duration {
-	earliest, latest := v.clock.at(time.Now())
+	now := time.Now()
+	earliest, latest := v.clock.at(now, now.Round(0))
 	return of(latest).Sub(earliest)
 }
 

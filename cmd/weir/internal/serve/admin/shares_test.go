@@ -62,3 +62,24 @@ func TestSiteClock(t *testing.T) {
 		t.Errorf("at midnight, or just before, it is %s until midnight", wait)
 	}
 }
+
+// TestSiteClockWhileAsleep checks that a wait is right when this machine has slept, or its clock was set, since the site
+// stored the message: the monotonic clock may stand still meanwhile, and the wall clock may jump.
+func TestSiteClockWhileAsleep(t *testing.T) {
+	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	began := time.Now()
+	slept := began.Add(2 * time.Hour).Round(0) // the wall clock after two hours of sleep
+	for name, of := range map[string]struct{ monotonic, wall time.Time }{
+		"asleep":         {began, slept},
+		"clock set back": {began.Add(2 * time.Hour), began.Round(0)},
+	} {
+		c := siteClock{midnight.Add(-time.Hour), began, began}
+		earliest, latest := c.at(of.monotonic, of.wall)
+		if want := midnight.Add(-time.Hour); !earliest.Equal(want) {
+			t.Errorf("%s: the earliest is %s, want %s", name, earliest, want)
+		}
+		if want := midnight.Add(time.Hour); !latest.Equal(want) {
+			t.Errorf("%s: the latest is %s, want %s", name, latest, want)
+		}
+	}
+}
