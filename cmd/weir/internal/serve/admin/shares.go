@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +28,57 @@ type Claim struct {
 	At      time.Time        `json:"at"`
 	Account string           `json:"account"`
 	Target  map[string]int64 `json:"target"`
+}
+
+// Command returns the command that makes the same move.
+func (c *Claim) Command() string {
+	words := []string{"weir shares", c.Account}
+	for _, site := range slices.Sorted(maps.Keys(c.Target)) {
+		words = append(words, fmt.Sprintf("%s=%d%%", site, c.Target[site]))
+	}
+	return strings.Join(words, " ")
+}
+
+// UnfinishedMove returns the last claim of a site if its move has not given the site the share that it claims, and
+// nothing else has changed the share since. It returns nil if there is none. The move may still be running.
+func UnfinishedMove(ctx context.Context, c *connect.Connection) (*Claim, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := store.kv.Get(ctx, moveKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // no claim is no error
+	} else if err != nil {
+		return nil, c.Explain(fmt.Errorf("read the last move of shares: %w", err))
+	}
+	claim := &Claim{}
+	if err := json.Unmarshal(entry.Value(), claim); err != nil {
+		return nil, fmt.Errorf("the last move of shares (key %s in %s) cannot be read: %w", moveKey, connect.ConfigBucket, err)
+	}
+	entries, err := store.History(ctx)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	newest, err := NewestReadable(entries)
+	if err != nil || newest == nil {
+		return nil, err
+	}
+	of, has := newest.Config.Account(claim.Account)
+	if want, named := claim.Target[newest.Site]; !has || !named || want == of.Share {
+		return nil, nil //nolint:nilnil // as above
+	}
+	for _, e := range slices.Backward(entries) {
+		if v, err := ReadVersion(e); err == nil {
+			if was, ok := v.Config.Account(claim.Account); ok && was.Share != of.Share {
+				return nil, nil //nolint:nilnil // as above
+			}
+		}
+		if e.Revision() < entry.Revision() {
+			break // that one was in force when the site was claimed
+		}
+	}
+	return claim, nil
 }
 
 // Claimed is a site's configuration as a claim has found it.
