@@ -47,6 +47,36 @@ func TestUnreadVersionKeepsShares(t *testing.T) {
 	}
 }
 
+// TestUnreadFirstSharesAreKept checks that the first sharing of an account is in force too if its version cannot be read.
+// An unreadable version without a site may be of any time, and says nothing about shares.
+func TestUnreadFirstSharesAreKept(t *testing.T) {
+	js := natstest.JetStream(t)
+	store, err := EnsureConfigStore(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := uint64(0)
+	for _, next := range []StoredConfig{
+		{YAML: strings.Replace(sharedText, ", shares: {eu: 60%, us: 40%}", "", 1)},
+		{YAML: "later: {}", Site: "eu", Shares: map[string]int64{"acme": 30}},
+		{YAML: "later: {}"},
+	} {
+		if number, err = store.Put(t.Context(), next, number); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "$KV."+connect.ConfigBucket+"."+currentKey, []byte("no JSON")); err != nil {
+		t.Fatal(err)
+	}
+	v, _, err := store.Newest(t.Context())
+	if err != nil || v.Number != 1 {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if v.Site != "eu" || v.Config.InForce()["acme"] != 30 {
+		t.Errorf("site %q has in force %v", v.Site, v.Config.InForce())
+	}
+}
+
 // TestSiteClock checks that waits go by the clock of the site's server: the clock of the operator's machine may be an
 // hour ahead. What is not known, between the two ends of a write, counts as more to wait.
 func TestSiteClock(t *testing.T) {

@@ -203,18 +203,19 @@ func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	return nil, nil //nolint:nilnil // no version is no error
 }
 
-// takeShares takes the site and the shares of the first of these later versions, which cannot be read otherwise. created
-// is when the version was stored.
+// takeShares takes the site and the shares of the first of these later versions that has a site. They cannot be read
+// otherwise. created is when the version was stored.
 func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time) error {
-	if v.Site == "" {
-		return nil
-	}
 	for _, entry := range later {
 		if entry.Operation() != jetstream.KeyValuePut {
 			continue
 		}
 		var of StoredConfig
-		if err := json.Unmarshal(entry.Value(), &of); err != nil {
+		err := json.Unmarshal(entry.Value(), &of)
+		if of.Site == "" && (err == nil || v.Site == "") {
+			continue // no weir of a site stored it, as far as is known
+		}
+		if err != nil {
 			return fmt.Errorf("version %d of the configuration cannot be read, and may have lowered a share: roll weir back to the one that stored it: %w", entry.Revision(), err)
 		}
 		v.Site, v.Shares = of.Site, of.Shares
