@@ -298,6 +298,19 @@ func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (v
 	return version, nil
 }
 
+// PutUnclaimed stores a version if nothing was written to the bucket since the version last, and otherwise fails with
+// ErrLostRace. So it fails if a move of shares has claimed the site, too.
+func PutUnclaimed(ctx context.Context, js jetstream.JetStream, next StoredConfig, last uint64) (version uint64, err error) {
+	ack, err := js.Publish(ctx, "$KV."+connect.ConfigBucket+"."+currentKey, marshal(next), jetstream.WithExpectLastSequence(last))
+	switch {
+	case isWrongSequence(err):
+		return 0, ErrLostRace
+	case err != nil:
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	return ack.Sequence, nil
+}
+
 // wrongSequenceInCluster is the code of the same error from a clustered stream.
 const wrongSequenceInCluster = 10164
 
