@@ -64,6 +64,33 @@ func TestUseIsAskedAside(t *testing.T) {
 	}
 }
 
+// TestUseThatPanics checks that a question about the use of an account that crashes answers with an error, and that the
+// replica goes on.
+func TestUseThatPanics(t *testing.T) {
+	js := natstest.JetStream(t)
+	stop, err := StartService(ServiceOptions{
+		Conn: js.Conn(), Dispatcher: &dispatcher.Dispatcher{}, Instance: "one", Log: slog.New(slog.DiscardHandler),
+		Config:   func() ConfigState { return ConfigState{} },
+		ShareUse: func(context.Context, string, *ConfigState) { panic("for the test") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	var wrong *operatorError
+	if err := askFor(c, configSubject, marshal(useQuestion{"acme"}), answerWaits{await.Patience, await.Patience}, func(_ []byte, of *operatorError) bool {
+		wrong = of
+		return true
+	}); err != nil || wrong == nil {
+		t.Errorf("the answer has the error %v, %v", wrong, err)
+	}
+}
+
 // TestFormerShareBeginsTheWaitAgain checks that a wait begins again if a replica counts by the former share once more: its
 // site has lost the version that the move has stored. The wait begins with the first answer that has the new share,
 // because the replica may have called by the former one until just before.
