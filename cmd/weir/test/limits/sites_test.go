@@ -461,3 +461,22 @@ func TestSharesAreShown(t *testing.T) {
 		t.Errorf("one site alone: %d %s%s", did.Code, did.Stdout, did.Stderr)
 	}
 }
+
+// TestSilentRedisDelaysNoApply checks that a configuration is applied while Redis answers nothing, also if an account has
+// shares: only a move asks what Redis counts.
+func TestSilentRedisDelaysNoApply(t *testing.T) {
+	t.Parallel()
+	redis := weirtest.StartRedis(t)
+	eu, _ := twoSitesWith(t, func(r *weirtest.Rig) {
+		if r.Site == "eu" {
+			r.Redis = weirtest.RedisSetting(t, "redis://"+redis.Addr)
+		}
+	})
+	redis.Signal(weirtest.Freezes)
+	defer redis.Signal(weirtest.Thaws)
+	other := strings.Replace(fmt.Sprintf(sharesOf("eu", "{eu: 60%%, us: 40%%}"), eu.API.URL()), "capacity: 2000", "capacity: 2001", 1)
+	did := weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, other))
+	if did.Code != 0 || !strings.Contains(did.Stderr, "1 dispatching replica follows it") {
+		t.Errorf("weir config apply ends with %d: %s%s", did.Code, did.Stdout, did.Stderr)
+	}
+}

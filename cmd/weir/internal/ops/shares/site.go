@@ -31,7 +31,7 @@ func (s *site) Claim(ctx context.Context) (sites.Claim, error) {
 	var err error
 	s.version, err = admin.ClaimShares(ctx, s.c, s.note())
 	if err != nil {
-		return sites.Claim{}, err
+		return sites.Claim{}, s.overtaken(err)
 	}
 	if s.version.Site != s.name {
 		return sites.Claim{}, fmt.Errorf("the server at %s is of %s", s.c.At, named(s.version.Site))

@@ -26,7 +26,11 @@ func TestUseIsAskedAside(t *testing.T) {
 		Config: func() ConfigState { return ConfigState{Seen: 7, Version: 7} },
 		ShareUse: func(_ context.Context, account string, of *ConfigState) {
 			asked <- account
-			<-release
+			select {
+			case <-release:
+			case <-time.After(await.Patience):
+				t.Error("the test does not go on")
+			}
 			of.Shares = map[string]int64{account: 60}
 		},
 	})
