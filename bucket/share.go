@@ -104,7 +104,7 @@ func (r Rules) Gone(whole []Limit, now Micros, ahead, lasts time.Duration) Micro
 		case q.Window == Sliding:
 			gone = max(gone, now.Add(q.Per+ahead+2*r.Jitter+time.Second))
 		default:
-			gone = max(gone, q.spanAt(now).end.Add(ahead+2*r.Jitter+time.Second))
+			gone = max(gone, q.spanAt(now.Add(ahead+2*r.Jitter)).end.Add(ahead+2*r.Jitter+time.Second))
 		}
 	}
 	return gone

@@ -133,3 +133,15 @@ func TestGone(t *testing.T) {
 		t.Errorf("gone at %s", gone)
 	}
 }
+
+// TestGoneAtTheEdgeOfAPeriod checks that a call whose slot lies in the next period counts there: slots are given ahead,
+// and the vendor's clock may be ahead by the jitter.
+func TestGoneAtTheEdgeOfAPeriod(t *testing.T) {
+	t.Parallel()
+	midnight := time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
+	limits := []Limit{{Name: "q", Quota: &Quota{Count: 10, Window: Calendar, Unit: Day, Zone: time.UTC}}}
+	gone := Rules{Jitter: 5 * time.Millisecond}.Gone(limits, MicrosOf(midnight.Add(-500*time.Millisecond)), time.Second, time.Second).Time()
+	if next := midnight.AddDate(0, 0, 1); gone.Before(next) {
+		t.Errorf("gone at %s, want after %s", gone, next)
+	}
+}

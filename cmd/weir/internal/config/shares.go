@@ -254,7 +254,8 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 }
 
 // formerShare returns the share in force of the account that an account had been under another name: apis of it were in
-// an account with shares that is no longer configured. ok is false if there is none.
+// an account with shares, and no api has stayed there. The entry of that account may still be in the file. ok is false if
+// there is none.
 func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) {
 	if _, were := before.account(a.Name); before == nil || were {
 		return 0, false
@@ -268,12 +269,19 @@ func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) 
 		if was == nil || was.Account == "" {
 			continue
 		}
-		_, still := c.Account(was.Account)
-		if of, shared := inForce[was.Account]; shared && !still && (!ok || of < share) {
+		if of, shared := inForce[was.Account]; shared && !c.keepsAPI(before, was.Account) && (!ok || of < share) {
 			share, ok = of, true
 		}
 	}
 	return share, ok
+}
+
+// keepsAPI reports whether an api of an account was in it before.
+func (c *Config) keepsAPI(before *Config, account string) bool {
+	return slices.ContainsFunc(c.APIs, func(a API) bool {
+		was, _ := before.API(a.Name)
+		return a.Account == account && was != nil && was.Account == account
+	})
 }
 
 // account is Account for a configuration that may be nil.

@@ -98,6 +98,11 @@ func TestTextsRaiseNoShare(t *testing.T) {
 	text := func(shares string) string { return strings.Replace(sharedAcme, "{eu: 60%, us: 40%}", shares, 1) }
 	renamed := func(text string) string { return strings.ReplaceAll(text, "acme", "other") }
 	moved := map[string]int64{"acme": 50}
+	const (
+		beside  = "accounts: {other: {limits: [{rate: 1/s}]}, acme: {limits: [{rate: 9/s}], shares: {eu: 60%}}}\napis:\n"
+		moving  = "  chat: {url: 'https://a', account: other, bucket: {rate: 1/s, capacity: 1}}\n"
+		staying = "  stays: {url: 'https://a', account: acme, price: 0.10, bucket: {rate: 1/s, capacity: 1}}\n"
+	)
 	for name, of := range map[string]struct {
 		before, next string
 		inForce      map[string]int64
@@ -123,7 +128,9 @@ func TestTextsRaiseNoShare(t *testing.T) {
 		"another name, and less":      {sharedAcme, renamed(text("{eu: 40%}")), moved, Lowering, 40},
 		"another name, whole":         {sharedAcme, renamed(without), moved, Lowering, 0},
 		"a rollback to another name":  {sharedAcme, renamed(sharedAcme), map[string]int64{"acme": 50, "other": 55}, Keeping, 50},
-		"a new account beside it":     {sharedAcme, "accounts: {other: {limits: [{rate: 1/s}]}, acme: {limits: [{rate: 9/s}], shares: {eu: 60%}}}\napis:\n" + strings.SplitAfter(renamed(sharedAcme), "apis:\n")[1], moved, Lowering, 50},
+		"the former entry stays":      {sharedAcme, beside + moving, moved, Lowering, 0},
+		"the entry stays, a new api":  {sharedAcme, beside + moving + staying, moved, Lowering, 0},
+		"an account beside it":        {sharedAcme + staying, beside + moving + staying, moved, Lowering, 50},
 	} {
 		var before *Config
 		if of.before != "" {

@@ -232,6 +232,7 @@ func TestMoveCutOff(t *testing.T) {
 	if now := shares(t, direct); now["eu"] != 20 || now["us"] != 40 {
 		t.Errorf("after the cut: %v", now)
 	}
+	saysUnfinished(t, direct, us)
 	did := weirtest.Command(t, []string{"WEIR_SITES=" + behind}, "shares", "acme", "eu=50%", "us=50%")
 	if did.Code != 5 || !strings.Contains(did.Stderr, "site us: ") {
 		t.Errorf("without a link the move ends with %d: %s", did.Code, did.Stderr)
@@ -242,8 +243,27 @@ func TestMoveCutOff(t *testing.T) {
 	if now := shares(t, direct, "eu=20%", "us=80%"); now["eu"] != 20 || now["us"] != 80 {
 		t.Errorf("gone on: %v", now)
 	}
+	if said := weirtest.Command(t, []string{"WEIR_SITES=" + direct}, "shares", "acme"); said.Stderr != "" {
+		t.Errorf("weir shares after the move says %s", said.Stderr)
+	}
 	eu.AwaitCalls(len(eu.API.All()) + 90)
 	holdWhole(t, eu)
+}
+
+// saysUnfinished checks that commands say how the move to eu=20% us=80% goes on, which has lowered eu and not raised us.
+func saysUnfinished(t *testing.T, where string, us *weirtest.Rig) {
+	t.Helper()
+	const goesOn = "weir shares acme eu=20% us=80%"
+	said := weirtest.Command(t, []string{"WEIR_SITES=" + where}, "shares", "acme")
+	for _, want := range []string{goesOn, "60% together"} {
+		if !strings.Contains(said.Stderr, want) {
+			t.Errorf("weir shares does not say %q: %s%s", want, said.Stdout, said.Stderr)
+		}
+	}
+	said = weirtest.Command(t, []string{"WEIR_NATS_URL=" + us.Worker.NATSURL()}, "doctor")
+	if !strings.Contains(said.Stdout, goesOn) {
+		t.Errorf("weir doctor does not say %q: %s%s", goesOn, said.Stdout, said.Stderr)
+	}
 }
 
 // TestMoversOvertake checks that of two moves at a time one is refused, and that the shares stay within the whole.

@@ -108,7 +108,24 @@ func showShares(cmd *cobra.Command, reach *shares.Reach, account string, as cli.
 		}
 		return nil
 	}
+	tellOpen(cmd.ErrOrStderr(), account, all)
 	return printShares(cmd.OutOrStdout(), all)
+}
+
+// tellOpen says which moves are unfinished, and how much of an account no site has. account is "" for all accounts of
+// one site.
+func tellOpen(talk io.Writer, account string, all []shares.Shown) {
+	told, sum, known := map[string]bool{"": true}, int64(0), account != ""
+	for _, s := range all {
+		if !told[s.Unfinished] {
+			told[s.Unfinished] = true
+			_, _ = fmt.Fprintf(talk, "weir: a move is unfinished: if it no longer runs, run %s\n", s.Unfinished)
+		}
+		sum, known = sum+s.InForce, known && s.InForce > 0
+	}
+	if known && sum < bucket.WholeShare {
+		_, _ = fmt.Fprintf(talk, "weir: the shares of %s in force are %d%% together\n", account, sum)
+	}
 }
 
 func printShares(out io.Writer, all []shares.Shown) error {

@@ -67,7 +67,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	e.limits()
 	e.excesses()
 	e.profiles()
-	e.shares()
+	e.shares(ctx)
 	e.ways(ctx)
 	return e.findings
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 )
 
@@ -30,16 +32,28 @@ func (e *examination) limits() {
 	}
 }
 
-// shares looks for files that give a site another share than is in force.
-func (e *examination) shares() {
+// shares looks for moves of shares that have not ended, and for files that give a site another share than is in force.
+func (e *examination) shares(ctx context.Context) {
 	if e.Config == nil || e.Connection == nil || e.Config.Site() == "" {
 		return
 	}
+	site := e.Config.Site()
+	ctx, done := e.Connection.Denied.Tolerate(ctx)
+	defer done()
+	move, err := admin.UnfinishedMove(ctx, e.Connection)
+	if err != nil {
+		e.watch("look at `weir shares`", "whether a move of shares is unfinished was not checked: %v", err)
+	}
 	for i := range e.Config.Accounts {
 		a := &e.Config.Accounts[i]
-		if said, ok := a.ByFile(e.Config.Site()); ok && said != a.Share {
-			e.watch(fmt.Sprintf("write %s: %d%% into the file of every site", e.Config.Site(), a.Share),
-				"account %s: site %s has %d%% in force, and its file says %d%%: with an empty store weir would begin with that", a.Name, e.Config.Site(), a.Share, said)
+		said, ok := a.ByFile(site)
+		switch {
+		case move != nil && move.Account == a.Name:
+			e.watch("if it no longer runs, run "+move.Command(), "account %s: a move is unfinished: site %s has %d%% in force, and the move gives it %d%%",
+				a.Name, site, a.Share, move.Target[site])
+		case ok && said != a.Share:
+			e.watch(fmt.Sprintf("look at `weir shares %s`: if no move is unfinished, write %s: %d%% into the file of every site", a.Name, site, a.Share),
+				"account %s: site %s has %d%% in force, and its file says %d%%: with an empty store weir would begin with that", a.Name, site, a.Share, said)
 		}
 	}
 }

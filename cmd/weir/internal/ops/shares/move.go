@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/dispatcher/sites"
@@ -28,13 +29,15 @@ type Moved struct {
 	Shares  map[string]int64 `json:"shares"` // in force as far as the command knows, in percent
 }
 
+// note returns the claim of the move at a site.
+func (m *Move) note() admin.Claim {
+	return admin.Claim{Who: m.Who, At: time.Now().UTC(), Account: m.Account, Target: m.Target}
+}
+
 // command returns the move as a user writes it.
 func (m *Move) command() string {
-	words := []string{"weir shares", m.Account}
-	for _, site := range slices.Sorted(maps.Keys(m.Target)) {
-		words = append(words, fmt.Sprintf("%s=%d%%", site, m.Target[site]))
-	}
-	return strings.Join(words, " ")
+	of := m.note()
+	return of.Command()
 }
 
 // Run moves the shares. It blocks until the sites that get less have so little in use that no window sees too much, which

@@ -19,6 +19,16 @@ type Shown struct {
 	File    int64  `json:"file,omitempty"`     // by the file of the site, or of the site that was asked
 	Version uint64 `json:"version,omitempty"`  // of the configuration at the site
 	Error   string `json:"error,omitempty"`    // why the site did not say its share
+	// Unfinished is the command that goes on with the move that has claimed the site last, if the site does not have the
+	// move's share. The move may still be running.
+	Unfinished string `json:"unfinished,omitempty"`
+}
+
+// unfinished fills in Unfinished.
+func (s *Shown) unfinished(move *admin.Claim) {
+	if move != nil && move.Account == s.Account {
+		s.Unfinished = move.Command()
+	}
 }
 
 // Show returns the shares of an account at all sites that can be reached. If account is "", it returns the shares of
@@ -78,12 +88,18 @@ func showSite(ctx context.Context, r *Reach, name, account string) (*Shown, []co
 		s.Error = err.Error()
 		return s, nil
 	}
+	move, err := admin.UnfinishedMove(ctx, c)
+	if err != nil {
+		s.Error = err.Error()
+		return s, nil
+	}
 	a, ok := v.Config.Account(account)
 	if !ok || len(a.Shares) == 0 {
 		return nil, nil
 	}
 	s.InForce, s.Version = a.Share, v.Number
 	s.File, _ = a.ByFile(name)
+	s.unfinished(move)
 	return s, a.Shares
 }
 
@@ -97,6 +113,10 @@ func showOwn(ctx context.Context, r *Reach) (all []Shown, err error) {
 	if err != nil {
 		return nil, err
 	}
+	move, err := admin.UnfinishedMove(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	for i := range v.Config.Accounts {
 		a := &v.Config.Accounts[i]
 		if len(a.Shares) == 0 {
@@ -104,6 +124,7 @@ func showOwn(ctx context.Context, r *Reach) (all []Shown, err error) {
 		}
 		s := Shown{Account: a.Name, Site: name, InForce: a.Share, Version: v.Number}
 		s.File, _ = a.ByFile(name)
+		s.unfinished(move)
 		all = append(all, s)
 	}
 	return all, nil

@@ -29,7 +29,7 @@ var _ sites.Site = (*site)(nil)
 // Claim implements sites.Site.
 func (s *site) Claim(ctx context.Context) (sites.Claim, error) {
 	var err error
-	s.version, err = admin.ClaimShares(ctx, s.c, admin.Claim{Who: s.Who, At: time.Now().UTC(), Account: s.Account, Target: s.Target})
+	s.version, err = admin.ClaimShares(ctx, s.c, s.note())
 	if err != nil {
 		return sites.Claim{}, s.overtaken(err)
 	}

@@ -223,11 +223,11 @@ func (o operator) configuration(req micro.Request) {
 		_ = req.Respond(marshal(state())) // on an error the asking process has gone
 		return
 	}
-	o.aside(req, o.sharing, "too many moves of shares at a time", useWithin, func(ctx context.Context) (any, error) {
+	o.aside(req, o.sharing, "too many moves of shares at a time", useWithin, o.contained(func(ctx context.Context) (any, error) {
 		of := state()
 		o.ShareUse(ctx, in.Account, &of)
 		return of, nil
-	})
+	}))
 }
 
 // aside prepares the answer in a goroutine of its own, so that other questions do not wait for it. If all slots are

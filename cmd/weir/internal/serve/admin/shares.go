@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +30,57 @@ type Claim struct {
 	Target  map[string]int64 `json:"target"`
 }
 
+// Command returns the command that makes the same move.
+func (c *Claim) Command() string {
+	words := []string{"weir shares", c.Account}
+	for _, site := range slices.Sorted(maps.Keys(c.Target)) {
+		words = append(words, fmt.Sprintf("%s=%d%%", site, c.Target[site]))
+	}
+	return strings.Join(words, " ")
+}
+
+// UnfinishedMove returns the last claim of a site if its move has not given the site the share that it claims, and
+// nothing else has changed the share since. It returns nil if there is none. The move may still be running.
+func UnfinishedMove(ctx context.Context, c *connect.Connection) (*Claim, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := store.kv.Get(ctx, moveKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // no claim is no error
+	} else if err != nil {
+		return nil, c.Explain(fmt.Errorf("read the last move of shares: %w", err))
+	}
+	claim := &Claim{}
+	if err := json.Unmarshal(entry.Value(), claim); err != nil {
+		return nil, fmt.Errorf("the last move of shares (key %s in %s) cannot be read: %w", moveKey, connect.ConfigBucket, err)
+	}
+	entries, err := store.History(ctx)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	newest, err := NewestReadable(entries)
+	if err != nil || newest == nil {
+		return nil, err
+	}
+	of, has := newest.Config.Account(claim.Account)
+	if want, named := claim.Target[newest.Site]; !has || !named || want == of.Share {
+		return nil, nil //nolint:nilnil // as above
+	}
+	for _, e := range slices.Backward(entries) {
+		if v, err := ReadVersion(e); err == nil {
+			if was, ok := v.Config.Account(claim.Account); ok && was.Share != of.Share {
+				return nil, nil //nolint:nilnil // as above
+			}
+		}
+		if e.Revision() < entry.Revision() {
+			break // that one was in force when the site was claimed
+		}
+	}
+	return claim, nil
+}
+
 // Claimed is a site's configuration as a claim has found it.
 type Claimed struct {
 	*Version
@@ -42,15 +95,20 @@ type Claimed struct {
 // before and after. The clock of this machine may be wrong by hours.
 type siteClock struct{ stored, before, after time.Time }
 
-// at returns the earliest and the latest time that the site's clock may show when this process's clock shows now.
-func (c siteClock) at(now time.Time) (earliest, latest time.Time) {
-	return c.stored.Add(now.Sub(c.after)), c.stored.Add(now.Sub(c.before))
+// at returns the earliest and the latest time that the site's clock may show now. wall is now without its monotonic
+// reading. The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: so either may say
+// how much time has passed.
+func (c siteClock) at(now, wall time.Time) (earliest, latest time.Time) {
+	least := min(now.Sub(c.after), wall.Sub(c.after.Round(0)))
+	most := max(now.Sub(c.before), wall.Sub(c.before.Round(0)))
+	return c.stored.Add(least), c.stored.Add(most)
 }
 
 // Until returns how long it takes until the site's clock shows a time that depends on what it shows now. of returns that
 // time. The result is never too short.
 func (v *Claimed) Until(of func(now time.Time) time.Time) time.Duration {
-	earliest, latest := v.clock.at(time.Now())
+	now := time.Now()
+	earliest, latest := v.clock.at(now, now.Round(0))
 	return of(latest).Sub(earliest)
 }
 
@@ -183,7 +241,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 		return err
 	}
 	m.question, m.waits, m.again = marshal(useQuestion{k.Account}), useWaits, useWaits.first
-	clear, gone := time.Now().Add(k.Passes), time.Time{}
+	clear, gone := time.Time{}, time.Time{}
 	answered := time.Now()
 	for {
 		replicas, counts, former, why := 0, 0, false, []string(nil)
@@ -191,6 +249,7 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			var s ConfigState
 			switch {
 			case json.Unmarshal(data, &s) != nil:
+				former = true // as far as is known
 				why = append(why, "an answer cannot be read")
 			case s.Version < k.Version:
 				former = true
@@ -210,9 +269,6 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			return replica{s.Instance, s.Session}
 		})
 		now := time.Now()
-		if former { // the site has lost the version, or a replica has not followed it before: what has passed does not count
-			clear = now.Add(k.Passes)
-		}
 		switch {
 		case err != nil && (now.Sub(answered) > clearPatience || ctx.Err() != nil):
 			return err
@@ -226,6 +282,13 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 			answered, gone = now, now.Add(k.Gone())
 		default:
 			answered = now
+		}
+		// Both waits begin with the first answer of all replicas in which none counts by the former share: one that did in
+		// the answer before may have called until now. They begin again if the site has lost the version.
+		if former {
+			clear, gone = time.Time{}, time.Time{}
+		} else if clear.IsZero() && err == nil && m.complete() {
+			clear = now.Add(k.Passes)
 		}
 		switch {
 		case len(why) > 0:

@@ -68,21 +68,53 @@ func TestUseIsAskedAside(t *testing.T) {
 	}
 }
 
+// TestUseThatPanics checks that a question about the use of an account that crashes answers with an error, and that the
+// replica goes on.
+func TestUseThatPanics(t *testing.T) {
+	js := natstest.JetStream(t)
+	stop, err := StartService(ServiceOptions{
+		Conn: js.Conn(), Dispatcher: &dispatcher.Dispatcher{}, Instance: "one", Log: slog.New(slog.DiscardHandler),
+		Config:   func() ConfigState { return ConfigState{} },
+		ShareUse: func(context.Context, string, *ConfigState) { panic("for the test") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	var wrong *operatorError
+	if err := askFor(c, configSubject, marshal(useQuestion{"acme"}), answerWaits{await.Patience, await.Patience}, func(_ []byte, of *operatorError) bool {
+		wrong = of
+		return true
+	}); err != nil || wrong == nil {
+		t.Errorf("the answer has the error %v, %v", wrong, err)
+	}
+}
+
 // TestFormerShareBeginsTheWaitAgain checks that a wait begins again if a replica counts by the former share once more: its
-// site has lost the version that the move has stored.
+// site has lost the version that the move has stored. The wait begins with the first answer that has the new share,
+// because the replica may have called by the former one until just before.
 func TestFormerShareBeginsTheWaitAgain(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t)
-	const passes = 4 * time.Second
+	const passes = 3600 * time.Millisecond
 	begun := time.Now()
-	var former time.Time // when the replica counted by the former share last
+	var changed time.Time // when the replica said first that it counts by the new share
+	former := false
 	var mu sync.Mutex
 	if _, err := js.Conn().Subscribe(configSubject, func(m *nats.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
 		s := ConfigState{Instance: "one", Seen: 5, Version: 5, Shares: map[string]int64{"acme": 30}}
-		if now := time.Now(); former.IsZero() || now.Sub(begun) < passes {
-			former, s.Shares["acme"] = now, 60
+		switch now := time.Now(); {
+		case !former || now.Sub(begun) < passes:
+			former, s.Shares["acme"] = true, 60
+		case changed.IsZero():
+			changed = now
 		}
 		if err := m.Respond(marshal(s)); err != nil {
 			t.Error(err)
@@ -97,7 +129,53 @@ func TestFormerShareBeginsTheWaitAgain(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if since := time.Since(former); since < passes {
-		t.Errorf("the wait ends %s after the replica counted by the former share, want %s", since, passes)
+	if since := time.Since(changed); since < passes {
+		t.Errorf("the wait ends %s after the replica counted by the new share, want %s", since, passes)
+	}
+}
+
+// TestUnknownUseCountsFromTheChange checks that a wait for unknown use begins when the last replica that counts by the
+// former share has stopped doing so. A replica that does not count the account may have been there long before.
+func TestUnknownUseCountsFromTheChange(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	const gone = 3 * time.Second
+	var asked, changed time.Time // the first question, and the first answer without a share
+	var mu sync.Mutex
+	for _, instance := range []string{"one", "two"} {
+		if _, err := js.Conn().Subscribe(configSubject, func(m *nats.Msg) {
+			mu.Lock()
+			defer mu.Unlock()
+			s, now := ConfigState{Instance: instance, Seen: 5, Version: 5}, time.Now()
+			if instance == "two" {
+				switch {
+				case asked.IsZero():
+					asked = now
+					fallthrough
+				case now.Sub(asked) < 2*gone:
+					s.Shares = map[string]int64{"acme": 60}
+				case changed.IsZero():
+					changed = now
+				}
+			}
+			if err := m.Respond(marshal(s)); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &connect.Connection{Conn: js.Conn(), JetStream: js, At: "the test", Denied: &connect.Denials{}}
+	k := Clearing{
+		Account: "acme", Version: 5, Share: 30, Passes: time.Millisecond, Say: func(string) {},
+		Gone: func() time.Duration { return gone },
+	}
+	if err := k.AwaitClear(await.Context(t, "the wait"), c, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if since := time.Since(changed); since < gone {
+		t.Errorf("the wait ends %s after the last replica counted by the former share, want %s", since, gone)
 	}
 }

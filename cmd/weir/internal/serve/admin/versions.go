@@ -215,18 +215,19 @@ func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	return nil, nil //nolint:nilnil // no version is no error
 }
 
-// takeShares takes the site and the shares of the first of these later versions, which cannot be read otherwise. created
-// is when the version was stored.
+// takeShares takes the site and the shares of the first of these later versions that has a site. They cannot be read
+// otherwise. created is when the version was stored.
 func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time) error {
-	if v.Site == "" {
-		return nil
-	}
 	for _, entry := range later {
 		if entry.Operation() != jetstream.KeyValuePut {
 			continue
 		}
 		var of StoredConfig
-		if err := json.Unmarshal(entry.Value(), &of); err != nil {
+		err := json.Unmarshal(entry.Value(), &of)
+		if of.Site == "" && (err == nil || v.Site == "") {
+			continue // no weir of a site stored it, as far as is known
+		}
+		if err != nil {
 			return fmt.Errorf("version %d of the configuration cannot be read, and may have lowered a share: roll weir back to the one that stored it: %w", entry.Revision(), err)
 		}
 		v.Site, v.Shares = of.Site, of.Shares
@@ -308,6 +309,19 @@ func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (v
 		return 0, fmt.Errorf("apply the configuration: %w", err)
 	}
 	return version, nil
+}
+
+// PutUnclaimed stores a version if nothing was written to the bucket since the version last, and otherwise fails with
+// ErrLostRace. So it fails if a move of shares has claimed the site, too.
+func PutUnclaimed(ctx context.Context, js jetstream.JetStream, next StoredConfig, last uint64) (version uint64, err error) {
+	ack, err := js.Publish(ctx, "$KV."+connect.ConfigBucket+"."+currentKey, marshal(next), jetstream.WithExpectLastSequence(last))
+	switch {
+	case isWrongSequence(err):
+		return 0, ErrLostRace
+	case err != nil:
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	return ack.Sequence, nil
 }
 
 // wrongSequenceInCluster is the code of the same error from a clustered stream.

@@ -194,8 +194,9 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 // takeBack stores the former configuration again if a replica cannot follow the new one. Otherwise commands would show
 // and use a version that no replica runs. takeBack stores nothing if another client has changed the configuration
 // since. Some replicas may already follow the configuration failed, so the former one gets a later Order. It also keeps
-// a share that failed has lowered, because another site may have been raised meanwhile. takeBack always returns an error
-// that includes why.
+// a share that failed has lowered, because another site may have been raised meanwhile. It keeps the first share of an
+// account if a move may have claimed the site since; otherwise a replica that does not know its site can follow again.
+// takeBack always returns an error that includes why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer,
 	failed *admin.StoredConfig, applied *Applied, why error,
 ) error {
@@ -205,20 +206,37 @@ func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store ad
 	former := p.current.StoredConfig
 	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, applied.Version)
 	former.Who, former.At, former.Changes, former.Order = p.Who, time.Now().UTC(), len(applied.Changes), failed.After()
+	var shared []string // accounts that only failed shares
 	kept, lowered := p.current.Config, ""
-	for _, account := range slices.Sorted(maps.Keys(failed.Shares)) {
-		share := failed.Shares[account]
-		if held, known := former.Shares[account]; !known || share >= held {
-			continue
-		}
-		var err error
-		if kept, err = kept.WithShare(account, share); err != nil {
+	keep := func(account string) (err error) {
+		if kept, err = kept.WithShare(account, failed.Shares[account]); err != nil {
 			return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
 		}
-		former.Take(kept)
-		lowered += fmt.Sprintf(", except that account %s keeps the share of %d%%", account, share)
+		former.Site, former.Shares = failed.Site, kept.InForce()
+		lowered += fmt.Sprintf(", except that account %s keeps the share of %d%%", account, failed.Shares[account])
+		return nil
 	}
-	version, err := store.Put(ctx, former, applied.Version)
+	for _, account := range slices.Sorted(maps.Keys(failed.Shares)) {
+		if held, known := former.Shares[account]; !known {
+			shared = append(shared, account)
+		} else if failed.Shares[account] < held {
+			if err := keep(account); err != nil {
+				return err
+			}
+		}
+	}
+	version, err := uint64(0), admin.ErrLostRace
+	if len(shared) > 0 {
+		version, err = admin.PutUnclaimed(ctx, c.JetStream, former, applied.Version)
+	}
+	if errors.Is(err, admin.ErrLostRace) {
+		for _, account := range shared { // a move may have claimed the site since, and counted on the share
+			if err := keep(account); err != nil {
+				return err
+			}
+		}
+		version, err = store.Put(ctx, former, applied.Version)
+	}
 	if err != nil {
 		return fmt.Errorf("%w; it could not be rolled back: %w", why, err)
 	}

@@ -56,8 +56,9 @@ func TestTakenBackComesLater(t *testing.T) {
 	}
 }
 
-// takenBack stores a first version, and applies a proposal that a replica cannot follow.
-func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal) admin.ConfigStore {
+// takenBack stores a first version, and applies a proposal that a replica cannot follow. Before the replica says so,
+// messages are stored on the subjects of meanwhile.
+func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal, meanwhile ...string) admin.ConfigStore {
 	t.Helper()
 	js := natstest.JetStream(t)
 	store, err := admin.EnsureConfigStore(t.Context(), js, 1)
@@ -75,6 +76,10 @@ func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal) admin.Config
 		state := admin.ConfigState{Instance: "one", Seen: newest, Version: newest}
 		if newest == 2 {
 			state.Version, state.Why = 1, "for the test"
+			for _, subject := range meanwhile {
+				_, failed := js.Publish(context.Background(), subject, []byte("{}"))
+				err = errors.Join(err, failed)
+			}
 		}
 		data, failed := json.Marshal(state)
 		if err := errors.Join(err, failed, m.Respond(data)); err != nil {
@@ -97,7 +102,7 @@ func takenBack(t *testing.T, first admin.StoredConfig, p *Proposal) admin.Config
 
 // TestTakenBackRaisesNoShare checks that the version that replaces one that cannot be followed keeps a share that the
 // failed version has lowered. A move may have raised another site meanwhile. An account that had no shares before has
-// none again: a replica that does not know its site can follow then.
+// none again, if no move has claimed the site meanwhile: a replica that does not know its site can follow then.
 func TestTakenBackRaisesNoShare(t *testing.T) {
 	const (
 		text = "accounts: {acme: {limits: [{rate: 100/s}]%s}}\napis: {a: {url: 'http://127.0.0.1:1', account: acme, bucket: {rate: 1/s, capacity: 1}}}"
@@ -110,18 +115,24 @@ func TestTakenBackRaisesNoShare(t *testing.T) {
 		shares        map[string]int64
 		want          map[string]int64
 	}{
-		"lowered":      {at60, at30, "eu", map[string]int64{"acme": 60}, map[string]int64{"acme": 30}},
-		"first shared": {"", at60, "", nil, nil},
+		"lowered":       {at60, at30, "eu", map[string]int64{"acme": 60}, map[string]int64{"acme": 30}},
+		"first shared":  {"", at60, "", nil, nil},
+		"claimed since": {"", at60, "", nil, map[string]int64{"acme": 60}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := admin.StoredConfig{YAML: fmt.Sprintf(text, of.before), Site: of.site, Shares: of.shares}
-			store := takenBack(t, first, &Proposal{Text: fmt.Sprintf(text, of.after), Site: "eu"})
-			last, number, err := store.Newest(t.Context())
-			if err != nil || number != 3 {
-				t.Fatalf("version %d, %v", number, err)
+			var meanwhile []string
+			site := of.site
+			if name == "claimed since" {
+				meanwhile, site = []string{"$KV." + connect.ConfigBucket + ".move"}, "eu"
 			}
-			if last.YAML != first.YAML || last.Site != of.site || !maps.Equal(last.Shares, of.want) {
-				t.Errorf("version 3 is of site %q with the shares %v, want %v, and has the text %s", last.Site, last.Shares, of.want, last.YAML)
+			store := takenBack(t, first, &Proposal{Text: fmt.Sprintf(text, of.after), Site: "eu"}, meanwhile...)
+			last, number, err := store.Newest(t.Context())
+			if want := uint64(3 + len(meanwhile)); err != nil || number != want || last.Number != want {
+				t.Fatalf("version %d, want %d: %v", number, want, err)
+			}
+			if last.YAML != first.YAML || last.Site != site || !maps.Equal(last.Shares, of.want) {
+				t.Errorf("the last version is of site %q with the shares %v, want %v, and has the text %s", last.Site, last.Shares, of.want, last.YAML)
 			}
 		})
 	}

@@ -206,8 +206,8 @@ func (a *adoption) tellUnits(log *slog.Logger) {
 
 // store stores the file as a new version, which every weir on the server follows. It returns the change to report. It
 // returns nil if there was nothing to store, or if another replica with the same file was first. It fails with
-// admin.ErrLostRace if an operator has changed the configuration since adopt, because that change is newer than this
-// start's decision.
+// admin.ErrLostRace if an operator has changed the configuration or a share since adopt, because that change is newer than
+// this start's decision.
 func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 	if a.found != "" {
 		return nil, a.home.Found(ctx, admin.FoundFile{Sum: a.found, After: a.present.Number})
@@ -238,7 +238,7 @@ func (a *adoption) store(ctx context.Context) (*admin.ConfigChange, error) {
 		case current != nil && current.File.Sum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
 			a.present = current
 			return nil, nil //nolint:nilnil // the process that stored it reports it
-		case current != nil && current.Number != a.version:
+		case current != nil && (current.Number != a.version || !maps.Equal(current.Config.InForce(), a.former.InForce())):
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				admin.ErrLostRace, a.file.path)
 		}

@@ -216,11 +216,42 @@ func TestAdoptionBesideApply(t *testing.T) {
 	}
 }
 
+// TestAdoptionLosesToShares checks that a start does not replace a version that it cannot read if that one has changed a
+// share since: the start would store the share from before.
+func TestAdoptionLosesToShares(t *testing.T) {
+	const text = "accounts: {acme: {limits: [{rate: 100/s}], shares: {eu: 60%, us: 40%}}}\n" +
+		"apis: {a: {url: 'http://127.0.0.1:1', account: acme, bucket: {rate: 1/s, capacity: "
+	home, err := admin.EnsureConfigStore(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := home.Put(t.Context(), admin.StoredConfig{YAML: text + "1}}}", Site: "eu", Shares: map[string]int64{"acme": 60}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := adopt(t.Context(), home, fileWith(t, text+"2}}}"), "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Put(t.Context(), admin.StoredConfig{YAML: "later: {}", Site: "eu", Shares: map[string]int64{"acme": 30}}, first); err != nil {
+		t.Fatal(err)
+	}
+	if told, err := a.store(t.Context()); !errors.Is(err, admin.ErrLostRace) {
+		t.Errorf("the start stores version %+v with the shares %v: %v", told, a.present.Shares, err)
+	}
+}
+
 // fileAt returns a configuration file of one api at a rate.
 func fileAt(t *testing.T, rate string) *configFile {
 	t.Helper()
+	return fileWith(t, textAt(rate))
+}
+
+// fileWith returns a configuration file with a text.
+func fileWith(t *testing.T, text string) *configFile {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := readConfigFile(path)

@@ -195,7 +195,7 @@ func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
 			return err
 		}
 		w.log.Warn("an api is paused, because the share of its account may be that of before a move: run weir shares "+account.Name+
-			" with the wanted shares, and then weir resume "+a.Name, "api", a.Name, "account", account.Name)
+			" with the wanted shares, and then weir resume "+a.Name+"; apply nothing before weir shares, because an api that joins the account is not paused", "api", a.Name, "account", account.Name)
 	}
 	return nil
 }
