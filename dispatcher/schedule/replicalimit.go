@@ -61,8 +61,8 @@ func (r *replicaLimits) any() bool { return len(r.all) > 0 }
 const replicaPoll = 100 * time.Millisecond
 
 // opens returns when all limits let one more call pass besides the running ones, and the limit that opens last. The time
-// is 0 if they do now.
-func (r *replicaLimits) opens(now bucket.Micros, running int) (at bucket.Micros, limit string) {
+// is 0 if they do now. asked calls are asked for at the store: the rates count them only when they are granted.
+func (r *replicaLimits) opens(now bucket.Micros, running, asked int) (at bucket.Micros, limit string) {
 	for i := range r.all {
 		l := &r.all[i]
 		until := bucket.Micros(0)
@@ -75,7 +75,11 @@ func (r *replicaLimits) opens(now bucket.Micros, running int) (at bucket.Micros,
 			if !l.known {
 				l.known, l.tat = true, now+l.interval*bucket.Micros(l.burst)
 			}
-			until = l.tat - l.interval*bucket.Micros(l.burst-1)
+			tat := l.tat
+			if asked > 0 {
+				tat = max(tat, now) + l.interval*bucket.Micros(asked)
+			}
+			until = tat - l.interval*bucket.Micros(l.burst-1)
 		}
 		if until > now && until > at {
 			at, limit = until, l.Name
@@ -159,7 +163,7 @@ func (s *step) mayAskReplica() bool {
 	if !s.replica.any() {
 		return true
 	}
-	if at, limit := s.replica.opens(s.now, s.onWay()); at > s.now {
+	if at, limit := s.replica.opens(s.now, s.onWay(), 0); at > s.now {
 		if at > s.gate.opens {
 			s.gate.shut(limit, at)
 		}
@@ -170,9 +174,9 @@ func (s *step) mayAskReplica() bool {
 
 // TakeReplica counts a call beside the jobs for this replica's own limits, whose slot is at until at most, and returns 0.
 // If they do not let it pass, it counts nothing and returns when they may, with the limit. The caller must call
-// EndReplica when the call has ended, or was not made.
+// EndReplica when the call has ended, or was not made. The call for which a job asks the store meanwhile counts first.
 func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
-	if at, limit = s.replica.opens(now, s.onWay()); at > now {
+	if at, limit = s.replica.opens(now, s.onWay(), s.store.rounds); at > now {
 		return at, limit
 	}
 	s.replica.take(until, now)

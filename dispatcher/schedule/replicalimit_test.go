@@ -109,7 +109,7 @@ func TestReplicaLimitsWithAStore(t *testing.T) {
 	}
 	refused := Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "all", Until: d.now.Add(time.Millisecond)}}}}
 	d.Answer(&fx, refused)
-	if at, by := d.replica.opens(d.now, d.onWay()); at > d.now {
+	if at, by := d.replica.opens(d.now, d.onWay(), 0); at > d.now {
 		t.Errorf("what the store refused counts in %s until %v", by, at)
 	}
 	d.now = d.now.Add(2 * time.Millisecond)
@@ -198,4 +198,25 @@ func TestUsesOfReplicaLimits(t *testing.T) {
 	check("of three inquiries", 3, 3)
 	f.s.EndReplica(f.now, false)
 	check("without the last of them", 2, 2)
+}
+
+// TestReplicaRateWhileAsked checks that an inquiry does not take the unit of a rate for which a job asks meanwhile.
+func TestReplicaRateWhileAsked(t *testing.T) {
+	d := newDesk(fast(4))
+	d.policy.Rules.Replica = []bucket.Limit{{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}}
+	d.Adopt(d.policy)
+	d.add("a")
+	d.asks()
+	d.now = d.now.Add(1100 * time.Millisecond)
+	fx := d.asks()
+	if len(fx.Asks) != 1 {
+		t.Fatalf("%d asks", len(fx.Asks))
+	}
+	if at, by := d.TakeReplica(d.now, d.now); by != "paced" || at <= d.now {
+		t.Errorf("an inquiry passes %q at %v while a job asks", by, at)
+	}
+	d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now}}}}})
+	if at, _ := d.TakeReplica(d.now, d.now); at != d.now.Add(time.Second) {
+		t.Errorf("an inquiry passes in %v after the job's call", d.now.Until(at))
+	}
 }
