@@ -13,7 +13,8 @@ import (
 // all other limits in one step, and what is refused, given back or not sent was not counted here or is given back.
 type replicaLimits struct {
 	all    []replicaLimit
-	beside int // calls that are made beside the jobs: inquiries
+	beside int           // calls that are made beside the jobs: inquiries
+	latest bucket.Micros // the latest slot of a call, which a rate that becomes known later must count
 }
 
 // replicaLimit is one limit with its state.
@@ -32,7 +33,7 @@ type replicaLimit struct {
 
 // newReplicaLimits returns the limits of rules. A rate that has not changed keeps its state.
 func newReplicaLimits(r *bucket.Rules, former replicaLimits) replicaLimits {
-	limits := replicaLimits{beside: former.beside}
+	limits := replicaLimits{beside: former.beside, latest: former.latest}
 	for i := range r.Replica {
 		l := replicaLimit{Limit: r.Replica[i]}
 		switch l.Kind() {
@@ -73,7 +74,7 @@ func (r *replicaLimits) opens(now bucket.Micros, running, asked int) (at bucket.
 			}
 		default:
 			if !l.known {
-				l.known, l.tat = true, now+l.interval*bucket.Micros(l.burst)
+				l.known, l.tat = true, max(now, r.latest)+l.interval*bucket.Micros(l.burst)
 			}
 			tat := l.tat
 			if asked > 0 {
@@ -117,6 +118,7 @@ func (r *replicaLimits) after(ahead float64, from bucket.Micros) (at bucket.Micr
 
 // take counts a call at now or later, in the slot at.
 func (r *replicaLimits) take(at, now bucket.Micros) {
+	r.latest = max(r.latest, at, now)
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 {
 			l.last, l.before, l.counted = at, l.tat, max(at, now)

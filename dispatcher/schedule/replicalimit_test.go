@@ -220,3 +220,31 @@ func TestReplicaRateWhileAsked(t *testing.T) {
 		t.Errorf("an inquiry passes in %v after the job's call", d.now.Until(at))
 	}
 }
+
+// TestNewReplicaRateCountsGrants checks that a rate that is new or has changed does not let a call pass too soon after
+// calls that were granted before and have not started.
+func TestNewReplicaRateCountsGrants(t *testing.T) {
+	for what, former := range map[string][]bucket.Limit{
+		"new": nil, "changed": {{Name: "paced", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Replica: true}},
+	} {
+		d := newDesk(fast(4))
+		d.policy.Rules.Replica = former
+		d.Adopt(d.policy)
+		d.add("a")
+		fx := d.asks()
+		if d.now = d.now.Add(100 * time.Millisecond); len(fx.Asks) == 0 {
+			fx = d.asks()
+		}
+		slot := d.now.Add(time.Second)
+		if len(fx.Asks) != 1 {
+			t.Fatalf("%s: %d asks", what, len(fx.Asks))
+		}
+		d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: slot, TAT: slot}}}}})
+		next := *d.policy
+		next.Rules.Replica = []bucket.Limit{{Name: "paced", Rate: &bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, Replica: true}}
+		d.Adopt(&next)
+		if at, _ := d.TakeReplica(d.now, d.now); at != slot.Add(100*time.Millisecond) {
+			t.Errorf("%s: a call passes %v after the slot of the call before it", what, slot.Until(at))
+		}
+	}
+}
