@@ -156,8 +156,9 @@ func (r *replicaLimits) has(name string) bool {
 	return slices.ContainsFunc(r.all, func(l replicaLimit) bool { return l.Name == name })
 }
 
-// onWay returns how many calls run, or may start soon. A call counts twice from its start until it has left.
-func (s *Schedule) onWay() int { return s.Pipe.calls + s.Pipe.exit.leaving }
+// onWay returns how many calls run, or may start soon, with the operations that hold their slots. A call counts twice
+// from its start until it has left.
+func (s *Schedule) onWay() int { return s.Pipe.calls + s.polling.held + s.Pipe.exit.leaving }
 
 // mayAskReplica reports whether this replica's own limits let one call be asked for. If not, it shuts the gate until they
 // may.
