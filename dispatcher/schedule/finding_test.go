@@ -463,7 +463,7 @@ func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 	f.settle()
 	d := f.desks[1]
 	until := d.holds.breaker.until
-	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
 	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
 		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
 	}
@@ -544,6 +544,20 @@ func TestNearlyWholeRateIsNotTold(t *testing.T) {
 		g.ceiling, g.lowered, g.grown = share, f.desks[0].now, f.desks[0].now
 		if f.tell(0); f.version != writes {
 			t.Errorf("%d writes of %d of %d of the rate", f.version, share, whole)
+		}
+	}
+}
+
+// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds the
+// replicas no longer than a denial may, if they do not share a denial yet.
+func TestMarkOfAnotherClockHoldsShortly(t *testing.T) {
+	f := newCouncil(2, 1)
+	d := f.desks[1]
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
+	f.settle()
+	for i, d := range f.desks {
+		if until, most := d.holds.breaker.until, d.now.Add(d.policy.Retry.Max); until == 0 || until > most {
+			t.Errorf("replica %d: the breaker is open for %v, retry.max is %v", i, d.now.Until(until), d.policy.Retry.Max)
 		}
 	}
 }
