@@ -121,9 +121,11 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 			continue
 		}
 		use = bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
-		at := came.Add(max(0, a.Now.Until(use.Grant.At)))
+		ahead := max(0, a.Now.Until(use.Grant.At))
+		at := came.Add(ahead)
 		latest = at.Add(schedule.Lateness(&t.API.Rules))
-		if stream.Sleep(ctx, time.Until(at)) && !time.Now().After(latest) {
+		counted := len(t.API.Rules.Replica) == 0 || w.Now().Add(ahead) <= l.slot // false if the store answered late
+		if counted && stream.Sleep(ctx, time.Until(at)) && !time.Now().After(latest) {
 			return use, latest, nil
 		}
 		use.Returned = true
