@@ -561,3 +561,26 @@ func TestMarkOfAnotherClockHoldsShortly(t *testing.T) {
 		}
 	}
 }
+
+// TestLongFindingIsBounded checks that a Finding that lasts longer than a hold may holds the api for as long as a hold
+// may, counted from when it was said, and that it is not told on.
+func TestLongFindingIsBounded(t *testing.T) {
+	f := newCouncil(1, 1)
+	d := f.desks[0]
+	said := d.now
+	long := Finding{At: said, Held: said.Add(300 * 24 * time.Hour), Why: "damage", Turn: 1, Until: said.Add(300 * 24 * time.Hour), Denied: true}
+	most := said.Add(max(MostHold, d.policy.Retry.Max, d.policy.Breaker.Max))
+	for range 3 {
+		d.Learn(long, d.now)
+		d.now = d.now.Add(time.Hour)
+	}
+	if until := d.holds.held; until != most {
+		t.Errorf("the api is held for %v after it was said", said.Until(until))
+	}
+	if until := d.holds.breaker.until; until != most {
+		t.Errorf("the breaker is open for %v after it was said", said.Until(until))
+	}
+	if told, _ := d.Tell(long, d.now); told.Held > most || told.Until > most {
+		t.Errorf("the replicas are told %+v", told)
+	}
+}
