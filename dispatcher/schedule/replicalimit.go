@@ -151,9 +151,13 @@ func (r *replicaLimits) uses(rules *bucket.Rules, now bucket.Micros, running int
 	return uses
 }
 
-// has reports whether there is a limit of this name.
-func (r *replicaLimits) has(name string) bool {
-	return slices.ContainsFunc(r.all, func(l replicaLimit) bool { return l.Name == name })
+// named returns the limit of this name, nil if there is none.
+func (r *replicaLimits) named(name string) *replicaLimit {
+	i := slices.IndexFunc(r.all, func(l replicaLimit) bool { return l.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.all[i]
 }
 
 // onWay returns how many calls run, or may start soon, with the operations that hold their slots. A call counts twice
@@ -192,16 +196,25 @@ func (s *Schedule) EndReplica(until bucket.Micros, made bool) {
 	s.replica.beside--
 	if !made {
 		s.replica.giveBack(until)
+		s.replicaGaveBack()
 	}
 	s.replicaFreed()
 }
 
-// replicaFreed opens the gate if this replica's own limits have shut it, because they may have room again. It reports
-// whether they had.
+// replicaFreed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
+// again. It reports whether the limit had shut it.
 func (s *Schedule) replicaFreed() bool {
-	if s.gate.opens == 0 || !s.replica.has(s.gate.by) {
+	l := s.replica.named(s.gate.by)
+	if s.gate.opens == 0 || l == nil || l.most == 0 {
 		return false
 	}
 	s.gate.opens = 0
 	return true
+}
+
+// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them.
+func (s *Schedule) replicaGaveBack() {
+	if s.replica.named(s.gate.by) != nil {
+		s.gate.opens = 0
+	}
 }

@@ -248,3 +248,29 @@ func TestNewReplicaRateCountsGrants(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyUnitsReopenAReplicaRate checks that the end of a call does not make the process look at its rate too early, and
+// that a unit that comes back does.
+func TestOnlyUnitsReopenAReplicaRate(t *testing.T) {
+	d := newDesk(fast(4))
+	d.policy.Rules.Replica = []bucket.Limit{
+		{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 5, Replica: true},
+	}
+	d.Adopt(d.policy)
+	d.asks()
+	d.TakeReplica(d.now, d.now)
+	d.now = d.now.Add(2 * time.Second)
+	if _, by := d.TakeReplica(d.now, d.now); by != "" {
+		t.Fatalf("%s refuses an inquiry", by)
+	}
+	d.add("a")
+	if d.asks(); d.gate.by != "paced" || !d.gate.isShut(d.now) {
+		t.Fatalf("the gate is shut by %q until %v", d.gate.by, d.gate.opens)
+	}
+	if d.replicaFreed(); !d.gate.isShut(d.now) {
+		t.Error("the end of a call opens the gate that a rate has shut")
+	}
+	if d.EndReplica(d.now, false); d.gate.isShut(d.now) {
+		t.Error("a unit that comes back does not open the gate")
+	}
+}
