@@ -455,3 +455,29 @@ func TestServerClock(t *testing.T) {
 		t.Errorf("an entry of the future was written %v from now", now.Until(at))
 	}
 }
+
+// TestClaimOfAnotherEndsProbingAlone checks that a replica that probes by itself stops that when another replica has the
+// claim: the bucket can be written again.
+func TestClaimOfAnotherEndsProbingAlone(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	r.wrote("pay", sighting{
+		entry: entry{Turn: 1, Open: true, Denied: true, Session: "other", Probing: "other"}, revision: 3, claimed: time.Now(),
+		found: schedule.Finding{At: r.Board.Now(), Turn: 1, Until: r.Board.Now(), Denied: true},
+	})
+	r.learn()
+	r.trouble = trouble{since: time.Now().Add(-time.Minute), revision: 2}
+	if !r.Sched.ProbeAlone() {
+		t.Fatal("the breaker is not open")
+	}
+	r.Look(false, 1)
+	if wait := r.act(t.Context()); wait <= 0 || wait > claimTerm {
+		t.Errorf("the claim lasts %v", wait)
+	}
+	if !r.Sched.ProbeAlone() {
+		t.Error("the replica still probes without a claim")
+	}
+	if r.trouble != (trouble{}) {
+		t.Errorf("the trouble goes on: %+v", r.trouble)
+	}
+}

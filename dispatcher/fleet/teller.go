@@ -184,14 +184,14 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		next.Probing = ""
 	case turn != 0 && turn == t.wants.Load():
 		if wait = t.claimable(&s, now.Until(from)); wait > 0 {
+			if s.Probing != "" {
+				t.endTrouble() // another replica probes
+			}
 			return wait
 		}
 		next.Probing, claims = t.board.Session, true
 	default:
-		if t.trouble != (trouble{}) {
-			t.trouble = trouble{}
-			t.Update((*schedule.Schedule).ProbeTogether)
-		}
+		t.endTrouble()
 		return idle
 	}
 	if !t.write(ctx, &s, next, f) {
@@ -213,6 +213,14 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		t.Log.Info("this replica tries whether the api answers again")
 	}
 	return joined
+}
+
+// endTrouble ends a trouble that is over although this process has written nothing since.
+func (t *Teller) endTrouble() {
+	if t.trouble != (trouble{}) {
+		t.trouble = trouble{}
+		t.Update((*schedule.Schedule).ProbeTogether)
+	}
 }
 
 // endure handles a failed write in the place of s. probes says that the breaker's probe needs the write.
