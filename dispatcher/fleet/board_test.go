@@ -481,3 +481,22 @@ func TestClaimOfAnotherEndsProbingAlone(t *testing.T) {
 		t.Errorf("the trouble goes on: %+v", r.trouble)
 	}
 }
+
+// TestRereadDoesNotRenewAClaim checks that a claim does not last longer because its entry is read again.
+func TestRereadDoesNotRenewAClaim(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	of := entry{Turn: 1, Open: true, Session: "dead", Probing: "dead"}
+	revision, err := kv.Put(t.Context(), keyOf("pay"), of.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wrote("pay", sighting{entry: of, revision: revision, claimed: time.Now().Add(-time.Minute)})
+	s := r.of("pay")
+	if err := r.reread(t.Context(), "pay", &s); err != nil {
+		t.Fatal(err)
+	}
+	if s = r.of("pay"); r.claimable(&s, 0) > 0 {
+		t.Errorf("the claim lasts %v more", r.claimable(&s, 0))
+	}
+}
