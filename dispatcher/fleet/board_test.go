@@ -500,3 +500,20 @@ func TestRereadDoesNotRenewAClaim(t *testing.T) {
 		t.Errorf("the claim lasts %v more", r.claimable(&s, 0))
 	}
 }
+
+// TestWriteIsReceivedWhenStored checks that an entry that this process writes does not count as received before it was
+// stored: a watch that began in between does not show it.
+func TestWriteIsReceivedWhenStored(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	if !r.write(t.Context(), &sighting{}, entry{Turn: 1}, schedule.Finding{Turn: 1}) {
+		t.Fatal("the entry is not stored")
+	}
+	e, err := kv.Get(t.Context(), keyOf("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := r.of("pay"); s.received.Before(e.Created()) {
+		t.Errorf("the entry was received %v before it was stored", e.Created().Sub(s.received))
+	}
+}

@@ -262,7 +262,7 @@ func (t *Teller) write(ctx context.Context, s *sighting, next entry, f schedule.
 	switch {
 	case err == nil:
 		t.trouble = trouble{}
-		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: t.written, claimed: t.written})
+		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: time.Now(), claimed: t.written})
 		if f.Held > f.At {
 			t.notes.Stored(revision)
 		}
