@@ -517,3 +517,30 @@ func TestWriteIsReceivedWhenStored(t *testing.T) {
 		t.Errorf("the entry was received %v before it was stored", e.Created().Sub(s.received))
 	}
 }
+
+// TestTroubleIsEnduredPatiently checks that a replica that cannot write an entry reads the entry at most once a second,
+// and that it tries ever less often once it probes by itself.
+func TestTroubleIsEnduredPatiently(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	r.end(schedule.CallEnd{Denied: true, Detail: "401"})
+	r.trouble.since = time.Now().Add(-2 * rereadWait)
+	wait := r.endure(t.Context(), &sighting{}, true)
+	read := r.trouble.reread
+	if wait != writeRetry || read.IsZero() {
+		t.Errorf("tries again after %v, and has read the entry at %v", wait, read)
+	}
+	if r.endure(t.Context(), &sighting{}, true); r.trouble.reread != read {
+		t.Error("the entry is read again at once")
+	}
+	r.trouble.since = time.Now().Add(-2 * claimTerm)
+	for _, want := range []time.Duration{2 * writeRetry, 4 * writeRetry, 8 * writeRetry, 16 * writeRetry, mostRetry, mostRetry} {
+		if wait := r.endure(t.Context(), &sighting{}, true); wait != want {
+			t.Errorf("tries again after %v, want %v", wait, want)
+		}
+	}
+	r.written, r.trouble.revision = time.Now(), 0
+	if wait := r.act(t.Context()); wait <= writeRetry {
+		t.Errorf("something new makes it try again after %v", wait)
+	}
+}
