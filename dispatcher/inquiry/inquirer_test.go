@@ -84,3 +84,20 @@ func TestLateAnswerTakesAnotherSlot(t *testing.T) {
 		t.Errorf("the inquiry leaves %v after the slot that counts", a.slot.Until(left))
 	}
 }
+
+// TestInquiryWakesNothing checks that the end of an inquiry does not make the schedule step if no job waits for it.
+func TestInquiryWakesNothing(t *testing.T) {
+	now := func() bucket.Micros { return bucket.MicrosOf(time.Now()) }
+	l := &lane.Lane{
+		Now: now, Wake: make(chan struct{}, 1),
+		Sched: schedule.New(&schedule.Policy{}, schedule.Pace{MaxCalls: 1, MaxStaged: 1}, func(string) bucket.Micros { return 0 }),
+	}
+	a := &askedLetter{w: New(l, Options{})}
+	if err := a.awaitReplica(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.endReplica(true)
+	if len(l.Wake) != 0 {
+		t.Error("the schedule steps")
+	}
+}

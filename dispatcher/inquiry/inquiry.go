@@ -158,9 +158,14 @@ func (l *askedLetter) awaitReplica(ctx context.Context) error {
 	}
 }
 
-// endReplica ends the inquiry for this replica's own limits. made says whether it was sent.
-func (l *askedLetter) endReplica(made bool) {
-	l.w.Update(func(s *schedule.Schedule) { s.EndReplica(l.slot, made) })
+// endReplica ends the inquiry for this replica's own limits. sent says whether it was sent.
+func (l *askedLetter) endReplica(sent bool) {
+	l.w.Mu.Lock()
+	more := l.w.Sched.EndReplica(l.slot, sent)
+	l.w.Mu.Unlock()
+	if more {
+		l.w.WakeUp()
+	}
 }
 
 // ask waits for a slot and asks the api in it. If the inquiry is too late for its slot, or is not sent for another

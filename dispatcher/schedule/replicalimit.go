@@ -191,14 +191,15 @@ func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limi
 	return 0, ""
 }
 
-// EndReplica ends a call that TakeReplica counted with this until. made says whether it was sent.
-func (s *Schedule) EndReplica(until bucket.Micros, made bool) {
+// EndReplica ends a call that TakeReplica counted with this until. sent says whether it was sent. EndReplica reports
+// whether jobs may ask for slots again.
+func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
 	s.replica.beside--
-	if !made {
-		s.replica.giveBack(until)
-		s.replicaGaveBack()
+	if sent {
+		return s.replicaFreed()
 	}
-	s.replicaFreed()
+	s.replica.giveBack(until)
+	return s.replicaGaveBack()
 }
 
 // replicaFreed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
@@ -212,9 +213,12 @@ func (s *Schedule) replicaFreed() bool {
 	return true
 }
 
-// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them.
-func (s *Schedule) replicaGaveBack() {
-	if s.replica.named(s.gate.by) != nil {
-		s.gate.opens = 0
+// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
+// reports whether one of them had.
+func (s *Schedule) replicaGaveBack() bool {
+	if s.gate.opens == 0 || s.replica.named(s.gate.by) == nil {
+		return false
 	}
+	s.gate.opens = 0
+	return true
 }
