@@ -259,12 +259,15 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 }
 
 // slotsUnknownLocked reports whether operations may hold slots that this process does not know yet, because it has not
-// read all of its partitions far enough. This can happen only if this process owns every partition and counts the slots
-// itself.
+// read all of its partitions far enough. This can happen only if this process owns every partition, and counts the slots
+// itself or has a limit of its own for them.
 func (w *apiWorker) slotsUnknownLocked() bool {
-	o := w.Terms.API.Operation
+	o, rules := w.Terms.API.Operation, &w.Terms.API.Rules
+	if o == nil || !o.HoldSlot || w.d.owner != nil || w.slotsKnown {
+		return false
+	}
 	inFlight := func(l bucket.Limit) bool { return l.InFlight > 0 }
-	if o == nil || !o.HoldSlot || !slices.ContainsFunc(w.Terms.API.Rules.Shared, inFlight) || w.Clock != schedule.OwnClock || w.d.owner != nil || w.slotsKnown {
+	if shared := w.Clock == schedule.OwnClock && slices.ContainsFunc(rules.Shared, inFlight); !shared && !slices.ContainsFunc(rules.Replica, inFlight) {
 		return false
 	}
 	for _, p := range w.Partitions {

@@ -192,6 +192,9 @@ func (b *Board) reread(ctx context.Context, api string, s *sighting) error {
 	if m != nil {
 		present = newSighting(m.Seq, !m.Deleted(), m.Data, clock(m.Time))
 	}
+	if present.revision == s.revision {
+		return nil // it would look as if a claim had just been renewed
+	}
 	b.mu.Lock()
 	replaces := b.seen[api].revision == s.revision // the watch has shown nothing meanwhile
 	if replaces {

@@ -455,3 +455,92 @@ func TestServerClock(t *testing.T) {
 		t.Errorf("an entry of the future was written %v from now", now.Until(at))
 	}
 }
+
+// TestClaimOfAnotherEndsProbingAlone checks that a replica that probes by itself stops that when another replica has the
+// claim: the bucket can be written again.
+func TestClaimOfAnotherEndsProbingAlone(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	r.wrote("pay", sighting{
+		entry: entry{Turn: 1, Open: true, Denied: true, Session: "other", Probing: "other"}, revision: 3, claimed: time.Now(),
+		found: schedule.Finding{At: r.Board.Now(), Turn: 1, Until: r.Board.Now(), Denied: true},
+	})
+	r.learn()
+	r.trouble = trouble{since: time.Now().Add(-time.Minute), revision: 2}
+	if !r.Sched.ProbeAlone() {
+		t.Fatal("the breaker is not open")
+	}
+	r.Look(false, 1)
+	if wait := r.act(t.Context()); wait <= 0 || wait > claimTerm {
+		t.Errorf("the claim lasts %v", wait)
+	}
+	if !r.Sched.ProbeAlone() {
+		t.Error("the replica still probes without a claim")
+	}
+	if r.trouble != (trouble{}) {
+		t.Errorf("the trouble goes on: %+v", r.trouble)
+	}
+}
+
+// TestRereadDoesNotRenewAClaim checks that a claim does not last longer because its entry is read again.
+func TestRereadDoesNotRenewAClaim(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	of := entry{Turn: 1, Open: true, Session: "dead", Probing: "dead"}
+	revision, err := kv.Put(t.Context(), keyOf("pay"), of.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wrote("pay", sighting{entry: of, revision: revision, claimed: time.Now().Add(-time.Minute)})
+	s := r.of("pay")
+	if err := r.reread(t.Context(), "pay", &s); err != nil {
+		t.Fatal(err)
+	}
+	if s = r.of("pay"); r.claimable(&s, 0) > 0 {
+		t.Errorf("the claim lasts %v more", r.claimable(&s, 0))
+	}
+}
+
+// TestWriteIsReceivedWhenStored checks that an entry that this process writes does not count as received before it was
+// stored: a watch that began in between does not show it.
+func TestWriteIsReceivedWhenStored(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	if !r.write(t.Context(), &sighting{}, entry{Turn: 1}, schedule.Finding{Turn: 1}) {
+		t.Fatal("the entry is not stored")
+	}
+	e, err := kv.Get(t.Context(), keyOf("pay"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := r.of("pay"); s.received.Before(e.Created()) {
+		t.Errorf("the entry was received %v before it was stored", e.Created().Sub(s.received))
+	}
+}
+
+// TestTroubleIsEnduredPatiently checks that a replica that cannot write an entry reads the entry at most once a second,
+// and that it tries ever less often once it probes by itself.
+func TestTroubleIsEnduredPatiently(t *testing.T) {
+	js, kv := control(t)
+	r := newReplica(js, kv, "first", 0)
+	r.end(schedule.CallEnd{Denied: true, Detail: "401"})
+	r.trouble.since = time.Now().Add(-2 * rereadWait)
+	wait := r.endure(t.Context(), &sighting{}, true)
+	read := r.trouble.reread
+	if wait != writeRetry || read.IsZero() {
+		t.Errorf("tries again after %v, and has read the entry at %v", wait, read)
+	}
+	if r.endure(t.Context(), &sighting{}, true); r.trouble.reread != read {
+		t.Error("the entry is read again at once")
+	}
+	r.trouble.since = time.Now().Add(-2 * claimTerm)
+	for _, want := range []time.Duration{2 * writeRetry, 4 * writeRetry, 8 * writeRetry, 16 * writeRetry, mostRetry, mostRetry} {
+		if wait := r.endure(t.Context(), &sighting{}, true); wait != want {
+			t.Errorf("tries again after %v, want %v", wait, want)
+		}
+	}
+	r.written, r.trouble.revision = time.Now(), 0
+	if wait := r.act(t.Context()); wait <= writeRetry {
+		t.Errorf("something new makes it try again after %v", wait)
+	}
+}

@@ -20,6 +20,7 @@ const (
 	joined     = 50 * time.Millisecond // what is found within this time is one write
 	writeWait  = 2 * time.Second       // for one write
 	writeRetry = 250 * time.Millisecond
+	mostRetry  = 5 * time.Second // between writes while this process probes by itself
 	claimTerm  = 5 * time.Second // how long a claim lasts without a renewal, by the others' clocks
 	claimRenew = 1500 * time.Millisecond
 	rereadWait = time.Second            // how long the watch may take to bring the entry that kept a write from being stored
@@ -44,9 +45,11 @@ type Teller struct {
 
 // trouble says that the entry cannot be written. The zero trouble says that the last write was stored.
 type trouble struct {
-	since    time.Time // when the first of the writes failed
-	revision uint64    // what the last of them had to replace
-	told     bool      // a log line says so
+	since    time.Time     // when the first of the writes failed
+	revision uint64        // what the last of them had to replace
+	told     bool          // a log line says so
+	reread   time.Time     // when the entry was read again last
+	pause    time.Duration // before the next write, once this process probes by itself; 0 before
 }
 
 // Join returns the Teller of an api. What the entry says is in force when Join returns.
@@ -154,7 +157,7 @@ func (t *Teller) run(ctx context.Context, stopping <-chan struct{}) {
 func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 	s, now, pause := t.board.of(t.Name), t.Now(), joined
 	if !t.trouble.since.IsZero() && s.revision == t.trouble.revision {
-		pause = writeRetry
+		pause = max(writeRetry, t.trouble.pause)
 	}
 	if wait = pause - time.Since(t.written); wait > 0 {
 		return wait
@@ -184,19 +187,18 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 		next.Probing = ""
 	case turn != 0 && turn == t.wants.Load():
 		if wait = t.claimable(&s, now.Until(from)); wait > 0 {
+			if s.Probing != "" {
+				t.endTrouble() // another replica probes
+			}
 			return wait
 		}
 		next.Probing, claims = t.board.Session, true
 	default:
-		if t.trouble != (trouble{}) {
-			t.trouble = trouble{}
-			t.Update((*schedule.Schedule).ProbeTogether)
-		}
+		t.endTrouble()
 		return idle
 	}
 	if !t.write(ctx, &s, next, f) {
-		t.endure(ctx, &s, f.Turn > s.Turn || turn != 0 && turn == t.wants.Load())
-		return writeRetry
+		return t.endure(ctx, &s, f.Turn > s.Turn || turn != 0 && turn == t.wants.Load())
 	}
 	t.Mu.Lock()
 	t.Sched.Told(f)
@@ -215,20 +217,31 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 	return joined
 }
 
-// endure handles a failed write in the place of s. probes says that the breaker's probe needs the write.
-func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) {
+// endTrouble ends a trouble that is over although this process has written nothing since.
+func (t *Teller) endTrouble() {
+	if t.trouble != (trouble{}) {
+		t.trouble = trouble{}
+		t.Update((*schedule.Schedule).ProbeTogether)
+	}
+}
+
+// endure handles a failed write in the place of s, and returns when to try again. probes says that the breaker's probe
+// needs the write.
+func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) (wait time.Duration) {
 	lasts := time.Since(t.trouble.since)
 	if probes && lasts >= claimTerm {
 		alone := false
 		t.Update(func(s *schedule.Schedule) { alone = s.ProbeAlone() })
 		if alone {
 			t.Log.Warn("the state of the breaker cannot be stored for the other replicas; this replica tries the api by itself")
-			t.WakeUp()
 		}
+		t.trouble.pause = min(2*max(t.trouble.pause, writeRetry), mostRetry)
 	}
-	if lasts >= rereadWait {
+	if lasts >= rereadWait && time.Since(t.trouble.reread) >= rereadWait {
+		t.trouble.reread = time.Now()
 		_ = t.board.reread(ctx, t.Name, s) // if it fails, so does the next write
 	}
+	return max(writeRetry, t.trouble.pause)
 }
 
 // claimable returns how long this process must wait before it may claim the probe, which may be made after rest.
@@ -254,7 +267,7 @@ func (t *Teller) write(ctx context.Context, s *sighting, next entry, f schedule.
 	switch {
 	case err == nil:
 		t.trouble = trouble{}
-		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: t.written, claimed: t.written})
+		t.board.wrote(t.Name, sighting{entry: next, revision: revision, found: f, received: time.Now(), claimed: t.written})
 		if f.Held > f.At {
 			t.notes.Stored(revision)
 		}

@@ -121,9 +121,11 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 			continue
 		}
 		use = bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
-		at := came.Add(max(0, a.Now.Until(use.Grant.At)))
+		ahead := max(0, a.Now.Until(use.Grant.At))
+		at := came.Add(ahead)
 		latest = at.Add(schedule.Lateness(&t.API.Rules))
-		if stream.Sleep(ctx, time.Until(at)) && !time.Now().After(latest) {
+		counted := len(t.API.Rules.Replica) == 0 || w.Now().Add(ahead) <= l.slot // false if the store answered late
+		if counted && stream.Sleep(ctx, time.Until(at)) && !time.Now().After(latest) {
 			return use, latest, nil
 		}
 		use.Returned = true
@@ -156,9 +158,14 @@ func (l *askedLetter) awaitReplica(ctx context.Context) error {
 	}
 }
 
-// endReplica ends the inquiry for this replica's own limits. made says whether it was sent.
-func (l *askedLetter) endReplica(made bool) {
-	l.w.Update(func(s *schedule.Schedule) { s.EndReplica(l.slot, made) })
+// endReplica ends the inquiry for this replica's own limits. sent says whether it was sent.
+func (l *askedLetter) endReplica(sent bool) {
+	l.w.Mu.Lock()
+	more := l.w.Sched.EndReplica(l.slot, sent)
+	l.w.Mu.Unlock()
+	if more {
+		l.w.WakeUp()
+	}
 }
 
 // ask waits for a slot and asks the api in it. If the inquiry is too late for its slot, or is not sent for another

@@ -54,10 +54,14 @@ func denialPace(retry *Retry) BreakerPolicy {
 // mark says that the api denied weir and must not be called before until. Then one call tries the api, even if until
 // has passed already. DenyAgain ignores a mark that is older than this process's own findings. It also ignores a mark
 // while the replicas share a denial: they know the api's state, and the clock that the mark was stored by may be wrong.
-func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
+// For the same reason a mark that the replicas are told of holds for at most Retry.Max from now.
+func (s *Schedule) DenyAgain(until, stored, now bucket.Micros, why string) {
 	b, c := &s.holds.breaker, &s.holds.common
 	if b.denied && c.on && c.turn != 0 && !c.turned && !c.alone {
 		return
+	}
+	if c.on {
+		until = min(until, now.Add(s.policy.Retry.Max))
 	}
 	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {
 		return

@@ -55,14 +55,14 @@ func TestDenialHoldsLonger(t *testing.T) {
 	if !s.holds.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
 		t.Errorf("a probe that was answered does not end the hold: %+v", s.holds.breaker)
 	}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), "401"); !s.holds.breaker.closed() {
+	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.holds.breaker.closed() {
 		t.Error("a mark of before is believed after a probe was answered")
 	}
 	s.holds.breaker = breaker{}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), "401"); !s.holds.breaker.closed() {
+	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.holds.breaker.closed() {
 		t.Error("a mark of before is believed after a call was answered in order")
 	}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(time.Second), "401"); s.holds.breaker.closed() {
+	if s.DenyAgain(now.Add(time.Hour), now.Add(time.Second), now, "401"); s.holds.breaker.closed() {
 		t.Error("a mark of another owner's later denial is not believed")
 	}
 }

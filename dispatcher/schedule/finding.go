@@ -157,6 +157,7 @@ func (h *holds) claimEnds() bucket.Micros {
 // before, it was lost, and Tell says it again.
 func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
 	h, c := &s.holds, &s.holds.common
+	s.bound(&known, now)
 	f = known
 	f.At = now
 	if c.held > max(now, known.Held.Add(tellLonger)) {
@@ -231,8 +232,7 @@ func (s *Schedule) Told(f Finding) {
 // learns lasts longer than this process's own holds may.
 func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 	h := &s.holds
-	most := now.Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
-	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
+	s.bound(&f, now)
 	h.common.shared = max(h.common.shared, f.Held)
 	if f.Held > now {
 		if f.Held > h.held && h.held <= now {
@@ -251,6 +251,13 @@ func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 		h.governor.lowerTo(share, now)
 	}
 	return news
+}
+
+// bound shortens the holds of a Finding that last longer from when it was said than this process's own holds may. weir
+// has not written such a Finding, or it is damaged.
+func (s *Schedule) bound(f *Finding, now bucket.Micros) {
+	most := min(f.At, now).Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
+	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
 }
 
 // follow makes the breaker follow a Finding with a greater Turn. turned says whether the breaker opened or closed.

@@ -463,7 +463,7 @@ func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 	f.settle()
 	d := f.desks[1]
 	until := d.holds.breaker.until
-	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), "401")
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
 	if f.settle(); d.holds.breaker.until != until || f.desks[0].holds.breaker.until != until {
 		t.Errorf("the breaker is open for %v more", until.Until(d.holds.breaker.until))
 	}
@@ -545,5 +545,42 @@ func TestNearlyWholeRateIsNotTold(t *testing.T) {
 		if f.tell(0); f.version != writes {
 			t.Errorf("%d writes of %d of %d of the rate", f.version, share, whole)
 		}
+	}
+}
+
+// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds the
+// replicas no longer than a denial may, if they do not share a denial yet.
+func TestMarkOfAnotherClockHoldsShortly(t *testing.T) {
+	f := newCouncil(2, 1)
+	d := f.desks[1]
+	d.DenyAgain(d.now.Add(time.Hour), d.now.Add(time.Hour), d.now, "401")
+	f.settle()
+	for i, d := range f.desks {
+		if until, most := d.holds.breaker.until, d.now.Add(d.policy.Retry.Max); until == 0 || until > most {
+			t.Errorf("replica %d: the breaker is open for %v, retry.max is %v", i, d.now.Until(until), d.policy.Retry.Max)
+		}
+	}
+}
+
+// TestLongFindingIsBounded checks that a Finding that lasts longer than a hold may holds the api for as long as a hold
+// may, counted from when it was said, and that it is not told on.
+func TestLongFindingIsBounded(t *testing.T) {
+	f := newCouncil(1, 1)
+	d := f.desks[0]
+	said := d.now
+	long := Finding{At: said, Held: said.Add(300 * 24 * time.Hour), Why: "damage", Turn: 1, Until: said.Add(300 * 24 * time.Hour), Denied: true}
+	most := said.Add(max(MostHold, d.policy.Retry.Max, d.policy.Breaker.Max))
+	for range 3 {
+		d.Learn(long, d.now)
+		d.now = d.now.Add(time.Hour)
+	}
+	if until := d.holds.held; until != most {
+		t.Errorf("the api is held for %v after it was said", said.Until(until))
+	}
+	if until := d.holds.breaker.until; until != most {
+		t.Errorf("the breaker is open for %v after it was said", said.Until(until))
+	}
+	if told, _ := d.Tell(long, d.now); told.Held > most || told.Until > most {
+		t.Errorf("the replicas are told %+v", told)
 	}
 }

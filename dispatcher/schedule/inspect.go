@@ -308,7 +308,7 @@ func (v View) Uses() (uses []LimitUse) {
 			uses = append(uses, u)
 		}
 	}
-	return append(uses, v.s.replica.uses(&v.s.policy.Rules, v.now, v.s.Pipe.calls)...)
+	return append(uses, v.s.replica.uses(&v.s.policy.Rules, v.now, v.running())...)
 }
 
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the

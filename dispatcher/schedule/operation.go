@@ -79,6 +79,14 @@ func (p *polling) letGo(j *Job) {
 	}
 }
 
+// letGo stops counting a job's operation among those that hold their slots, and lets another call have the slot.
+func (s *Schedule) letGo(j *Job) {
+	if j.holds {
+		s.polling.letGo(j)
+		s.replicaFreed()
+	}
+}
+
 // forget drops the polled jobs of a queue whose partition this process no longer owns, and returns how many there were.
 func (p *polling) forget(q *KeyQueue) int {
 	n := len(q.polled)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -200,5 +201,41 @@ func TestManyOperations(t *testing.T) {
 	s.polling.jobs--
 	if n := len(run()); n != 1 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// TestHeldSlotsOfAReplica checks that operations that hold their slots count as calls in flight of the process, until
+// their ends are stored.
+func TestHeldSlotsOfAReplica(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	next := *s.policy
+	next.Rules.Key.InFlight = 100
+	next.Rules.Replica = []bucket.Limit{{Name: "few", InFlight: 2, Replica: true}}
+	s.Adopt(&next)
+	for i := range 4 {
+		s.Rebind(s.Push(fmt.Sprint("k", i), uint64(i+1), p), 1_700_000_000_000_000)
+	}
+	first := run()
+	if len(first) != 2 {
+		t.Fatalf("%d calls run", len(first))
+	}
+	for _, j := range first {
+		accept(s, j, true)
+	}
+	if n := len(run()); n != 0 {
+		t.Errorf("%d calls beside two operations that hold the slots", n)
+	}
+	if u := s.At(1_700_000_003_000_000).Uses(); len(u) != 1 || u[0].Used != 2 {
+		t.Errorf("the limit's use is %+v", u)
+	}
+	s.EndPolled(first[0])
+	if s.Finished(first[0]); s.gate.opens != 0 {
+		t.Error("the end of an operation does not let the next call be asked for")
+	}
+	if n := len(run()); n != 1 {
+		t.Errorf("%d calls when one operation has ended", n)
+	}
+	if s.Forget(first[1].Queue); s.gate.opens != 0 {
+		t.Error("an operation whose partition was lost still holds its slot")
 	}
 }

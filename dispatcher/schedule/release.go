@@ -28,6 +28,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // end. By then the schedule may have another queue of the same key.
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.census.unfinished -= q.waits.size() + s.polling.forget(q)
+	s.replicaFreed()
 	s.census.early -= q.waits.notDue()
 	for _, p := range q.waits.priorities() {
 		b := q.waits.of(p)

@@ -13,7 +13,8 @@ import (
 // all other limits in one step, and what is refused, given back or not sent was not counted here or is given back.
 type replicaLimits struct {
 	all    []replicaLimit
-	beside int // calls that are made beside the jobs: inquiries
+	beside int           // calls that are made beside the jobs: inquiries
+	latest bucket.Micros // the latest slot of a call, which a rate that becomes known later must count
 }
 
 // replicaLimit is one limit with its state.
@@ -32,7 +33,7 @@ type replicaLimit struct {
 
 // newReplicaLimits returns the limits of rules. A rate that has not changed keeps its state.
 func newReplicaLimits(r *bucket.Rules, former replicaLimits) replicaLimits {
-	limits := replicaLimits{beside: former.beside}
+	limits := replicaLimits{beside: former.beside, latest: former.latest}
 	for i := range r.Replica {
 		l := replicaLimit{Limit: r.Replica[i]}
 		switch l.Kind() {
@@ -61,8 +62,8 @@ func (r *replicaLimits) any() bool { return len(r.all) > 0 }
 const replicaPoll = 100 * time.Millisecond
 
 // opens returns when all limits let one more call pass besides the running ones, and the limit that opens last. The time
-// is 0 if they do now.
-func (r *replicaLimits) opens(now bucket.Micros, running int) (at bucket.Micros, limit string) {
+// is 0 if they do now. asked calls are asked for at the store: the rates count them only when they are granted.
+func (r *replicaLimits) opens(now bucket.Micros, running, asked int) (at bucket.Micros, limit string) {
 	for i := range r.all {
 		l := &r.all[i]
 		until := bucket.Micros(0)
@@ -73,9 +74,13 @@ func (r *replicaLimits) opens(now bucket.Micros, running int) (at bucket.Micros,
 			}
 		default:
 			if !l.known {
-				l.known, l.tat = true, now+l.interval*bucket.Micros(l.burst)
+				l.known, l.tat = true, max(now, r.latest)+l.interval*bucket.Micros(l.burst)
 			}
-			until = l.tat - l.interval*bucket.Micros(l.burst-1)
+			tat := l.tat
+			if asked > 0 {
+				tat = max(tat, now) + l.interval*bucket.Micros(asked)
+			}
+			until = tat - l.interval*bucket.Micros(l.burst-1)
 		}
 		if until > now && until > at {
 			at, limit = until, l.Name
@@ -113,6 +118,7 @@ func (r *replicaLimits) after(ahead float64, from bucket.Micros) (at bucket.Micr
 
 // take counts a call at now or later, in the slot at.
 func (r *replicaLimits) take(at, now bucket.Micros) {
+	r.latest = max(r.latest, at, now)
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 {
 			l.last, l.before, l.counted = at, l.tat, max(at, now)
@@ -145,13 +151,18 @@ func (r *replicaLimits) uses(rules *bucket.Rules, now bucket.Micros, running int
 	return uses
 }
 
-// has reports whether there is a limit of this name.
-func (r *replicaLimits) has(name string) bool {
-	return slices.ContainsFunc(r.all, func(l replicaLimit) bool { return l.Name == name })
+// named returns the limit of this name, nil if there is none.
+func (r *replicaLimits) named(name string) *replicaLimit {
+	i := slices.IndexFunc(r.all, func(l replicaLimit) bool { return l.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.all[i]
 }
 
-// onWay returns how many calls run, or may start soon. A call counts twice from its start until it has left.
-func (s *Schedule) onWay() int { return s.Pipe.calls + s.Pipe.exit.leaving }
+// onWay returns how many calls run, or may start soon, with the operations that hold their slots. A call counts twice
+// from its start until it has left.
+func (s *Schedule) onWay() int { return s.Pipe.calls + s.polling.held + s.Pipe.exit.leaving }
 
 // mayAskReplica reports whether this replica's own limits let one call be asked for. If not, it shuts the gate until they
 // may.
@@ -159,7 +170,7 @@ func (s *step) mayAskReplica() bool {
 	if !s.replica.any() {
 		return true
 	}
-	if at, limit := s.replica.opens(s.now, s.onWay()); at > s.now {
+	if at, limit := s.replica.opens(s.now, s.onWay(), 0); at > s.now {
 		if at > s.gate.opens {
 			s.gate.shut(limit, at)
 		}
@@ -170,9 +181,9 @@ func (s *step) mayAskReplica() bool {
 
 // TakeReplica counts a call beside the jobs for this replica's own limits, whose slot is at until at most, and returns 0.
 // If they do not let it pass, it counts nothing and returns when they may, with the limit. The caller must call
-// EndReplica when the call has ended, or was not made.
+// EndReplica when the call has ended, or was not made. The call for which a job asks the store meanwhile counts first.
 func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
-	if at, limit = s.replica.opens(now, s.onWay()); at > now {
+	if at, limit = s.replica.opens(now, s.onWay(), s.store.rounds); at > now {
 		return at, limit
 	}
 	s.replica.take(until, now)
@@ -180,19 +191,32 @@ func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limi
 	return 0, ""
 }
 
-// EndReplica ends a call that TakeReplica counted with this until. made says whether it was sent.
-func (s *Schedule) EndReplica(until bucket.Micros, made bool) {
+// EndReplica ends a call that TakeReplica counted with this until. sent says whether it was sent. EndReplica reports
+// whether jobs may ask for slots again.
+func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
 	s.replica.beside--
-	if !made {
-		s.replica.giveBack(until)
+	if sent {
+		return s.replicaFreed()
 	}
-	s.replicaFreed()
+	s.replica.giveBack(until)
+	return s.replicaGaveBack()
 }
 
-// replicaFreed opens the gate if this replica's own limits have shut it, because they may have room again. It reports
-// whether they had.
+// replicaFreed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
+// again. It reports whether the limit had shut it.
 func (s *Schedule) replicaFreed() bool {
-	if s.gate.opens == 0 || !s.replica.has(s.gate.by) {
+	l := s.replica.named(s.gate.by)
+	if s.gate.opens == 0 || l == nil || l.most == 0 {
+		return false
+	}
+	s.gate.opens = 0
+	return true
+}
+
+// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
+// reports whether one of them had.
+func (s *Schedule) replicaGaveBack() bool {
+	if s.gate.opens == 0 || s.replica.named(s.gate.by) == nil {
 		return false
 	}
 	s.gate.opens = 0

@@ -109,7 +109,7 @@ func TestReplicaLimitsWithAStore(t *testing.T) {
 	}
 	refused := Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "all", Until: d.now.Add(time.Millisecond)}}}}
 	d.Answer(&fx, refused)
-	if at, by := d.replica.opens(d.now, d.onWay()); at > d.now {
+	if at, by := d.replica.opens(d.now, d.onWay(), 0); at > d.now {
 		t.Errorf("what the store refused counts in %s until %v", by, at)
 	}
 	d.now = d.now.Add(2 * time.Millisecond)
@@ -198,4 +198,79 @@ func TestUsesOfReplicaLimits(t *testing.T) {
 	check("of three inquiries", 3, 3)
 	f.s.EndReplica(f.now, false)
 	check("without the last of them", 2, 2)
+}
+
+// TestReplicaRateWhileAsked checks that an inquiry does not take the unit of a rate for which a job asks meanwhile.
+func TestReplicaRateWhileAsked(t *testing.T) {
+	d := newDesk(fast(4))
+	d.policy.Rules.Replica = []bucket.Limit{{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}}
+	d.Adopt(d.policy)
+	d.add("a")
+	d.asks()
+	d.now = d.now.Add(1100 * time.Millisecond)
+	fx := d.asks()
+	if len(fx.Asks) != 1 {
+		t.Fatalf("%d asks", len(fx.Asks))
+	}
+	if at, by := d.TakeReplica(d.now, d.now); by != "paced" || at <= d.now {
+		t.Errorf("an inquiry passes %q at %v while a job asks", by, at)
+	}
+	d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now}}}}})
+	if at, _ := d.TakeReplica(d.now, d.now); at != d.now.Add(time.Second) {
+		t.Errorf("an inquiry passes in %v after the job's call", d.now.Until(at))
+	}
+}
+
+// TestNewReplicaRateCountsGrants checks that a rate that is new or has changed does not let a call pass too soon after
+// calls that were granted before and have not started.
+func TestNewReplicaRateCountsGrants(t *testing.T) {
+	for what, former := range map[string][]bucket.Limit{
+		"new": nil, "changed": {{Name: "paced", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Replica: true}},
+	} {
+		d := newDesk(fast(4))
+		d.policy.Rules.Replica = former
+		d.Adopt(d.policy)
+		d.add("a")
+		fx := d.asks()
+		if d.now = d.now.Add(100 * time.Millisecond); len(fx.Asks) == 0 {
+			fx = d.asks()
+		}
+		slot := d.now.Add(time.Second)
+		if len(fx.Asks) != 1 {
+			t.Fatalf("%s: %d asks", what, len(fx.Asks))
+		}
+		d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: slot, TAT: slot}}}}})
+		next := *d.policy
+		next.Rules.Replica = []bucket.Limit{{Name: "paced", Rate: &bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, Replica: true}}
+		d.Adopt(&next)
+		if at, _ := d.TakeReplica(d.now, d.now); at != slot.Add(100*time.Millisecond) {
+			t.Errorf("%s: a call passes %v after the slot of the call before it", what, slot.Until(at))
+		}
+	}
+}
+
+// TestOnlyUnitsReopenAReplicaRate checks that the end of a call does not make the process look at its rate too early, and
+// that a unit that comes back does.
+func TestOnlyUnitsReopenAReplicaRate(t *testing.T) {
+	d := newDesk(fast(4))
+	d.policy.Rules.Replica = []bucket.Limit{
+		{Name: "paced", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Replica: true}, {Name: "few", InFlight: 5, Replica: true},
+	}
+	d.Adopt(d.policy)
+	d.asks()
+	d.TakeReplica(d.now, d.now)
+	d.now = d.now.Add(2 * time.Second)
+	if _, by := d.TakeReplica(d.now, d.now); by != "" {
+		t.Fatalf("%s refuses an inquiry", by)
+	}
+	d.add("a")
+	if d.asks(); d.gate.by != "paced" || !d.gate.isShut(d.now) {
+		t.Fatalf("the gate is shut by %q until %v", d.gate.by, d.gate.opens)
+	}
+	if d.replicaFreed(); !d.gate.isShut(d.now) {
+		t.Error("the end of a call opens the gate that a rate has shut")
+	}
+	if d.EndReplica(d.now, false); d.gate.isShut(d.now) {
+		t.Error("a unit that comes back does not open the gate")
+	}
 }

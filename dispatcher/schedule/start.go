@@ -83,7 +83,7 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		q.TAT = j.At
 	}
 	q.passed = q.count(asking) > 0
-	s.replicaFreed()
+	s.replicaGaveBack()
 }
 
 // nextStart returns the time of the queue's next granted call, Never if there is none.

@@ -171,7 +171,7 @@ func (w *HoldNotes) markDenialLocked(m lane.HoldMark) {
 // ReplayDenialLocked restores a denial from a mark that was found in the partition.
 func (w *HoldNotes) ReplayDenialLocked(p *lane.Owned, mark queue.RetryMark, e queue.Entry) {
 	until := w.HeldAtMostLocked(mark.NotBefore)
-	w.Sched.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	w.Sched.DenyAgain(until, bucket.MicrosOf(e.Time), w.Now(), mark.Reason)
 	w.markDenialLocked(lane.HoldMark{Part: p, Seq: e.Seq, Until: until})
 }
 

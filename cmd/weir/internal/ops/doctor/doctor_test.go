@@ -74,7 +74,7 @@ apis:
     jitter: 1s
     headers: {Authorization: "Bearer ${env:WEIR_TEST_NO_SUCH_SECRET}"}
     bucket: {rate: 1/min, capacity: 1000, max_wait: 10m, in_flight: 9}
-    limits: [{name: all, rate: 1/h}, {name: together, in_flight: 3}, {name: spend, budget: 20.00/day}]
+    limits: [{name: all, rate: 1/h}, {name: together, in_flight: 3}, {name: spend, budget: 20.00/day}, {name: paced, rate: 1/h, per: replica}, {name: few, in_flight: 2, per: replica}]
   clear:
     url: https://%s/
     jitter: 1s
@@ -97,7 +97,9 @@ apis:
 		"WEIR_TEST_NO_SUCH_SECRET":      Watch,
 		"api odd: a full bucket takes ": Watch,
 		"api odd: limit all lets ":      Watch,
-		"api odd: limit together allows 3 calls in flight, fewer than the 9 of one key":             Watch,
+		"api odd: limit together allows 3 calls in flight, fewer than the 9 of one key": Watch,
+		"api odd: limit paced lets ": Watch,
+		"api odd: limit few allows 2 calls in flight, fewer than the 9 of one key":                  Watch,
 		"api odd: budget spend of 20.00 buys 4 calls: raise the budget":                             Watch,
 		"api odd: no TLS with 127.0.0.1:":                                                           Bad,
 		"name its CA by apis.odd.tls.ca_file":                                                       Bad,

@@ -80,13 +80,14 @@ func (e *examination) limitsOf(a *config.API) {
 		e.watch("lower the capacity, or raise max_wait", "api %s: a full bucket takes %s to drain, and max_wait is %s: most of the capacity of %d is never used", a.Name,
 			drains.Round(time.Second), wait, a.Rules.Key.Capacity)
 	}
-	for i := range a.Rules.Shared {
-		l := &a.Rules.Shared[i]
+	all := slices.Concat(a.Rules.Shared, a.Rules.Replica) // one replica at a time calls a key
+	for i := range all {
+		l := &all[i]
 		switch l.Kind() {
 		case bucket.KindRate:
-			if all := a.Rules.By(l).Interval(*l.Rate).PerSecond(); all < own.PerSecond() && !l.Shadow {
+			if lets := a.Rules.By(l).Interval(*l.Rate).PerSecond(); lets < own.PerSecond() && !l.Shadow {
 				e.watch(config.SlowLimitFix(*l.Rate), "api %s: limit %s lets %.3g calls a second pass, less than the %.3g of one key: no key ever gets its rate",
-					a.Name, l.Name, all, own.PerSecond())
+					a.Name, l.Name, lets, own.PerSecond())
 			}
 		case bucket.KindInFlight:
 			if l.InFlight < a.Rules.Key.InFlight {
