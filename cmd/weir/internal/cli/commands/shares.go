@@ -119,7 +119,7 @@ func tellOpen(talk io.Writer, account string, all []shares.Shown) {
 	for _, s := range all {
 		if !told[s.Unfinished] {
 			told[s.Unfinished] = true
-			_, _ = fmt.Fprintf(talk, "weir: a move is unfinished: if it no longer runs, run %s\n", s.Unfinished)
+			_, _ = fmt.Fprintf(talk, "weir: a move is unfinished: run `%s`, unless that command is at work already\n", s.Unfinished)
 		}
 		sum, known = sum+s.InForce, known && s.InForce > 0
 	}

@@ -49,7 +49,7 @@ func (e *examination) shares(ctx context.Context) {
 		said, ok := a.ByFile(site)
 		switch {
 		case move != nil && move.Account == a.Name:
-			e.watch("if it no longer runs, run "+move.Command(), "account %s: a move is unfinished: site %s has %d%% in force, and the move gives it %d%%",
+			e.watch("run `"+move.Command()+"`, unless that command is at work already", "account %s: a move is unfinished: site %s has %d%% in force, and the move gives it %d%%",
 				a.Name, site, a.Share, move.Target[site])
 		case ok && said != a.Share:
 			e.watch(fmt.Sprintf("look at `weir shares %s`: if no move is unfinished, write %s: %d%% into the file of every site", a.Name, site, a.Share),
