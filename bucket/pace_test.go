@@ -64,7 +64,8 @@ func TestTheWorstWindow(t *testing.T) {
 				at := g.slot(t0, interval, c.rate.Burst, 1)
 				g.take(at, interval, 1)
 				if arrivals[i].At = int64(at) * 1000; at < t0.Add(c.jitter) {
-					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000 // late, as all calls may be until the first window begins
+					// Late, as all calls may be until the first window begins.
+					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000
 				}
 			}
 			return Check(arrivals, Expectation{Limit: rateOf(c.rate.Count, c.rate.Per, c.rate.Burst), Jitter: c.jitter}).Worst

@@ -13,7 +13,8 @@ func (r Rules) AccountSign() string {
 		return ""
 	}
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%q %q %d %d %d", r.In.Account, r.In.APIs, r.In.Headroom, r.In.Jitter, r.In.Lease) // never fails
+	// Never fails.
+	_, _ = fmt.Fprintf(h, "%q %q %d %d %d", r.In.Account, r.In.APIs, r.In.Headroom, r.In.Jitter, r.In.Lease)
 	for i := range r.Shared {
 		l := &r.Shared[i]
 		if l.Account == "" {

@@ -70,7 +70,8 @@ func (a *answers) readOnce(ctx context.Context) error {
 	if of == nil {
 		return nil
 	}
-	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes { // a new or wider rule may give answers again that were forgotten
+	// A new or wider rule may give answers again that were forgotten.
+	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes {
 		a.read = 0
 	}
 	a.of, a.rule = of, rule

@@ -33,13 +33,14 @@ type contact struct {
 
 // Times of a contact.
 const (
-	contactLost    = 3 * time.Second  // time without an answer until contact counts as lost
-	contactFails   = 3                // least number of failed calls in that time
-	contactFresh   = 15 * time.Second // how long an answer proves that the api can be reached
-	contactOpen    = 3 * time.Second  // how long an opened connection proves it, if no call failed
-	contactRest    = 10 * time.Second // least time that a replica stays away
-	contactMost    = 10 * time.Minute // longest time, if it has to leave again and again
-	contactSettles = 30 * time.Second // time back, plus four timeouts, after which the wait starts from contactRest again
+	contactLost  = 3 * time.Second  // time without an answer until contact counts as lost
+	contactFails = 3                // least number of failed calls in that time
+	contactFresh = 15 * time.Second // how long an answer proves that the api can be reached
+	contactOpen  = 3 * time.Second  // how long an opened connection proves it, if no call failed
+	contactRest  = 10 * time.Second // least time that a replica stays away
+	contactMost  = 10 * time.Minute // longest time, if it has to leave again and again
+	// Time back, plus four timeouts, after which the wait starts from contactRest again.
+	contactSettles = 30 * time.Second
 )
 
 // note records whether a call was answered.

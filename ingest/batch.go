@@ -112,7 +112,8 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 		}
 		value = strings.TrimLeft(value, " \t")
 		if known := h[name]; known != nil {
-			h[name] = append(known, value) // the first value has no room behind it, so that this cannot overwrite another
+			// The first value has no room behind it, so that this cannot overwrite another.
+			h[name] = append(known, value)
 			continue
 		}
 		values = append(values, value)

@@ -146,7 +146,8 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // messages, for lack of room; their producers got no answer
+	// Messages, for lack of room; their producers got no answer.
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped))
 	return s
 }
 

@@ -315,7 +315,8 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 // until the mark is stored or refused.
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
-	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next()))) // a new id: the stream knows the former one
+	// A new id: the stream knows the former one.
+	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next())))
 	return a.Seq, a.Err
 }
 

@@ -200,7 +200,8 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !soonest.Before(j.Deadline):
-		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline)) // from then on a deadline as far ahead suffices
+		// From then on a deadline as far ahead suffices.
+		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline))
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			soonest.UTC().Format(time.RFC3339Nano))
 	default:

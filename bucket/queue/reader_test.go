@@ -90,7 +90,8 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	}
 	p.publishJobs(t, 50, 100)
 	await.Receive(t, "all jobs to be read", all)
-	await.Until(t, "a reader that has read all there is to be left alone", func() bool { // a busy machine may look before the reader has
+	// A busy machine may look before the reader has.
+	await.Until(t, "a reader that has read all there is to be left alone", func() bool {
 		quiet := times.Load()
 		<-time.After(5 * p.watch)
 		return times.Load() == quiet

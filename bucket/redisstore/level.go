@@ -58,7 +58,8 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		default:
 			level.Start, level.End = quota.Period(now)
 			level.Count = s.rules.Capacity(l)
-			if number(i, 1) <= int64(now) && int64(now) < number(i, 2) { // longer than the calendar's after TIME was set back
+			// Longer than the calendar's after TIME was set back.
+			if number(i, 1) <= int64(now) && int64(now) < number(i, 2) {
 				level.Used = number(i, 0)
 			}
 		}

@@ -215,7 +215,8 @@ func (c *changing) change(rules bucket.Rules) {
 	if err := c.store.Apply(rules); err != nil {
 		c.fail("%v", err)
 	}
-	if err := c.store.Settle(context.Background(), nil); err != nil { // some stores take up rules only at their next call
+	// Some stores take up rules only at their next call.
+	if err := c.store.Settle(context.Background(), nil); err != nil {
 		c.fail("%v", err)
 	}
 	longest := bucket.Micros(0)

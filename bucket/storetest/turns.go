@@ -29,7 +29,8 @@ func (s *scene) turn(rules bucket.Rules) {
 	if err := s.store.Apply(rules); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.store.Settle(context.Background(), nil); err != nil { // some stores carry debts over only at their next call
+	// Some stores carry debts over only at their next call.
+	if err := s.store.Settle(context.Background(), nil); err != nil {
 		s.t.Fatal(err)
 	}
 	s.rules, s.seen = rules, max(s.seen, s.clock.now)

@@ -219,7 +219,8 @@ func TestTorture(t *testing.T) {
 	for bug, run := range caught {
 		t.Run("planted "+string(bug), func(t *testing.T) {
 			run.mustBreak(t, func(seed int) *tortured {
-				if bug != fault.NoFence && seed > 6 { // whether a second owner calls what the first was about to call is chance
+				// Whether a second owner calls what the first was about to call is chance.
+				if bug != fault.NoFence && seed > 6 {
 					return nil // every run catches the other bugs; one more seed is for a machine that was busy once
 				}
 				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", plans[bug], seed))

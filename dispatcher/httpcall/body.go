@@ -80,7 +80,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	for _, pointer := range pointers {
 		longest = max(longest, len(pointer))
 	}
-	dec := json.NewDecoder(&condensed{text: text, most: maxToken + longest}) // a name that is cut is longer than any in a pointer
+	// A name that is cut is longer than any in a pointer.
+	dec := json.NewDecoder(&condensed{text: text, most: maxToken + longest})
 	dec.UseNumber()
 	paths := make([][]string, min(len(pointers), ingest.MostPointers))
 	unescape := strings.NewReplacer("~1", "/", "~0", "~")
@@ -107,7 +108,8 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 			in = append(in, level{array: end == '[', index: -1})
 		} else if number, ok := token.(json.Number); ok {
 			for i, path := range paths {
-				units, err := strconv.ParseInt(number.String(), 10, 64) // beyond its range it is the largest of its sign
+				// Beyond its range it is the largest of its sign.
+				units, err := strconv.ParseInt(number.String(), 10, 64)
 				if (err == nil || errors.Is(err, strconv.ErrRange)) && units >= 0 && at(in, path) {
 					found[pointers[i]] = units
 				}

@@ -74,7 +74,8 @@ func TestConnectionsAreCounted(t *testing.T) {
 		{"reset", func(conn net.Conn, _ int) { _ = conn.Close() }, func(t *testing.T, _ *rawServer, c *Client) { c.claimed(t, post) }, counts{}},
 		{"timed out", func(net.Conn, int) {}, func(t *testing.T, _ *rawServer, c *Client) {
 			c.API.Timeout = 20 * time.Millisecond
-			for tries := 0; tries < 20 && !c.claimed(t, post).Sent; tries++ { // a busy machine may take that long to begin
+			// A busy machine may take that long to begin.
+			for tries := 0; tries < 20 && !c.claimed(t, post).Sent; tries++ {
 			}
 		}, counts{}},
 		{"refused", ok, func(t *testing.T, s *rawServer, c *Client) {

@@ -70,7 +70,8 @@ func TestReceivedAndUntoldIsNoAnswer(t *testing.T) {
 			}
 			conn := await.Receive(t, "the first request", speak)
 			if scheme == "https" {
-				c.API.Timeout = 50 * time.Millisecond // the call waits for the reader, which alone can tell whether that was said to the call
+				// The call waits for the reader, which alone can tell whether that was said to the call.
+				c.API.Timeout = 50 * time.Millisecond
 			}
 			r := call(func() bool {
 				paused.armed.Store(true)

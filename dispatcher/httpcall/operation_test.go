@@ -166,7 +166,8 @@ func TestPolls(t *testing.T) {
 	serve := func(name string) *httptest.Server {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			seen.Store(name, r.Header.Clone())
-			_, _ = w.Write([]byte(`{"state":"` + strings.TrimPrefix(r.URL.Path, "/") + `","output":{"of":"<1>"}}`)) // the test sees what arrives
+			// The test sees what arrives.
+			_, _ = w.Write([]byte(`{"state":"` + strings.TrimPrefix(r.URL.Path, "/") + `","output":{"of":"<1>"}}`))
 		}))
 		t.Cleanup(s.Close)
 		return s

@@ -14,7 +14,8 @@ func TestUnknownUntil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := time.Date(2026, 3, 28, 22, 30, 0, 0, time.UTC) // half past eleven at night in Berlin, before the day of 23 hours
+	// Half past eleven at night in Berlin, before the day of 23 hours.
+	at := time.Date(2026, 3, 28, 22, 30, 0, 0, time.UTC)
 	day := bucket.Quota{Count: 10, Window: bucket.Calendar, Unit: bucket.Day, Zone: berlin}
 	for _, c := range []struct {
 		what   string

@@ -25,7 +25,8 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 		// Other jobs must be the next probes: the fault may be this job's after all.
 		f.NotBefore = max(f.NotBefore.Add(probeTurn), e.Now.Add(Backoff(retry.Min, retry.Max, n, e.Jitter)))
 	} else if b.closed() {
-		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter)) // it began before the breaker closed
+		// It began before the breaker closed.
+		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter))
 	}
 	return changed
 }

@@ -18,7 +18,8 @@ func prioritize(f *fleet, c crew) crew {
 		if i < len(bucket.Priorities) {
 			c.keys[i].of = bucket.Priorities[i]
 		}
-		c.keys[i].name = fmt.Sprintf("%s.%s", c.keys[i].name, c.keys[i].of) // a name's order tells nothing of the priority
+		// A name's order tells nothing of the priority.
+		c.keys[i].name = fmt.Sprintf("%s.%s", c.keys[i].name, c.keys[i].of)
 	}
 	return c
 }

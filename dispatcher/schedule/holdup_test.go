@@ -281,7 +281,8 @@ func TestHoldup(t *testing.T) {
 			c.make(r)
 			r.run(c.run)
 			for _, want := range c.want {
-				about := 100*time.Millisecond + want.took/10 // its key's rate has a part in it, and a store is tried again after a while
+				// Its key's rate has a part in it, and a store is tried again after a while.
+				about := 100*time.Millisecond + want.took/10
 				got, ended := r.heldUp[want.seq]
 				if !ended {
 					t.Fatalf("job %d has not ended", want.seq)

@@ -32,7 +32,8 @@ func (s *step) run() {
 	for s.looks.canGoOn(&s.Pipe) {
 		s.advance(s.looks.pop())
 	}
-	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- { // take a queue that yields only once
+	// Take a queue that yields only once.
+	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.turns.toRoom())
 	}
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
@@ -98,7 +99,8 @@ func (s *step) standInLine() {
 func (s *step) unblock() {
 	most := maxAsks
 	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
-		most = 1 // one ask tests whether the store answers again; a slow start, or a limit of this replica, allows only one
+		// One ask tests whether the store answers again; a slow start, or a limit of this replica, allows only one.
+		most = 1
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
 		q, own := s.turns.toAsk()

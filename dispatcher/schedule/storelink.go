@@ -122,7 +122,8 @@ func (o *offset) observe(sent, came, now bucket.Micros) {
 	hi, lo := came-now, sent-now
 	switch {
 	case !o.observed || hi < o.least() || lo > o.most() || came-o.since > 2*offsetWindow:
-		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // the clock was set, or old bounds
+		// The clock was set, or old bounds.
+		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true}
 	case came-o.since > offsetWindow:
 		o.oldHi, o.oldLo, o.hi, o.lo, o.since = o.hi, o.lo, hi, lo, came
 	default:

@@ -100,7 +100,8 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
-	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) { // else the key is slower anyway
+	// Else the key is slower anyway.
+	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) {
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch blocked, queued := q.waitsForTurn(); {

@@ -56,7 +56,8 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded // the result's call, and the one that ended the job
+	// The result's call, and the one that ended the job.
+	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded
 	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
 		f.w.TraceEnd(f.Job, nil)
 		f.w.Finish(f.Job, ledger.Done)
@@ -147,7 +148,8 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	} else {
 		f.Charge()
 	}
-	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil { // a call that may have begun; the result says nothing of it
+	// A call that may have begun; the result says nothing of it.
+	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil {
 		r.Started, r.Ended = f.Lost.Stored, f.Lost.Stored
 	}
 	c := f.w.Record(f.Job, r, out)

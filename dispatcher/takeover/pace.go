@@ -61,7 +61,8 @@ func (p *Pace) floorLocked(q *schedule.KeyQueue, unsure bool) bucket.Micros {
 	if !unsure {
 		return known
 	}
-	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits))) // a slot after the last one in the ledger may have been used
+	// A slot after the last one in the ledger may have been used.
+	return max(known, now.Add(p.Sched.Policy().DrainTime(q.Limits)))
 }
 
 // Recall returns the earliest time at which a key may be called because of calls that were made before the start, 0 if
@@ -214,7 +215,8 @@ func (p *Pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	if r == nil || r.Counted && p.Clock == schedule.OtherClock {
 		return 0
 	}
-	tat := min(bucket.MicrosOf(r.At), p.Since).Add(p.Sched.Policy().DrainTime(limits)) // At may be by a clock that is behind
+	// At may be by a clock that is behind.
+	tat := min(bucket.MicrosOf(r.At), p.Since).Add(p.Sched.Policy().DrainTime(limits))
 	if tat <= p.Now() {
 		return 0
 	}

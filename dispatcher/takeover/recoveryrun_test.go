@@ -116,7 +116,8 @@ func (m *recoveryModel) run() {
 			}
 		}
 		if m.course != nil {
-			_, _ = fmt.Fprintln(m.course, m.clock, m.seq, m.faults, len(ready), len(m.onTheWay), len(m.stream), len(m.records), len(m.unsynced)) // a hash takes everything
+			// A hash takes everything.
+			_, _ = fmt.Fprintln(m.course, m.clock, m.seq, m.faults, len(ready), len(m.onTheWay), len(m.stream), len(m.records), len(m.unsynced))
 		}
 		if (len(ready)+len(m.onTheWay) == 0 || m.packs != nil && m.one(4)) && m.gather(owner) {
 			continue

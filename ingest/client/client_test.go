@@ -483,7 +483,8 @@ func TestDoTellsLivesApart(t *testing.T) {
 			return read
 		})
 	}
-	store("weir.results.a.k", "found.WEIR_a_0.8.1", nats.Header{"Weir-Outcome": {"done"}, "Weir-Status": {"201"}}) // after a redrive
+	// After a redrive.
+	store("weir.results.a.k", "found.WEIR_a_0.8.1", nats.Header{"Weir-Outcome": {"done"}, "Weir-Status": {"201"}})
 	if end := await.Receive(t, "the end", done); end.Status != 201 {
 		t.Errorf("ended as %+v", end)
 	}

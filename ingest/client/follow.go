@@ -49,7 +49,8 @@ func (c *Client) Follow(ctx context.Context, r Results, handle func(ctx context.
 	if err != nil {
 		return fmt.Errorf("follow results as %s: %w", r.Name, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1)) // results buffered here would be redelivered too soon
+	// Results buffered here would be redelivered too soon.
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
 	if err != nil {
 		return fmt.Errorf("follow results as %s: %w", r.Name, err)
 	}

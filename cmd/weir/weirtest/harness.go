@@ -280,7 +280,8 @@ func (r *Rig) Waiting(api string) int {
 
 func TestLog(t *testing.T) *slog.Logger {
 	w := io.Discard
-	if flag.Lookup("test.v").Value.String() == "true" { // without -v the log is discarded, for programs that read the tests' output
+	// Without -v the log is discarded, for programs that read the tests' output.
+	if flag.Lookup("test.v").Value.String() == "true" {
 		w = t.Output()
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -84,7 +84,8 @@ func (r *KillRig) Judge(line string) {
 	}
 	for _, key := range fakeapi.KeysOf(arrivals) {
 		of := fakeapi.OfKey(arrivals, key)
-		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more than a second, the rate cannot be judged
+		// If stamps may be off by more than a second, the rate cannot be judged.
+		second := max(time.Second-r.Referee().Eps(), 1)
 		if fullest := fakeapi.FullestByCount(of, second); fullest.Count > killRate {
 			t.Errorf("key %s: %d calls arrived within %s, %d may", key, fullest.Count, second, killRate)
 		}

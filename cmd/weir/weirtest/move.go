@@ -50,7 +50,8 @@ func (r *Rig) JudgeMove(before int) {
 		r.T.Errorf("the others were called %d, %d and %d times", calls["again-0"], calls["bad-0"], calls["one too many"])
 	}
 	for _, key := range []string{"k0", "k1", "k2", "k3"} {
-		second := max(time.Second-r.Referee().Eps(), 1) // if stamps may be off by more than a second, the rate cannot be judged
+		// If stamps may be off by more than a second, the rate cannot be judged.
+		second := max(time.Second-r.Referee().Eps(), 1)
 		if most := fakeapi.FullestByCount(fakeapi.OfKey(r.API.All(), key), second); most.Count > 4 {
 			r.T.Errorf("%d calls of %s within %s, 4 may", most.Count, key, second)
 		}

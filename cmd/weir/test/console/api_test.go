@@ -54,7 +54,8 @@ func TestOpenAPIDocument(t *testing.T) {
 	var routes, described []string
 	for _, route := range r.Worker.Parts().Routes {
 		if strings.HasPrefix(route.Path, "/api/v1/") || strings.HasPrefix(route.Path, "/v1/") {
-			path := regexp.MustCompile(`^(/v1/jobs/\{api\}/)\{(id|key)\}$`).ReplaceAllString(route.Path, "$1{name}") // one path of the document
+			// One path of the document.
+			path := regexp.MustCompile(`^(/v1/jobs/\{api\}/)\{(id|key)\}$`).ReplaceAllString(route.Path, "$1{name}")
 			routes = append(routes, strings.ToLower(route.Method)+" "+path)
 		}
 	}

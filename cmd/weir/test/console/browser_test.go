@@ -91,7 +91,8 @@ func newBrowser(t *testing.T, addr string) *browser {
 	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	b := &browser{t: t, ctx: ctx, base: "http://" + addr}
-	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // with the tab's own context: the tab ends with the first
+	// With the tab's own context: the tab ends with the first.
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
 	messages := chromedp.Console(ctx)
@@ -208,7 +209,8 @@ func (b *browser) wait(what, expression string) {
 // character.
 func (b *browser) press(keys string) {
 	b.t.Helper()
-	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9) // of all: what a page takes for one word must not depend on how long this machine takes for it
+	// Of all: what a page takes for one word must not depend on how long this machine takes for it.
+	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9)
 	for _, r := range keys {
 		down := *kb.Encode(r)[0]
 		down.Timestamp = at

@@ -117,10 +117,11 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 	t.Parallel()
 	a, dir := certtest.New(t), t.TempDir()
 	var (
-		mu     sync.Mutex
-		cert   = a.Sign(time.Now().Add(time.Hour))
-		calls  = map[string]int{}
-		lapsed = make(chan struct{}) // the certificates; until then a key's second call is not answered, and its others wait for it
+		mu    sync.Mutex
+		cert  = a.Sign(time.Now().Add(time.Hour))
+		calls = map[string]int{}
+		// The certificates; until then a key's second call is not answered, and its others wait for it.
+		lapsed = make(chan struct{})
 	)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

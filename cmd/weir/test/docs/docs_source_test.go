@@ -72,7 +72,8 @@ func constants(t *testing.T, choose func(name, kind string) bool, dirs ...string
 					kind = of.Name
 				}
 				for i, name := range spec.Names {
-					if i < len(spec.Values) && choose(name.Name, kind) && found[name.Name] == "" { // a room may have another's under the same name
+					// A room may have another's under the same name.
+					if i < len(spec.Values) && choose(name.Name, kind) && found[name.Name] == "" {
 						found[name.Name] = literal(spec.Values[i])
 					}
 				}

@@ -47,7 +47,8 @@ func TestBudgetIsTold(t *testing.T) {
 					t.Errorf("told %s, want %s", got, want)
 				}
 			}
-			lasts := func(holds int) { // a slot that a busy machine misses is given back: the hold ends until that is taken again
+			// A slot that a busy machine misses is given back: the hold ends until that is taken again.
+			lasts := func(holds int) {
 				t.Helper()
 				r.Eventually(fmt.Sprintf("%d holds that last", holds), func() bool {
 					held, resumed := len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")), len(r.Stored("WEIR_EVENTS", "weir.events.resumed.pay._"))

@@ -138,7 +138,8 @@ func TestPauseEndsByItself(t *testing.T) {
 			over++
 		}
 	}
-	if late := again.After(kept); over != 3 && (!late || over != 4) { // a machine that stood still for two seconds let the first pause end
+	// A machine that stood still for two seconds let the first pause end.
+	if late := again.After(kept); over != 3 && (!late || over != 4) {
 		t.Errorf("%d events tell of pauses that are over, want 3", over)
 	}
 }

@@ -125,7 +125,8 @@ func TestBreaker(t *testing.T) {
 			}
 			checkEvent(t, events, "held", "_")
 			opened := len(r.API.All())
-			r.Eventually("some probes", func() bool { return len(r.API.All()) > opened+probes }) // one that began before may arrive first
+			// One that began before may arrive first.
+			r.Eventually("some probes", func() bool { return len(r.API.All()) > opened+probes })
 			failed := r.API.All()
 			broken.Store(false)
 			for k := range 10 {
@@ -252,7 +253,8 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const jobs = 12
 	address := closedPort(t)
-	more := strings.Replace(breakerYAML, "attempts: 3", "attempts: 4", 1) // one job may use the three that open the breaker
+	// One job may use the three that open the breaker.
+	more := strings.Replace(breakerYAML, "attempts: 3", "attempts: 4", 1)
 	r := weirtest.RigOn(t, nil, fmt.Sprintf(more, "http://"+address, weirtest.Patience))
 	events, err := r.NC.SubscribeSync("weir.events.held.pay.>")
 	if err != nil {

@@ -78,7 +78,8 @@ apis:
 	if h := letter.Header; h.Get(deadletter.HeaderEdited) != want || h.Get("X-Own") != "kept" || h.Get("Weir-Deadline") != "" || h.Get("Weir-Job-Id") != "order-7" {
 		t.Errorf("its letter is %v", h)
 	}
-	if did, code := r.Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 { // what was edited stays noted
+	// What was edited stays noted.
+	if did, code := r.Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
 		t.Errorf("redriven again: exit code %d, %+v", code, did)
 	}
 	r.Eventually("its result", func() bool { return len(r.Results("pay", "k")) == 1 })

@@ -124,11 +124,13 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
 			most := 4
-			if slot := time.Second / 40; r.Referee().Eps() > 2*slot { // an api that the machine holds up for a slot lets turns pass
+			// An api that the machine holds up for a slot lets turns pass.
+			if slot := time.Second / 40; r.Referee().Eps() > 2*slot {
 				most = jobs / 5
 			}
 			records := weirtest.RecordsOf(t, r.JS)
-			for when, of := range map[string]func(c ledger.Record) (not bool){ // one api is ready before the other after the start
+			// One api is ready before the other after the start.
+			for when, of := range map[string]func(c ledger.Record) (not bool){
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
 				"after it":        func(c ledger.Record) bool { return c.Planned.Before(stopped) },
 			} {

@@ -70,7 +70,8 @@ apis:
 	}, fmt.Sprintf(yaml, ""))
 	r.Follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}"))
 	var queue []*nats.Msg
-	const jobs, budget, early = 300, 100, 80 // fewer are there before the budget is than it buys, however long that takes to come
+	// Fewer are there before the budget is than it buys, however long that takes to come.
+	const jobs, budget, early = 300, 100, 80
 	for i := range jobs {
 		queue = append(queue, weirtest.JobFor("pay", fmt.Sprint("k", i%7), ""))
 	}

@@ -227,7 +227,8 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	for _, letter := range r.Letters("pay", "k") {
 		h, want := letter.Header, fmt.Sprintf("deleted: message %d of WEIR_pay_0", last.Sequence-1)
 		if detail := h.Get("Weir-Dead-Detail"); strings.HasPrefix(detail, "lost: ") {
-			want = "lost: the store of its queue is damaged: " // a busy machine may have taken the partition over, which names it otherwise
+			// A busy machine may have taken the partition over, which names it otherwise.
+			want = "lost: the store of its queue is damaged: "
 		}
 		if h.Get("Weir-Dead-Reason") != "unknown" || h.Get("Weir-Dead-Billed") != "no" || !strings.HasPrefix(h.Get("Weir-Dead-Detail"), want) {
 			t.Errorf("a letter says %v, and not %q", h, want)

@@ -27,7 +27,8 @@ func TestLimitsOfEachReplica(t *testing.T) {
 			r := weirtest.NewReplicas(t, url, 2, fmt.Sprintf(weirtest.ReplicaAPI, "idempotency: {header: Idempotency-Key}")+own+shared, env...)
 			r.UnderLoad(16, 100*time.Millisecond, func(ctx context.Context) {
 				r.AwaitCalls(ctx, 150)
-				for began := time.Now(); len(r.CallsBy()) < 2 && time.Since(began) < weirtest.Patience; { // on a busy machine one may be late
+				// On a busy machine one may be late.
+				for began := time.Now(); len(r.CallsBy()) < 2 && time.Since(began) < weirtest.Patience; {
 					r.AwaitCalls(ctx, 20)
 				}
 				status := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "status")

@@ -23,7 +23,8 @@ func TestReplicasShareTheWork(t *testing.T) {
 	}
 	r.UnderLoad(24, 150*time.Millisecond, func(ctx context.Context) {
 		r.AwaitCalls(ctx, 600)
-		for began := time.Now(); least() < 60 && time.Since(began) < weirtest.Patience; { // on a busy machine a replica takes its part late
+		// On a busy machine a replica takes its part late.
+		for began := time.Now(); least() < 60 && time.Since(began) < weirtest.Patience; {
 			r.AwaitCalls(ctx, 300)
 		}
 	})

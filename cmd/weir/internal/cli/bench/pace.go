@@ -106,7 +106,8 @@ func (s *stage) limited(ctx context.Context, c course) (contest.Calls, error) {
 					slots <- struct{}{}
 					running.Go(func() {
 						defer func() { <-slots }()
-						_ = caller.Call(ctx, contest.Body(job, s.o.Body)) // if a call fails, the API misses it and the round fails
+						// If a call fails, the API misses it and the round fails.
+						_ = caller.Call(ctx, contest.Body(job, s.o.Body))
 					})
 				}
 			})

@@ -47,7 +47,8 @@ cannot be reached; the other findings are printed all the same.`,
 				}
 			} else if settings.Config != "" {
 				if text, err := admin.ReadFile(settings.Config); err == nil {
-					o.Config, _ = config.Parse(text, config.Options{Name: settings.Config}) // `weir config check` reports its problems
+					// `weir config check` reports its problems.
+					o.Config, _ = config.Parse(text, config.Options{Name: settings.Config})
 				}
 			}
 			err = printFindings(cmd, doctor.Examine(cmd.Context(), o), as)

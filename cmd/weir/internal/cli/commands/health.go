@@ -65,7 +65,8 @@ func askHealth(ctx context.Context, s *config.Settings, path string, out io.Writ
 		return cli.Usage(fmt.Errorf("WEIR_HTTP_LISTEN: %w", err))
 	}
 	if s.HTTPToken.IsSet() {
-		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal()) // with the token, the answer also says why weir is not ready
+		// With the token, the answer also says why weir is not ready.
+		req.Header.Set("Authorization", "Bearer "+s.HTTPToken.Reveal())
 	}
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {

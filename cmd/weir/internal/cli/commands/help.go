@@ -50,7 +50,8 @@ contains the word, and each command whose help contains it.`,
 		if !cmd.HasParent() {
 			listTopics(&text)
 		}
-		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // cobra also ignores this error: the reader has gone
+		// Cobra also ignores this error: the reader has gone.
+		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp)))
 	})
 }
 

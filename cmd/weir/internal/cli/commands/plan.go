@@ -236,7 +236,8 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	}
 	switch {
 	case r.Count == 0 && f.suggest && f.bound != "":
-		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts} // --suggest searches for the count
+		// --suggest searches for the count.
+		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts}
 		if r.Burst > 1 {
 			return errors.New("--burst needs a --rate: it is a part of its count, or what is beside it")
 		}

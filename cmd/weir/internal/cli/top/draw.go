@@ -45,7 +45,8 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if most == 1 {
 		about = nil
 	}
-	room := max(0, height-len(lines)-len(about)-2) // the lines left for buckets, without the table's header and the last line
+	// The lines left for buckets, without the table's header and the last line.
+	room := max(0, height-len(lines)-len(about)-2)
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
 	lines = append(lines, v.buckets(chosen, first, room, width)...)
 	return v.finish(append(lines, about...), width, height)

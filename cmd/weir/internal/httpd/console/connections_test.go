@@ -50,7 +50,8 @@ func TestWaitingConnectionsGiveWay(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	long := dialRaw(t, s)
 	_, _ = fmt.Fprintf(long, "POST /api/v1/test/viewer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", token)
-	if line, err := bufio.NewReader(long).ReadString('\n'); err != nil || !strings.Contains(line, "100") { // the handler reads
+	// The handler reads.
+	if line, err := bufio.NewReader(long).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 		t.Fatalf("%q, %v", line, err)
 	}
 	var held []net.Conn
@@ -83,7 +84,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	var held []net.Conn
 	for range s.opts.Connections / 2 {
 		c := dialRaw(t, s)
-		_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s", strings.Repeat("x", each)) // an error means that the server has closed the connection, as it should
+		// An error means that the server has closed the connection, as it should.
+		_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s", strings.Repeat("x", each))
 		held = append(held, c)
 	}
 	fit := int(s.opts.HeaderBytes/(each-usualHeaders)) + 1

@@ -135,7 +135,8 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	connection := http.NewResponseController(w)
 	switch t {
 	case Endless:
-		_ = connection.SetReadDeadline(time.Time{}) // if a deadline passed, net/http would assume that the client has gone
+		// If a deadline passed, net/http would assume that the client has gone.
+		_ = connection.SetReadDeadline(time.Time{})
 		_ = connection.SetWriteDeadline(time.Time{})
 		return q, func() {}
 	case 0:

@@ -135,7 +135,8 @@ func (o *overview) snapshot(ctx context.Context) (*snapshot, error) {
 		return last, nil
 	}
 	waiting := o.once.DoChan("status", func() (any, error) {
-		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // other clients may wait for the same computation
+		// Other clients may wait for the same computation.
+		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait)
 		defer cancel()
 		roster := o.roster(working)
 		today := o.spentToday(working) // before the limits, so that they count all of it

@@ -26,7 +26,8 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	connection, now := http.NewResponseController(w), time.Now()
 	_ = connection.SetReadDeadline(now.Add(d.bodyWait))
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
-	w.Header().Set("Connection", "close") // until the body is read, because the rest of a body must not be read as the next request
+	// Until the body is read, because the rest of a body must not be read as the next request.
+	w.Header().Set("Connection", "close")
 	if !d.posts.TryAcquire(1) {
 		return unavailable("as many other jobs are being posted as may, nothing was kept: try again").write(w)
 	}
@@ -44,10 +45,12 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 	if b.oversize == 0 {
 		w.Header().Del("Connection")
-		_ = connection.SetReadDeadline(time.Time{}) // if a deadline passed, net/http would assume that the client has gone
+		// If a deadline passed, net/http would assume that the client has gone.
+		_ = connection.SetReadDeadline(time.Time{})
 	}
 	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
-	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // the id that the intake will use
+	// The id that the intake will use.
+	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID)
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {
 		d.bodies.Release(b.room)

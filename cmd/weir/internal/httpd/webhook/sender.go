@@ -228,7 +228,8 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.stream, err)
 			}
-			if meta.Sequence.Stream <= s.gone { // the message was delivered before it was removed, and is already counted as lost
+			// The message was delivered before it was removed, and is already counted as lost.
+			if meta.Sequence.Stream <= s.gone {
 				s.progress.take(meta.Sequence.Stream, meta.Timestamp, collected{})
 				break
 			}
@@ -317,7 +318,8 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 			s.gone = min(s.upTo, state.FirstSeq-1)
 		}
 	}
-	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil { // read after the count, so that upTo covers no more than the count does
+	// Read after the count, so that upTo covers no more than the count does.
+	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil {
 		return err
 	}
 	s.backlog.counted(n, source.CachedInfo().State.LastSeq)

@@ -234,7 +234,8 @@ func (s *Senders) lead(ctx context.Context, key string, do func(context.Context,
 	if err != nil {
 		return err
 	}
-	holding, release := context.WithCancel(context.WithoutCancel(ctx)) // the lease is kept until do has stored its position
+	// The lease is kept until do has stored its position.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
 	kept := make(chan error, 1)
 	go func() {

@@ -139,7 +139,8 @@ func ExplainOverlap(js jetstream.JetStream, err error) error {
 	for _, kv := range []string{connect.ConfigBucket, connect.ControlBucket, connect.LeasesBucket} {
 		patterns = append(patterns, "$KV."+kv+".>")
 	}
-	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...) // the start's own context may have ended
+	// The start's own context may have ended.
+	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...)
 	if lookErr != nil || len(found) == 0 {
 		return err
 	}

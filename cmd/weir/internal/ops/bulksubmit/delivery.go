@@ -212,7 +212,8 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 			return nil
 		}
 		timer.Stop()
-		for err == nil && len(d.answers) > 0 { // all answers first, so that one sync of the journal covers all jobs that they make room for
+		// All answers first, so that one sync of the journal covers all jobs that they make room for.
+		for err == nil && len(d.answers) > 0 {
 			err = d.hear(<-d.answers, time.Now())
 		}
 		for err == nil && !all && len(lines) > 0 && d.waiting < window {

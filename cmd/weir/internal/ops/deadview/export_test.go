@@ -151,7 +151,8 @@ func wire(t *testing.T, js jetstream.JetStream, count int) (messages []string) {
 				lines[i] = ingest.HeaderMsgID + ": " + id + "\r\n"
 			}
 		}
-		slices.SortStableFunc(lines, func(x, y string) int { // clients of NATS write names in any order, but keep the order of one name's values
+		// Clients of NATS write names in any order, but keep the order of one name's values.
+		slices.SortStableFunc(lines, func(x, y string) int {
 			x, _, _ = strings.Cut(x, ":")
 			y, _, _ = strings.Cut(y, ":")
 			return strings.Compare(x, y)

@@ -110,7 +110,8 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
-		if len(t.causes) >= mostCauses { // the caller then forgets everything, and with it the causes that no letter has any more
+		// The caller then forgets everything, and with it the causes that no letter has any more.
+		if len(t.causes) >= mostCauses {
 			return errTooMany
 		}
 		if t.index == nil {

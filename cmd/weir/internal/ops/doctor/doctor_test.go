@@ -48,7 +48,8 @@ func TestChangedProfiles(t *testing.T) {
 func TestFindings(t *testing.T) {
 	calls := 0
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ })
-	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // its certificate is from an unknown authority
+	// Its certificate is from an unknown authority.
+	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secured.Close()
 	dir := filepath.Join(t.TempDir(), "data")

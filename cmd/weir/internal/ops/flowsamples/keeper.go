@@ -51,7 +51,8 @@ func New(o Options) *Keeper {
 func (k *Keeper) Run(ctx context.Context) error {
 	for rest := time.Duration(0); ; {
 		now := time.Now()
-		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // at the end of a part, which is the same time on all replicas
+		// At the end of a part, which is the same time on all replicas.
+		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now))
 		select {
 		case <-timer.C:
 			began := time.Now()
@@ -96,7 +97,8 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		l = &line{}
 		k.apis[a.API] = l
 	}
-	lost := a.Owned < l.owned // then another replica may now own a bucket that is not listed, and the bucket may be full
+	// Then another replica may now own a bucket that is not listed, and the bucket may be full.
+	lost := a.Owned < l.owned
 	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
 	seen := map[string]bool{}

@@ -196,7 +196,8 @@ func (s *Sums) Add(c *ledger.Record) {
 func callsOf(c *ledger.Record) (of calls, some bool) {
 	of.usage = c.Usage
 	of.saving.AddRecord(c)
-	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() { // neither of the two is a call of its own
+	// Neither of the two is a call of its own.
+	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() {
 		of.n = 1
 	}
 	return of, of.money != (ledger.Spending{}) || of.saving != (ledger.Savings{}) || len(c.Usage) > 0

@@ -29,7 +29,8 @@ func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, pr
 	if o.Overflowed > 0 {
 		return nil, fmt.Errorf("the largest capacity that a configuration may have is too small: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
 	}
-	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // the run held this many jobs in one bucket, so this capacity is enough
+	// The run held this many jobs in one bucket, so this capacity is enough.
+	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth))
 	if o, err = Run(ctx, t, &c, progress); err != nil {
 		return nil, err
 	}

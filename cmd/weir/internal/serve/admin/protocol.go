@@ -63,7 +63,8 @@ const (
 	nextAnswer  = 500 * time.Millisecond
 	showTimeout = 4 * time.Second // the owner loads jobs
 
-	reconcileTimeout = 100 * time.Second // the owner waits for the inquiry's rate, a slot, the right to end letters, and the api
+	// The owner waits for the inquiry's rate, a slot, the right to end letters, and the api.
+	reconcileTimeout = 100 * time.Second
 
 	cancelTimeout = 50 * time.Second // the owner may have to read its queue first
 )

@@ -48,7 +48,8 @@ func (b *boottime) now(t time.Time) time.Duration {
 	apart := time.Duration(t.UnixNano()-b.base.UnixNano()) - passed
 	if (apart-time.Duration(b.wall.Load())).Abs() > stirred || passed-time.Duration(b.checked.Load()) > recheck {
 		b.measure()
-		b.wall.Store(int64(apart)) // stored last, because a goroutine that reads this value relies on the new value of ahead
+		// Stored last, because a goroutine that reads this value relies on the new value of ahead.
+		b.wall.Store(int64(apart))
 		b.checked.Store(int64(passed))
 	}
 	return passed + time.Duration(b.ahead.Load())

@@ -59,7 +59,8 @@ func mountOf(path, mounts string) (kind, options string, ok bool) {
 		if at != "/" && path != at && !strings.HasPrefix(path, at+"/") || len(at) < longest {
 			continue
 		}
-		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true // of several mounts at one place, the last one counts
+		// Of several mounts at one place, the last one counts.
+		longest, kind, options, ok = len(at), right[0], left[5]+","+right[2], true
 	}
 	return kind, options, ok
 }

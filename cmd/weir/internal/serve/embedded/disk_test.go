@@ -439,7 +439,8 @@ func TestStreamMadeAnew(t *testing.T) {
 	}
 	for round := range 2 {
 		var jobs jetstream.Stream
-		await.Until(t, "the stream", func() (ok bool) { // the server may still be removing the files of the deleted stream
+		// The server may still be removing the files of the deleted stream.
+		await.Until(t, "the stream", func() (ok bool) {
 			var err error
 			jobs, err = synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}})
 			return err == nil

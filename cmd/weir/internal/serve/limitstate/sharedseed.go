@@ -87,7 +87,8 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err != nil {
 		return err
 	}
-	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods follow Redis's clock, the ledger's times this process's clock
+	// Periods follow Redis's clock, the ledger's times this process's clock.
+	ahead := now.Until(bucket.MicrosOf(time.Now()))
 	since := map[string]time.Time{}
 	for i := range limits {
 		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)

@@ -85,7 +85,8 @@ func spentOf(
 		if err != nil {
 			return nil, err
 		}
-		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) { // the limit begins with the calls that the ledger has
+		// The limit begins with the calls that the ledger has.
+		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) {
 			since[l.Name] = least
 		}
 	}

@@ -96,7 +96,8 @@ func readEndpoint() (*url.URL, error) {
 		text = defaultEndpoint
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" { // the error of url.Parse contains the address
+	// The error of url.Parse contains the address.
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%s is not an address of the form http://host:4318 or https://host", name)
 	}
 	if !whole {

@@ -129,7 +129,8 @@ func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
 	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
 	was, known := w.seen[name]
 	w.seen[name] = now
-	if !known || w.absent[name] > 1 { // if two looks did not see the stream, lost has already reported that, and back reports its return
+	// If two looks did not see the stream, lost has already reported that, and back reports its return.
+	if !known || w.absent[name] > 1 {
 		return
 	}
 	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // operators may purge letters

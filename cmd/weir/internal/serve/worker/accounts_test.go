@@ -40,7 +40,8 @@ func TestAccountOpensBesideTheStart(t *testing.T) {
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
-		w.awaitAccounts(context.WithoutCancel(ctx)) // with the same context, the context's lock would order the two goroutines
+		// With the same context, the context's lock would order the two goroutines.
+		w.awaitAccounts(context.WithoutCancel(ctx))
 	}()
 	if err := w.openAccounts(ctx, c); err != nil {
 		t.Fatal(err)

@@ -161,7 +161,8 @@ func (f *follower) watch(ctx context.Context) error {
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	v, err := admin.ReadVersion(entry)
 	if err == nil {
-		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // other replicas may follow the version even if this one does not
+		// Other replicas may follow the version even if this one does not.
+		f.dedupe.Changing(v.Config.Dedupe, entry.Created())
 		err = f.check(v.Config, f.scope.Load())
 	}
 	if err != nil {

@@ -27,11 +27,13 @@ type memoryWatch struct {
 }
 
 const (
-	memoryLook  = time.Second
-	quietLooks  = 5        // looks without a run of the collector after which the process counts as quiet
-	worthReturn = 16 << 20 // bytes: the resident memory must have grown by these bytes and a fourth to be worth a collection
+	memoryLook = time.Second
+	quietLooks = 5 // looks without a run of the collector after which the process counts as quiet
+	// Bytes: the resident memory must have grown by these bytes and a fourth to be worth a collection.
+	worthReturn = 16 << 20
 
-	tightAt, looseAt = 90, 80 // percent of the heap's bound: above tightAt jobs are refused, below looseAt they are accepted again
+	// Percent of the heap's bound: above tightAt jobs are refused, below looseAt they are accepted again.
+	tightAt, looseAt = 90, 80
 )
 
 func (m *memoryWatch) run(ctx context.Context) error {

@@ -154,7 +154,8 @@ func (w *Worker) takeJobs() error {
 		return err
 	}
 	w.taking.Store(w.intake)
-	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until the flush the server may not know the intake's subscriptions
+	// Until the flush the server may not know the intake's subscriptions.
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil {
 		return fmt.Errorf("start the intake: %w", err)
 	}
 	return nil
