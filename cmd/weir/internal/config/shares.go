@@ -225,13 +225,14 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 		if !known && were {
 			held, known = bucket.WholeShare, true // nothing was ever shared
 		}
-		if share, renamed := c.formerShare(before, a); renamed && (!known || share < held) {
+		share, renamed := c.formerShare(before, a)
+		if renamed = renamed && (!known || share < held); renamed {
 			if held, known = share, true; how == Keeping {
 				inForce[a.Name] = share
 			}
 		}
 		same := false
-		if were {
+		if were && !renamed {
 			formerly, had := was.ByFile(site)
 			same = had && formerly == said && (len(was.Shares) > 0) == (len(a.Shares) > 0)
 		}
@@ -254,10 +255,10 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 }
 
 // formerShare returns the share in force of the account that an account had been under another name: apis of it were in
-// an account with shares, and no api has stayed there. The entry of that account may still be in the file. ok is false if
-// there is none.
+// an account with shares, and no api has stayed there. The entry of either account may have been in the file before and
+// may still be there, without apis. ok is false if there is none.
 func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) {
-	if _, were := before.account(a.Name); before == nil || were {
+	if before == nil || slices.ContainsFunc(before.APIs, func(x API) bool { return x.Account == a.Name }) {
 		return 0, false
 	}
 	inForce := before.InForce()

@@ -102,7 +102,10 @@ func TestTextsRaiseNoShare(t *testing.T) {
 		beside  = "accounts: {other: {limits: [{rate: 1/s}]}, acme: {limits: [{rate: 9/s}], shares: {eu: 60%}}}\napis:\n"
 		moving  = "  chat: {url: 'https://a', account: other, bucket: {rate: 1/s, capacity: 1}}\n"
 		staying = "  stays: {url: 'https://a', account: acme, price: 0.10, bucket: {rate: 1/s, capacity: 1}}\n"
+		both    = "accounts: {other: {limits: [{rate: 9/s}], shares: {eu: 60%}}, acme: {limits: [{rate: 9/s}], shares: {eu: 60%}}}\napis:\n"
 	)
+	back := strings.Replace(moving, "other", "acme", 1)
+	stayed := map[string]int64{"acme": 60, "other": 30}
 	for name, of := range map[string]struct {
 		before, next string
 		inForce      map[string]int64
@@ -131,6 +134,9 @@ func TestTextsRaiseNoShare(t *testing.T) {
 		"the former entry stays":      {sharedAcme, beside + moving, moved, Lowering, 0},
 		"the entry stays, a new api":  {sharedAcme, beside + moving + staying, moved, Lowering, 0},
 		"an account beside it":        {sharedAcme + staying, beside + moving + staying, moved, Lowering, 50},
+		"the entry that stayed":       {both + moving, both + back, stayed, Lowering, 0},
+		"a rollback to it":            {both + moving, both + back, stayed, Keeping, 30},
+		"an entry written ahead":      {both + back, both + moving, map[string]int64{"acme": 30, "other": 60}, Lowering, 0},
 	} {
 		var before *Config
 		if of.before != "" {
