@@ -245,13 +245,18 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 			"each call has a connection of its own for an hour")
 	}
 	lane.Observe(w.Metrics.Duration, r.Ended.Sub(r.Started).Seconds(), j)
-	if o := j.Terms.API.Operation; o != nil && o.HoldSlot && j.Judge(r).Verdict == httpcall.Submitted {
+	o := j.Terms.API.Operation
+	holds := o != nil && o.HoldSlot && j.Judge(r).Verdict == httpcall.Submitted
+	if holds {
 		j.Granted = &use // it ends when the operation's own slot is held
 	} else {
 		w.grants.settle(ctx, []bucket.Use{use})
 	}
 	w.Update(func(s *schedule.Schedule) {
 		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
+		if holds {
+			s.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
+		}
 		s.Ended(j.Job, use.Actual, w.Now())
 	})
 	return r, true

@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -308,6 +309,43 @@ func TestOperationHoldsItsSlot(t *testing.T) {
 	r.Ended("pay", "other", 1)
 	if o.Submitted("first") != 1 || o.Submitted("second") != 1 {
 		t.Errorf("submitted %d and %d times", o.Submitted("first"), o.Submitted("second"))
+	}
+}
+
+// TestOperationHoldsItsReplicasSlot checks that no other call starts while weir stores that the api has accepted a call
+// whose operation holds the only slot of a limit that each replica has for itself.
+func TestOperationHoldsItsReplicasSlot(t *testing.T) {
+	t.Parallel()
+	o := &fakeapi.Operations{}
+	jobs := []string{"a", "b", "c", "d", "e", "f"}
+	for _, job := range jobs {
+		o.Hold(job)
+	}
+	submitted := func() (all int) {
+		for _, job := range jobs {
+			all += o.Submitted(job)
+		}
+		return all
+	}
+	r := weirtest.ReadyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: o.Script}, "")
+	own := strings.Replace(operationConfig, "in_flight: 1}", "in_flight: 1, per: replica}", 1)
+	r.YAML = fmt.Sprintf(strings.NewReplacer("FOR", "1h", "MORE", "hold_slot: true").Replace(own), r.API.URL())
+	r.Start()
+	t.Cleanup(r.Stop)
+	for _, job := range jobs { // a key each, so that only the replica's limit holds them up
+		r.Order(job, job)
+	}
+	for n, left := 1, slices.Clone(jobs); n <= len(jobs); n++ {
+		r.Eventually("a poll of what was submitted", func() bool {
+			return submitted() >= n && !slices.ContainsFunc(left, func(job string) bool { return o.Submitted(job) > 0 && o.Polled(job) == 0 })
+		})
+		if all := submitted(); all != n {
+			t.Fatalf("%d submitted beside %d that have ended: one may run", all, n-1)
+		}
+		i := slices.IndexFunc(left, func(job string) bool { return o.Submitted(job) > 0 })
+		o.Finish(left[i])
+		r.Ended("pay", left[i], 1)
+		left = slices.Delete(left, i, i+1)
 	}
 }
 
