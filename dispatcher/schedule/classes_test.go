@@ -67,8 +67,7 @@ type follower struct {
 	in      map[lane]int
 	waiting map[bucket.Priority]int
 	latest  map[uint64]float64 // of each job that waits: the number of the call that must be its own at the latest
-	spare   int                // calls of the span that may have been prepared before it began
-	served  classSet           // priorities with a call in the span
+	early   map[uint64]bool    // jobs of the span that were prepared before it began
 	missed  [3]float64         // what one of a pair took in turns that the other missed
 	ahead   [3]float64         // how far one of a pair is ahead of the other in the span, and what it was least and most
 	least   [3]float64
@@ -83,14 +82,14 @@ func (f *follower) allWait() bool {
 	return f.waiting[bucket.High] > 0 && f.waiting[bucket.Normal] > 0 && f.waiting[bucket.Low] > 0
 }
 
-// begin begins a span in which jobs of every priority wait. staged is how many jobs are on their way already.
-func (f *follower) begin(staged int) {
-	f.spare, f.served, f.missed, f.ahead, f.least, f.most = staged, 0, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
+// begin begins a span in which jobs of every priority wait. early are the jobs that are prepared already.
+func (f *follower) begin(early map[uint64]bool) {
+	f.early, f.missed, f.ahead, f.least, f.most = early, [3]float64{}, [3]float64{}, [3]float64{}, [3]float64{}
 }
 
 // came notes a job that waits from now on, and the latest call that its weight allows it to be. While the jobs before
 // it in its key and priority are called, in turn with other keys, the other priorities have their parts of the calls.
-func (f *follower) came(l lane, seq uint64, staged int) {
+func (f *follower) came(l lane, seq uint64, staged map[uint64]bool) {
 	before := f.allWait()
 	f.waiting[l.of]++
 	f.in[l]++
@@ -102,16 +101,15 @@ func (f *follower) came(l lane, seq uint64, staged int) {
 		sum += float64(f.weights.Of(p))
 	}
 	turns := float64((f.in[l] + 1) * f.keys)
-	f.latest[seq] = float64(f.calls+staged) + turns*sum/float64(f.weights.Of(l.of)) + 3
+	f.latest[seq] = float64(f.calls+len(staged)) + turns*sum/float64(f.weights.Of(l.of)) + 3
 }
 
 // started notes a first call. In any span in which all priorities wait, each has the part of the calls that its weight
 // gives it, to within one call.
 //
-// Calls that were prepared before the span may start until a priority that has just come has a job ready. That priority
-// has missed these turns, and makes up for them afterwards (shares): between two calls of another priority it makes the
-// calls that it missed and those of its own part. So the bound is larger by the calls that the other one made before
-// its first call.
+// Calls that were prepared before the span may start in it, ahead of a priority that has come since. That priority has
+// missed these turns, and makes up for them afterwards (shares): between two calls of another priority it makes the
+// calls that it missed and those of its own part. So the bound is larger by the prepared calls of the other one.
 func (f *follower) started(l lane, seq uint64) {
 	f.calls++
 	if last := f.latest[seq]; float64(f.calls) > last {
@@ -122,20 +120,18 @@ func (f *follower) started(l lane, seq uint64) {
 	if f.waiting[l.of]--; !f.allWait() {
 		return
 	}
-	early := f.spare > 0
-	f.spare = max(0, f.spare-1)
-	f.served = f.served.with(l.of)
+	early := f.early[seq]
 	for i, pair := range pairs {
 		a, b := 1/float64(f.weights.Of(pair[0])), 1/float64(f.weights.Of(pair[1]))
 		switch l.of {
 		case pair[0]:
 			f.ahead[i] += a
-			if early && !f.served.has(pair[1]) {
+			if early {
 				f.missed[i] += a
 			}
 		case pair[1]:
 			f.ahead[i] -= b
-			if early && !f.served.has(pair[0]) {
+			if early {
 				f.missed[i] += b
 			}
 		}
@@ -143,7 +139,7 @@ func (f *follower) started(l lane, seq uint64) {
 		if off := f.most[i] - f.least[i]; off > a+b+f.missed[i]+1e-3 {
 			f.bad = append(f.bad, fmt.Sprintf("while all waited, %s and %s were %.3f off their weights at call %d; %.3f are one call of each, %.3f were missed",
 				pair[0], pair[1], off, f.calls, a+b, f.missed[i]))
-			f.begin(0)
+			f.begin(nil)
 		}
 	}
 }
@@ -206,11 +202,24 @@ func playPriorities(t testing.TB, seed uint64, plant slip, shared bool) []string
 	return f.bad
 }
 
+// prepared returns the jobs that are made ready, or have their slots.
+func (m *simulation) prepared() map[uint64]bool {
+	all := map[uint64]bool{}
+	for _, q := range m.s.byKey {
+		for _, j := range q.Jobs {
+			if j.Phase >= staging && j.Phase <= granted {
+				all[j.Seq] = true
+			}
+		}
+	}
+	return all
+}
+
 // arrive adds a job that comes now.
 func (m *simulation) arrive(l lane, plant slip) {
 	m.seq++
 	m.priorities.of[m.seq] = l.of
-	m.priorities.follow.came(l, m.seq, m.s.Pipe.staged)
+	m.priorities.follow.came(l, m.seq, m.prepared())
 	away := m.priorities.follow.in[l] == 1
 	m.push(l.key, m.seq)
 	if plant == credited && away {
