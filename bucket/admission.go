@@ -103,7 +103,7 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 		keys := int64(len(x.recent) + len(x.older))
 		free := x.together.fits(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost, x.Admission.Rate.Count*min(keys, maxCost/x.Admission.Rate.Count))
 		if free <= now {
-			// Does not count against the key's own limit.
+			// A borrowed job does not count against the key's own limit.
 			x.together.add(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost)
 			return Admittance{Verdict: Borrowed, at: now}
 		}

@@ -12,7 +12,7 @@
 //	left.go                     what the vendor says is left, with its proof
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
 //	pool.go                     limits of an account, which the stores of several apis share
-//	share.go                    parts of limits, which sites without a common store enforce alone
+//	share.go                    a site's part of a limit, for sites without a common store
 //	line.go, inturn.go          turns of the processes, and of the apis, that share limits
 //	snapshot.go                 how a restart continues and never counts too little
 //	admission.go                the limits that a job must pass when it comes in

@@ -121,7 +121,7 @@ type Limit struct {
 	InFlight int64
 	Budget   *Budget
 	Cost     ingest.Cost // of a call; unused for a budget, which counts the price
-	Share    int64       // the part of the limit that this is, in percent; 0: the whole
+	Share    int64       // this site's part of the vendor's limit, in percent; 0: the whole
 	Shadow   bool        // counts the calls that it would have held, and holds none
 	// Replica says that the limit counts the calls of one replica only. Such limits are in Rules.Replica.
 	Replica bool
@@ -199,7 +199,7 @@ type Rules struct {
 	Key       KeyLimits // every key's own bucket
 	Overrides []Override
 	Shared    []Limit
-	Replica   []Limit // of each replica for itself: rates and calls at once, where each call counts as one
+	Replica   []Limit // limits of one replica alone: only a Rate or InFlight, and each call counts as one
 	Admit     []Admission
 	// TenantUntil is the text that ends the tenant's name in a key. Keys of one tenant share a turn at the shared
 	// limits. If it is "", every key takes turns by itself.

@@ -64,7 +64,7 @@ func TestTheWorstWindow(t *testing.T) {
 				at := g.slot(t0, interval, c.rate.Burst, 1)
 				g.take(at, interval, 1)
 				if arrivals[i].At = int64(at) * 1000; at < t0.Add(c.jitter) {
-					// Late, as all calls may be until the first window begins.
+					// The call arrives late, as every call may until the first window begins.
 					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000
 				}
 			}

@@ -11,9 +11,9 @@ import "maps"
 // partial, in snapshots too, and is added up when it is put in force.
 
 // ExpectSums announces that the caller will use FillIn for limits that are new to the rules. s is the restored
-// snapshot. called says that the api may have been called before: limits that s lacks then count as new. Snapshots claim
-// nothing ahead for a shadow limit: it counts as new too, unless s is the snapshot of an orderly stop.
-// ExpectSums must be called after Restore and before the first Reserve.
+// snapshot. called says that the api may have been called before: limits that s lacks then count as new. A shadow limit
+// counts as new too, unless s was made at an orderly stop: other snapshots do not cover what a shadow limit counted
+// after they were made. ExpectSums must be called after Restore and before the first Reserve.
 func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,8 @@ func (m *Memory) ExpectSums(s Snapshot, called bool) {
 	}
 }
 
-// accounted reports whether the limit was a quota or budget. A snapshot that was added up from the ledger has no By.
+// accounted reports whether the snapshot is of a quota or a budget. It does not rely on By alone, which a snapshot that
+// was added up from the ledger lacks.
 func (s *LimitSnapshot) accounted() bool { return s.By != "" || s.End != 0 || len(s.Log) > 0 }
 
 // accounts reports whether the rules have a quota or budget with this name.

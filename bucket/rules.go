@@ -222,7 +222,7 @@ func (rate Rate) Validate() error {
 	return nil
 }
 
-// validateReplica returns an error if a limit of each replica is out of bounds.
+// validateReplica returns an error if l cannot be a limit of each replica for itself.
 func (r Rules) validateReplica(l Limit) error {
 	if !l.Replica || l.Quota != nil || l.Budget != nil || l.Account != "" || l.Shadow || len(l.Cost) > 0 || l.ReadsLeft() {
 		return errors.New("per replica, only a rate or in_flight of calls can be limited")

@@ -8,16 +8,17 @@ import (
 // Shares of a limit.
 //
 // Several sites may call one vendor's account without a common store. Each site then enforces its share of each limit
-// of the account, alone. Counts are rounded down, so the limits of the sites never add up to more than the whole. A
-// rate in tokens has no count in a period, so its share is exact unless its numbers would become too large.
+// of the account, alone. Part rounds counts down, so the limits of all sites never add up to more than the whole limit.
+// It does not round the pace of a token bucket, unless the numbers would become too large.
 //
-// If a site's share is lowered, the calls that the site made before still count in the account's windows. Another site
-// may be raised when Over reports no limit, and PassedAfter has passed since the share came into force.
+// If a site's share is lowered, the calls that the site made before still count in the account's windows. So raise
+// another site only when Over returns no limit, and when the time that PassedAfter returns has passed since the lower
+// share came into force.
 
-// WholeShare is the share of an account that no other site uses, in percent.
+// WholeShare is the share, in percent, of a site that has the account for itself.
 const WholeShare = 100
 
-// Part returns a limit with the given share of it, in percent. It returns an error if nothing would be left.
+// Part returns the given percentage of a limit. It fails if nothing would be left.
 func (l Limit) Part(percent int64) (Limit, error) {
 	if percent == WholeShare {
 		return l, nil
@@ -50,12 +51,13 @@ func (l Limit) Part(percent int64) (Limit, error) {
 	return l, nil
 }
 
-// part returns the share of a rate. A field of the result is 0 if nothing is left of it.
+// part returns the given percentage of a rate. A field of the result is 0 if nothing is left of that field.
 func (r Rate) part(percent int64) Rate {
 	r.Counts = r.Counted()
 	burst := partOf(r.Burst, percent)
 	if r.Counts == ByWindow {
-		// The burst bounds no count of the vendor's: a window with more calls than one lets the first through.
+		// The vendor counts calls by window, and no bursts. So a burst of one call is within its limit, even if the
+		// share of the burst is less.
 		r.Count = partOf(r.Count, percent)
 		r.Burst = max(1, burst)
 		return r
@@ -70,11 +72,12 @@ func (r Rate) part(percent int64) Rate {
 	return r
 }
 
-// partOf returns a share of n, rounded down.
+// partOf returns the given percentage of n, rounded down.
 func partOf(n, percent int64) int64 { return n/WholeShare*percent + n%WholeShare*percent/WholeShare }
 
-// PassedAfter returns how long a call may count in the account's rates after a change of the site's share is in force.
-// whole are the account's limits without shares, which count by these rules. ahead is how far ahead slots are given.
+// PassedAfter returns how long to wait after a change of the site's share has come into force. After that time no
+// earlier call counts in the account's rates. whole are the account's limits, not the site's shares of them. ahead is
+// how long before its time a slot may be granted.
 func (r Rules) PassedAfter(whole []Limit, ahead time.Duration) time.Duration {
 	late := ahead + 2*r.Jitter + time.Second
 	longest := time.Duration(0)
@@ -92,9 +95,9 @@ func (r Rules) PassedAfter(whole []Limit, ahead time.Duration) time.Duration {
 	return longest + late
 }
 
-// Gone returns when no call that was made until now can count in the account's limits any more: for a site that makes
-// no calls and cannot say what it has used. whole are the account's limits without shares. lasts is how long a call may
-// take.
+// Gone returns the time from which no call that was made until now counts in the account's limits. It is for a site
+// that makes no more calls and cannot say what it has used. whole and ahead are as in PassedAfter. lasts is how long a
+// call may take.
 func (r Rules) Gone(whole []Limit, now Micros, ahead, lasts time.Duration) Micros {
 	gone := now.Add(max(r.PassedAfter(whole, ahead), lasts+ahead+r.Jitter))
 	for i := range whole {
@@ -110,10 +113,12 @@ func (r Rules) Gone(whole []Limit, now Micros, ahead, lasts time.Duration) Micro
 	return gone
 }
 
-// Over returns the names of the limits of an account that have more in use than they allow, and so would wait before
-// they grant anything. levels are those of a Store, running the calls that count as in flight, both read at now, the
-// time of calendars. Unknown use counts as more. So does a period that began within the last jitter: by the vendor's
-// clock the period before may still last.
+// Over returns the names of the account's limits, apart from rates, of which more is in use than they allow. levels are
+// the levels of a Store, and running is how many calls are in flight. Both were read at now, by the clock that
+// calendars follow.
+//
+// A limit whose use is unknown is over. So is one whose calendar period began less than twice the jitter ago: by the
+// vendor's clock the former period may still last.
 func (r Rules) Over(levels []Level, running int64, now Micros) (over []string) {
 	for i := range r.Shared {
 		l := &r.Shared[i]
@@ -127,7 +132,7 @@ func (r Rules) Over(levels []Level, running int64, now Micros) (over []string) {
 	return over
 }
 
-// levelOver reports whether a quota or a budget has more in use than it allows, or has no level.
+// levelOver is Over for one quota or budget. A limit that has no level is over.
 func (r Rules) levelOver(levels []Level, l *Limit, now Micros) bool {
 	for i := range levels {
 		if of := &levels[i]; of.Limit.Name == l.Name {
@@ -138,8 +143,8 @@ func (r Rules) levelOver(levels []Level, l *Limit, now Micros) bool {
 	return true
 }
 
-// Running returns how many calls may be under way that count in the limits of the api's account, or in its own limits
-// if it has none.
+// Running returns how many calls may be under way that count in the limits of the api's account, or in the api's own
+// limits if it has no account.
 func (m *Memory) Running() int64 {
 	defer m.enter()()
 	e := &m.engine

@@ -13,7 +13,7 @@ func (r Rules) AccountSign() string {
 		return ""
 	}
 	h := fnv.New64a()
-	// Never fails.
+	// A hash takes every write.
 	_, _ = fmt.Fprintf(h, "%q %q %d %d %d", r.In.Account, r.In.APIs, r.In.Headroom, r.In.Jitter, r.In.Lease)
 	for i := range r.Shared {
 		l := &r.Shared[i]

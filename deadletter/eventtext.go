@@ -50,16 +50,16 @@ func (e *KeptEvent) Text() string {
 		}
 		return fmt.Sprintf("the vendor counts %d more of limit %s than weir%s", e.number("units"), e.word("limit"), e.until())
 	}
-	return e.fields() // of a later version
+	return e.fields() // the event is of a later version of weir
 }
 
-// word returns a text of the event's data, "" if there is none.
+// word returns the text with this name in the event's data, "" if there is none.
 func (e *KeptEvent) word(name string) string {
 	text, _ := e.Data[name].(string)
 	return text
 }
 
-// number returns a number of the event's data, 0 if there is none.
+// number returns the number with this name in the event's data, 0 if there is none.
 func (e *KeptEvent) number(name string) int {
 	switch n := e.Data[name].(type) {
 	case float64:
@@ -107,7 +107,7 @@ func (e *KeptEvent) selection() string {
 	return " (all letters)"
 }
 
-// rest says what a redrive did with the letters that it did not redrive.
+// rest says what a redrive did with the other letters, which it did not redrive.
 func (e *KeptEvent) rest() string {
 	text := ""
 	if n := e.number("overflowed"); n > 0 {
@@ -141,7 +141,7 @@ func (e *KeptEvent) fields() string {
 	return strings.Join(parts, " ")
 }
 
-// things returns a number of things: 1 letter, 2 letters.
+// things returns a number with its noun: 1 letter, 2 letters.
 func things(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -70,7 +70,7 @@ func (a *answers) readOnce(ctx context.Context) error {
 	if of == nil {
 		return nil
 	}
-	// A new or wider rule may give answers again that were forgotten.
+	// A new or wider rule may allow answers that were already forgotten.
 	if of != a.of || rule.For > a.rule.For || rule.Bytes > a.rule.Bytes {
 		a.read = 0
 	}

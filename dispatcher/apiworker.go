@@ -259,8 +259,8 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 }
 
 // slotsUnknownLocked reports whether operations may hold slots that this process does not know yet, because it has not
-// read all of its partitions far enough. This can happen only if this process owns every partition, and counts the slots
-// itself or has a limit of its own for them.
+// read all of its partitions far enough. This can happen only if this process owns every partition, and the slots count
+// in the process itself: in its own store, or in limits of each replica.
 func (w *apiWorker) slotsUnknownLocked() bool {
 	o, rules := w.Terms.API.Operation, &w.Terms.API.Rules
 	if o == nil || !o.HoldSlot || w.d.owner != nil || w.slotsKnown {

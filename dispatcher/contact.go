@@ -39,7 +39,8 @@ const (
 	contactOpen  = 3 * time.Second  // how long an opened connection proves it, if no call failed
 	contactRest  = 10 * time.Second // least time that a replica stays away
 	contactMost  = 10 * time.Minute // longest time, if it has to leave again and again
-	// Time back, plus four timeouts, after which the wait starts from contactRest again.
+	// How long a replica must have been back, in addition to four timeouts, so that its next absence is only
+	// contactRest again.
 	contactSettles = 30 * time.Second
 )
 

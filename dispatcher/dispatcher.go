@@ -117,7 +117,7 @@ type Dispatcher struct {
 	env    *lane.Env
 	opts   Options
 	owner  *ownership.Manager // nil: this process owns every partition
-	board  *fleet.Board       // what the replicas tell each other; nil if no other replica can dispatch
+	board  *fleet.Board       // the holds that replicas share; nil if no other replica can dispatch
 	failed chan error
 	down   atomic.Int32    // how many workers have a store that does not answer
 	added  chan *apiWorker // from StartAPI to Run
@@ -166,8 +166,8 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// mayBegin runs when a lease has begun. It blocks until this process has put in force what the other replicas have found
-// out about the apis, too.
+// mayBegin runs when a lease has begun. It blocks until Options.MayBegin returns and this process has put in force what
+// the other replicas have found out about the apis.
 func (d *Dispatcher) mayBegin(ctx context.Context) error {
 	if err := d.opts.MayBegin(ctx); err != nil || d.board == nil {
 		return err

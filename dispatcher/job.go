@@ -173,7 +173,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 		w.unstart(j)
 		return r, false
 	}
-	// The terms allowed it when the job was made ready.
+	// The terms allowed the call when the job was made ready, and may have changed since.
 	if !j.Allows(j.Terms.API) || j.Leads != nil && !j.Leads.Allowed() {
 		w.Update(func(*schedule.Schedule) { j.Forgotten, j.Deadline = true, w.Now() })
 		w.unstart(j) // it expires, which parks it

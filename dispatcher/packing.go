@@ -159,7 +159,7 @@ func (w *caller) form(j *lane.Job, p *lane.Pack, bound *queue.Pack) {
 	p.Message, p.Items = &m, nil
 	reserve, price := w.settlements.tollOf(&api.Rules, p.Sum.By)
 	shares := p.Shares(price, nil)
-	// The record of the first job has the call's units, and that job's part of the price.
+	// The record of the first job has all units of the call, but only that job's part of the price.
 	for i := range reserve.Estimates {
 		if api.Rules.Shared[i].Budget != nil {
 			reserve.Estimates[i] = p.Shares(reserve.Estimates[i], nil)[0]

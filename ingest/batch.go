@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// batched is one job of a batch, as it stands there. The slices are parts of the message.
+// batched is one job of a batch, as the batch has it. The slices are parts of the message.
 type batched struct {
 	key    string // as in a subject; "" if the line has none
 	header []byte // lines, each with its end
@@ -39,7 +39,8 @@ func readBatch(data []byte, n int) ([]batched, error) {
 	return jobs, nil
 }
 
-// longestJobLine bounds the line before a job, in bytes: two numbers, and a key with three bytes for each of its own.
+// longestJobLine bounds the line before a job, in bytes: two numbers, and a key in which each byte is written as up to
+// three.
 const longestJobLine = 2*maxDigits + 3*MaxKeyBytes + len("  \r\n")
 
 // maxDigits bounds the digits of a number of bytes. NATS allows no message of a gigabyte.
@@ -63,7 +64,7 @@ func cutJob(data []byte) (j batched, size int, err error) {
 	if !two || !ok || !ok2 || keyed && len(key) == 0 || bytes.ContainsAny(key, " \t\r\n") {
 		return j, 0, errJobLine
 	}
-	if header == 0 { // refused here, a message of such jobs is one letter instead of a thousand
+	if header == 0 { // the whole batch is refused here, so that it becomes one letter instead of a thousand
 		return j, 0, fmt.Errorf("it has no headers, and each job of a batch needs an id (%s)", HeaderMsgID)
 	}
 	at := len(line) + len("\r\n")
@@ -90,7 +91,7 @@ func parseSize(digits []byte) (n int, ok bool) {
 }
 
 // parseHeader reads the headers of a batched job as a NATS client reads those of a message. It returns all that it can
-// read, and an error about the first line that is not a header. Of headers that are too large it reads the first
+// read, and an error about the first line that is not a header. If the headers are too large, it reads only the first
 // maxHeaderBytes.
 func parseHeader(lines []byte) (h nats.Header, err error) {
 	h = nats.Header{}
@@ -112,7 +113,7 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 		}
 		value = strings.TrimLeft(value, " \t")
 		if known := h[name]; known != nil {
-			// The first value has no room behind it, so that this cannot overwrite another.
+			// known has no spare capacity, so append cannot overwrite the value of another header.
 			h[name] = append(known, value)
 			continue
 		}
@@ -126,7 +127,7 @@ func parseHeader(lines []byte) (h nats.Header, err error) {
 const answerBatchWithin = 9 * time.Second
 
 // batch is a batch on its way. It collects the answers to its jobs. It must not refer to the message: jobs may stay
-// open long after the message has its answer.
+// open long after the batch is answered.
 type batch struct {
 	from    *endpoint
 	arrived time.Time
@@ -146,7 +147,7 @@ func newBatch(from *endpoint, arrived time.Time, jobs, most int, send func(answe
 	return b
 }
 
-// hear takes the answer to job i. The last one sends the answer to the batch.
+// hear takes the answer to job i. If it is the last one, hear sends the answer to the batch.
 func (b *batch) hear(i int, a Answer) {
 	b.from.answered(time.Since(b.arrived), a.Refusal)
 	b.mu.Lock()
@@ -162,8 +163,8 @@ func (b *batch) hear(i int, a Answer) {
 	}
 }
 
-// sendKnown sends the answer to the batch, unless it is sent. The answer says null for the jobs whose answers are
-// unknown: one job whose stream does not answer must not withhold the receipts of the others.
+// sendKnown sends the answer to the batch, unless it was sent before. The answer says null for the jobs whose answers
+// are unknown: one job whose stream does not answer must not withhold the receipts of the others.
 func (b *batch) sendKnown() {
 	b.mu.Lock()
 	answers, sent := b.answers, b.sent
@@ -174,9 +175,9 @@ func (b *batch) sendKnown() {
 	}
 }
 
-// handleBatch takes the jobs of a batch in their order, each as if it had come alone. It answers when each has its
-// answer, or after answerBatchWithin. A batch that cannot be divided is refused as a whole, as one job with a letter of
-// its own. address is as in handle.
+// handleBatch takes the jobs of a batch in their order, each as if it had come alone. It answers the batch when each
+// job has its answer, or after answerBatchWithin. A batch that cannot be divided is refused as a whole, as one job with
+// a letter of its own. address is as in handle.
 func (s *Service) handleBatch(from *endpoint, req *nats.Msg, address string) {
 	arrived := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")

@@ -45,7 +45,7 @@ func NewClient(nc *nats.Conn) *Client { return client.New(nc, client.Options{}) 
 // MaxBatch bounds the jobs of one batch.
 const MaxBatch = client.MaxBatch
 
-// ErrNoAnswer is wrapped by errors that report that it is unknown whether a job was accepted.
+// ErrNoAnswer says that it is unknown whether a job was accepted. Errors that say so wrap it.
 var ErrNoAnswer = client.ErrNoAnswer
 
 // NewBatch returns a batch without jobs.

@@ -178,8 +178,8 @@ func unhonoured(lower string) bool {
 	return false
 }
 
-// carriedByLetters reports whether letters carry this header of weir's, and a producer may send it: it changes nothing if
-// a producer publishes a letter again. A producer may not send the headers of an api's answer.
+// carriedByLetters reports whether a producer may send this header of weir's because letters carry it: a producer that
+// publishes a letter again sends it too, and it changes nothing. The headers of an api's answer are not among them.
 func carriedByLetters(lower string) bool {
 	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
@@ -246,7 +246,7 @@ func sortedNames(h nats.Header, names []string) []string {
 	return names
 }
 
-// lower returns a header's name in lower case. The names that jobs carry most are in the switch, because strings.ToLower
+// lower returns a header's name in lower case. The switch has the most frequent names, because strings.ToLower
 // allocates.
 func lower(name string) string {
 	switch name {

@@ -146,7 +146,7 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	// Messages, for lack of room; their producers got no answer.
+	// These messages were dropped for lack of room, and their producers got no answer.
 	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped))
 	return s
 }

@@ -137,7 +137,7 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// handleJob handles a producer's job, or its batch of jobs.
+// handleJob handles a producer's job or batch of jobs.
 func (s *Service) handleJob(from *endpoint, msg *nats.Msg) {
 	address := strings.TrimPrefix(msg.Subject, SubjectPrefix)
 	if len(HeaderValues(msg.Header, client.HeaderBatch)) > 0 {
@@ -254,7 +254,7 @@ type submission struct {
 	metrics                              *apiMetrics
 	redrives                             int
 	fastBatch                            bool     // a JetStream fast batch, whose publisher expects other answers
-	wrong                                *Refusal // why its message cannot be read; nil if it can
+	wrong                                *Refusal // why the job's message cannot be read; nil if it can
 }
 
 // read stores what Parse has read of the job.

@@ -122,11 +122,12 @@ func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	return false
 }
 
-// errFormerLeader reports that a stream's state is older than a message that the stream's leader has named.
+// errFormerLeader reports that a stream's state lacks a message that the stream's leader has named.
 var errFormerLeader = errors.New("the stream's state is older than the key's last message: a former leader answered")
 
-// count reads a key's last sequence and number of messages from the stream. A former leader can answer with a number
-// that lacks the key's last jobs. One job more than the capacity would then enter, so count fails.
+// count reads a key's last sequence and number of messages from the stream. It fails with errFormerLeader if a former
+// leader answered: that server may lack the key's last jobs, and the queue would then accept more jobs than its
+// capacity.
 func (p *Partition) count(ctx context.Context, subject string, t *tally) (err error) {
 	if t.last, err = p.lastSeq(ctx, subject); err != nil {
 		return err

@@ -315,7 +315,7 @@ func (m *Markers) Retry(mark RetryMark) (seq uint64, err error) {
 // until the mark is stored or refused.
 func (m *Markers) Again(mark RetryMark) (seq uint64, err error) {
 	mark.Epoch = m.Epoch()
-	// A new id: the stream knows the former one.
+	// The message needs a new id: the stream would take the former one for a duplicate.
 	a := m.w.Write(m.message(mark, fmt.Sprintf("%d-%d-op-%s", mark.Seq, mark.Calls, nuid.Next())))
 	return a.Seq, a.Err
 }

@@ -200,7 +200,7 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !soonest.Before(j.Deadline):
-		// From then on a deadline as far ahead suffices.
+		// If the job comes again after this time, with as much time until its deadline as now, it is not too late.
 		r.RetryAfter = p.queue.comeBack(limits, j, soonest.Sub(j.Deadline))
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			soonest.UTC().Format(time.RFC3339Nano))

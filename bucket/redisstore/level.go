@@ -58,7 +58,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		default:
 			level.Start, level.End = quota.Period(now)
 			level.Count = s.rules.Capacity(l)
-			// Longer than the calendar's after TIME was set back.
+			// Redis's period lasts longer than the calendar's if the clock of Redis was set back.
 			if number(i, 1) <= int64(now) && int64(now) < number(i, 2) {
 				level.Used = number(i, 0)
 			}
@@ -71,9 +71,9 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 	return levels, nil
 }
 
-// Running returns how many calls may be under way that count in the limits of the api's account, or in its own limits
-// if it has none. It also returns the server's time. While the state is younger than a lease, calls from before it may
-// run that it does not know: then the count is unknown, and greater than any limit.
+// Running returns how many calls may be under way that count in the limits of the api's account, or in the api's own
+// limits if it has no account. It also returns the server's time. While the state in Redis is younger than a lease,
+// Running returns unknownCalls: calls that began before the state was made may still run.
 func (s *Store) Running(ctx context.Context) (calls int64, now bucket.Micros, err error) {
 	now, behind, err := s.touch(ctx) // drops calls whose leases have run out
 	if err != nil {

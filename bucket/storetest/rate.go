@@ -56,7 +56,7 @@ func tokenBucket(b *table) {
 	b.lay(bucket.Rules{Key: bucket.KeyLimits{Rate: tokens(10, 8)}})
 	b.expectSlots(b.ask(bucket.Ask{Want: 10, Horizon: far}), 0, 0, 0, 0, 0, 0, 0, 0, 100_000, 200_000)
 	r := tokens(100, 20)
-	// 4.5 come in meanwhile.
+	// During the jitter 4.5 tokens come in.
 	b.lay(bucket.Rules{Key: fast, Jitter: 45 * time.Millisecond, Shared: []bucket.Limit{{Name: "tokens", Rate: &r}}})
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}}), 0)
 	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 60_000)

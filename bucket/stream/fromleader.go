@@ -70,8 +70,8 @@ func (l led) ask(
 	}
 }
 
-// StateOf returns the state of a stream with the number of messages of each subject that matches filter, as the stream's
-// leader has it. StateOf asks again while the stream has no leader, and blocks for ten seconds at most.
+// StateOf asks a stream's leader for the stream's state, with the number of messages of each subject that matches
+// filter. It asks again while the stream has no leader. It blocks for at most AnswerWait.
 func StateOf(ctx context.Context, nc *nats.Conn, stream, filter string) (*jetstream.StreamState, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
 	defer cancel()

@@ -41,8 +41,8 @@ func (r renewing) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jet
 // errWatchEnded reports that a watch ended before it had shown all present entries.
 var errWatchEnded = errors.New("the watch of the key-value bucket ended early: try again")
 
-// History implements jetstream.KeyValue. A replica that lags would leave out the newest entries, so History waits until
-// it has read all that the leader has.
+// History implements jetstream.KeyValue. It waits until it has read every entry that the stream's leader has: a replica
+// that lags would leave out the newest.
 func (r renewing) History(ctx context.Context, key string, opts ...jetstream.WatchOpt) ([]jetstream.KeyValueEntry, error) {
 	watcher, err := r.Watch(ctx, key, append(opts, jetstream.IncludeHistory())...)
 	if err != nil {

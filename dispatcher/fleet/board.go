@@ -37,16 +37,16 @@ type Board struct {
 	newest  uint64        // the newest revision that is in force
 	read    chan struct{} // closed and made anew when newest grows
 
-	blind bool // of Run: the watch is broken, and a log line says so
+	blind bool // the watch is broken, and a log line says so; only Run uses it
 }
 
 // sighting is an api's entry as it was seen last.
 type sighting struct {
 	entry
 	revision uint64
-	found    schedule.Finding // what it says, by this process's clock
+	found    schedule.Finding // what the entry says, by this process's clock
 	received time.Time        // when the revision was received
-	claimed  time.Time        // when the process that may probe was last heard to claim the probe, or to renew its claim
+	claimed  time.Time        // when this process last saw that the claim of the probe was made or renewed
 }
 
 // NewBoard returns a Board that has read nothing.
@@ -71,8 +71,8 @@ func (b *Board) Run(ctx context.Context) {
 	}
 }
 
-// watch follows the entries until ctx ends or the watch breaks. A replica of the bucket that lags shows older entries
-// first, or none. So an entry that is older than the one in force, or gone, counts only when the watch has shown all
+// watch follows the entries until ctx ends or the watch breaks. A copy of the bucket that lags may first show an older
+// entry than the one in force, or none. So watch believes that an entry is older or gone only after it has seen all
 // entries.
 func (b *Board) watch(ctx context.Context) error {
 	began := time.Now()
@@ -115,8 +115,8 @@ func (b *Board) watch(ctx context.Context) error {
 	}
 }
 
-// serverClock returns a function that converts a time of the server's clock to this process's clock. The time that it
-// returns is not in the future.
+// serverClock returns a function that converts a time of the server's clock to this process's clock. That function
+// never returns a time in the future.
 func (b *Board) serverClock(ctx context.Context) (func(time.Time) bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeWait)
 	defer cancel()
@@ -128,7 +128,8 @@ func (b *Board) serverClock(ctx context.Context) (func(time.Time) bucket.Micros,
 	return func(t time.Time) bucket.Micros { return min(b.Now(), now.Add(t.Sub(server))) }, nil
 }
 
-// newSighting returns a revision that was written at the time at.
+// newSighting returns the sighting of a revision that was written at the time at. put is false if the entry was
+// deleted.
 func newSighting(revision uint64, put bool, value []byte, at bucket.Micros) sighting {
 	s := sighting{revision: revision, received: time.Now()}
 	if put {
@@ -139,7 +140,7 @@ func newSighting(revision uint64, put bool, value []byte, at bucket.Micros) sigh
 	return s
 }
 
-// see takes one entry that was written at the time at.
+// see puts one entry in force, which was written at the time at.
 func (b *Board) see(e jetstream.KeyValueEntry, at bucket.Micros) {
 	api, ok := apiOf(e.Key())
 	if ok {
@@ -154,9 +155,9 @@ func (b *Board) see(e jetstream.KeyValueEntry, at bucket.Micros) {
 	b.advance(e.Revision())
 }
 
-// settle replaces the entries that were in force when a watch began by those that the watch has shown, if these are
-// older, and forgets entries that it has not shown. The bucket was made anew, or lost entries. newest is the newest
-// revision that the watch has shown.
+// settle compares the entries that were in force when a watch began with those that the watch has shown. If the watch
+// has shown an older entry, or none, the bucket was made anew or has lost entries. settle then puts in force what the
+// watch has shown. newest is the newest revision that the watch has shown.
 func (b *Board) settle(shown map[string]sighting, newest uint64, began time.Time) {
 	b.mu.Lock()
 	var lost []*Teller
@@ -176,7 +177,7 @@ func (b *Board) settle(shown map[string]sighting, newest uint64, began time.Time
 	}
 }
 
-// reread reads an api's entry from the bucket's leader, and puts it in the place of s even if it is older, or gone.
+// reread reads an api's entry from the bucket's leader, and replaces s by it, even if it is older or gone.
 func (b *Board) reread(ctx context.Context, api string, s *sighting) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWait)
 	defer cancel()
@@ -193,7 +194,7 @@ func (b *Board) reread(ctx context.Context, api string, s *sighting) error {
 		present = newSighting(m.Seq, !m.Deleted(), m.Data, clock(m.Time))
 	}
 	if present.revision == s.revision {
-		return nil // it would look as if a claim had just been renewed
+		return nil // as a new sighting it would look as if a claim had just been renewed
 	}
 	b.mu.Lock()
 	replaces := b.seen[api].revision == s.revision // the watch has shown nothing meanwhile
@@ -226,8 +227,8 @@ func (b *Board) of(api string) sighting {
 	return b.seen[api]
 }
 
-// wrote notes an entry that a process has written, this one or another. A claim is renewed only by the process that has
-// it.
+// wrote notes an entry that this process or another has written. Only a write of the process that has the claim renews
+// the claim.
 func (b *Board) wrote(api string, s sighting) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -267,8 +268,8 @@ func (b *Board) AwaitRead(ctx context.Context) error {
 	}
 }
 
-// clear deletes the entries of apis that this process does not have, if they are older than any hold. Every start of a
-// replica does that, so there are few entries of apis that were removed from the configuration.
+// clear deletes the entries of apis that this process does not have, if they are older than any hold can be. A replica
+// calls clear when it starts, so few entries of removed apis remain.
 func (b *Board) clear(ctx context.Context) {
 	old := b.Now().Add(-2 * schedule.MostHold)
 	b.mu.Lock()

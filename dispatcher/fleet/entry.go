@@ -26,31 +26,31 @@ func apiOf(key string) (api string, ok bool) {
 	return api, err == nil
 }
 
-// entry is what the replicas know of an api, as weir_control stores it. Its times are counted from its write.
+// entry is what the replicas know of an api, as weir_control stores it. Its durations count from its write.
 type entry struct {
-	Replica string `json:"replica"` // that wrote it
-	Session string `json:"session"` // of the process that wrote it
+	Replica string `json:"replica"` // the one that wrote it
+	Session string `json:"session"` // names the process that wrote it
 
-	HeldMS  int64  `json:"held_ms,omitempty"` // no call of the api for so long
+	HeldMS  int64  `json:"held_ms,omitempty"` // how long the api must not be called
 	Why     string `json:"why,omitempty"`
 	Turn    int64  `json:"turn,omitempty"`   // how often the breaker has opened and closed
-	Turned  string `json:"turned,omitempty"` // the session of the process in which it turned last
+	Turned  string `json:"turned,omitempty"` // the session of the process whose breaker opened or closed last
 	Open    bool   `json:"open,omitempty"`
 	OpenMS  int64  `json:"open_ms,omitempty"` // until the probe may be made
 	Opened  int    `json:"opened,omitempty"`
 	Denied  bool   `json:"denied,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	Share   int64  `json:"share,omitempty"`   // of the rate that pushback has left
+	Share   int64  `json:"share,omitempty"`   // the part of the rate that pushback has left
 	Probing string `json:"probing,omitempty"` // the session of the process that may probe
 }
 
-// mostText bounds the texts of an entry in bytes.
+// mostText bounds each text of an entry, in bytes.
 const mostText = 400
 
 // mostMS bounds the times of an entry: a longer one was not written by weir. The schedule has closer bounds.
 const mostMS = int64(366 * 24 * time.Hour / time.Millisecond)
 
-// encode returns the entry for what is known at f.At.
+// encode returns the entry as weir_control stores it.
 func (e entry) encode() []byte {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -59,7 +59,7 @@ func (e entry) encode() []byte {
 	return data
 }
 
-// put sets what f says, counted from f.At.
+// put makes the entry say what f says. The durations count from f.At.
 func (e *entry) put(f *schedule.Finding) {
 	e.HeldMS, e.Why = left(f.At, f.Held), ""
 	if e.HeldMS > 0 {
@@ -77,7 +77,7 @@ func left(from, to bucket.Micros) int64 {
 	return int64(from.Until(to)+time.Millisecond-1) / int64(time.Millisecond)
 }
 
-// finding returns what an entry says that was written at the time at, by this process's clock.
+// finding returns what the entry says. at is the time at which it was written, by this process's clock.
 func (e *entry) finding(at bucket.Micros) schedule.Finding {
 	after := func(ms int64) bucket.Micros { return at.Add(time.Duration(min(max(ms, 0), mostMS)) * time.Millisecond) }
 	f := schedule.Finding{At: at, Turn: e.Turn, Share: e.Share}
@@ -90,7 +90,7 @@ func (e *entry) finding(at bucket.Micros) schedule.Finding {
 	return f
 }
 
-// read reads a stored entry. A value that weir has not written says nothing.
+// read parses a stored entry. It returns the zero entry for a value that weir has not written.
 func read(value []byte) (e entry) {
 	if json.Unmarshal(value, &e) != nil || e.Turn < 0 || e.Turn > mostTurn {
 		return entry{}
@@ -98,7 +98,7 @@ func read(value []byte) (e entry) {
 	return e
 }
 
-// mostTurn bounds the turns of a breaker: a greater number is damage.
+// mostTurn bounds the number of a turn of the breaker. A greater one shows that the entry is damaged.
 const mostTurn = 1 << 52
 
 func clip(text string) string {

@@ -23,9 +23,9 @@ const (
 	mostRetry  = 5 * time.Second // between writes while this process probes by itself
 	claimTerm  = 5 * time.Second // how long a claim lasts without a renewal, by the others' clocks
 	claimRenew = 1500 * time.Millisecond
-	rereadWait = time.Second            // how long the watch may take to bring the entry that kept a write from being stored
-	claimAgain = 300 * time.Millisecond // by how much the replica whose probe failed lets the others go first
-	idle       = time.Hour              // how long Run sleeps if there is nothing to do
+	rereadWait = time.Second            // how long the watch may take to show why a write was refused
+	claimAgain = 300 * time.Millisecond // how much longer the replica whose probe failed waits than the others
+	idle       = time.Hour              // how long run sleeps if there is nothing to do
 )
 
 // Teller keeps one api's entry: it writes what this process finds out, puts in force what other replicas write, and
@@ -35,21 +35,21 @@ type Teller struct {
 	board *Board
 	notes *settle.HoldNotes
 	wake  chan struct{}
-	wants atomic.Int64 // the breaker's turn whose probe a job here could be, 0 for none
+	wants atomic.Int64 // the turn of the breaker that a job here could probe, 0 for none
 
-	// Of the goroutine that writes:
+	// Only the goroutine that writes uses these fields:
 	written time.Time // when the entry was written last
 	renewed time.Time // when the claim was renewed last
 	trouble trouble
 }
 
-// trouble says that the entry cannot be written. The zero trouble says that the last write was stored.
+// trouble says since when the entry cannot be written. The zero trouble says that the last write was stored.
 type trouble struct {
-	since    time.Time     // when the first of the writes failed
-	revision uint64        // what the last of them had to replace
+	since    time.Time     // when the first write that failed began
+	revision uint64        // the revision that the last write that failed should replace
 	told     bool          // a log line says so
 	reread   time.Time     // when the entry was read again last
-	pause    time.Duration // before the next write, once this process probes by itself; 0 before
+	pause    time.Duration // before the next write, if this process probes without a claim; else 0
 }
 
 // Join returns the Teller of an api. What the entry says is in force when Join returns.
@@ -76,7 +76,7 @@ func (t *Teller) learn() {
 // learnLocked puts in force what another replica has found, and returns the holds that begin and end.
 func (t *Teller) learnLocked(s *sighting, now bucket.Micros) []schedule.HoldChange {
 	if s.Session == t.board.Session || s.revision == 0 {
-		return nil // its own write says what it has found or learned before
+		return nil // this process has written the entry, and knows what it says
 	}
 	f := s.found
 	if f.Held != 0 {
@@ -96,13 +96,14 @@ func (t *Teller) announce(s *sighting, news []schedule.HoldChange) {
 	t.WakeUp()
 }
 
-// sayLost logs that the entry is older than the one that this process has seen, or gone.
+// sayLost logs that the entry is gone, or older than the one that this process has seen before.
 func (t *Teller) sayLost() {
 	t.Log.Warn("the shared holds of the api were lost; this replica stores again what it knows")
 }
 
-// Look makes the Teller look whether there is something to write, if unsaid says so, and whether a job of this process
-// may be the probe of a turn of the breaker, 0 for none. It does not block.
+// Look wakes the Teller if there may be something to write, as unsaid says, or if a job of this process could be the
+// breaker's probe. turn is the turn of the breaker that the job could probe, 0 if there is no such job. Look does not
+// block.
 func (t *Teller) Look(unsaid bool, turn int64) {
 	switch {
 	case t == nil || !unsaid && turn == 0:
@@ -120,8 +121,8 @@ func (t *Teller) look() {
 	}
 }
 
-// Start begins to write what this process finds out. stop writes the last of it, and returns when nothing is written any
-// more. No call may end after that.
+// Start begins to write what this process finds out. All calls must have ended before stop is called. stop writes what
+// was found out last, and returns when nothing is written any more.
 func (t *Teller) Start(ctx context.Context) (stop func()) {
 	if t == nil {
 		return func() {}
@@ -217,7 +218,7 @@ func (t *Teller) act(ctx context.Context) (wait time.Duration) {
 	return joined
 }
 
-// endTrouble ends a trouble that is over although this process has written nothing since.
+// endTrouble ends the trouble without a write, because this process has nothing to write any more.
 func (t *Teller) endTrouble() {
 	if t.trouble != (trouble{}) {
 		t.trouble = trouble{}
@@ -225,8 +226,8 @@ func (t *Teller) endTrouble() {
 	}
 }
 
-// endure handles a failed write in the place of s, and returns when to try again. probes says that the breaker's probe
-// needs the write.
+// endure handles a failed write that should have replaced s, and returns how long to wait before the next. probes says
+// that the breaker's probe needs the write.
 func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) (wait time.Duration) {
 	lasts := time.Since(t.trouble.since)
 	if probes && lasts >= claimTerm {
@@ -244,7 +245,8 @@ func (t *Teller) endure(ctx context.Context, s *sighting, probes bool) (wait tim
 	return max(writeRetry, t.trouble.pause)
 }
 
-// claimable returns how long this process must wait before it may claim the probe, which may be made after rest.
+// claimable returns how long this process must wait before it may claim the probe. rest is how long the breaker still
+// stays open.
 func (t *Teller) claimable(s *sighting, rest time.Duration) time.Duration {
 	if s.Probing != "" {
 		rest = max(rest, claimTerm-time.Since(s.claimed))
@@ -255,8 +257,8 @@ func (t *Teller) claimable(s *sighting, rest time.Duration) time.Duration {
 	return rest
 }
 
-// write stores an entry in the place of s, and reports whether it is stored. If another replica was faster, the watch
-// brings its entry.
+// write replaces s by an entry that says f, and reports whether it is stored. If another replica was faster, the write
+// is refused, and the watch shows that replica's entry.
 func (t *Teller) write(ctx context.Context, s *sighting, next entry, f schedule.Finding) bool {
 	t.written = time.Now()
 	next.Replica, next.Session = t.board.Instance, t.board.Session
@@ -288,8 +290,8 @@ func (t *Teller) write(ctx context.Context, s *sighting, next entry, f schedule.
 	return false
 }
 
-// end writes what was found out last, and gives the claim back. The watch may have ended, so it reads the entry from the
-// leader if another replica has written it.
+// end writes what was found out last, and gives the claim back. If another replica has written the entry meanwhile, end
+// reads it from the leader, because the watch may have ended.
 func (t *Teller) end(ctx context.Context) {
 	for range 2 {
 		s, now := t.board.of(t.Name), t.Now()

@@ -80,7 +80,7 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 	for _, pointer := range pointers {
 		longest = max(longest, len(pointer))
 	}
-	// A name that is cut is longer than any in a pointer.
+	// A name that condensed cuts is still longer than every name in a pointer, and matches none.
 	dec := json.NewDecoder(&condensed{text: text, most: maxToken + longest})
 	dec.UseNumber()
 	paths := make([][]string, min(len(pointers), ingest.MostPointers))
@@ -108,7 +108,7 @@ func findUnits(text io.Reader, pointers []string) map[string]int64 {
 			in = append(in, level{array: end == '[', index: -1})
 		} else if number, ok := token.(json.Number); ok {
 			for i, path := range paths {
-				// Beyond its range it is the largest of its sign.
+				// A number beyond the range of int64 becomes the largest or the smallest one.
 				units, err := strconv.ParseInt(number.String(), 10, 64)
 				if (err == nil || errors.Is(err, strconv.ErrRange)) && units >= 0 && at(in, path) {
 					found[pointers[i]] = units

@@ -74,7 +74,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		{"reset", func(conn net.Conn, _ int) { _ = conn.Close() }, func(t *testing.T, _ *rawServer, c *Client) { c.claimed(t, post) }, counts{}},
 		{"timed out", func(net.Conn, int) {}, func(t *testing.T, _ *rawServer, c *Client) {
 			c.API.Timeout = 20 * time.Millisecond
-			// A busy machine may take that long to begin.
+			// On a busy machine the timeout may pass before the call begins.
 			for tries := 0; tries < 20 && !c.claimed(t, post).Sent; tries++ {
 			}
 		}, counts{}},

@@ -70,7 +70,7 @@ func TestReceivedAndUntoldIsNoAnswer(t *testing.T) {
 			}
 			conn := await.Receive(t, "the first request", speak)
 			if scheme == "https" {
-				// The call waits for the reader, which alone can tell whether that was said to the call.
+				// The call waits for the reader: only the reader can tell whether the answer was sent to this call.
 				c.API.Timeout = 50 * time.Millisecond
 			}
 			r := call(func() bool {

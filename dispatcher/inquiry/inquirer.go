@@ -70,7 +70,7 @@ type askedLetter struct {
 	queued  string // stream of the letter's job
 	at      uint64 // sequence of the job in that stream
 	taken   bucket.Micros
-	slot    bucket.Micros // the latest slot of the inquiry, as this replica's own limits count it
+	slot    bucket.Micros // the latest time of the inquiry's slot, which this replica's own limits count
 	traces  ledger.Traces
 	finding httpcall.Finding
 	detail  string

@@ -137,8 +137,8 @@ func (l *askedLetter) awaitSlot(ctx context.Context) (use bucket.Use, latest tim
 	}
 }
 
-// awaitReplica waits until this replica's own limits let the inquiry pass, and counts it there. It fails with a
-// *noSlotError if they do not within slotWait.
+// awaitReplica waits until this replica's own limits let the inquiry pass, and counts the inquiry in them. It fails
+// with a *noSlotError if they do not let it pass within slotWait.
 func (l *askedLetter) awaitReplica(ctx context.Context) error {
 	for {
 		l.w.Mu.Lock()
@@ -158,7 +158,7 @@ func (l *askedLetter) awaitReplica(ctx context.Context) error {
 	}
 }
 
-// endReplica ends the inquiry for this replica's own limits. sent says whether it was sent.
+// endReplica tells this replica's own limits that the inquiry has ended. sent says whether the inquiry was sent.
 func (l *askedLetter) endReplica(sent bool) {
 	l.w.Mu.Lock()
 	more := l.w.Sched.EndReplica(l.slot, sent)

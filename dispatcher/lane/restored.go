@@ -96,7 +96,7 @@ func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until
 		over, jitter := at, rules.By(l).Jitter
 		switch l.Kind() {
 		case bucket.KindRate:
-			// Refills the whole burst.
+			// How long the whole burst takes to refill.
 			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count))
 			over = at.Add(max(l.Rate.Per, filled) + jitter)
 		case bucket.KindQuota:

@@ -57,8 +57,8 @@ func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64,
 	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
 }
 
-// newest returns the sequence of the newest message of the portion's subjects, as the stream's leader has it; 0 if there
-// is none.
+// newest asks the stream's leader for the sequence of the newest message of the portion's subjects. It returns 0 if
+// there is no message.
 func (p *portion) newest(ctx context.Context, js jetstream.JetStream) (newest uint64, err error) {
 	subjects := p.subjects
 	if p.subject != "" || len(subjects) == 0 {
@@ -74,8 +74,8 @@ func (p *portion) newest(ctx context.Context, js jetstream.JetStream) (newest ui
 	return newest, nil
 }
 
-// readAll calls read with the portion's end as last, or with the newest message of the portion's subjects if that is
-// earlier.
+// readAll calls read for the whole portion: up to the newest message of its subjects, but not beyond p.upTo if that is
+// set.
 func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	last, err := p.newest(ctx, js)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(
 // Filter chooses records. The zero value chooses all.
 type Filter struct {
 	API   string
-	APIs  []string  // for Read, if API is "": of any of these; none: of all apis
+	APIs  []string  // only for Read without an API: records of these apis; none: of all apis
 	Key   string    // only with an API
 	Since time.Time // only records stored at this time or later
 	UpTo  uint64    // no record behind this sequence; 0: up to the newest
@@ -176,10 +176,10 @@ type Charges struct {
 }
 
 // mostChosen bounds the apis whose records the server selects. If there are more, Read and ReadCharges read the records
-// of all apis and select them themselves.
+// of all apis, and select from them.
 const mostChosen = 64
 
-// choose returns the subjects to read for the records of some apis; no apis: of all.
+// choose returns subjects that include all records of these apis. Without apis it returns the subject of all records.
 func choose(apis []string) (subjects []string) {
 	if len(apis) == 0 || len(apis) > mostChosen {
 		return []string{CallSubjects.Below()}
@@ -190,7 +190,7 @@ func choose(apis []string) (subjects []string) {
 	return subjects
 }
 
-// isOf reports whether a record's subject is of one of some apis; no apis: of any.
+// isOf reports whether a record's subject belongs to one of these apis. Without apis it returns true.
 func isOf(apis []string, subject string) bool {
 	return len(apis) == 0 || slices.ContainsFunc(apis, func(api string) bool {
 		return strings.HasPrefix(subject, strings.TrimSuffix(CallsOf(api), ">"))

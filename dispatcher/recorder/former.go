@@ -23,8 +23,8 @@ type Found struct {
 // former holds what the files of ended processes contain.
 type former struct {
 	lives   map[uint64]*life
-	useless map[uint64]struct{}  // files that were logged and are not read again
-	unread  map[uint64]struct{}  // files that could not be read: they were logged, and are tried again
+	useless map[uint64]struct{}  // unusable files: each was logged, and is not read again
+	unread  map[uint64]struct{}  // files that could not be read: each was logged, and Look tries it again
 	entries map[uint64]leftEntry // by id
 }
 
@@ -54,7 +54,7 @@ func newFormer() former {
 	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, unread: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
 
-// forgetMissing forgets the files without a life that are not among these files.
+// forgetMissing forgets the useless and unread files that no longer exist. files are the paths of those that exist.
 func (f *former) forgetMissing(files []string) {
 	there := map[uint64]bool{}
 	for _, path := range files {
@@ -158,14 +158,14 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	r.log.Info("found the flight recorder of a process that has ended", "path", path, "under_way", open)
 }
 
-// uselessLocked logs that a file is unusable. It is not read again.
+// uselessLocked logs that a file is unusable, and notes it in useless.
 func (r *Recorder) uselessLocked(path string, name uint64, why string) {
 	delete(r.former.unread, name)
 	r.former.useless[name] = struct{}{}
 	r.log.Warn("a flight recorder's file is unusable; its calls are judged by their intents", "path", path, "reason", why)
 }
 
-// errTooLarge reports a file that no recorder made.
+// errTooLarge reports a file that no recorder can have made.
 var errTooLarge = errors.New("it is larger than a flight recorder's file can be")
 
 // Reasons why a file is unusable.
@@ -289,8 +289,8 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	return f
 }
 
-// Gone reports whether the process with this name is known to have ended. It reads a file once if the disk delivers it, so
-// it does not block for long.
+// Gone reports whether the process with this name is known to have ended. It does not block for long: it reads no file
+// again that it could read once.
 func (r *Recorder) Gone(name string) bool {
 	if r == nil {
 		return false

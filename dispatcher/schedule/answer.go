@@ -113,9 +113,10 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	s.Pipe.without(j, -1)
 }
 
-// paced tells the governors that a job was granted its slot. The governor of the api gets the interval of the shared
-// rate that slows a job of these costs most, as many times as there are replicas: each has that part of the slower pace.
-// If no shared rate limits the job, it gets the key's own interval divided by the number of keys.
+// paced tells the governors that a job was granted its slot. The governor of the api gets the least interval between
+// calls: that of the shared rate that slows a job of these costs most, times the number of replicas, because each
+// replica has an equal part of the slower pace. If no shared rate limits the job, the interval is the key's own,
+// divided by the number of keys.
 func (s *answering) paced(j *Job) {
 	if !s.holds.slow(j.Queue) {
 		return

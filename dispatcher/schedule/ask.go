@@ -216,8 +216,8 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 	return n
 }
 
-// mayAsk reports whether the governors and the replica's own limits let a queue ask for slots for jobs. If not, the
-// queue waits in line, or the schedule must look at it again at the time again.
+// mayAsk reports whether the governors and the replica's own limits let a queue ask for slots for jobs. If they do not,
+// the queue waits in line, or mayAsk returns when the schedule must look at the queue again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
 	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {

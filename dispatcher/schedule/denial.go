@@ -25,7 +25,7 @@ func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (chang
 		// Other jobs must be the next probes: the fault may be this job's after all.
 		f.NotBefore = max(f.NotBefore.Add(probeTurn), e.Now.Add(Backoff(retry.Min, retry.Max, n, e.Jitter)))
 	} else if b.closed() {
-		// It began before the breaker closed.
+		// The call began before the breaker closed.
 		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter))
 	}
 	return changed
@@ -54,8 +54,8 @@ func denialPace(retry *Retry) BreakerPolicy {
 // DenyAgain restores a denial from a stored mark: this process stored it before a restart, or a former owner did. The
 // mark says that the api denied weir and must not be called before until. Then one call tries the api, even if until
 // has passed already. DenyAgain ignores a mark that is older than this process's own findings. It also ignores a mark
-// while the replicas share a denial: they know the api's state, and the clock that the mark was stored by may be wrong.
-// For the same reason a mark that the replicas are told of holds for at most Retry.Max from now.
+// while the replicas share a denial: they know the api's state, and the mark's time may come from a wrong clock. For
+// the same reason, if other replicas may call the api, the denial ends at most Retry.Max from now.
 func (s *Schedule) DenyAgain(until, stored, now bucket.Micros, why string) {
 	b, c := &s.holds.breaker, &s.holds.common
 	if b.denied && c.on && c.turn != 0 && !c.turned && !c.alone {

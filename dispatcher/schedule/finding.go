@@ -9,17 +9,17 @@ import (
 // Finding is what replicas tell each other about an api: what its answers said, and what its breaker does. All times
 // are by this process's clock. The zero Finding says that nothing is known.
 type Finding struct {
-	At   bucket.Micros // when it was said
-	Held bucket.Micros // no call of the api before then, because an answer asked for that; 0: none did
-	Why  string        // the api is held
-	// Turn counts how often the breaker has opened and closed. The Finding with the greater Turn knows the breaker's
-	// present state.
+	At   bucket.Micros // when the Finding was made
+	Held bucket.Micros // an answer asked for no call of the api before this time; 0: none did
+	Why  string        // why the api is held
+	// Turn counts how often the breaker has opened and closed. Of two Findings, the one with the greater Turn has the
+	// breaker's later state.
 	Turn   int64
-	Until  bucket.Micros // until when the breaker stays open; 0: it is closed
+	Until  bucket.Micros // the breaker stays open until this time; 0: it is closed
 	Opened int           // how often in a row it opened without closing
-	Denied bool          // a denial of weir opened it
+	Denied bool          // the api's denial of weir's access opened it
 	Reason string        // why it is open, as the call's outcome says
-	Share  int64         // of the rate that pushback had left at the time At; 0: all of it
+	Share  int64         // the part of the rate that pushback had left at the time At; 0: all of it
 }
 
 // Open reports whether the breaker is open.
@@ -31,29 +31,31 @@ func (f *Finding) Open() bool { return f.Until != 0 }
 // the api.
 type common struct {
 	on     bool          // other replicas may call the api
-	turn   int64         // the breaker's last Turn that is known
-	turned bool          // the breaker has turned here, and no Finding says so yet
+	turn   int64         // the greatest Turn of the breaker that is known
+	turned bool          // the breaker has turned here, and no stored Finding says so yet
 	alone  bool          // the breaker opened because no connection could be made
 	claim  bucket.Micros // since when this process may probe the api for all replicas; 0: it may not
 	cutOff bool          // the other replicas cannot be told of a turn or a claim, so this process probes without a claim
 	held   bucket.Micros // the longest hold that an answer to this process asked for
-	shared bucket.Micros // the longest hold of which the replicas have told each other
+	shared bucket.Micros // the longest hold that the replicas share
 	why    string
 	unsaid bool // there may be something to tell
 }
 
-// idleClaim is how long a claim may be held without a probe. A step need not reach the job that will be the probe.
+// idleClaim is how long this process may keep a claim without a probe. It is not 0, because one step may not reach the
+// job that will be the probe.
 const idleClaim = 20 * time.Millisecond
 
-// found notes a hold of the api for which an answer to this process asked.
+// found notes that an answer to this process asked for a hold of the api.
 func (c *common) found(until bucket.Micros, why string) {
 	if c.on && until > c.held {
 		c.held, c.why, c.unsaid = until, why, true
 	}
 }
 
-// opens notes that the breaker has opened, or opened again, because of a call of which sent says whether anything of it
-// was sent. While the breaker is open for all replicas, it stays so.
+// opens notes that a call has opened the breaker, or opened it again. sent says whether anything of the call was sent.
+// former is the breaker before the call ended. If the breaker was open for all replicas, it stays open for all of them,
+// even if nothing was sent.
 func (c *common) opens(sent bool, former *breaker) {
 	c.claim = 0
 	if !sent && (former.closed() || c.alone) {
@@ -72,13 +74,15 @@ func (c *common) closes() {
 	c.alone = false
 }
 
-// mayProbe reports whether this process may make the call that tries an open breaker's api.
+// mayProbe reports whether this process may make the probe, the call that tries the api while the breaker is open. It
+// returns true if the breaker is closed.
 func (h *holds) mayProbe() bool {
 	return h.breaker.closed() || !h.common.on || h.common.alone || h.common.cutOff || h.common.claim != 0
 }
 
-// ProbeAlone lets this process probe without a claim until ProbeTogether, because neither a turn of the breaker nor a
-// claim can be stored. It returns false if the breaker is closed, or if this process may do so already.
+// ProbeAlone lets this process probe without a claim until ProbeTogether is called. The caller calls ProbeAlone when it
+// can store neither a turn of the breaker nor a claim. ProbeAlone returns false if the breaker is closed, or if this
+// process could probe without a claim before.
 func (s *Schedule) ProbeAlone() bool {
 	if s.holds.breaker.closed() || s.holds.common.cutOff {
 		return false
@@ -88,7 +92,7 @@ func (s *Schedule) ProbeAlone() bool {
 	return true
 }
 
-// ProbeTogether makes the probe need a claim again. A probe that is being called already goes on.
+// ProbeTogether makes the probe need a claim again. A probe whose call has begun goes on.
 func (s *Schedule) ProbeTogether() {
 	if s.holds.common.cutOff {
 		s.holds.common.cutOff = false
@@ -99,9 +103,9 @@ func (s *Schedule) ProbeTogether() {
 // HasUnsaid reports whether Tell may have something to say.
 func (s *Schedule) HasUnsaid() bool { return s.holds.common.unsaid }
 
-// AwaitsProbe returns the number of the breaker's turn, and from when on the api may be probed, if this process may
-// claim the probe. It returns 0 if the breaker is closed, if the other replicas do not know that it is open, or if this
-// process has the claim.
+// AwaitsProbe returns the breaker's turn whose probe this process may claim, and the time from which the api may be
+// probed. It returns 0 if the breaker is closed, if the other replicas do not know that it is open, or if this process
+// has the claim.
 func (s *Schedule) AwaitsProbe() (turn int64, from bucket.Micros) {
 	c := &s.holds.common
 	if s.holds.breaker.closed() || !c.on || c.alone || c.turned || c.claim != 0 {
@@ -121,21 +125,21 @@ func (s *Schedule) Claim(turn int64, now bucket.Micros) {
 	}
 }
 
-// LoseClaim ends the claim: another replica has it. A probe that is being called already goes on.
+// LoseClaim ends this process's claim. A probe whose call has begun goes on.
 func (s *Schedule) LoseClaim() {
 	s.holds.common.claim = 0
 	s.holds.breaker.keepCalled()
 	s.agenda.touchAll()
 }
 
-// keepCalled drops the probe unless it is being called.
+// keepCalled drops the probe unless its call has begun.
 func (b *breaker) keepCalled() {
 	if b.probe != nil && b.probe.Phase != calling && b.probe.Phase != settling {
 		b.probe = nil
 	}
 }
 
-// endsClaim ends a claim that no job uses, and reports whether it did.
+// endsClaim ends a claim that no job has used for idleClaim, and reports whether it did.
 func (h *holds) endsClaim(now bucket.Micros) bool {
 	if h.common.claim == 0 || h.breaker.probe != nil || now < h.common.claim.Add(idleClaim) {
 		return false
@@ -152,9 +156,9 @@ func (h *holds) claimEnds() bucket.Micros {
 	return h.common.claim.Add(idleClaim)
 }
 
-// Tell returns the Finding that replicas should know, and whether it says more than known, which must have been
-// learned. The caller must report it by Told once it is stored. If known is older than what this process has learned
-// before, it was lost, and Tell says it again.
+// Tell returns the Finding that all replicas should know. known is the Finding that is stored. This process must have
+// learned or told it before. more says whether f says more than known: the caller then stores f, and calls Told. If
+// known says less than this process has learned before, the rest was lost, and f says it again.
 func (s *Schedule) Tell(known Finding, now bucket.Micros) (f Finding, more bool) {
 	h, c := &s.holds, &s.holds.common
 	s.bound(&known, now)
@@ -194,7 +198,7 @@ func (s *Schedule) leaves(ceiling int64) int64 {
 	return max(min(ceiling, whole), whole*a.Floor/100, 1)
 }
 
-// What is not worth telling: a hold that lasts so little longer, and a share that is so little lower.
+// Tell ignores a hold that is longer by no more than tellLonger, and a share that is lower by no more than tellLower.
 const (
 	tellLonger = 20 * time.Millisecond
 	tellLower  = whole / 64
@@ -213,7 +217,7 @@ func (s *Schedule) shareOf(f Finding, now bucket.Micros) int64 {
 	return min(g.ceiling, whole)
 }
 
-// Told reports that a Finding that Tell returned is stored.
+// Told takes a Finding that Tell has returned and that is now stored.
 func (s *Schedule) Told(f Finding) {
 	c, b := &s.holds.common, &s.holds.breaker
 	s.ProbeTogether()
@@ -228,8 +232,8 @@ func (s *Schedule) Told(f Finding) {
 	}
 }
 
-// Learn puts in force what another replica has found out. It returns the holds that begin and end. Nothing that it
-// learns lasts longer than this process's own holds may.
+// Learn puts in force what another replica has found out. It returns the holds that begin and end. The holds that it
+// learns last no longer than this process's own may.
 func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 	h := &s.holds
 	s.bound(&f, now)
@@ -253,8 +257,8 @@ func (s *Schedule) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 	return news
 }
 
-// bound shortens the holds of a Finding that last longer from when it was said than this process's own holds may. weir
-// has not written such a Finding, or it is damaged.
+// bound shortens the holds of a Finding to the longest that this process's own holds may last, counted from f.At. Only
+// a Finding that is damaged, or that weir has not written, has longer ones.
 func (s *Schedule) bound(f *Finding, now bucket.Micros) {
 	most := min(f.At, now).Add(max(MostHold, s.policy.Retry.Max, s.policy.Breaker.Max))
 	f.Held, f.Until = min(f.Held, most), min(f.Until, most)
@@ -276,7 +280,7 @@ func (h *holds) follow(f *Finding, p *Policy, now bucket.Micros) (change HoldCha
 	case f.Open(), c.alone:
 	case b.closed():
 		b.turned, c.turned = max(b.turned, min(f.At, now)), false
-	case !c.turned: // what this process has found out since, the others learn next
+	case !c.turned: // else this process has a later state, which the others learn next
 		why := answersAgain(b.denied)
 		b.close(now)
 		c.claim = 0
@@ -301,6 +305,6 @@ func (g *governor) lowerTo(share int64, now bucket.Micros) {
 	}
 }
 
-// Divide says how many replicas call the api. While its pace is slower than the configured rate, each has an equal part
-// of that pace.
+// Divide sets how many replicas call the api. While the api's pace is slower than the configured rate, each replica has
+// an equal part of the slower pace.
 func (s *Schedule) Divide(replicas int) { s.replicas = replicas }

@@ -25,7 +25,7 @@ type holds struct {
 	governor governor      // of the api
 	spent    bucket.Micros // when the spent budget begins again; 0: none is spent
 	spentBy  string        // name of the spent budget
-	common   common        // what the replicas share of these
+	common   common        // the part of these holds that the replicas share
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -61,8 +61,8 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 	return max(q.brake.held, h.held, h.breaker.until, q.crowded())
 }
 
-// end ends the api's holds whose time is over, and returns how many it ended. shared says whether the first of them is
-// one of which the replicas have told each other. A slow start begins, unless the only hold was a spent budget.
+// end ends the api's holds whose time is over, and returns how many it ended. shared says whether the replicas share
+// the first hold that it ended. A slow start begins, unless the only hold was a spent budget.
 func (h *holds) end(now bucket.Micros) (ended int, shared bool) {
 	if h.held != 0 && h.held <= now {
 		shared = h.held <= h.common.shared.Add(tellLonger)

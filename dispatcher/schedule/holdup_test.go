@@ -281,7 +281,7 @@ func TestHoldup(t *testing.T) {
 			c.make(r)
 			r.run(c.run)
 			for _, want := range c.want {
-				// Its key's rate has a part in it, and a store is tried again after a while.
+				// The key's rate also delays the job, and the store is asked again only after a while.
 				about := 100*time.Millisecond + want.took/10
 				got, ended := r.heldUp[want.seq]
 				if !ended {

@@ -301,7 +301,8 @@ func (v View) Count(ours func(key string) bool) Counts {
 	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
-// Uses returns how much this process uses of rates and limits of calls in flight: of the shared ones, then of its own.
+// Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then
+// those of this replica alone.
 func (v View) Uses() (uses []LimitUse) {
 	for i := range v.s.Shared {
 		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {

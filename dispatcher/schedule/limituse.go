@@ -13,7 +13,7 @@ type LimitUse struct {
 	Count int64         // how much Used may be
 	Per   time.Duration // 0 for in_flight
 	Share int64         // the part of the limit that this site enforces, in percent; 0: all of it
-	// Replica says that only this process's calls count. Else the limit is shared.
+	// Replica says that the limit counts only this process's calls. Any other limit is shared.
 	Replica bool
 }
 
@@ -49,12 +49,13 @@ type rateUse struct {
 
 func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
 
-// mostUsed returns how much of a rate may be used within usedPer, if it lets count units pass within its own period.
+// mostUsed returns how many units of a rate may be used within usedPer. count is how many it lets pass within its own
+// period.
 func mostUsed(r *bucket.Rate, count int64) int64 {
 	return int64(float64(count) * float64(usedPer(r)) / float64(r.Per))
 }
 
-// sum returns how many units were used within the last period.
+// sum returns how many units were used within the last usedPer.
 func (u *rateUse) sum(r *bucket.Rate, now bucket.Micros) (used int64) {
 	u.at(r, now)
 	for _, units := range u.units {

@@ -45,8 +45,8 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 	s.Touch(q)
 }
 
-// KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is called, is settling
-// or was found in the stream.
+// KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is being called, is
+// settling, or was found in the stream.
 func (s *Schedule) KeepSlot(j *Job) {
 	if !j.holds {
 		j.holds = true

@@ -7,31 +7,34 @@ import (
 	"weir/bucket"
 )
 
-// replicaLimits holds the limits that each replica has for itself (Rules.Replica). They need no store: this process alone
-// makes the calls that they count. A round of asks has one call while there are such limits. So the call is within all
-// limits or is not made: these limits let it pass before the store is asked, the store grants or refuses the slot for
-// all other limits in one step, and what is refused, given back or not sent was not counted here or is given back.
+// replicaLimits holds the limits that each replica has for itself (Rules.Replica). They need no store, because they
+// count only calls of this process.
+//
+// While there are such limits, each round of asks has only one call. So a call is within all limits, or is not made: it
+// must pass these limits before the schedule asks the store, and the store grants or refuses its slot for all other
+// limits in one step. These limits count a call when the store grants its slot. If the call gives the slot back, they
+// take it back too.
 type replicaLimits struct {
 	all    []replicaLimit
-	beside int           // calls that are made beside the jobs: inquiries
-	latest bucket.Micros // the latest slot of a call, which a rate that becomes known later must count
+	beside int           // inquiries under way: calls that belong to no job of the schedule
+	latest bucket.Micros // the latest slot of a call; a rate that is added later must count it
 }
 
 // replicaLimit is one limit with its state.
 type replicaLimit struct {
 	bucket.Limit
-	most     int64         // calls at once; 0: it is a rate
+	most     int64         // calls at once; 0: the limit is a rate
 	interval bucket.Micros // of a rate
 	burst    int64
-	known    bool          // tat is known; a rate counts as used up at first, because a former process may have used it
-	tat      bucket.Micros // when the rate's bucket is empty again
+	known    bool          // tat is set; at first a rate counts as used up, because a former process may have used it
+	tat      bucket.Micros // when the rate allows a whole burst again
 	last     bucket.Micros // the slot counted last, which may be given back
-	before   bucket.Micros // tat before that
-	counted  bucket.Micros // when that slot counts as used
+	before   bucket.Micros // tat before it counted that slot
+	counted  bucket.Micros // the time at which that slot counts as used
 	started  rateUse
 }
 
-// newReplicaLimits returns the limits of rules. A rate that has not changed keeps its state.
+// newReplicaLimits returns the limits of r. A rate that has not changed keeps its state.
 func newReplicaLimits(r *bucket.Rules, former replicaLimits) replicaLimits {
 	limits := replicaLimits{beside: former.beside, latest: former.latest}
 	for i := range r.Replica {
@@ -58,11 +61,12 @@ func newReplicaLimits(r *bucket.Rules, former replicaLimits) replicaLimits {
 // any reports whether there are such limits.
 func (r *replicaLimits) any() bool { return len(r.all) > 0 }
 
-// replicaPoll is when a limit of calls at once is looked at again if no end of a call reports that it has room.
+// replicaPoll is how soon the schedule looks again at a full limit of calls at once if no call ends before.
 const replicaPoll = 100 * time.Millisecond
 
-// opens returns when all limits let one more call pass besides the running ones, and the limit that opens last. The time
-// is 0 if they do now. asked calls are asked for at the store: the rates count them only when they are granted.
+// opens returns when all limits let one more call pass, and the name of the limit that opens last. The time is 0 if
+// they let it pass now. running is how many calls are under way. asked is how many calls await the store's answer,
+// which the rates do not count yet.
 func (r *replicaLimits) opens(now bucket.Micros, running, asked int) (at bucket.Micros, limit string) {
 	for i := range r.all {
 		l := &r.all[i]
@@ -89,7 +93,8 @@ func (r *replicaLimits) opens(now bucket.Micros, running, asked int) (at bucket.
 	return at, limit
 }
 
-// near returns how many calls these limits let start within LongWait, less one. running calls are under way.
+// near returns one less than the number of calls that these limits let start within LongWait. running is how many calls
+// are under way.
 func (r *replicaLimits) near(now bucket.Micros, running int) float64 {
 	n := float64(MaxStaged)
 	for i := range r.all {
@@ -105,7 +110,8 @@ func (r *replicaLimits) near(now bucket.Micros, running int) float64 {
 	return n
 }
 
-// after returns when a call should start by these limits' rates, with so many calls before it.
+// after returns when these limits' rates should let a call start that has ahead calls before it. It returns 0 if there
+// are no rates.
 func (r *replicaLimits) after(ahead float64, from bucket.Micros) (at bucket.Micros) {
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 {
@@ -116,7 +122,7 @@ func (r *replicaLimits) after(ahead float64, from bucket.Micros) (at bucket.Micr
 	return at
 }
 
-// take counts a call at now or later, in the slot at.
+// take counts a call in the slot at. A slot before now counts as used now.
 func (r *replicaLimits) take(at, now bucket.Micros) {
 	r.latest = max(r.latest, at, now)
 	for i := range r.all {
@@ -128,7 +134,7 @@ func (r *replicaLimits) take(at, now bucket.Micros) {
 	}
 }
 
-// giveBack takes back what the slot counted last took, if it is at. An earlier slot is lost.
+// giveBack undoes the last call of take if that call counted this slot. Earlier slots stay counted.
 func (r *replicaLimits) giveBack(at bucket.Micros) {
 	for i := range r.all {
 		if l := &r.all[i]; l.most == 0 && l.last == at && at != 0 {
@@ -138,7 +144,7 @@ func (r *replicaLimits) giveBack(at bucket.Micros) {
 	}
 }
 
-// uses returns how much of the limits this process uses, while so many calls run.
+// uses returns how much of the limits this process uses. running is how many calls are under way.
 func (r *replicaLimits) uses(rules *bucket.Rules, now bucket.Micros, running int) (uses []LimitUse) {
 	for i := range r.all {
 		l := &r.all[i]
@@ -160,12 +166,12 @@ func (r *replicaLimits) named(name string) *replicaLimit {
 	return &r.all[i]
 }
 
-// onWay returns how many calls run, or may start soon, with the operations that hold their slots. A call counts twice
-// from its start until it has left.
+// onWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while it
+// has started and its request has not left.
 func (s *Schedule) onWay() int { return s.Pipe.calls + s.polling.held + s.Pipe.exit.leaving }
 
-// mayAskReplica reports whether this replica's own limits let one call be asked for. If not, it shuts the gate until they
-// may.
+// mayAskReplica reports whether this replica's own limits let the schedule ask for one call. If a limit is used up, it
+// shuts the gate until the limit opens.
 func (s *step) mayAskReplica() bool {
 	if !s.replica.any() {
 		return true
@@ -179,9 +185,10 @@ func (s *step) mayAskReplica() bool {
 	return len(s.fx.Asks) == 0
 }
 
-// TakeReplica counts a call beside the jobs for this replica's own limits, whose slot is at until at most, and returns 0.
-// If they do not let it pass, it counts nothing and returns when they may, with the limit. The caller must call
-// EndReplica when the call has ended, or was not made. The call for which a job asks the store meanwhile counts first.
+// TakeReplica counts an inquiry in this replica's own limits and returns 0. until is the latest time of the inquiry's
+// slot. If the limits do not let the inquiry pass, TakeReplica counts nothing. It then returns when they will, and the
+// name of the limit that opens last. The caller must call EndReplica when the inquiry has ended or was not made. A call
+// for which a job has asked the store goes first.
 func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
 	if at, limit = s.replica.opens(now, s.onWay(), s.store.rounds); at > now {
 		return at, limit
@@ -191,8 +198,8 @@ func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limi
 	return 0, ""
 }
 
-// EndReplica ends a call that TakeReplica counted with this until. sent says whether it was sent. EndReplica reports
-// whether jobs may ask for slots again.
+// EndReplica ends an inquiry that TakeReplica counted with this until. sent says whether it was sent. EndReplica
+// reports whether jobs may ask for slots again.
 func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
 	s.replica.beside--
 	if sent {

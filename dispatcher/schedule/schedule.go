@@ -77,10 +77,10 @@ type Effects struct {
 	Cancel  []*Job      // an operator cancelled them
 	Recall  []*Job      // an operator cancelled them while they were polled
 	Resumed []*KeyQueue // their hold is over; nil stands for the api
-	Shared  bool        // the first nil in Resumed is a hold of which the replicas have told each other
+	Shared  bool        // the first nil in Resumed stands for a hold that the replicas share
 	Stale   []*Job      // withdrawn: they rest, and are made ready again later
-	Claim   int64       // claim the probe of the breaker's turn with this number, then call Claim; 0: not needed
-	Unclaim bool        // the claim is not used any more
+	Claim   int64       // the turn of the breaker: claim its probe, then call Claim; 0: no claim is needed
+	Unclaim bool        // the claim was not used and has ended: give it back
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
 	asked   [][]*Job // the jobs for which each ask asks

@@ -49,9 +49,10 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			continue
 		}
 		room := s.Pipe.hasRoom(&s.holds.breaker)
-		if room && !s.holds.mayProbe() { // before a job yields: it must yield to the jobs that come with the claim
+		// yields is called later, because it returns true only once for a job: the job must yield when there is a claim.
+		if room && !s.holds.mayProbe() {
 			s.fx.Claim, _ = s.AwaitsProbe()
-			return again // the claim touches every queue, and so does each turn of the breaker
+			return again // Claim touches every queue, and so does each turn of the breaker
 		}
 		if !room || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
 			s.turns.awaitRoom(q, turn)

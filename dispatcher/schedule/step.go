@@ -32,7 +32,7 @@ func (s *step) run() {
 	for s.looks.canGoOn(&s.Pipe) {
 		s.advance(s.looks.pop())
 	}
-	// Take a queue that yields only once.
+	// n bounds the loop, because a queue that yields waits for room again.
 	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.turns.toRoom())
 	}
@@ -99,7 +99,8 @@ func (s *step) standInLine() {
 func (s *step) unblock() {
 	most := maxAsks
 	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
-		// One ask tests whether the store answers again; a slow start, or a limit of this replica, allows only one.
+		// One ask is enough to test whether the store answers again. A slow start and limits of this replica allow only
+		// one.
 		most = 1
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {

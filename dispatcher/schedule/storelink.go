@@ -122,7 +122,7 @@ func (o *offset) observe(sent, came, now bucket.Micros) {
 	hi, lo := came-now, sent-now
 	switch {
 	case !o.observed || hi < o.least() || lo > o.most() || came-o.since > 2*offsetWindow:
-		// The clock was set, or old bounds.
+		// There are no bounds yet, the clock was set, or the bounds are old.
 		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true}
 	case came-o.since > offsetWindow:
 		o.oldHi, o.oldLo, o.hi, o.lo, o.since = o.hi, o.lo, hi, lo, came

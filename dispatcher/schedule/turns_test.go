@@ -345,7 +345,7 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 			s.turns.normal().wait(s.Queue(key, p))
 		}
 		do := &step{Schedule: s, now: now}
-		// It asks without having waited.
+		// The queue asks without having waited.
 		do.fx.Asks, do.fx.asked = make([]bucket.Ask, 1), [][]*Job{{{Queue: s.Queue(keys[0], p)}}}
 		do.standInLine()
 		return do.fx.Asks[0].Line

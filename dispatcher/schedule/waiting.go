@@ -100,7 +100,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
-	// Else the key is slower anyway.
+	// If the key's own slot is later, the governors do not matter.
 	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) {
 		return keeping{what: WaitSlowed, until: at}
 	}

@@ -27,11 +27,11 @@ func NewHoldNotes(l *lane.Lane) *HoldNotes {
 	return &HoldNotes{Lane: l, Marks: map[string]lane.HoldMark{}, storing: map[string]lane.HoldMark{}}
 }
 
-// Stored notes the revision of the entry by which the replicas share the api's hold. All of them send the event of its
-// end, and the stream stores it once.
+// Stored notes the revision of the entry by which the replicas share the api's hold. When the hold ends, every replica
+// sends an event whose id has this revision, so the stream stores the event once.
 func (w *HoldNotes) Stored(revision uint64) { w.stored.Store(revision) }
 
-// Learned logs the holds that this replica has because of what another one has found. That one sends the events.
+// Learned logs holds that begin or end because of what another replica has found out. That replica sends the events.
 func (w *HoldNotes) Learned(all []schedule.HoldChange, replica string) {
 	for _, c := range all {
 		attrs := []any{"replica", replica, "reason", c.Why}
@@ -83,7 +83,7 @@ func (w *HoldNotes) keepHold(p *lane.Owned, n schedule.HoldChange) {
 }
 
 // keepLocked replaces the mark of a key with a mark that is stored. It discards the new mark and returns false if the
-// hold is over, or if the present mark lasts as long.
+// hold is over, or if the present mark lasts at least as long.
 func (w *HoldNotes) keepLocked(key string, m lane.HoldMark) (kept bool) {
 	former := w.Marks[key]
 	if m.Until <= w.Now() || m.Until <= former.Until {
@@ -95,7 +95,8 @@ func (w *HoldNotes) keepLocked(key string, m lane.HoldMark) (kept bool) {
 	return true
 }
 
-// ForgetPartitionLocked forgets the marks of a partition that is given up. Its next owner finds them.
+// ForgetPartitionLocked forgets the marks of a partition that is given up. They stay stored for the partition's next
+// owner.
 func (w *HoldNotes) ForgetPartitionLocked(p *lane.Owned) {
 	isOf := func(_ string, m lane.HoldMark) bool { return m.Part == p }
 	maps.DeleteFunc(w.Marks, isOf)
@@ -201,9 +202,9 @@ func (w *HoldNotes) AnnounceHolds(all []schedule.HoldChange) {
 // TellHold logs a hold that has begun or ended, and sends its event.
 func (w *HoldNotes) TellHold(c schedule.HoldChange) { w.tell(c, "") }
 
-// TellEnd logs that the time of a hold is over, and sends its event. q is nil for a hold of the api. shared says whether
-// the api's hold that ends first is one of which the replicas have told each other. The end of any other hold needs an
-// event id of its own, or the stream would take its event for one that it has.
+// TellEnd logs that the time of a hold is over, and sends its event. q is nil for a hold of the api. shared says
+// whether the replicas share the api's hold that ends first: all replicas then give its event the same id. The end of
+// any other hold needs an id of its own, or the stream would take its event for a duplicate.
 func (w *HoldNotes) TellEnd(q *schedule.KeyQueue, shared bool) {
 	id := ""
 	if q == nil && shared {
@@ -214,7 +215,7 @@ func (w *HoldNotes) TellEnd(q *schedule.KeyQueue, shared bool) {
 	w.tell(schedule.HoldChange{Queue: q, Why: "the hold is over"}, id)
 }
 
-// tell is TellHold for an event with this id; "" makes a new one.
+// tell is TellHold for an event with this id. If id is "", the event gets a new one.
 func (w *HoldNotes) tell(c schedule.HoldChange, id string) {
 	data := deadletter.HoldData{Why: c.Why}
 	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.Name, Key: lane.KeyOf(c.Queue), ID: id}

@@ -186,7 +186,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
 		more = w.over(j, r)
-		// The result has the price of the whole job.
+		// The stored result has the price of the whole job.
 		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price
 		w.keepResult(ctx, j, r, record, out)
 		return

@@ -13,8 +13,8 @@ import (
 // Site is one site of an account, as a move sees it. Each method fails if the site does not answer. What a failed
 // method has done is then unknown.
 type Site interface {
-	// Claim notes the move at the site, and returns what is in force there after that. A claim ends the right of every
-	// earlier claim to Set.
+	// Claim notes the move at the site, and returns what is in force there after that. After that, Set fails for every
+	// earlier claim.
 	Claim(ctx context.Context) (Claim, error)
 	// Check returns why the site cannot enforce a share, nil if it can. It changes nothing.
 	Check(c Claim, percent int64) error
@@ -43,7 +43,7 @@ var ErrOvertaken = errors.New("another change came first")
 type Move struct {
 	Sites  map[string]Site  // every site of the account, by name
 	Target map[string]int64 // the wanted shares in percent, by site. A site that is missing keeps its share
-	Tell   func(Progress)   // optional: hears each change of a share when the site has confirmed it
+	Tell   func(Progress)   // optional: called after each step at a site
 }
 
 // Progress says that a step of a move is done at a site.
@@ -59,7 +59,7 @@ type Step string
 // The steps that Tell hears.
 const (
 	Lowered Step = "lowered"
-	Awaited Step = "awaited" // its use is within its share
+	Awaited Step = "awaited" // the site's use is within its share
 	Raised  Step = "raised"
 )
 
@@ -82,10 +82,10 @@ type run struct {
 // step is one step of a move. It visits sites in the order of their names.
 type step func(ctx context.Context, r *run) error
 
-// order is what a move does. doc.go and deploy/decisions/067-sites.md say why the order is this one.
+// order returns the steps of a move. doc.go and deploy/decisions/067-sites.md say why the order is this one.
 func order() []step { return []step{claim, check, lower, await, confirm, raise} }
 
-// Run moves the shares. It returns the shares of all sites as far as it knows them, also with an error.
+// Run moves the shares. It returns the shares of the sites as far as it knows them, even if it fails.
 func (m *Move) Run(ctx context.Context) (map[string]int64, error) { return m.inOrder(ctx, order()) }
 
 func (m *Move) inOrder(ctx context.Context, steps []step) (map[string]int64, error) {
@@ -98,7 +98,7 @@ func (m *Move) inOrder(ctx context.Context, steps []step) (map[string]int64, err
 	return r.shares(), nil
 }
 
-// shares returns the shares that the sites have confirmed last.
+// shares returns the share that each claimed site has stored last, as far as the move knows.
 func (r *run) shares() map[string]int64 {
 	now := map[string]int64{}
 	for name, c := range r.claims {
@@ -110,8 +110,8 @@ func (r *run) shares() map[string]int64 {
 // names returns the names of the sites, sorted.
 func (r *run) names() []string { return slices.Sorted(maps.Keys(r.Sites)) }
 
-// claim claims every site. The claims of several sites are not one step: another mover may have claimed one site
-// before this one, and the next site after it. confirm finds that.
+// claim claims every site. The claims of several sites are not one step: another mover may have claimed one site before
+// this one, and the next site after it. confirm detects that.
 func claim(ctx context.Context, r *run) error {
 	for _, name := range r.names() {
 		c, err := r.Sites[name].Claim(ctx)
@@ -162,7 +162,7 @@ func raise(ctx context.Context, r *run) error {
 	return r.set(ctx, Raised, func(now, after int64) bool { return after > now })
 }
 
-// set gives each site for which it is due its share after the move.
+// set stores the share after the move at each site for which due returns true.
 func (r *run) set(ctx context.Context, as Step, due func(now, after int64) bool) error {
 	for _, name := range r.names() {
 		c, after := r.claims[name], r.after[name]
@@ -192,8 +192,9 @@ func await(ctx context.Context, r *run) error {
 	return nil
 }
 
-// confirm fails if another mover has claimed any site since. Of two movers that overlap, at most one raises: if each is
-// the last one to claim the site that it raises, one of them finds the other's claim at the other site.
+// confirm fails if another mover has claimed any site since this move did. Of two movers that overlap, at most one
+// raises: if each is the last one to claim the site that it raises, one of them finds the other's claim at the other
+// site.
 func confirm(ctx context.Context, r *run) error {
 	for _, name := range r.names() {
 		if err := r.Sites[name].Confirm(ctx, r.claims[name]); err != nil {

@@ -119,7 +119,7 @@ func (w *world) limits() (limits []bucket.Limit) {
 	if w.plant == ignoresRunning { // looked for where it shows
 		limits = slices.DeleteFunc(all, func(l bucket.Limit) bool { return l.InFlight == 0 })
 	}
-	// Else nothing but time bounds its calls.
+	// Without such a limit, only time would bound the calls.
 	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return l.InFlight == 0 }) {
 		limits = append(limits, bucket.Limit{Name: "pace", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 20}})
 	}

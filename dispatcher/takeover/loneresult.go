@@ -56,7 +56,7 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	if f.Message.ReplyTo != "" {
 		f.w.Env.Reply(f.Message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
 	}
-	// The result's call, and the one that ended the job.
+	// True if the ledger has the record of the result's call, and the one that ended the job.
 	recorded := f.Lost == nil && f.found.Ended && calls <= f.found.Recorded
 	if recorded || f.w.KeepRecord(ctx, f.Job, f.recordOf(msg)) {
 		f.w.TraceEnd(f.Job, nil)
@@ -148,7 +148,7 @@ func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
 	} else {
 		f.Charge()
 	}
-	// A call that may have begun; the result says nothing of it.
+	// The result is a reused answer. It says nothing of the lost call, which may have begun.
 	if result.Get(ledger.HeaderReused) != "" && f.Lost != nil {
 		r.Started, r.Ended = f.Lost.Stored, f.Lost.Stored
 	}

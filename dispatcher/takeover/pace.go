@@ -215,7 +215,7 @@ func (p *Pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	if r == nil || r.Counted && p.Clock == schedule.OtherClock {
 		return 0
 	}
-	// At may be by a clock that is behind.
+	// r.At may come from a clock that is behind.
 	tat := min(bucket.MicrosOf(r.At), p.Since).Add(p.Sched.Policy().DrainTime(limits))
 	if tat <= p.Now() {
 		return 0

@@ -116,7 +116,7 @@ func (m *recoveryModel) run() {
 			}
 		}
 		if m.course != nil {
-			// A hash takes everything.
+			// course is a hash, which takes every write.
 			_, _ = fmt.Fprintln(m.course, m.clock, m.seq, m.faults, len(ready), len(m.onTheWay), len(m.stream), len(m.records), len(m.unsynced))
 		}
 		if (len(ready)+len(m.onTheWay) == 0 || m.packs != nil && m.one(4)) && m.gather(owner) {

@@ -49,7 +49,7 @@ func decodeAnswer(data []byte) (Receipt, error) {
 	return judged(receipt.Receipt)
 }
 
-// judged returns a receipt if only weir can have sent it.
+// judged returns the receipt, or an error if something other than weir must have sent it.
 func judged(r Receipt) (Receipt, error) {
 	if r.Stream != "" && (r.Job == "" || !strings.HasPrefix(r.Stream, queuePrefix)) {
 		return Receipt{}, &ForeignAnswer{Stream: r.Stream}

@@ -19,16 +19,18 @@ const MaxBatch = 1000
 //	Nats-Msg-Id: order-7\r\n
 //	…the body
 //
-// Each header is a line that ends with \r\n, and these lines are what the first number counts. Each job has an id. The
-// key is written as in a subject. A job whose key is elsewhere has none, and no blank before it. The header Weir-Batch
-// has the number of jobs. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> if no job has
-// one. If all jobs have one key, the subject is weir.jobs.<api>.<key>, and the lines have none: a right to publish jobs
-// of one key suffices.
+// Each header is a line that ends with \r\n. The first number counts the bytes of these lines. Each job has an id. The
+// header Weir-Batch of the message has the number of jobs.
+//
+// The key is written as in a subject. The subject is weir.jobs.<api>._ if the lines have keys, and weir.jobs.<api> if
+// no job has a key. If all jobs have the same key, the subject is weir.jobs.<api>.<key>, and the lines have no keys: a
+// producer then needs only the right to publish jobs of that key. A line without a key has no blank after the second
+// number.
 //
 // The zero value is not usable: call NewBatch.
 type Batch struct {
 	api   string
-	key   string // of the first job, as in a subject
+	key   string // the key of the first job, as in a subject
 	jobs  int
 	keyed []int // where in body the keys are, each with the blank before it
 	mixed bool  // the jobs have different keys
@@ -85,7 +87,7 @@ func (b *Batch) Add(m *nats.Msg) error {
 // Jobs returns how many jobs the batch has.
 func (b *Batch) Jobs() int { return b.jobs }
 
-// Message renders the batch. Send it as a request; ParseBatch reads the answer. The batch must not be used any more.
+// Message renders the batch. Send it as a request; ParseBatch reads the answer. The batch must not be used after that.
 func (b *Batch) Message() *nats.Msg {
 	subject := SubjectPrefix + b.api
 	switch {
@@ -132,9 +134,9 @@ const BatchEnvelope = 64
 // Answer is weir's answer to one job of a batch.
 type Answer struct {
 	Receipt Receipt // if Err is nil
-	// Err is a *Refusal, or wraps ErrNoAnswer: it is unknown whether the job is stored. Submit it again under the same
-	// id. In the answers of SubmitMany it may also be why the job was not sent. A *ForeignAnswer or an error about an
-	// answer that cannot be read says that it is unknown too.
+	// Err is a *Refusal, or wraps ErrNoAnswer, or is a *ForeignAnswer, or says that the answer cannot be read. Except
+	// after a *Refusal it is unknown whether the job is stored: submit the job again under the same id. In the answers
+	// of SubmitMany, Err may also say why the job was not sent.
 	Err error
 	// JSON is the answer as weir sent it. It is nil if Err wraps ErrNoAnswer.
 	JSON []byte
@@ -176,9 +178,9 @@ func ParseBatch(data []byte, jobs int) ([]Answer, error) {
 	return answers, nil
 }
 
-// JoinAnswers renders the answer to a batch: answers are those to its jobs, nil if weir does not know whether the job is
-// stored. If they need more than most bytes together, it writes null in place of the last ones, so that the producer
-// submits those jobs again.
+// JoinAnswers renders the answer to a batch from the answers to its jobs. An answer is nil if weir does not know
+// whether the job is stored. JoinAnswers writes null for it, and for answers that do not fit into most bytes, so that
+// the producer submits those jobs again.
 func JoinAnswers(answers [][]byte, most int) []byte {
 	const begin, end, unknown = `{"jobs":[`, `]}`, `null`
 	size := len(begin) + len(end)

@@ -14,8 +14,9 @@ type Options struct {
 	// UnderWay bounds the jobs of SubmitAsync that have no answer yet. Zero means DefaultUnderWay. The maximum is
 	// 65536.
 	UnderWay int
-	// AnswerWithin is how long SubmitAsync waits for an answer, and SubmitMany for that to each message. Submit waits as
-	// long if its context has no deadline, and Do before it tries again. Zero means DefaultAnswerWithin.
+	// AnswerWithin is how long SubmitAsync waits for an answer, and SubmitMany for the answer to each message. Submit
+	// waits as long if its context has no deadline. Do waits as long before it tries again. Zero means
+	// DefaultAnswerWithin.
 	AnswerWithin time.Duration
 	// Optional. Inject writes the trace context of ctx into the headers of a job. With OpenTelemetry it is:
 	//

@@ -483,7 +483,7 @@ func TestDoTellsLivesApart(t *testing.T) {
 			return read
 		})
 	}
-	// After a redrive.
+	// The job is done after a redrive.
 	store("weir.results.a.k", "found.WEIR_a_0.8.1", nats.Header{"Weir-Outcome": {"done"}, "Weir-Status": {"201"}})
 	if end := await.Receive(t, "the end", done); end.Status != 201 {
 		t.Errorf("ended as %+v", end)

@@ -8,16 +8,17 @@ import (
 )
 
 // SubmitMany submits jobs in their order, up to MaxBatch of an api in one message, and waits until each is stored or
-// refused. A message with a hundred jobs costs little more than one with a single job. Jobs of one api share messages as
-// long as no job of another api is between them. One message is under way at a time, and SubmitMany waits for its answer
-// for Options.AnswerWithin at most. A job that is refused or has no answer loses its place: weir has taken the jobs behind
-// it when it is submitted again.
+// refused. A message with a hundred jobs costs little more than one with a single job. Jobs of one api share messages
+// as long as no job of another api is between them. One message is under way at a time, and SubmitMany waits for its
+// answer for Options.AnswerWithin at most. A job that is refused or has no answer loses its place: by the time that it
+// is submitted again, weir has taken the jobs behind it.
 //
 // SubmitMany gives each job without an ID a new one, in jobs itself. So the same jobs can be submitted again.
 //
-// It returns the answers to the first jobs, in their order. Without an error these are all jobs. After an error submit
-// the rest again, jobs[len(answers):]: jobs of the last message may have been accepted. If an Answer wraps ErrNoAnswer,
-// submit that job again too. A job that no message can carry is not sent, and its Answer has that error.
+// It returns answers in the order of the jobs. Without an error each job has one. With an error only the first jobs
+// have one: submit the rest, jobs[len(answers):], again. Jobs of the last message may have been accepted already. If an
+// Answer wraps ErrNoAnswer, submit that job again too. A job that no message can carry is not sent, and its Answer has
+// that error.
 func (c *Client) SubmitMany(ctx context.Context, jobs []Submission) ([]Answer, error) {
 	answers := make([]Answer, 0, len(jobs))
 	for i := range jobs {

@@ -6,10 +6,11 @@ import (
 	"strconv"
 )
 
-// Answers have one usual spelling, that of Receipt.Answer and JoinAnswers. This file reads that spelling in a tenth of
-// the time that encoding/json takes. It refuses every other spelling, so that encoding/json judges those.
+// weir writes answers in one spelling, that of Receipt.Answer and JoinAnswers. The functions here read that spelling in
+// a tenth of the time that encoding/json takes. They refuse every other spelling, and the callers then use
+// encoding/json.
 
-// cutAnswers divides the answer to a batch into those to its jobs.
+// cutAnswers divides the answer to a batch into the answers to its jobs.
 func cutAnswers(data []byte) (answers []json.RawMessage, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"jobs":[`))
 	for ok {
@@ -54,7 +55,7 @@ func answerSize(data []byte) int {
 	return 0
 }
 
-// plainReceipt reads a receipt as Receipt.Answer writes it. It refuses one with an escape in a text.
+// plainReceipt reads a receipt as Receipt.Answer writes it. It refuses a receipt if a text in it has an escape.
 func plainReceipt(data []byte) (r Receipt, ok bool) {
 	p := plain{rest: data}
 	p.must(`{"stream":"`)
@@ -79,7 +80,7 @@ func plainReceipt(data []byte) (r Receipt, ok bool) {
 	return r, !p.wrong && len(p.rest) == 0
 }
 
-// plain reads JSON of one spelling from rest. It is wrong from the first deviation on.
+// plain reads JSON of one spelling from rest. wrong becomes true at the first deviation, and stays true.
 type plain struct {
 	rest  []byte
 	wrong bool
