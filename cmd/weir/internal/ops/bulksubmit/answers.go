@@ -20,7 +20,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	jobs := d.flights[flight] // none for a second answer
 	delete(d.flights, flight)
 	var answers []ingest.BatchAnswer
-	var whole error                                              // the answer to the whole batch, and so to each of its jobs
+	var whole error                                              // the answer to all jobs of the batch
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server itself answers this if no intake listens
 		whole = fmt.Errorf("%w: no replica accepts jobs", ErrSilent)
 	} else {

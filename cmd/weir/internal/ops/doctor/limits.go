@@ -81,7 +81,7 @@ func (e *examination) limitsOf(a *config.API) {
 		e.watch("lower the capacity, or raise max_wait", "api %s: a full bucket takes %s to drain, and max_wait is %s: most of the capacity of %d is never used", a.Name,
 			drains.Round(time.Second), wait, a.Rules.Key.Capacity)
 	}
-	all := slices.Concat(a.Rules.Shared, a.Rules.Replica) // also those of each replica, because one replica at a time calls a key
+	all := slices.Concat(a.Rules.Shared, a.Rules.Replica) // one replica at a time calls a key
 	for i := range all {
 		l := &all[i]
 		switch l.Kind() {

@@ -89,7 +89,7 @@ type Break struct {
 const (
 	mostOverflowing = 20      // keys that are listed for each api
 	mostDays        = 62      // the ledger keeps no more
-	mostSought      = 100_000 // jobs of the busiest days, on which loads and at first rates are sought; the busiest day may have more
+	mostSought      = 100_000 // jobs with which loads and at first rates are sought; the busiest day may have more
 	triedLoad       = 4.0     // the largest load that is tried if the jobs do not grow
 )
 
