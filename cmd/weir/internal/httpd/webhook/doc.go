@@ -44,8 +44,8 @@
 //   - A message counts as settled only after a 2xx or after it was given up. Settled means at or before the position,
 //     and not among the messages that the position lists as under way. A replica that has lost the lease posts nothing
 //     and stores no position. The server refuses a position that such a replica has still on its way.
-//   - weir says that an end was posted only if the position proves it. The stored position may be a second old, so for
-//     that long weir may still say that a posted end waits.
+//   - weir reports an end as posted only if the position proves it. The stored position may be a second old, so for
+//     that long weir may still report a posted end as waiting.
 //   - A receiver that is removed and configured again does not get the messages of the time between. weir deletes its
 //     position once it is not configured, even if it was removed while no replica ran.
 //   - weir stores the position of a new callback before its configuration is in force on any replica. The position
