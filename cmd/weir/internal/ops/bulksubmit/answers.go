@@ -26,7 +26,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	} else {
 		answers, whole = ingest.ParseBatch(msg.Data, len(jobs))
 	}
-	// Receipts and final refusals come first: another answer may end the run, and those behind it would be lost.
+	// Answers that settle come first. Another answer may end the run, and the receipts behind it would be lost.
 	for _, settled := range []bool{true, false} {
 		for i, s := range jobs {
 			a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}

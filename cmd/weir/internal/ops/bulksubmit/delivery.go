@@ -17,7 +17,7 @@ import (
 // Bounds of a delivery.
 const (
 	window       = 1024             // the most jobs under way at a time
-	batchJobs    = 128              // the most jobs of one message: a part of window, so that weir never waits
+	batchJobs    = 128              // the most jobs of one message: a part of window, so that several messages are under way
 	windowBytes  = 16 << 20         // the most bytes of bodies under way
 	waitingJobs  = 16_384           // the most jobs that wait to be sent
 	waitingBytes = 64 << 20         // the most bytes of bodies that wait

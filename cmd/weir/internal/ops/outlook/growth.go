@@ -62,8 +62,8 @@ func (g *Growth) in(days float64) float64 {
 	return 1 + g.More*(days+g.ago)/g.Last
 }
 
-// until returns in how many days the load reaches times; 0 for 1 or less. It returns nil if that takes more than
-// mostAhead days, or if no growth is known.
+// until returns in how many days the load reaches times. It returns 0 if times is 1 or less. It returns nil if the load
+// does not reach times within mostAhead days, or if no growth is known.
 func (g *Growth) until(times float64) *int {
 	if times <= 1 {
 		return new(int)

@@ -161,8 +161,8 @@ func (o *Outlook) busiest(parts []whatif.Part, days []whatif.Day) []whatif.Part 
 	return parts
 }
 
-// parts returns the apis with their traces, to run together. If other apis of the account were not read, an api runs as
-// if they were not called.
+// parts returns the apis with their traces, to run together. If other apis of the account were not read, the rules of
+// an api are those without these other apis.
 func (r *Recorded) parts() (parts []whatif.Part) {
 	for _, p := range r.Pasts {
 		c := whatif.CandidateOf(p.API)
@@ -278,7 +278,7 @@ func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress fu
 	return nil
 }
 
-// growth returns the growth that the whole ones of some days show. It counts days ahead from r.Now.
+// growth returns the growth that the whole days among days show. It counts days ahead from r.Now.
 func (r *Recorded) growth(days []whatif.Day) *Growth {
 	g := growthOf(jobsOf(r.whole(days)))
 	if g != nil {
@@ -317,8 +317,8 @@ func (r *Recorded) days() []whatif.Day {
 }
 
 // wholeSpan returns the numbers of the first and the last whole day. A whole day lies within the time that was read,
-// and the ledger and the letters of it are kept. If a bound ended the reading, the last such day does not count: some
-// of its jobs ended later, and were not read.
+// and its records and letters are still kept. If a bound ended the reading, the last such day does not count: some of
+// its jobs ended later, and were not read.
 func (r *Recorded) wholeSpan() (first, last int64) {
 	from := r.Since
 	for _, begin := range []time.Time{r.Begins, r.LettersBegin} {

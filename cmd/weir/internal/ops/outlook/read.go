@@ -44,7 +44,7 @@ type Recorded struct {
 	Pasts   []*Past
 	Since   time.Time
 	Until   time.Time // no job that came later was read
-	Now     time.Time // days ahead are counted from here
+	Now     time.Time // the moment from which days ahead count
 	Gaps
 }
 
@@ -292,7 +292,7 @@ func (r *Recorded) askWaiting(c *connect.Connection) {
 	r.Waiting = &waiting
 }
 
-// notes passes to say a sentence for each thing that was not read. later is the advice if a bound ended the reading.
+// notes calls say with a sentence for each thing that was not read. later is the advice if a bound ended the reading.
 func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	if !g.ReadUntil.IsZero() {
 		say("read only until %s, because there is more than is read at once, and jobs that came earlier and ended later are missing: %s",
@@ -338,7 +338,7 @@ func (r *Recorded) Notes() (notes []string) {
 	return notes
 }
 
-// note passes to say a sentence for each thing that the plan does not know about the jobs of one api.
+// note calls say with a sentence for each thing that the plan does not know about the jobs of one api.
 func (p *Past) note(say func(format string, args ...any)) {
 	jobs := func(n int) string { return cli.Count(n, "job") + " of " + p.API.Name }
 	for _, gap := range []struct {
