@@ -219,7 +219,7 @@ func TestTorture(t *testing.T) {
 	for bug, run := range caught {
 		t.Run("planted "+string(bug), func(t *testing.T) {
 			run.mustBreak(t, func(seed int) *tortured {
-				// Whether a second owner calls what the first was about to call is chance.
+				// NoFence has more seeds: whether a second owner calls what the first was about to call is chance.
 				if bug != fault.NoFence && seed > 6 {
 					return nil // every run catches the other bugs; one more seed is for a machine that was busy once
 				}

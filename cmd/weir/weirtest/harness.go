@@ -35,7 +35,7 @@ type Rig struct {
 	Redis config.Secret // unset: the process counts limits itself
 	// Secrets are what a configuration from NATS may refer to, besides the references in the rig's own file.
 	Secrets []string
-	Site    string // of the next worker, empty for none
+	Site    string // the site of the next worker, empty for none
 	HeldUp  *machine.HeldUp
 	Said    *Book        // receives the log of the next worker; nil: the test's log
 	Clock   *clock.Clock // of the next worker; nil: the machine's

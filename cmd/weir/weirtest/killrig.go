@@ -116,8 +116,8 @@ func (r *KillRig) PublishMsg(ctx context.Context, msg *nats.Msg) {
 	}
 }
 
-// PublishAll submits jobs in batches and records their receipts. It submits what has no answer, and what weir could not
-// store, again with the same ids, until ctx ends. It returns how many of them weir knew already.
+// PublishAll submits jobs in batches and records their receipts. Until ctx ends, it submits the jobs that got no answer
+// or could not be stored again, with the same ids. It returns how many of the jobs weir knew already.
 func (r *KillRig) PublishAll(ctx context.Context, jobs []client.Submission) (known int) {
 	c := client.New(r.NC, client.Options{AnswerWithin: receiptWait})
 	for len(jobs) > 0 && ctx.Err() == nil {

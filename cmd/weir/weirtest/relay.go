@@ -41,7 +41,7 @@ func NewRelay(t *testing.T, to string) *Relay {
 			r.mu.Unlock()
 			for _, way := range [][2]net.Conn{{from, onward}, {onward, from}} {
 				passing.Go(func() {
-					_, _ = io.Copy(way[0], way[1]) // it ends with either
+					_, _ = io.Copy(way[0], way[1]) // it ends when either side closes
 					_, _ = way[0].Close(), way[1].Close()
 				})
 			}

@@ -14,7 +14,7 @@ import (
 type Aftermath struct {
 	Kind    kind     `json:"kind"`
 	Of      int      `json:"of"`
-	Behind  int      `json:"not_whole"`   // faults of the nodes' stores after which a stream did not get all its copies
+	Behind  int      `json:"not_whole"`   // faults after which a stream lacked copies, or a copy could not be read
 	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
 	Stall   Recovery `json:"stall"`       // the longest time that a key had no call, counted from the fault
 	After   Recovery `json:"after"`       // the part of Stall after the end of the fault

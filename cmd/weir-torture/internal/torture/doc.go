@@ -18,16 +18,16 @@
 // time (strike.go). The next fault begins when every key has been called again and all streams have all their copies.
 // So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
-// Some faults are of what the nodes have stored (fleet_store.go, fleet_flip.go): bytes of a node are flipped, all nodes are killed while
-// jobs are deleted, a node is restarted after many deletions, a stream is scaled to one copy and back. After each of
-// them every stream must get all its copies again, and what was accepted must be there. A node with flipped bytes leads
-// the damaged stream afterwards, so that weir reads its copy.
+// Some faults affect what the nodes have stored (fleet_store.go, fleet_flip.go): bytes of a node's store are flipped,
+// all nodes are killed while jobs are deleted, a node is restarted after many deletions, or a stream is scaled to one
+// copy and back. After each of these faults every stream must get all its copies again, and no accepted job may be
+// lost. A node with flipped bytes is then made the leader of the damaged stream, so that weir reads that node's copy.
 //
-// nats-server 2.15 does not heal all flipped bytes, so a fleet has such a fault only on request. With a damaged Raft
-// snapshot the node does not start, or has no copy of that stream. Then the torture gives the node an empty store, as an
-// operator would, and notes it. With a damaged block of messages the node counts messages that it cannot read, or lacks
-// what came after them, and is current for the cluster (https://github.com/nats-io/nats-server/issues/7549). The verdict
-// counts that as a breach.
+// nats-server 2.15 does not heal all flipped bytes, so a fleet flips bytes only on request. A node with a damaged Raft
+// snapshot does not start, or has no copy of that stream. Then the torture gives the node an empty store, as an
+// operator would, and notes it. A node with a damaged block of messages counts messages that it cannot read, or lacks
+// the messages behind the damage. The cluster reports such a copy as current
+// (https://github.com/nats-io/nats-server/issues/7549). The verdict counts that as a breach.
 //
 // The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),
 // the weir that is killed (weir.go) and its lives (lives.go), the other faults (mishaps.go), the operator that changes

@@ -33,10 +33,10 @@ type Ends struct {
 	Answers map[string]answerOf  // by job id: the call whose answer the result has
 	Reused  map[string]string    // by job id: another job whose answer the result has
 	Stored  map[string]time.Time // by job id: when its result was stored
-	Unread  []string             // streams that count messages which cannot be read
+	Unread  []string             // errors about streams that count messages which cannot be read
 }
 
-// errUnread says that a stream counts messages which do not come.
+// errUnread says that a stream does not deliver all messages that it counts.
 var errUnread = errors.New("messages cannot be read")
 
 // comesWithin bounds the wait for the next message of a stream that has one.
@@ -48,7 +48,8 @@ type answerOf struct {
 	place int
 }
 
-// readEnds reads the streams of results, letters and events. It goes on without messages that cannot be read.
+// readEnds reads the streams of results, letters and events. If a stream does not deliver all its messages, readEnds
+// notes the stream in Unread and goes on.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 	e := &Ends{
 		Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{},
@@ -131,7 +132,8 @@ func originOf(id string) place {
 	return place{parts[0], n}
 }
 
-// readStream calls take for each message that a stream has now. It returns errUnread if some do not come.
+// readStream calls take for each message that a stream has now. It returns errUnread if one of them does not come
+// within comesWithin.
 func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {

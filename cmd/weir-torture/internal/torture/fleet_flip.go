@@ -15,31 +15,33 @@ import (
 	"weir/bucket/stream"
 )
 
-// part is a part of a node's store, as a pattern of the files that it consists of.
+// part is a pattern of paths: the files of one part of a node's store.
 type part string
 
-// The parts in which bytes are flipped, in turn.
+// The parts of a store. Each planned flip damages the next of them.
 const (
 	ofQueue     part = "*/streams/WEIR_" + apiName + "_*/msgs/*.blk" // jobs and marks
 	ofKept      part = "*/streams/WEIR_[A-Z]*/msgs/*.blk"            // results, records, letters and events
 	ofState     part = "*/streams/*/msgs/index.db"
 	ofSnapshots part = "*/_js_/S-*/snapshots/*"
-	ofCluster   part = "*/_js_/_meta_/snapshots/*" // which streams there are
+	ofCluster   part = "*/_js_/_meta_/snapshots/*" // the list of streams
 )
 
 var parts = []part{ofQueue, ofKept, ofState, ofSnapshots, ofCluster}
 
-// ofMessages reports whether the part is blocks of messages.
+// ofMessages reports whether the part consists of blocks of messages.
 func (p part) ofMessages() bool { return p == ofQueue || p == ofKept }
 
-// healsWithin bounds how long a node with flipped bytes may take to have every copy again by itself.
+// healsWithin bounds how long a node with flipped bytes may take to restore all its copies by itself.
 const healsWithin = 30 * time.Second
 
-// flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes were a stream's, the node must
-// lead that stream when it is current again, so that everything is read from its copy.
+// flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes belong to a stream, flipNode
+// makes the node the stream's leader when all copies are current again. From then on everything is read from the node's
+// copy.
 func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error) {
 	n := f.nodes[s.target]
-	if s.part == ofQueue { // with jobs in it; when they are called, the node's copy must have them
+	// The queue must have jobs. When they are called later, the node's copy must have them.
+	if s.part == ofQueue {
 		if err := f.gather(ctx); err != nil {
 			return err
 		}
@@ -68,7 +70,7 @@ func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error
 	if of == "" {
 		return nil
 	}
-	whole, err := f.info(ctx, of) // mostly of another node, which has led since this one ended
+	whole, err := f.info(ctx, of) // usually from another node, which became the leader when this one ended
 	if err != nil {
 		return fmt.Errorf("%s after flipped bytes: %w", of, err)
 	}
@@ -79,8 +81,8 @@ func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error
 	return nil
 }
 
-// startFlipped starts a node whose store is damaged. If the node refuses its store, or a copy on it stays away, the node
-// gets an empty store, as an operator would give it.
+// startFlipped starts a node whose store is damaged. If the node refuses the store, or a stream does not get all its
+// copies within healsWithin, the node gets an empty store, as an operator would give it.
 func (f *fleet) startFlipped(ctx context.Context, n *node) error {
 	err := f.startNode(ctx, n)
 	switch {
@@ -102,8 +104,8 @@ func (f *fleet) startFlipped(ctx context.Context, n *node) error {
 	return f.startNode(ctx, n)
 }
 
-// flipPart flips eight bytes of one of the files of a part of the store in dir. It returns the file's path in dir, or ""
-// if there is none.
+// flipPart flips eight bytes in one file of part p of the store in dir. It returns the file's path relative to dir, or
+// "" if the part has no file of eight bytes or more.
 func flipPart(dir string, p part, r *rand.Rand) (flipped string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, string(p)))
 	if err != nil {
@@ -145,7 +147,7 @@ func streamOf(file string) string {
 	return name
 }
 
-// lead makes a node the leader of a stream. It notes if that does not succeed.
+// lead makes a node the leader of a stream. If the node does not become the leader, lead notes that.
 func (f *fleet) lead(ctx context.Context, name string, n *node) {
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": n.name}})
 	if err != nil {
@@ -165,8 +167,9 @@ func (f *fleet) lead(ctx context.Context, name string, n *node) {
 	f.record.note("%s did not come to lead %s", n.name, name)
 }
 
-// readAll reads a stream, of which nothing is deleted, from its leader n. whole is the stream as the leader before n had
-// it. readAll returns what cannot be read, or "".
+// readAll reads every message of a stream from its leader n. It must be a stream from which weir deletes nothing. whole
+// is the stream as the leader before n had it. readAll describes the messages that cannot be read; it returns "" if
+// there are none.
 func (f *fleet) readAll(ctx context.Context, whole *jetstream.StreamInfo, n *node) (unread string) {
 	name, has := whole.Config.Name, whole.State
 	read, unreadable := uint64(0), ""

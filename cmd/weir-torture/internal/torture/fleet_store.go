@@ -12,7 +12,8 @@ import (
 	"weir/bucket/stream"
 )
 
-// The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
+// The faults that affect what the nodes of a fleet have stored. After each of them every stream must get all its copies
+// again.
 const (
 	flipNode       kind = "bytes of a NATS node flipped"
 	killNodes      kind = "kill -9 of all NATS nodes"
@@ -20,7 +21,7 @@ const (
 	scaleStream    kind = "stream scaled to one and back"
 )
 
-// ofStores reports whether a fault is one of what the nodes have stored.
+// ofStores reports whether a fault affects what the nodes have stored.
 func (k kind) ofStores() bool {
 	switch k {
 	case flipNode, killNodes, restartDeleted, scaleStream:
@@ -29,15 +30,15 @@ func (k kind) ofStores() bool {
 	return false
 }
 
-// Bounds of the deletions before a fault.
+// The deletions that a fault waits for.
 const (
-	manyDeletes   = 600              // before the restart of a node
-	burstDeletes  = 60               // after a pause, before all nodes are killed
-	deletesWithin = 90 * time.Second // for either
-	burstGathers  = 10 * time.Second // jobs wait for so long, and are called and deleted at once then
+	manyDeletes   = 600              // before a node is restarted
+	burstDeletes  = 60               // after a pause of the api, before all nodes are killed
+	deletesWithin = 90 * time.Second // the longest wait for these deletions
+	burstGathers  = 10 * time.Second // the length of the pause, in which jobs gather
 )
 
-// strikeStore executes a fault of what the nodes have stored.
+// strikeStore executes a fault that affects what the nodes have stored.
 func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err error) {
 	n := f.nodes[s.target]
 	switch s.kind {
@@ -58,7 +59,7 @@ func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err er
 	}
 }
 
-// end ends a node, by a signal or a kill.
+// end ends a node: by a signal if orderly is true, and by kill -9 otherwise.
 func (f *fleet) end(n *node, orderly bool) {
 	if orderly {
 		if err := n.process.Stop(stopWithin); err != nil {
@@ -107,7 +108,7 @@ func (f *fleet) killNodes(ctx context.Context, s strike) error {
 	return f.startNodes(ctx)
 }
 
-// gather pauses the api, so that jobs gather in the queue. The caller resumes it.
+// gather pauses the api until jobs have gathered in the queue. The caller must resume the api.
 func (f *fleet) gather(ctx context.Context) error {
 	if err := f.command(ctx, "pause", apiName); err != nil {
 		return err
@@ -131,8 +132,8 @@ func (f *fleet) command(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// awaitDeletes waits until so many more messages of the queue were deleted. weir deletes the message of each job that
-// has ended, and marks that it needs no more.
+// awaitDeletes waits until weir has deleted that many more messages from the queue: jobs that have ended, and marks
+// that it no longer needs. After deletesWithin it notes how many are missing and returns.
 func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
 	first, last := -1, 0
 	for limit := time.Now().Add(deletesWithin); time.Now().Before(limit); {
@@ -153,7 +154,7 @@ func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
 	return nil
 }
 
-// deleted returns how many messages of the queue were deleted since its streams began.
+// deleted returns how many messages have been deleted from the queue since its streams were made.
 func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -166,8 +167,8 @@ func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 	return messages, list.Err()
 }
 
-// scaleStream gives a stream one copy, and three again after a while. Then it restarts the node that had the only copy:
-// at once, or when the other copies are current.
+// scaleStream scales a stream to one copy, and after a while back to three. Then it restarts the node that had the only
+// copy: at once if s.apart is true, and otherwise when the other copies are current.
 func (f *fleet) scaleStream(ctx context.Context, s strike) (target string, err error) {
 	names, err := f.streams(ctx)
 	if err != nil {
@@ -215,7 +216,7 @@ func (f *fleet) streams(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// setCopies sets how many copies a stream has. It waits until a stream with one copy has no other.
+// setCopies sets how many copies a stream has. When it sets one, it also waits until the other copies are gone.
 func (f *fleet) setCopies(ctx context.Context, name string, copies int) error {
 	for limit := time.Now().Add(startWithin); ; {
 		info, err := f.info(ctx, name)

@@ -17,7 +17,7 @@ type Strike struct {
 	Kind      kind
 	Target    string
 	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
-	Behind    string    // after a fault of the nodes' stores: a stream that did not get all its copies again, or cannot be read from one
+	Behind    string    // after a fault ofStores: a stream that lacks copies, or has one that cannot be read
 	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
 }
 

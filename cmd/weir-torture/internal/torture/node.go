@@ -114,8 +114,8 @@ func (f *fleet) awaitCurrent(ctx context.Context) error {
 	return err
 }
 
-// awaitCopies waits until every stream has a leader and all its copies are current. It returns a stream that is not
-// current after the time within, or "".
+// awaitCopies waits until every stream has a leader and all its copies are current, and then returns "". After the time
+// within it returns what behind returned last.
 func (f *fleet) awaitCopies(ctx context.Context, within time.Duration) (behind string, err error) {
 	for limit := time.Now().Add(within); time.Now().Before(limit); {
 		if behind = f.behind(ctx); behind == "" {

@@ -44,7 +44,7 @@ type Options struct {
 	Settings      []string // the settings to change; empty: all
 	Reloads       bool     // weir reloads its file on SIGHUP, and some changes use that
 	IdleKills     int      // kill -9 of weir while nothing is queued; not for a fleet
-	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of all nodes of a fleet at once
+	PowerLosses   int      // kill -9 of weir, whose notes outside its store are lost; of a fleet: of all nodes
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not for a fleet
 	Revocations   int      // spells in which the api answers 401; not for a fleet
 	Restores      int      // a backup of the store is restored; server inside
@@ -87,7 +87,7 @@ type FleetFaults struct {
 	RedisSetbacks             int // kill -9 of Redis, which then reads an older copy of its file
 	FlipNodes                 int // bytes in the store of a NATS node are flipped while it is stopped
 	DeleteRestarts            int // restarts of a NATS node after many deletions
-	Scales                    int // a stream gets one copy, and three again; then the node that had it is restarted
+	Scales                    int // a stream gets one copy and then three again; the node with the only copy is restarted
 	Rolls, ServerRolls        int // rolling restarts of all replicas, and of all NATS nodes
 }
 

@@ -69,8 +69,7 @@ func (s *programs) start(p program) (*process, error) {
 
 var errGone = errors.New("the process ended before it was ready")
 
-// awaitReady waits until the process is ready. It fails if the process ends without being ready, after limit, or if ctx
-// ends.
+// awaitReady waits until the process is ready. It fails if the process ends before, after limit, or if ctx ends.
 func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

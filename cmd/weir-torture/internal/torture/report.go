@@ -47,7 +47,7 @@ type Report struct {
 	Results              int `json:"results"`
 	Waiting              int `json:"waiting"`
 	Lost                 int `json:"lost"`
-	Unread               int `json:"unread,omitempty"` // streams that count messages which cannot be read
+	Unread               int `json:"unread,omitempty"` // streams that do not deliver all messages that they count
 	EndedTwice           int `json:"ended_twice"`
 	Unasked              int `json:"unasked"` // called jobs that were refused, or never submitted
 	CalledTwice          int `json:"called_twice"`

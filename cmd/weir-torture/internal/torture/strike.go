@@ -30,11 +30,11 @@ type strike struct {
 	pause   time.Duration // before the strike
 	last    time.Duration // of a cut or a stop, or until the killed process is started again
 	held    held          // what happens to the bytes that a cut has held up
-	apart   bool          // a cut of a node also cuts it off from its clients
+	apart   bool          // a cut of a node also cuts it off from its clients; after scaleStream the node restarts at once
 	orderly bool          // a node is stopped by a signal, not killed
-	part    part          // of a node's store, in which bytes are flipped
+	part    part          // the part of a node's store in which bytes are flipped
 	seed    uint64        // determines the damaged bytes, or the stream that is scaled
-	behind  time.Duration // how much older the file is that Redis gets back
+	behind  time.Duration // how far the file that Redis gets back lags
 }
 
 // held says what happens to the bytes that a cut has held up.
@@ -86,7 +86,7 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 			s.behind = between(r, 500*time.Millisecond, 6*time.Second)
 		case flipNode:
 			s.part, s.seed = parts[flips%len(parts)], r.Uint64()
-			s.orderly = !s.part.ofMessages() || r.IntN(2) == 0 // a node that was killed need not have the others
+			s.orderly = !s.part.ofMessages() || r.IntN(2) == 0 // a killed node may lack files of the other parts
 			flips++
 		case restartDeleted, scaleStream:
 			s.orderly, s.seed = r.IntN(2) == 0, r.Uint64()

@@ -12,10 +12,10 @@ import (
 type Account struct {
 	Name  string
 	Rules bucket.Rules // its limits and their headroom; with shares, the parts that this site enforces
-	// Shares are those of the file, sorted by site; none: no other site uses the account.
+	// Shares are the shares in the file, sorted by site. If there are none, no other site uses the account.
 	Shares []Share
 	Share  int64          // in force at this site, in percent; 100 without shares
-	Whole  []bucket.Limit // the limits of all sites together
+	Whole  []bucket.Limit // the undivided limits, of all sites together
 }
 
 // mostAccounts bounds the accounts of a file.

@@ -199,7 +199,7 @@ func (a *API) check(f fields, accounts []Account) {
 	}
 }
 
-// splitLimits moves the limits of one replica to their place.
+// splitLimits moves the limits that count on each replica by itself from Shared to Replica.
 func (a *API) splitLimits() {
 	r := &a.Rules
 	for _, l := range r.Shared {

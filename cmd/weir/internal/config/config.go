@@ -54,8 +54,8 @@ type Results struct {
 // Options say what Parse does not find in the file.
 type Options struct {
 	Name string // the file's name in messages; empty: weir.yaml
-	// Site is the site whose shares of accounts are in force; empty: not known. Shares are those in force there, by
-	// account. An account that is missing has the share of the file.
+	// Site is the site for which the configuration is read; empty: not known. Shares are the shares in force at that site,
+	// by account. An account that is missing there has the share in the file.
 	Site   string
 	Shares map[string]int64
 }

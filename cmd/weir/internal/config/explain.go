@@ -42,8 +42,8 @@ type sourced struct {
 	*Fact
 }
 
-// origin is where a value in force comes from: a fact, a move of shares, or a line of the file. The zero value is weir's
-// own default.
+// origin is where a value in force comes from: a fact, a move of shares, or a line of the file. The zero value stands
+// for weir's own default.
 type origin struct {
 	line  int
 	fact  *sourced

@@ -110,13 +110,13 @@ type limitFields struct {
 	per    level
 }
 
-// level says over which calls a limit counts.
+// level says whose calls a limit counts.
 type level string
 
 // The levels.
 const (
-	perAPI     level = "api"     // of all replicas; the default
-	perReplica level = "replica" // of one replica
+	perAPI     level = "api"     // of all replicas together; the default
+	perReplica level = "replica" // of each replica by itself
 )
 
 // check keeps the fields of the limit's kind, and reports the problems that the fields cause together. It refuses a
@@ -177,7 +177,7 @@ func (l *limitFields) check(f fields, of *bucket.Rules, price *ingest.Cost, line
 	lines[l.Name] = place.line
 }
 
-// checkLevel marks a limit of one replica, and reports what such a limit cannot be.
+// checkLevel marks a limit that counts on each replica by itself. It reports the fields that such a limit cannot have.
 func (l *limitFields) checkLevel(f fields, kind bucket.Kind) {
 	if l.per != perReplica {
 		return

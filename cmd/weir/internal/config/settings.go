@@ -123,7 +123,8 @@ func ReadSettingsFor(address string) (*Settings, error) {
 	return readSettings(func(name string) (string, bool) { return address, name == "WEIR_NATS_URL" && address != "" })
 }
 
-// readSettings reads the variables. instead returns a value that replaces that of the environment; empty: none.
+// readSettings reads the variables. If instead returns true for a variable, its text replaces the value in the
+// environment. The text "" stands for a variable that is not set.
 func readSettings(instead func(name string) (string, bool)) (*Settings, error) {
 	found, err := new(Settings).decoded()
 	if err != nil {
@@ -248,7 +249,7 @@ type SiteAt struct {
 	At   Secret // an address, or the name of a context of the nats command
 }
 
-// siteList reads where sites are.
+// siteList parses the value of WEIR_SITES.
 func siteList(text string) ([]SiteAt, error) {
 	const fix = "write eu=CONTEXT,us=nats://host:4222, with the names of contexts of the nats command, or addresses"
 	var all []SiteAt
@@ -274,7 +275,7 @@ func siteList(text string) ([]SiteAt, error) {
 }
 
 // ReadSettingsOf is ReadSettings for the server of a site. If the site has an address, the other variables say how to
-// sign in. If it has a context of the nats command, that replaces all variables of NATS.
+// sign in. If it has a context of the nats command, the context replaces all WEIR_NATS_ variables.
 func ReadSettingsOf(site SiteAt) (*Settings, error) {
 	at := site.At.Reveal()
 	if strings.Contains(at, "://") {

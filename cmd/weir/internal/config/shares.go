@@ -18,7 +18,8 @@ type Share struct {
 // mostSites bounds the sites of an account.
 const mostSites = 100
 
-// shares returns the kind of a mapping from sites to their shares. For this site, texts have the share in force.
+// shares returns the kind of a mapping from sites to their shares. Its texts show the share in force for this site, and
+// the shares in the file for the others.
 func shares(a *Account) kind {
 	part := percent(1, bucket.WholeShare)
 	return kind{
@@ -64,7 +65,8 @@ func shares(a *Account) kind {
 	}
 }
 
-// ByFile returns a site's share by the file: the whole if the file has no shares. ok is false if the site has none.
+// ByFile returns the share that the file gives a site. If the file gives the account no shares, each site has the
+// whole. ok is false if the account has shares and the site has none.
 func (a *Account) ByFile(site string) (percent int64, ok bool) {
 	if len(a.Shares) == 0 {
 		return bucket.WholeShare, true
@@ -84,8 +86,8 @@ func (a *Account) Sites() (names []string) {
 	return names
 }
 
-// divide replaces the account's limits by the parts that this site enforces, and keeps the whole ones. Without a site
-// it takes the smallest share, so that a caller without one can only call too little.
+// divide replaces the account's limits by the parts that this site enforces, and keeps the undivided limits in Whole.
+// If the site is not known, divide takes the smallest share, so that the caller calls too little rather than too much.
 func (a *Account) divide(f fields) {
 	a.Share, a.Whole = bucket.WholeShare, a.Rules.Shared
 	if !f.fine("shares", "limits") {
@@ -114,7 +116,7 @@ func (a *Account) divide(f fields) {
 	a.Share, a.Rules.Shared = share, a.part(place, Share{site, share})
 }
 
-// part returns the limits with a site's share. It reports a problem for each limit of which nothing is left.
+// part returns a site's part of each limit. It reports a problem for each limit whose part would be nothing.
 func (a *Account) part(place value, of Share) []bucket.Limit {
 	parts := slices.Clone(a.Whole)
 	for i, l := range a.Whole {
@@ -128,11 +130,11 @@ func (a *Account) part(place value, of Share) []bucket.Limit {
 	return parts
 }
 
-// Site returns the site for which the configuration was read, "" for none.
+// Site returns the site for which the configuration was read, or "" if there is none.
 func (c *Config) Site() string { return c.site }
 
 // InForce returns the shares of this site that are in force, by account. It includes accounts that are no longer
-// configured: a share comes back with them.
+// configured: if such an account comes back, its share is still in force.
 func (c *Config) InForce() map[string]int64 {
 	all := maps.Clone(c.inForce)
 	for i := range c.Accounts {
@@ -151,8 +153,8 @@ func (c *Config) Shared() bool {
 	return slices.ContainsFunc(c.Accounts, func(a Account) bool { return len(a.Shares) > 0 })
 }
 
-// RefuseSite returns why a process of a site cannot run by the configuration, nil if it can. site is "" for a process
-// without one.
+// RefuseSite returns why a process at a site cannot run with the configuration, or nil if it can. site is "" for a
+// process that does not know its site.
 func (c *Config) RefuseSite(site string) error {
 	switch {
 	case !c.Shared() && len(c.InForce()) == 0:
@@ -184,20 +186,20 @@ func (c *Config) siteProblem(message, fix string) error {
 	return &Errors{File: c.File, Problems: []Problem{{Path: "WEIR_SITE", Message: message, Fix: fix}}}
 }
 
-// Succession says what a text may do to the shares in force.
+// Succession says what a new file may do to the shares in force.
 type Succession string
 
 // The successions.
 const (
-	// Lowering lets a text lower this site's share. A text that would raise it is refused.
+	// Lowering lets a new file lower this site's share. A file that would raise the share is refused.
 	Lowering Succession = "lowering"
-	// Keeping keeps the shares in force whatever the text says.
+	// Keeping keeps the shares in force, whatever the file says.
 	Keeping Succession = "keeping"
 )
 
-// Succeed returns the configuration as it is at a site where before was in force. Only a move of shares raises a share:
-// a text with the share of the text before, or with the share in force, keeps what is in force. before is nil if there
-// was none. site is "" if the caller does not know it.
+// Succeed returns c with the shares that are in force at a site after c has replaced before. Only a move of shares
+// raises a share. If c's file gives the site the same share as before's file, or the share in force, the share in force
+// stays. before is nil if there was no configuration. site is "" if the caller does not know the site.
 func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, error) {
 	inForce := map[string]int64{}
 	if before != nil {
@@ -223,7 +225,7 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 		held, known := inForce[a.Name]
 		was, were := before.account(a.Name)
 		if !known && were {
-			held, known = bucket.WholeShare, true // nothing was ever shared
+			held, known = bucket.WholeShare, true // the account never had shares
 		}
 		share, renamed := c.formerShare(before, a)
 		if renamed = renamed && (!known || share < held); renamed {
@@ -237,7 +239,7 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 			same = had && formerly == said && (len(was.Shares) > 0) == (len(a.Shares) > 0)
 		}
 		switch {
-		case !has, !known, how == Keeping: // Parse refuses the first
+		case !has, !known, how == Keeping: // Parse refuses an account without a share for the site
 		case same:
 		case said <= held:
 			inForce[a.Name] = said
@@ -254,9 +256,10 @@ func (c *Config) Succeed(before *Config, site string, how Succession) (*Config, 
 	return Parse(c.text, Options{Name: c.File, Site: site, Shares: inForce})
 }
 
-// formerShare returns the share in force of the account that an account had been under another name: apis of it were in
-// an account with shares, and no api has stayed there. The entry of either account may have been in the file before and
-// may still be there, without apis. ok is false if there is none.
+// formerShare returns the share in force that account a had under another name. That is an account with a share in
+// force from which an api has moved to a and in which no api has stayed; of several such accounts, the smallest share
+// counts. Either account may stand in both files, without apis in one of them. ok is false if there is no such account,
+// or if a had apis before.
 func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) {
 	if before == nil || slices.ContainsFunc(before.APIs, func(x API) bool { return x.Account == a.Name }) {
 		return 0, false
@@ -277,7 +280,7 @@ func (c *Config) formerShare(before *Config, a *Account) (share int64, ok bool) 
 	return share, ok
 }
 
-// keepsAPI reports whether an api of an account was in it before.
+// keepsAPI reports whether one of the account's apis was already in the account before.
 func (c *Config) keepsAPI(before *Config, account string) bool {
 	return slices.ContainsFunc(c.APIs, func(a API) bool {
 		was, _ := before.API(a.Name)
@@ -293,7 +296,7 @@ func (c *Config) account(name string) (*Account, bool) {
 	return c.Account(name)
 }
 
-// WithShare returns the configuration with another share of this site in force.
+// WithShare returns the configuration with another share of an account in force at this site.
 func (c *Config) WithShare(account string, percent int64) (*Config, error) {
 	inForce := maps.Clone(c.InForce())
 	if inForce == nil {

@@ -7,9 +7,10 @@ import (
 	"weir/bucket"
 )
 
-// CheckUnits fails if a quota of c is a budget of the same name in next, or a budget a quota. A limit keeps its count as
-// long as it keeps its name. So next would count calls as millionths of the currency unit, or the reverse, and the
-// ledger has the units of both under the same name. file is the name of next in the error. A nil Config has no limits.
+// CheckUnits fails if a limit of c keeps its name in next, but changes from a quota to a budget or from a budget to a
+// quota. A limit keeps its count as long as it keeps its name. So next would read a number of calls as millionths of
+// the currency unit, or the reverse, and the ledger would have both units under one name. file is the name of next in
+// the error. c may be nil, which stands for no limits.
 func (c *Config) CheckUnits(next *Config, file string) error {
 	former := c.counted()
 	wrong := &Errors{File: file}
@@ -37,7 +38,7 @@ func (c *Config) CheckUnits(next *Config, file string) error {
 	return nil
 }
 
-// counted returns the kinds of all shared limits by place.
+// counted returns the kinds of all shared limits, by the paths that placeOf returns.
 func (c *Config) counted() map[string]bucket.Kind {
 	kinds := map[string]bucket.Kind{}
 	for i := 0; c != nil && i < len(c.APIs); i++ {

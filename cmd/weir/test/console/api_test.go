@@ -54,7 +54,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	var routes, described []string
 	for _, route := range r.Worker.Parts().Routes {
 		if strings.HasPrefix(route.Path, "/api/v1/") || strings.HasPrefix(route.Path, "/v1/") {
-			// One path of the document.
+			// The document has one path for {id} and {key}.
 			path := regexp.MustCompile(`^(/v1/jobs/\{api\}/)\{(id|key)\}$`).ReplaceAllString(route.Path, "$1{name}")
 			routes = append(routes, strings.ToLower(route.Method)+" "+path)
 		}

@@ -91,7 +91,7 @@ func newBrowser(t *testing.T, addr string) *browser {
 	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(closeTab)
 	b := &browser{t: t, ctx: ctx, base: "http://" + addr}
-	// With the tab's own context: the tab ends with the first.
+	// The tab ends with the context of the first call, so that must be the tab's own context.
 	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
@@ -209,7 +209,7 @@ func (b *browser) wait(what, expression string) {
 // character.
 func (b *browser) press(keys string) {
 	b.t.Helper()
-	// Of all: what a page takes for one word must not depend on how long this machine takes for it.
+	// All events have the same time: what a page takes for one word must not depend on how long this machine takes for it.
 	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9)
 	for _, r := range keys {
 		down := *kb.Encode(r)[0]

@@ -120,7 +120,8 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 		mu    sync.Mutex
 		cert  = a.Sign(time.Now().Add(time.Hour))
 		calls = map[string]int{}
-		// The certificates; until then a key's second call is not answered, and its others wait for it.
+		// lapsed is closed when the certificates have lapsed. Until then a key's second call is not answered, and the key's
+		// other jobs wait for it.
 		lapsed = make(chan struct{})
 	)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -285,7 +285,7 @@ func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 	}
 	r.Eventually("the letter", func() bool { return r.Messages("WEIR_DEAD") == 1 })
 	owner := r.connect(t, "worker")
-	// A role that may hear it: what is answered there is a question to weir.
+	// The worker's role may hear these subjects. An answer on one of them is a question to weir.
 	all, err := owner.SubscribeSync("weir.operator.>")
 	if err != nil {
 		t.Fatal(err)

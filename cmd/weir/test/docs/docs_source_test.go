@@ -72,7 +72,7 @@ func constants(t *testing.T, choose func(name, kind string) bool, dirs ...string
 					kind = of.Name
 				}
 				for i, name := range spec.Names {
-					// A room may have another's under the same name.
+					// A directory may have another constant under the same name.
 					if i < len(spec.Values) && choose(name.Name, kind) && found[name.Name] == "" {
 						found[name.Name] = literal(spec.Values[i])
 					}

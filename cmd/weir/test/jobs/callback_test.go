@@ -126,7 +126,7 @@ func TestCallback(t *testing.T) {
 	r.Follow(callbackYAML)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
-	// Of which the second was posted before the callback was taken out.
+	// The end of "first" was posted before the callback was taken out.
 	for _, job := range []string{"unheard", "first"} {
 		if p := postingOf(t, r, job); p.State != admin.PostingSettled || !strings.HasSuffix(p.Text, ": the job ended before the callback was last configured") {
 			t.Errorf("the end of %s, from before the callback: %+v", job, p)

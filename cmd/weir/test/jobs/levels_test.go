@@ -47,7 +47,8 @@ func TestBudgetIsTold(t *testing.T) {
 					t.Errorf("told %s, want %s", got, want)
 				}
 			}
-			// A slot that a busy machine misses is given back: the hold ends until that is taken again.
+			// lasts waits for holds that last. A slot that a busy machine misses is given back, and ends the hold until it is
+			// taken again.
 			lasts := func(holds int) {
 				t.Helper()
 				r.Eventually(fmt.Sprintf("%d holds that last", holds), func() bool {

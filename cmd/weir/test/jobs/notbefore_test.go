@@ -29,7 +29,7 @@ func TestNotBefore(t *testing.T) {
 	second := r.SendNotBefore("k", "second", at(0), "Weir-Deadline", "1h")
 	year := r.SendNotBefore("k", "year", "8784h")
 	gone := r.SendNotBefore("k", "gone", "100h")
-	// A receipt may be sooner than its owner has read those before.
+	// A receipt may come before the owner has read the jobs before it.
 	for n, name := range []string{"second", "third", "gone", "year"} {
 		r.Eventually(fmt.Sprintf("%s has position %d", name, n+1), func() bool {
 			a := r.SendNotBefore("k", name, "1h")
@@ -61,7 +61,7 @@ func TestNotBefore(t *testing.T) {
 	if said, code := r.Command("cancel", "pay", "gone"); code != 0 {
 		t.Fatalf("cancel: %s", said)
 	}
-	// So that both are there before one is called, also if the machine stands still.
+	// The pause keeps both jobs from being called before both are there, even if the machine stands still.
 	if said, code := r.Command("pause", "pay"); code != 0 {
 		t.Fatalf("pause: %s", said)
 	}

@@ -203,7 +203,7 @@ func TestTracesTellAJobsWay(t *testing.T) {
 	}
 	r.Hand("hangs", "job-hangs", traced)
 	await.Until(t, "a call that hangs", func() bool { return len(r.API.Arrivals("hangs")) > 0 })
-	// What waits to be sent is lost with the process.
+	// Spans that wait to be sent are lost with the process.
 	for _, job := range []string{"job-hangs", "job-full", "job-plain"} {
 		to.await(job, func(s map[string][]span) bool { return len(s["accept"]) == 1 })
 	}

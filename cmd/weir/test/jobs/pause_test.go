@@ -138,7 +138,7 @@ func TestPauseEndsByItself(t *testing.T) {
 			over++
 		}
 	}
-	// A machine that stood still for two seconds let the first pause end.
+	// If the machine stood still for two seconds, the first pause of "kept" has ended too.
 	if late := again.After(kept); over != 3 && (!late || over != 4) {
 		t.Errorf("%d events tell of pauses that are over, want 3", over)
 	}

@@ -125,7 +125,7 @@ func TestBreaker(t *testing.T) {
 			}
 			checkEvent(t, events, "held", "_")
 			opened := len(r.API.All())
-			// One that began before may arrive first.
+			// A call that began before the breaker opened may arrive first.
 			r.Eventually("some probes", func() bool { return len(r.API.All()) > opened+probes })
 			failed := r.API.All()
 			broken.Store(false)
@@ -253,7 +253,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const jobs = 12
 	address := closedPort(t)
-	// One job may use the three that open the breaker.
+	// One job may use the three attempts that open the breaker.
 	more := strings.Replace(breakerYAML, "attempts: 3", "attempts: 4", 1)
 	r := weirtest.RigOn(t, nil, fmt.Sprintf(more, "http://"+address, weirtest.Patience))
 	events, err := r.NC.SubscribeSync("weir.events.held.pay.>")

@@ -253,7 +253,7 @@ apis:
 	if a := late("1ms"); a.Letter == 0 {
 		t.Fatalf("answered %+v", a)
 	}
-	// On a busy machine a time may be past before it is read: that job is no overflow.
+	// On a busy machine a deadline may pass before it is read. Then the job is no overflow.
 	for ahead := 50 * time.Millisecond; ; ahead *= 4 {
 		a := late(time.Now().Add(ahead).UTC().Format(time.RFC3339Nano))
 		if a.Error != nil && a.Error.Code == 429 {

@@ -124,12 +124,12 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
 			}
 			most := 4
-			// An api that the machine holds up for a slot lets turns pass.
+			// An api loses turns if the machine holds it up for a slot.
 			if slot := time.Second / 40; r.Referee().Eps() > 2*slot {
 				most = jobs / 5
 			}
 			records := weirtest.RecordsOf(t, r.JS)
-			// One api is ready before the other after the start.
+			// Calls before and after the stop are judged apart, because one api is ready before the other after the start.
 			for when, of := range map[string]func(c ledger.Record) (not bool){
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
 				"after it":        func(c ledger.Record) bool { return c.Planned.Before(stopped) },

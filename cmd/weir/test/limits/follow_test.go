@@ -70,7 +70,7 @@ apis:
 	}, fmt.Sprintf(yaml, ""))
 	r.Follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}"))
 	var queue []*nats.Msg
-	// Fewer are there before the budget is than it buys, however long that takes to come.
+	// early is less than budget: the budget pays for all jobs that come before it, however late it comes.
 	const jobs, budget, early = 300, 100, 80
 	for i := range jobs {
 		queue = append(queue, weirtest.JobFor("pay", fmt.Sprint("k", i%7), ""))

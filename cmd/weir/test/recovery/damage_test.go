@@ -227,7 +227,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	for _, letter := range r.Letters("pay", "k") {
 		h, want := letter.Header, fmt.Sprintf("deleted: message %d of WEIR_pay_0", last.Sequence-1)
 		if detail := h.Get("Weir-Dead-Detail"); strings.HasPrefix(detail, "lost: ") {
-			// A busy machine may have taken the partition over, which names it otherwise.
+			// On a busy machine the partition may have been taken over. Then the detail names the loss in another way.
 			want = "lost: the store of its queue is damaged: "
 		}
 		if h.Get("Weir-Dead-Reason") != "unknown" || h.Get("Weir-Dead-Billed") != "no" || !strings.HasPrefix(h.Get("Weir-Dead-Detail"), want) {

@@ -27,7 +27,7 @@ func TestLimitsOfEachReplica(t *testing.T) {
 			r := weirtest.NewReplicas(t, url, 2, fmt.Sprintf(weirtest.ReplicaAPI, "idempotency: {header: Idempotency-Key}")+own+shared, env...)
 			r.UnderLoad(16, 100*time.Millisecond, func(ctx context.Context) {
 				r.AwaitCalls(ctx, 150)
-				// On a busy machine one may be late.
+				// On a busy machine one replica may be late.
 				for began := time.Now(); len(r.CallsBy()) < 2 && time.Since(began) < weirtest.Patience; {
 					r.AwaitCalls(ctx, 20)
 				}

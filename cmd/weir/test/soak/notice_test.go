@@ -28,7 +28,7 @@ func linked(t *testing.T, system string) map[string][]string {
 	directories := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		if of := strings.Split(strings.TrimSpace(line), "|"); len(of) == 3 {
-			// A package may have a licence besides its module's.
+			// A package may have a licence besides that of its module.
 			for dir := of[2]; len(dir) >= len(of[1]); dir = filepath.Dir(dir) {
 				if !slices.Contains(directories[of[0]], dir) {
 					directories[of[0]] = append(directories[of[0]], dir)

@@ -12,7 +12,7 @@ import (
 	"weir/cmd/internal/contest"
 )
 
-// batcherRole is the role of a producer that hands in many jobs with one message.
+// batcherRole is the role of a producer that publishes many jobs in one message.
 const batcherRole = "batcher"
 
 // batchJobs is how many jobs one message of the batcher has.
@@ -21,7 +21,7 @@ const batchJobs = 100
 // answersWithin bounds how long the batcher waits for an answer.
 const answersWithin = time.Minute
 
-// batcher is a producer that publishes batches, as many at once as a producer of single jobs has jobs under way.
+// batcher is a producer that publishes batches. It has as many unanswered jobs at once as a producer of single jobs.
 func batcher(_ context.Context, set contest.Settings) (contest.Do, error) {
 	nc, _, err := contest.Connect(set.Store)
 	if err != nil {
@@ -57,7 +57,8 @@ func batcher(_ context.Context, set contest.Settings) (contest.Do, error) {
 	}, nil
 }
 
-// batchOf returns n jobs as a batch has them: a line with two sizes and the key, the headers, the body.
+// batchOf encodes n jobs as the body of a batch. Each job is a line with the sizes of its headers and its body and with
+// its key, then the headers, then the body.
 func batchOf(o contest.Order, first, n int, id func() string) (data []byte) {
 	for job := first; job < first+n; job++ {
 		header := "Nats-Msg-Id: " + id() + "\r\n"

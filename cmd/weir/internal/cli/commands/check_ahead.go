@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds of what a check reads for each api, so that it ends before a monitor gives it up.
+// Bounds of what a check reads for each api. Without them a monitor might give the check up before it ends.
 const (
 	checkedRecords = 200_000
 	checkedLetters = 100_000
 	checkedKeys    = 50_000
 )
 
-// checkAhead holds the flags of the check of what overflows next.
+// checkAhead holds the flags of the check that says which keys would overflow next.
 type checkAhead struct{ against, file string }
 
 func (a *checkAhead) add(flags *pflag.FlagSet) {
@@ -49,8 +49,8 @@ func (a *checkAhead) check() error {
 	return nil
 }
 
-// checks returns a check for each api: whether keys overflow next. present says how many jobs of each wait. If that
-// fails, the last check says why.
+// checks returns one check for each api, which says whether keys would overflow next. present has the number of each
+// api's waiting jobs. If the outlook cannot be made, the last check says why.
 func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection, present []*status.API) (checks []status.Check) {
 	waiting := map[string]int{}
 	for _, api := range present {

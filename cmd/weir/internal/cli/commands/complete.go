@@ -133,7 +133,7 @@ func sharedAccounts(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
 	return names
 }
 
-// siteShares returns the sites of the account that the arguments name, each with its share by the file.
+// siteShares returns the sites of the account that the first argument names, each with its share in the file.
 func siteShares(cmd *cobra.Command, args []string) (names []cobra.Completion) {
 	_ = connect.With(func(c *connect.Connection) error {
 		if current, ok := admin.RunningConfig(cmd.Context(), c); ok && len(args) > 0 {

@@ -47,7 +47,7 @@ cannot be reached; the other findings are printed all the same.`,
 				}
 			} else if settings.Config != "" {
 				if text, err := admin.ReadFile(settings.Config); err == nil {
-					// `weir config check` reports its problems.
+					// The error is ignored here: `weir config check` reports such problems.
 					o.Config, _ = config.Parse(text, config.Options{Name: settings.Config})
 				}
 			}

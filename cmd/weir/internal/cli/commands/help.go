@@ -50,7 +50,7 @@ contains the word, and each command whose help contains it.`,
 		if !cmd.HasParent() {
 			listTopics(&text)
 		}
-		// Cobra also ignores this error: the reader has gone.
+		// The error is ignored, as in cobra: it means that the reader has gone.
 		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp)))
 	})
 }

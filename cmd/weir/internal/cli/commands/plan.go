@@ -236,7 +236,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 	}
 	switch {
 	case r.Count == 0 && f.suggest && f.bound != "":
-		// --suggest searches for the count.
+		// The count is only a start: --suggest searches for the right one.
 		*r = bucket.Rate{Count: 1, Per: time.Second, Burst: max(1, r.Burst), Counts: r.Counts}
 		if r.Burst > 1 {
 			return errors.New("--burst needs a --rate: it is a part of its count, or what is beside it")
@@ -278,7 +278,7 @@ func (f *planFlags) base() (whatif.Candidate, error) {
 	return whatif.Candidate{}, fmt.Errorf("%s has no api %q", f.file, f.api)
 }
 
-// configuration returns the configuration in the file, nil if no file is named.
+// configuration returns the configuration in the file of -f, or nil if the flag names none.
 func (f *planFlags) configuration() (*config.Config, error) {
 	if f.file == "" {
 		return nil, nil //nolint:nilnil // the running configuration

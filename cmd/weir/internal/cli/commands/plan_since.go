@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of what a plan reads. It takes at most some 200 MB.
+// Bounds of what a plan reads. With them a plan takes at most some 200 MB of memory.
 const (
 	plannedRecords = 1_000_000
 	plannedLetters = 500_000
@@ -64,7 +64,7 @@ func planSince(cmd *cobra.Command, f *planFlags) error {
 	return printOutlook(cmd.OutOrStdout(), o)
 }
 
-// tries returns the first flag that names a candidate, "" if there is none.
+// tries returns the first given flag that asks for a candidate, or "" if there is none.
 func (f *planFlags) tries(cmd *cobra.Command) string {
 	for _, name := range []string{"rate", "capacity", "burst", "counts", "in-flight", "suggest", "longest-wait"} {
 		if cmd.Flags().Changed(name) {
@@ -74,7 +74,7 @@ func (f *planFlags) tries(cmd *cobra.Command) string {
 	return ""
 }
 
-// sinceOf reads the beginning of the time to plan from.
+// sinceOf parses the value of a flag that says from when on recorded jobs count. It must be in the past.
 func sinceOf(flag, text string, now time.Time) (time.Time, error) {
 	since, err := deadview.ReadTime(text, now)
 	switch {
@@ -86,7 +86,7 @@ func sinceOf(flag, text string, now time.Time) (time.Time, error) {
 	return since, nil
 }
 
-// readRecorded reads what the ledger and the letters say, with a display of the progress.
+// readRecorded reads what the ledger and the letters have recorded, and shows its progress.
 func readRecorded(cmd *cobra.Command, q outlook.Question) (r *outlook.Recorded, err error) {
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "read", 0)
 	defer bar.Clear()
@@ -107,7 +107,8 @@ func tell(talk io.Writer, notes []string) {
 	}
 }
 
-// printOutlook prints the outlook for people: what would have been, what would have been enough, and what comes.
+// printOutlook prints the outlook for people: for each api what the limits would have done, then the use of the limits,
+// the jobs of each day, the growth, and how many times as many jobs the limits bear.
 func printOutlook(out io.Writer, o *outlook.Outlook) error {
 	for _, a := range o.APIs {
 		if err := printOutlookOf(out, a); err != nil {
@@ -202,7 +203,7 @@ func printOutlookOf(out io.Writer, a *outlook.API) error {
 	return write(out, "\n")
 }
 
-// printAfterGap prints a table behind an empty line.
+// printAfterGap prints an empty line and then a table.
 func printAfterGap(out io.Writer, t *cli.Table) error {
 	if err := write(out, "\n"); err != nil {
 		return err
@@ -210,7 +211,7 @@ func printAfterGap(out io.Writer, t *cli.Table) error {
 	return t.Print(out)
 }
 
-// daysAhead says in how many days something comes by the growth.
+// daysAhead says in how many days something happens, if the jobs grow as g says.
 func daysAhead(days *int, g *outlook.Growth) string {
 	switch {
 	case days == nil && !g.Known():

@@ -112,8 +112,8 @@ func showShares(cmd *cobra.Command, reach *shares.Reach, account string, as cli.
 	return printShares(cmd.OutOrStdout(), all)
 }
 
-// tellOpen says which moves are unfinished, and how much of an account no site has. account is "" for all accounts of
-// one site.
+// tellOpen says which moves are unfinished. If the shares of an account are together less than 100 %, it says that too.
+// account is "" if all has the accounts of one site.
 func tellOpen(talk io.Writer, account string, all []shares.Shown) {
 	told, sum, known := map[string]bool{"": true}, int64(0), account != ""
 	for _, s := range all {

@@ -28,7 +28,7 @@ func TestDemo(t *testing.T) {
 	if out, err := exec.CommandContext(await.Build(t), "go", "build", "-o", bin, "weir/cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	// Occupied, so that no two demos compete for a port.
+	// The test occupies the usual ports, so that no two demos compete for one.
 	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:8480"} {
 		if l, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { _ = l.Close() })
@@ -38,7 +38,7 @@ func TestDemo(t *testing.T) {
 		t.Parallel()
 		s := startShow(t, bin, "--exit", "--json")
 		verdict, code := bucket.Pass, 0
-		// On a busy machine only the rate is not judged.
+		// On a busy machine the demo does not judge the rate, but everything else.
 		if strings.HasPrefix(s.readTo("PASS", "INCONCLUSIVE"), "INCONCLUSIVE") {
 			verdict, code = bucket.Inconclusive, 1
 		}

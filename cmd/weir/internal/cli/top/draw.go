@@ -45,7 +45,7 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if most == 1 {
 		about = nil
 	}
-	// The lines left for buckets, without the table's header and the last line.
+	// room is how many lines are left for buckets. The header of their table and the last line of the screen take two.
 	room := max(0, height-len(lines)-len(about)-2)
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
 	lines = append(lines, v.buckets(chosen, first, room, width)...)
@@ -246,7 +246,7 @@ func letters(f *Frame) line {
 		return line{"no dead letters", plain}
 	}
 	text := cli.Count(f.LettersAll, "dead letter")
-	if len(f.Letters) == 0 { // they were not counted apart
+	if len(f.Letters) == 0 { // the letters were not counted by API
 		text += " of all APIs"
 	}
 	most := slices.Clone(f.Letters)

@@ -96,7 +96,7 @@ func (s *Source) spentToday(ctx context.Context) *spend.Account {
 }
 
 // keepOnly removes the data of all APIs except api; "" keeps all. The problems and warnings stay, because they say why
-// weir as a whole is not healthy. If the letters were not counted apart, LettersAll stays the number of all letters.
+// weir as a whole is not healthy. If the letters were not counted by API, LettersAll remains the number of all letters.
 func (f *Frame) keepOnly(api string) {
 	if api == "" {
 		return

@@ -50,7 +50,7 @@ func TestWaitingConnectionsGiveWay(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
 	long := dialRaw(t, s)
 	_, _ = fmt.Fprintf(long, "POST /api/v1/test/viewer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", token)
-	// The handler reads.
+	// The status 100 says that the handler reads the body.
 	if line, err := bufio.NewReader(long).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 		t.Fatalf("%q, %v", line, err)
 	}

@@ -135,7 +135,7 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	connection := http.NewResponseController(w)
 	switch t {
 	case Endless:
-		// If a deadline passed, net/http would assume that the client has gone.
+		// No deadline: if one passed, net/http would assume that the client has gone.
 		_ = connection.SetReadDeadline(time.Time{})
 		_ = connection.SetWriteDeadline(time.Time{})
 		return q, func() {}

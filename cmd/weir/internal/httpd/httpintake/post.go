@@ -26,7 +26,7 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	connection, now := http.NewResponseController(w), time.Now()
 	_ = connection.SetReadDeadline(now.Add(d.bodyWait))
 	_ = connection.SetWriteDeadline(now.Add(d.bodyWait + answerWait + sendWait))
-	// Until the body is read, because the rest of a body must not be read as the next request.
+	// The rest of a body must not be read as the next request. So the connection ends unless the whole body is read.
 	w.Header().Set("Connection", "close")
 	if !d.posts.TryAcquire(1) {
 		return unavailable("as many other jobs are being posted as may, nothing was kept: try again").write(w)
@@ -45,11 +45,11 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 	}
 	if b.oversize == 0 {
 		w.Header().Del("Connection")
-		// If a deadline passed, net/http would assume that the client has gone.
+		// No deadline: if one passed, net/http would assume that the client has gone.
 		_ = connection.SetReadDeadline(time.Time{})
 	}
 	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
-	// The id that the intake will use.
+	// id is the one that the intake will use.
 	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID)
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {

@@ -212,14 +212,14 @@ type health struct {
 	given given
 }
 
-// gaveUp records that n messages were given up. end is the sequence of the end that was given up, 0 if it is unknown.
+// gaveUp records that n messages were given up. If they are one end, end is its sequence; otherwise end is 0.
 func (h *health) gaveUp(now time.Time, n int, end uint64, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.given = h.given.and(n, givenEnd{end, now.UTC().Truncate(time.Second), why})
 }
 
-// forgetUpTo records that ends at or before seq may have been given up without being listed.
+// forgetUpTo records that the list of given-up ends may lack ends at or before seq.
 func (h *health) forgetUpTo(seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -29,9 +29,9 @@
 // concern the receiver. After five refusals the sender drops an event, so that an unreadable one does not block all
 // others. It drops a refused end only if another end waits for its place and the receiver has accepted others.
 //
-// From a callback's position any replica tells whether an end was posted (posting.go). The position lists the newest
-// ends that were given up (given.go), so an end that it has passed was accepted, unless it is older than that list or
-// than the callback.
+// Any replica can tell from a callback's position whether an end was posted (posting.go). The position lists the ends
+// that are under way, and the newest ends that were given up (given.go). The receiver has accepted every other end at
+// or before the position, unless the end is older than the list of given-up ends or than the callback.
 //
 // # What must hold
 //
@@ -44,8 +44,8 @@
 //   - A message counts as settled only after a 2xx or after it was given up. Settled means at or before the position,
 //     and not among the messages that the position lists as under way. A replica that has lost the lease posts nothing
 //     and stores no position. The server refuses a position that such a replica has still on its way.
-//   - weir says of an end that it was posted only if the position proves that. A position is a second old at most, so
-//     weir may say too long that an end waits.
+//   - weir reports an end as posted only if the position proves it. The stored position may be a second old, so for
+//     that long weir may still report a posted end as waiting.
 //   - A receiver that is removed and configured again does not get the messages of the time between. weir deletes its
 //     position once it is not configured, even if it was removed while no replica ran.
 //   - weir stores the position of a new callback before its configuration is in force on any replica. The position

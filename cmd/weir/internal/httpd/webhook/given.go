@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// mostListed bounds the ends in given.Ends: the position is written once a second.
+// mostListed bounds given.Ends, because the position that contains the list is written once a second.
 const mostListed = 64
 
 // given counts the messages that weir gave up, without letters that were redriven or purged.
@@ -14,8 +14,8 @@ type given struct {
 	Count uint64     `json:"count"`
 	At    time.Time  `json:"at"` // when the last message was given up
 	Why   string     `json:"why"`
-	Ends  []givenEnd `json:"ends,omitempty"` // the given-up ends with the greatest sequences, in their order
-	// Unlisted is the newest sequence up to which Ends may lack an end that was given up.
+	Ends  []givenEnd `json:"ends,omitempty"` // the given-up ends with the greatest sequences, in ascending order
+	// Unlisted is a sequence: Ends may lack given-up ends at or before it.
 	Unlisted uint64 `json:"unlisted,omitempty"`
 }
 
@@ -26,8 +26,8 @@ type givenEnd struct {
 	Why string    `json:"why"`
 }
 
-// and returns g with n further messages that were given up. If last is one end, it is listed. The lists of g and of the
-// returned value share no memory, because g may be in use.
+// and returns g after n further messages were given up, the last of them at last.At. If last.Seq is not 0, last is an
+// end and gets into the list. The list of g itself does not change, because it may be in use.
 func (g given) and(n int, last givenEnd) given {
 	g.Count, g.At, g.Why = g.Count+uint64(n), last.At, last.Why
 	i, isListed := g.find(last.Seq)

@@ -17,7 +17,7 @@ import (
 
 // Lag is how far an api's callback is behind, by the positions that the posting replica stored.
 type Lag struct {
-	IsKnown bool      // false: a position is not known, so the other fields say nothing of the ends of that type
+	IsKnown bool      // false: a position is not known, and the other fields leave out the ends of that type
 	Behind  uint64    // ends that are stored and not posted yet
 	Oldest  time.Time // when the oldest of these ends was stored; zero: unknown
 	Failing time.Time // since when the receiver has accepted no post; zero: it accepts posts
@@ -64,7 +64,7 @@ type lags struct {
 	noted map[string]entry
 }
 
-// of returns the position of a feed. ok is false if it is not known.
+// of returns the position of a feed. ok is false if the position is not known.
 func (l *lags) of(feed string) (e entry, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *lags) watch(ctx context.Context, kv jetstream.KeyValue) error {
 	}
 }
 
-// keepOnly drops all positions except those of the feeds named.
+// keepOnly drops the positions of all feeds that named does not contain.
 func (l *lags) keepOnly(named map[string]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

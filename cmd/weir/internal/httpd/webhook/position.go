@@ -152,8 +152,8 @@ const mostNotes = 3
 func (s *sending) entry() (e entry) {
 	if e.Seq, e.Open = s.place(s.resumes); s.resumes {
 		since, why, given := s.health.state()
-		// The delivery of an end that was given up may not have returned yet. A start after a kill must not post such an
-		// end, because the list would still have it.
+		// Open may still contain an end that was given up, until its delivery returns. The list of given-up ends contains it
+		// already, so a start after a kill must not post it.
 		e.Open = slices.DeleteFunc(e.Open, func(o underWay) bool { _, isGivenUp := given.find(o.Seq); return isGivenUp })
 		e.Unread, e.Sure, e.UpTo, e.GivenUp, e.Begun, e.From = s.unread, s.sure, s.upTo, given, s.begun, s.from
 		e.Failing, e.Why = since.UTC().Truncate(time.Second), why

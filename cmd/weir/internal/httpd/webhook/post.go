@@ -86,7 +86,7 @@ func post(ctx context.Context, client *http.Client, to *config.Receiver, m messa
 		return &failure{why: "no answer: " + plain(err)}
 	}
 	defer func() { _ = res.Body.Close() }()
-	// After a 101 the body is a connection, and the client's timeout does not end reads from it.
+	// After a 101 the body is a connection: a read may block, and the client's timeout does not end it.
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // only the status counts
 	}

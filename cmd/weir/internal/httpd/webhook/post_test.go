@@ -75,7 +75,7 @@ func TestPost(t *testing.T) {
 		"/switch/swordfish": {status: 101}, "/gibberish/swordfish": {},
 		"/refuse/swordfish": {status: 400}, "/later/swordfish": {status: 429, retryAfter: 7 * time.Second},
 	} {
-		// The others answer, however late on a busy machine.
+		// All receivers but /hang answer, however late on a busy machine.
 		if client.Timeout = await.Patience; strings.HasPrefix(path, "/hang") {
 			client.Timeout = 500 * time.Millisecond
 		}

@@ -6,9 +6,9 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// Posting says whether a stored end of a job was posted to the callback of its api, by the position that the posting
-// replica stored last. It returns nil if the api has no callback, or if the end is in no stream of ends. It is safe for
-// concurrent use.
+// Posting says whether a stored end of a job was posted to the callback of its api. It uses the position that the
+// posting replica stored last. It returns nil if the api has no callback, or if the end is in no stream of ends. It is
+// safe for concurrent use.
 func (s *Senders) Posting(end admin.EndPlace) *admin.Posting {
 	for _, kind := range endKinds() {
 		if kind.stream() != end.Stream || s.configuredCallback(end.API) == nil {
@@ -23,7 +23,7 @@ func (s *Senders) Posting(end admin.EndPlace) *admin.Posting {
 	return nil
 }
 
-// posting says whether the end at a sequence was posted. It says so only if the position proves it.
+// posting says what became of the end at a sequence. It says Posted only if the position proves it.
 func (e entry) posting(seq uint64) *admin.Posting {
 	p := &admin.Posting{}
 	place, isGivenUp := e.GivenUp.find(seq)

@@ -228,7 +228,7 @@ func (s *sending) collectAll(ctx context.Context, read <-chan jetstream.Msg, sta
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.stream, err)
 			}
-			// The message was delivered before it was removed, and is already counted as lost.
+			// Such a message was delivered before it was removed from the stream. It is already counted as lost.
 			if meta.Sequence.Stream <= s.gone {
 				s.progress.take(meta.Sequence.Stream, meta.Timestamp, collected{})
 				break
@@ -318,7 +318,7 @@ func (s *sending) recount(ctx context.Context, feed feed) error {
 			s.gone = min(s.upTo, state.FirstSeq-1)
 		}
 	}
-	// Read after the count, so that upTo covers no more than the count does.
+	// LastSeq is read after the count, so that no counted message is behind it: sure must be a lower bound.
 	if source, err = s.JetStream.Stream(ctx, s.stream); err != nil {
 		return err
 	}

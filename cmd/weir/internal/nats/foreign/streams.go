@@ -139,7 +139,7 @@ func ExplainOverlap(js jetstream.JetStream, err error) error {
 	for _, kv := range []string{connect.ConfigBucket, connect.ControlBucket, connect.LeasesBucket} {
 		patterns = append(patterns, "$KV."+kv+".>")
 	}
-	// The start's own context may have ended.
+	// A context of its own, because that of the start may have ended.
 	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...)
 	if lookErr != nil || len(found) == 0 {
 		return err

@@ -20,20 +20,21 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	jobs := d.flights[flight] // none for a second answer
 	delete(d.flights, flight)
 	var answers []ingest.BatchAnswer
-	var whole error                                              // the answer to each of its jobs
+	var whole error                                              // the answer to all jobs of the batch
 	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // the server itself answers this if no intake listens
 		whole = fmt.Errorf("%w: no replica accepts jobs", ErrSilent)
 	} else {
 		answers, whole = ingest.ParseBatch(msg.Data, len(jobs))
 	}
-	for _, settled := range []bool{true, false} { // the others may end the run, and then receipts would be lost
+	// Answers that settle come first. Another answer may end the run, and the receipts behind it would be lost.
+	for _, settled := range []bool{true, false} {
 		for i, s := range jobs {
 			a := ingest.BatchAnswer{Err: whole, JSON: msg.Data}
 			if whole == nil {
 				a = answers[i]
 			}
 			if d.open[s.line] != s || settles(a.Err) != settled {
-				continue // an answer to another try has ended it, or it belongs to the other pass
+				continue // another answer has ended the job, or the answer belongs to the other pass
 			}
 			if err := d.hearOf(s, a, flight, now); err != nil {
 				return err
@@ -43,7 +44,7 @@ func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
 	return nil
 }
 
-// settles reports whether an answer says that weir has accepted the job, or refuses it for a reason of the job's own.
+// settles reports whether an answer is a receipt, or a refusal other than 503.
 func settles(err error) bool {
 	var refusal *ingest.Refusal
 	return err == nil || errors.As(err, &refusal) && refusal.Code != ingest.Unavailable
@@ -180,8 +181,8 @@ func (d *delivery) look(now time.Time) error {
 	return nil
 }
 
-// unheard handles a job under way whose last try has no answer. It sends the job again, unless weir may have forgotten
-// its id.
+// unheard handles a job under way whose last try has no answer. It sends the job again, unless so much time has passed
+// that weir may have forgotten the job's id.
 func (d *delivery) unheard(s *sending, now time.Time, why error) error {
 	d.land(s)
 	s.bucket.inFlight--

@@ -17,7 +17,7 @@ import (
 // Bounds of a delivery.
 const (
 	window       = 1024             // the most jobs under way at a time
-	batchJobs    = 128              // the most jobs of one message: several messages are under way, so that weir never waits
+	batchJobs    = 128              // the most jobs of one message: a part of window, so that several messages are under way
 	windowBytes  = 16 << 20         // the most bytes of bodies under way
 	waitingJobs  = 16_384           // the most jobs that wait to be sent
 	waitingBytes = 64 << 20         // the most bytes of bodies that wait
@@ -100,7 +100,7 @@ type sending struct {
 	tries   int
 	sentAt  time.Time
 	flies   bool
-	flight  int  // the number of the batch in which it was sent last
+	flight  int  // the number of the batch in which the job was sent last
 	unheard bool // an earlier try had no answer, so a later refusal does not prove that the job was not accepted
 }
 
@@ -212,7 +212,7 @@ func (d *delivery) run(ctx context.Context, read <-chan next) error {
 			return nil
 		}
 		timer.Stop()
-		// All answers first, so that one sync of the journal covers all jobs that they make room for.
+		// Process all answers first. They make room for further jobs, and one sync of the journal then covers all of these.
 		for err == nil && len(d.answers) > 0 {
 			err = d.hear(<-d.answers, time.Now())
 		}
@@ -381,7 +381,7 @@ func (d *delivery) send(now time.Time) error {
 	return nil
 }
 
-// publish publishes the first n jobs of an api in one batch: as many as one message may have.
+// publish publishes one batch of an api: the first n of jobs, as many as fit into one message.
 func (d *delivery) publish(api string, jobs []*sending) (n int, err error) {
 	b, room := ingest.NewBatch(api), int(d.Conn.MaxPayload())-ingest.BatchEnvelope
 	d.flight++
@@ -395,7 +395,7 @@ func (d *delivery) publish(api string, jobs []*sending) (n int, err error) {
 		}
 		s.flight = d.flight
 	}
-	if n == 0 { // the connection has gone to a server with a lower limit
+	if n == 0 { // the connection has moved to a server with a lower limit
 		return 0, fmt.Errorf("line %d: the job is larger than the server's limit of %d bytes: %w", jobs[0].line, d.Conn.MaxPayload(), nats.ErrMaxPayload)
 	}
 	d.flights[d.flight] = jobs[:n:n]

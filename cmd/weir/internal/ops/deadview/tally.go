@@ -110,7 +110,7 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
-		// The caller then forgets everything, and with it the causes that no letter has any more.
+		// After errTooMany the caller forgets everything, also the causes that no letter has any more.
 		if len(t.causes) >= mostCauses {
 			return errTooMany
 		}

@@ -48,7 +48,7 @@ func TestChangedProfiles(t *testing.T) {
 func TestFindings(t *testing.T) {
 	calls := 0
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ })
-	// Its certificate is from an unknown authority.
+	// The certificate of secured is from an unknown authority.
 	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secured.Close()

@@ -32,7 +32,8 @@ func (e *examination) limits() {
 	}
 }
 
-// shares looks for moves of shares that have not ended, and for files that give a site another share than is in force.
+// shares looks for an unfinished move of shares, and for accounts whose share in force differs from the share in the
+// file.
 func (e *examination) shares(ctx context.Context) {
 	if e.Config == nil || e.Connection == nil || e.Config.Site() == "" {
 		return

@@ -51,7 +51,7 @@ func New(o Options) *Keeper {
 func (k *Keeper) Run(ctx context.Context) error {
 	for rest := time.Duration(0); ; {
 		now := time.Now()
-		// At the end of a part, which is the same time on all replicas.
+		// The timer fires at the end of a part. Parts end at the same time on all replicas.
 		timer := time.NewTimer(now.Add(rest).Truncate(k.opts.Every).Add(k.opts.Every).Sub(now))
 		select {
 		case <-timer.C:
@@ -97,7 +97,7 @@ func (k *Keeper) note(now time.Time, a *desk.APIState, deepest []schedule.KeySta
 		l = &line{}
 		k.apis[a.API] = l
 	}
-	// Then another replica may now own a bucket that is not listed, and the bucket may be full.
+	// If true, another replica may now own a bucket that is not listed here, and the bucket may be full.
 	lost := a.Owned < l.owned
 	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())

@@ -8,8 +8,9 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// postings adds to each job that has ended whether its end was posted to the callback of its api. It asks one replica
-// for all of them. If none answers, the timeline says so. If a result cannot be read, postings reads no further ones.
+// postings notes for each ended job whether its end was posted to the callback of its api. It asks one replica about
+// all ends. If no replica answers, the timeline says so. After a result that cannot be read, postings reads no further
+// ones.
 func (s *search) postings(ctx context.Context) {
 	var ended []*Job
 	var ends []admin.EndPlace
@@ -40,7 +41,8 @@ func (s *search) postings(ctx context.Context) {
 	}
 }
 
-// lookAgain reads the newest result of a done job if the search has not found it: the search may not have reached it.
+// lookAgain reads the newest result of a done job if the search has not found it. The search may have ended before it
+// came to that result.
 func (s *search) lookAgain(ctx context.Context, j *Job) error {
 	if j.State != Done || !j.lacksResult() {
 		return nil
@@ -69,10 +71,10 @@ func (j *Job) end() admin.EndPlace {
 	return admin.EndPlace{}
 }
 
-// judge corrects what a replica says of an end by what the story knows of it. weir does not post the letters that were
-// imported, and posts no result that is not kept any more. The replica cannot know whether such a result was posted: the
-// stream may have removed it unread, or after a post that is not noted yet. unread is why results cannot be read; it is
-// then not known whether the job's result is kept.
+// judge corrects what a replica says about an end by what the story knows about the end. weir posts no imported letter,
+// and no result that its stream has removed. The replica cannot know whether a removed result was posted: it may have
+// been removed before weir read it, or after a post that is not noted yet. unread is the error that kept results from
+// being read; with it, it is unknown whether the job's result is kept.
 func (j *Job) judge(p *admin.Posting, unread error) {
 	switch {
 	case j.State == Dead && j.isImported:

@@ -23,10 +23,11 @@ const leastDays = 3
 // mostAhead bounds how many days ahead a growth is followed.
 const mostAhead = 365
 
-// clearFrom is the part of the variance that a line must explain.
+// clearFrom is the part of the variance that a line must explain to be clear.
 const clearFrom = 0.5
 
-// growthOf returns the growth that the numbers of jobs on consecutive days show, nil for fewer than leastDays days.
+// growthOf returns the growth that the numbers of jobs on consecutive days show. It returns nil for fewer than
+// leastDays days.
 func growthOf(jobs []int) *Growth {
 	if len(jobs) < leastDays {
 		return nil
@@ -52,8 +53,8 @@ func (g *Growth) Known() bool { return g != nil && !g.Unclear }
 // grows reports whether more jobs come each day.
 func (g *Growth) grows() bool { return g.Known() && g.More > 0 && g.Last > 0 }
 
-// in returns how many times as many jobs as on the last whole day will come in that many days from now, and 1 without a
-// growth.
+// in returns the load after some days from now: the line's value then, divided by its value on the last whole day.
+// Without a growth it returns 1.
 func (g *Growth) in(days float64) float64 {
 	if !g.grows() {
 		return 1
@@ -61,8 +62,8 @@ func (g *Growth) in(days float64) float64 {
 	return 1 + g.More*(days+g.ago)/g.Last
 }
 
-// until returns in how many days from now that many times as many jobs will come as on the last whole day. It returns
-// nil if that will not be so within mostAhead days, or is not known.
+// until returns in how many days the load reaches times. It returns 0 if times is 1 or less. It returns nil if the load
+// does not reach times within mostAhead days, or if no growth is known.
 func (g *Growth) until(times float64) *int {
 	if times <= 1 {
 		return new(int)
@@ -78,7 +79,7 @@ func (g *Growth) until(times float64) *int {
 	return &whole
 }
 
-// wholeDays returns the numbers of the first and the last day of UTC that lie within a span of time. last is before
+// wholeDays returns the numbers of the first and the last day of UTC that lie wholly between two times. last is before
 // first if there is none.
 func wholeDays(from, until time.Time) (first, last int64) {
 	const day = int64(24 * time.Hour / time.Second)

@@ -25,7 +25,8 @@ type LimitUse struct {
 	InDays *int `json:"in_days,omitempty"`
 }
 
-// limitUses returns the uses of the rates, quotas and budgets that keys share. There are none without a whole day.
+// limitUses returns how much the busiest whole day took of each rate, quota and budget that keys share. It returns nil
+// if there is no whole day.
 func (r *Recorded) limitUses(g *Growth) (uses []LimitUse) {
 	of := map[string]int{} // the place of an account's limit
 	var sums [][]int64     // of each use, by whole days
@@ -63,7 +64,8 @@ func (r *Recorded) limitUses(g *Growth) (uses []LimitUse) {
 	return uses
 }
 
-// unitsOn returns what the recorded calls of the jobs of a day took from a limit.
+// unitsOn returns how many units of a limit the recorded calls took, of the jobs that came on the day that begins at
+// begin.
 func unitsOn(days []whatif.Day, begin bucket.Micros, l *bucket.Limit, c *whatif.Candidate, columns []string) int64 {
 	i := slices.IndexFunc(days, func(d whatif.Day) bool { return d.Begin == begin })
 	if i < 0 {
@@ -78,7 +80,7 @@ func unitsOn(days []whatif.Day, begin bucket.Micros, l *bucket.Limit, c *whatif.
 	return max(1, l.Cost.Usual()) * int64(days[i].Calls)
 }
 
-// conclude fills in the use of the busiest day.
+// conclude finds the busiest day and fills in its use.
 func (u *LimitUse) conclude(whole []whatif.Day, units []int64, rules bucket.Rules, l *bucket.Limit, g *Growth) {
 	busiest := 0
 	for i, n := range units {

@@ -10,34 +10,37 @@ import (
 	"weir/cmd/weir/internal/ops/whatif"
 )
 
-// Overflows are the keys of an api that overflow next, if the recorded jobs come again and grow as they did.
+// Overflows are the keys of an api that overflow next if the recorded jobs come again, as many more as the growth
+// brings.
 type Overflows struct {
 	API     string
 	Account string // of the api; "" for none
-	// Load is how many times as many jobs as recorded come at the end of the time ahead, by the growth; 1 without one.
+	// Load is how many times as many jobs as recorded the growth brings by the end of the time ahead; 1 without a growth.
 	Load  float64
 	Tried float64 // the load that was tried: Load, but at most whatif.MostLoad
-	Days  int     // whole days that the growth was seen on; 0: none
-	// Overflowing are the keys, those with most jobs that overflow first, and More is how many were left out.
+	Days  int     // whole days that show the growth; 0: there is no growth
+	// Overflowing are these keys, sorted by how many of their jobs overflow, the most first. More is how many keys were
+	// left out.
 	Overflowing []whatif.OfKey
 	More        int
 	LeftOut     int // jobs of keys beyond the bound, which were not tried
-	Jobs        int // recorded
-	Queued      int // jobs that wait for a call: the caller asks a running weir. The plan has only those that were called before
+	Jobs        int // recorded jobs
+	Queued      int // set by the caller: jobs that wait for a call. The plan lacks those of them that were never called
 
 	Gaps
 }
 
-// mostQueued is how many jobs may wait for a call: a part of the recorded ones.
+// mostQueued is the part of the recorded jobs that may wait for a call if Whole is to be true.
 const mostQueued = 0.05
 
-// Whole reports whether all jobs that came were tried, with as many as the growth brings, except a few that wait. If not,
-// more keys may overflow. Jobs of which the ledger lost the records are not held against it.
+// Whole reports whether the plan tried all jobs that came, except a few that wait, at the load that the growth brings.
+// If not, more keys may overflow. Records that the ledger has lost do not make Whole false.
 func (n *Overflows) Whole() bool {
 	return n.ReadUntil.IsZero() && n.LeftOut == 0 && n.Tried >= n.Load && float64(n.Queued) <= mostQueued*float64(n.Jobs)
 }
 
-// Notes returns a sentence for each thing that was not read or not tried. later says how to ask for less.
+// Notes returns a sentence for each thing that was not read or not tried. later is the advice if a bound ended the
+// reading.
 func (n *Overflows) Notes(later string) (notes []string) {
 	say := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	n.notes(say, later)
@@ -56,9 +59,9 @@ func (n *Overflows) Notes(later string) (notes []string) {
 // mostNext bounds the keys that are named for each api.
 const mostNext = 5
 
-// Next returns for each api of the configuration the keys that overflow within a time ahead. Apis of one account are
-// planned together. An api without jobs overflows nothing. Next ignores q.API and q.Account, and reads as Read does for
-// each api or account. If that fails, Next also returns what it found before.
+// Next returns the keys that overflow within the time ahead, for each api of the configuration. It plans all apis of an
+// account together. Without jobs, no key of an api overflows. Next ignores q.API and q.Account. It reads as Read does,
+// once for each account and for each api without one. If it fails, it also returns what it found before.
 func Next(ctx context.Context, c *connect.Connection, q Question, ahead time.Duration) ([]Overflows, error) {
 	var all []Overflows
 	if err := q.orRunning(ctx, c); err != nil {

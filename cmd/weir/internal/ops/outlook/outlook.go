@@ -87,14 +87,14 @@ type Break struct {
 
 // Bounds of an outlook.
 const (
-	mostOverflowing = 20      // keys listed of each api
+	mostOverflowing = 20      // keys that are listed for each api
 	mostDays        = 62      // the ledger keeps no more
-	mostSought      = 100_000 // jobs with which loads are sought, and rates at first, beyond those of the busiest day
-	triedLoad       = 4.0     // the largest load that is tried if no growth says which loads come
+	mostSought      = 100_000 // jobs with which loads and at first rates are sought; the busiest day may have more
+	triedLoad       = 4.0     // the largest load that is tried if the jobs do not grow
 )
 
 // Of runs the recorded jobs under the configuration's limits, and follows their growth. It calls progress with the
-// number of jobs of each run. It blocks until the runs have ended, or ctx ends: there are some ten of them, most of them
+// number of jobs of each run. It blocks until all runs have ended, or ctx ends. There are some ten runs, most of them
 // with the busiest days only.
 func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, error) {
 	o := &Outlook{Account: r.Account, Since: r.Since.UTC(), Until: r.Until.UTC(), Gaps: r.Gaps, Notes: r.Notes()}
@@ -132,7 +132,8 @@ func Of(ctx context.Context, r *Recorded, progress func(jobs int)) (*Outlook, er
 	return o, o.addBreak(ctx, sought, progress)
 }
 
-// busiest returns the parts with the jobs of the busiest days, so that runs with many loads and rates end soon.
+// busiest returns the parts with the jobs of the busiest days only, if there are more than mostSought jobs. So the runs
+// that seek loads and rates end soon.
 func (o *Outlook) busiest(parts []whatif.Part, days []whatif.Day) []whatif.Part {
 	all := 0
 	for _, d := range days {
@@ -160,8 +161,8 @@ func (o *Outlook) busiest(parts []whatif.Part, days []whatif.Day) []whatif.Part 
 	return parts
 }
 
-// parts returns the apis with their traces, to run together. An api whose account has others that were not read runs
-// alone.
+// parts returns the apis with their traces, to run together. If other apis of the account were not read, the rules of
+// an api are those without these other apis.
 func (r *Recorded) parts() (parts []whatif.Part) {
 	for _, p := range r.Pasts {
 		c := whatif.CandidateOf(p.API)
@@ -173,7 +174,7 @@ func (r *Recorded) parts() (parts []whatif.Part) {
 	return parts
 }
 
-// addNeeds says what would have been enough for the keys that overflow.
+// addNeeds sets the capacities that would have been enough for the keys that overflow.
 func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part, progress func(int)) error {
 	roomy := append([]whatif.Part(nil), parts...)
 	for i := range roomy {
@@ -214,8 +215,8 @@ func (o *Outlook) addNeeds(ctx context.Context, r *Recorded, parts []whatif.Part
 	return nil
 }
 
-// needsOf returns what an overflowing key needs whose bucket would have held at most deepest jobs, had it room and no
-// max_wait.
+// needsOf returns what an overflowing key needs. deepest is the most jobs that its bucket would have held with enough
+// room and without max_wait.
 func needsOf(k whatif.OfKey, limits bucket.KeyLimits, deepest int) Needs {
 	n := Needs{OfKey: k, Capacity: limits.Capacity, Needs: deepest}
 	if limits.MaxWait > 0 && int64(deepest) <= limits.Capacity {
@@ -224,8 +225,8 @@ func needsOf(k whatif.OfKey, limits bucket.KeyLimits, deepest int) Needs {
 	return n
 }
 
-// addRates says at which rates nothing would have overflowed with the present capacities. It seeks them with the jobs of
-// the busiest days, and goes on from there with all jobs.
+// addRates sets the rates at which nothing would have overflowed with the present capacities. It seeks them with the
+// jobs of the busiest days, and then seeks with all jobs from the found rates on.
 func (o *Outlook) addRates(ctx context.Context, parts, sought []whatif.Part, progress func(int)) error {
 	factor, err := whatif.Faster(ctx, sought, 1, progress)
 	if err == nil && factor > 0 && len(o.SoughtOn) > 0 {
@@ -242,7 +243,8 @@ func (o *Outlook) addRates(ctx context.Context, parts, sought []whatif.Part, pro
 	return nil
 }
 
-// addBreak seeks the load that the limits do not bear. If the growth says when loads come, those of a year are tried.
+// addBreak seeks the smallest load that the limits do not bear. If the jobs grow, it tries loads up to that of the day
+// mostAhead days from now.
 func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress func(int)) error {
 	o.Tried = triedLoad
 	if o.Growth.grows() {
@@ -276,7 +278,7 @@ func (o *Outlook) addBreak(ctx context.Context, parts []whatif.Part, progress fu
 	return nil
 }
 
-// growth returns the growth of some days, counted from now on.
+// growth returns the growth that the whole days among days show. It counts days ahead from r.Now.
 func (r *Recorded) growth(days []whatif.Day) *Growth {
 	g := growthOf(jobsOf(r.whole(days)))
 	if g != nil {
@@ -286,7 +288,8 @@ func (r *Recorded) growth(days []whatif.Day) *Growth {
 	return g
 }
 
-// days returns the jobs of all apis by days, without gaps: from the first job on, to the last job or the last whole day.
+// days returns the jobs of all apis by day, without gaps: from the first job on, until the last job or the last whole
+// day.
 func (r *Recorded) days() []whatif.Day {
 	byDay, first, last := map[bucket.Micros]*whatif.Day{}, bucket.Micros(math.MaxInt64), bucket.Micros(0)
 	for _, p := range r.Pasts {
@@ -313,9 +316,9 @@ func (r *Recorded) days() []whatif.Day {
 	return days
 }
 
-// wholeSpan returns the numbers of the first and the last day that lie within the time that was read, and of which the
-// ledger and the letters are kept. If a bound ended the reading, the last of these days is left out: some of its jobs
-// ended later, so that they were not read.
+// wholeSpan returns the numbers of the first and the last whole day. A whole day lies within the time that was read,
+// and its records and letters are still kept. If a bound ended the reading, the last such day does not count: some of
+// its jobs ended later, and were not read.
 func (r *Recorded) wholeSpan() (first, last int64) {
 	from := r.Since
 	for _, begin := range []time.Time{r.Begins, r.LettersBegin} {
@@ -330,7 +333,7 @@ func (r *Recorded) wholeSpan() (first, last int64) {
 	return first, last
 }
 
-// whole returns those of some days that are whole, by wholeSpan. Days before the first job are not among them.
+// whole returns the days that lie within wholeSpan. None of them is before the first job.
 func (r *Recorded) whole(days []whatif.Day) []whatif.Day {
 	first, last := r.wholeSpan()
 	var whole []whatif.Day

@@ -22,7 +22,7 @@ type Past struct {
 	left   *int // how many more keys fit, over all apis that are planned together
 	limits []*bucket.Limit
 	seed   maphash.Seed
-	open   map[uint64]life // jobs of which more records may come: by nameOf if a queue took them, else by refusedAs
+	open   map[uint64]life // jobs of which more records may come; by nameOf, or by refusedAs if no queue took the job
 }
 
 // Seen counts what was found about an api's jobs.
@@ -44,7 +44,7 @@ type Seen struct {
 	Imported int `json:"imported,omitempty"`
 }
 
-// life is a job of the trace from one acceptance or refusal on.
+// life is a job of the trace since one of its acceptances or refusals.
 type life struct {
 	job  int // noJob: it was left out, and counted
 	from bucket.Micros
@@ -52,8 +52,8 @@ type life struct {
 
 const noJob = -1
 
-// newPast returns an empty past of an api. dedupe is how long a job's id means the same job. It takes its keys from
-// left, which is how many more fit.
+// newPast returns the past of an api, still without jobs. dedupe is how long an id means the same job. left is how many
+// more keys fit; the past lowers it for each key that it adds.
 func newPast(api *config.API, since time.Time, dedupe time.Duration, left *int) *Past {
 	p := &Past{API: api, since: bucket.MicrosOf(since), dedupe: dedupe, left: left, seed: maphash.MakeSeed(), open: map[uint64]life{}}
 	var names []string
@@ -67,8 +67,8 @@ func newPast(api *config.API, since time.Time, dedupe time.Duration, left *int) 
 	return p
 }
 
-// letter adds a letter. Letters must be added before records: a record of the same job then belongs to the letter's
-// job. A job that was refused and submitted again within dedupe is one job, which came when it was refused first.
+// letter adds a letter. All letters must be added before the records, so that records of the same job are added to the
+// letter's job. A job that was refused and submitted again within dedupe is one job, which came at its first refusal.
 func (p *Past) letter(k *deadletter.Kept) {
 	at := k.Accepted
 	if at.IsZero() {
@@ -80,7 +80,7 @@ func (p *Past) letter(k *deadletter.Kept) {
 		p.Imported++
 		return
 	case k.Reason == deadletter.Invalid, from < p.since:
-		return // no limits make it a call, or it belongs to an earlier time
+		return // no limits would let it be called, or it came before the time to plan from
 	}
 	job := p.job(k.Key, from)
 	if k.Reason == deadletter.Overflow && job != noJob {
@@ -153,7 +153,8 @@ func (p *Past) add(job int, c *ledger.Record) {
 	p.trace.Called(job, c.Ended.Sub(c.Started), counts, took)
 }
 
-// job adds a job to the trace, and returns its number. It returns noJob if no further key fits, and counts the job.
+// job adds a job to the trace and returns its number. If no further key fits, it counts the job in LeftOut and returns
+// noJob.
 func (p *Past) job(key string, from bucket.Micros) int {
 	switch {
 	case p.trace.Knows(key):
@@ -166,7 +167,7 @@ func (p *Past) job(key string, from bucket.Micros) int {
 	return p.trace.Add(key, from)
 }
 
-// nameOf names a job that a queue took at a time.
+// nameOf returns a name for a job that a queue accepted at a time.
 func (p *Past) nameOf(key, job string, accepted bucket.Micros) uint64 {
 	return maphash.Comparable(p.seed, struct {
 		key, job string
@@ -174,12 +175,12 @@ func (p *Past) nameOf(key, job string, accepted bucket.Micros) uint64 {
 	}{key, job, accepted})
 }
 
-// refusedAs names a job that no queue took.
+// refusedAs returns a name for a job that no queue took.
 func (p *Past) refusedAs(key, job string) uint64 {
 	return p.nameOf(key, job, 0)
 }
 
-// finish must be called after the last record. It leaves out jobs that came after a time.
+// finish removes the jobs that came after until. It must be called after the last record.
 func (p *Past) finish(until time.Time) {
 	p.open = nil
 	p.trace.Finish(bucket.MicrosOf(until))

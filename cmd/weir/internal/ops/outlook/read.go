@@ -20,8 +20,8 @@ import (
 
 // Question says what to plan from.
 type Question struct {
-	// API names the api, or Account the account of which all apis are planned together. If both are "", the
-	// configuration must have a single api.
+	// API names the api to plan. Account names an account instead, and all its apis are planned together. If both are "",
+	// the configuration must have a single api.
 	API, Account string
 	Since        time.Time      // jobs that came at this time or later
 	Now          time.Time      // the end of the time to plan from
@@ -44,7 +44,7 @@ type Recorded struct {
 	Pasts   []*Past
 	Since   time.Time
 	Until   time.Time // no job that came later was read
-	Now     time.Time // from when on days ahead count
+	Now     time.Time // the moment from which days ahead count
 	Gaps
 }
 
@@ -69,8 +69,8 @@ type Gaps struct {
 	Alone bool `json:"alone,omitempty"`
 }
 
-// Read reads what the ledger and the letters say of the jobs since a time, and asks a running weir how many jobs wait.
-// It blocks until it has read that, or has reached a bound. It fails if there are no jobs. It needs no running weir.
+// Read reads what the ledger and the letters say about the jobs since q.Since. It asks a running weir how many jobs
+// wait, but needs none. It blocks until everything was read or a bound is reached. It fails if there are no jobs.
 func Read(ctx context.Context, c *connect.Connection, q Question) (*Recorded, error) {
 	if err := q.orRunning(ctx, c); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Read(ctx context.Context, c *connect.Connection, q Question) (*Recorded, er
 	return r, nil
 }
 
-// orRunning completes a question with the running configuration if it has none.
+// orRunning gives a question without a configuration the running one. It panics if a bound is missing.
 func (q *Question) orRunning(ctx context.Context, c *connect.Connection) error {
 	if q.Most.Records < 1 || q.Most.Letters < 1 || q.Most.Keys < 1 {
 		panic(fmt.Sprintf("outlook: bounds of %+v", q.Most))
@@ -102,7 +102,7 @@ func (q *Question) orRunning(ctx context.Context, c *connect.Connection) error {
 	return nil
 }
 
-// read is Read for a question that has a configuration, also if there are no jobs. It asks no weir.
+// read is Read for a question with a configuration. It does not fail if there are no jobs, and asks no running weir.
 func read(ctx context.Context, c *connect.Connection, q *Question) (*Recorded, error) {
 	apis, err := q.apis()
 	if err != nil {
@@ -187,15 +187,15 @@ func (r *Recorded) Jobs() (n int) {
 // readEvery is the number of records or letters between two reports of the progress.
 const readEvery = 10_000
 
-// readUntil notes that later jobs were left out.
+// readUntil notes that jobs that came after at were left out.
 func (r *Recorded) readUntil(at time.Time) {
 	if r.Until.After(at) {
 		r.Until, r.ReadUntil = at.UTC(), at.UTC()
 	}
 }
 
-// readLetters adds the letters of each api: at most an even part of those that the apis before it left. A server without
-// letters has none.
+// readLetters adds the letters of each api. Each api may have an even part of the letters that the bound still allows.
+// A server without a stream of letters has none.
 func (r *Recorded) readLetters(ctx context.Context, c *connect.Connection, q *Question) error {
 	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
@@ -261,7 +261,7 @@ func (r *Recorded) readLedger(ctx context.Context, c *connect.Connection, q *Que
 	return nil
 }
 
-// readExtent adds what is known of the ledger itself.
+// readExtent notes since when the ledger is complete, and which of its parts were lost.
 func (r *Recorded) readExtent(ctx context.Context, c *connect.Connection, q *Question) error {
 	extent, err := ledger.ExtentOf(ctx, c.JetStream)
 	if err != nil {
@@ -292,7 +292,7 @@ func (r *Recorded) askWaiting(c *connect.Connection) {
 	r.Waiting = &waiting
 }
 
-// notes says what was not read. later says how to ask for less.
+// notes calls say with a sentence for each thing that was not read. later is the advice if a bound ended the reading.
 func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	if !g.ReadUntil.IsZero() {
 		say("read only until %s, because there is more than is read at once, and jobs that came earlier and ended later are missing: %s",
@@ -313,10 +313,10 @@ func (g *Gaps) notes(say func(format string, args ...any), later string) {
 	}
 }
 
-// moreKeys says of jobs that were left out why.
+// moreKeys says why jobs were left out.
 const moreKeys = "have more keys than one plan takes: not in the plan"
 
-// neverCalled says of jobs that wait which of them the plan lacks.
+// neverCalled says which of the waiting jobs the plan lacks.
 const neverCalled = "those that were never called are not in the plan"
 
 // Notes returns a sentence for each thing that the plan does not know.
@@ -338,7 +338,7 @@ func (r *Recorded) Notes() (notes []string) {
 	return notes
 }
 
-// note says what the plan does not know of the jobs of one api.
+// note calls say with a sentence for each thing that the plan does not know about the jobs of one api.
 func (p *Past) note(say func(format string, args ...any)) {
 	jobs := func(n int) string { return cli.Count(n, "job") + " of " + p.API.Name }
 	for _, gap := range []struct {

@@ -19,7 +19,7 @@ type Move struct {
 	Who     string
 	Account string
 	Target  map[string]int64 // in percent, by site; a site that is missing keeps its share
-	Talk    io.Writer        // hears progress
+	Talk    io.Writer        // receives lines about the progress
 }
 
 // Moved is the outcome of a move.
@@ -34,14 +34,14 @@ func (m *Move) note() admin.Claim {
 	return admin.Claim{Who: m.Who, At: time.Now().UTC(), Account: m.Account, Target: m.Target}
 }
 
-// command returns the move as a user writes it.
+// command returns the command that a user would write to make the move.
 func (m *Move) command() string {
 	of := m.note()
 	return of.Command()
 }
 
-// Run moves the shares. It blocks until the sites that get less have so little in use that no window sees too much, which
-// may take as long as the longest window of the account's limits.
+// Run moves the shares. It blocks until the calls of the sites that get less are within their new shares in every
+// window, which may take as long as the longest window of the account's limits.
 func (m *Move) Run(ctx context.Context, r *Reach) (*Moved, error) {
 	found, err := r.all(ctx, m.Account, m.Target)
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *Move) tell(p sites.Progress) {
 	}
 }
 
-// warn says once that sites have different limits for the account.
+// warn says which sites have other limits for the account than the first site.
 func (m *Move) warn(all []*site) {
 	for _, s := range all[1:] {
 		if !reflect.DeepEqual(limitsOf(all[0].version, m.Account), limitsOf(s.version, m.Account)) {
@@ -101,7 +101,7 @@ func (m *Move) warn(all []*site) {
 	}
 }
 
-// limitsOf returns the limits of an account without shares.
+// limitsOf returns the undivided limits of an account, and their headroom.
 func limitsOf(v *admin.Claimed, account string) any {
 	a, ok := v.Config.Account(account)
 	if !ok {

@@ -21,7 +21,7 @@ type Reach struct {
 	own      string                         // the site of the server that commands use by default, once it is known
 }
 
-// NewReach returns the connections that the settings name. It opens none.
+// NewReach returns a Reach to the sites that the settings name. It opens no connection.
 func NewReach(settings *config.Settings) *Reach {
 	return &Reach{settings: settings, open: map[string]*connect.Connection{}}
 }
@@ -41,7 +41,7 @@ func (r *Reach) Sites() (names []string) {
 	return names
 }
 
-// To returns a connection to a site. It fails if the server there is of another site.
+// To returns a connection to a site. It fails if the server there belongs to another site.
 func (r *Reach) To(ctx context.Context, site string) (*connect.Connection, error) {
 	if c := r.open[site]; c != nil {
 		return c, nil
@@ -119,8 +119,8 @@ func (r *Reach) Own(ctx context.Context) (string, *connect.Connection, error) {
 	return v.Site, c, nil
 }
 
-// all returns every site of an account: those of WEIR_SITES that have it, those of target, and those that another site
-// knows.
+// all returns connections to all sites of an account: the sites in WEIR_SITES that have the account, the sites in
+// target, and the sites that the configuration of another site names.
 func (r *Reach) all(ctx context.Context, account string, target map[string]int64) (map[string]*connect.Connection, error) {
 	found, next := map[string]*connect.Connection{}, slices.Sorted(maps.Keys(target))
 	if len(next) == 0 {

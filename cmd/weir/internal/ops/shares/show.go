@@ -75,7 +75,8 @@ func Show(ctx context.Context, r *Reach, account string) ([]Shown, error) {
 	return all, nil
 }
 
-// showSite asks one site. It returns nil if the site has no such account.
+// showSite asks one site. It returns the site's share, and the shares in its file. The former is nil if the site does
+// not share the account.
 func showSite(ctx context.Context, r *Reach, name, account string) (*Shown, []config.Share) {
 	s := &Shown{Account: account, Site: name}
 	c, err := r.To(ctx, name)

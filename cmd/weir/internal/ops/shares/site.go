@@ -15,7 +15,7 @@ import (
 	"weir/dispatcher/sites"
 )
 
-// site is one site of a move. The claims that it gives belong to its version of the configuration.
+// site is one site of a move. Its claims belong to version, the configuration that the move last read or stored there.
 type site struct {
 	*Move
 
@@ -39,7 +39,7 @@ func (s *site) Claim(ctx context.Context) (sites.Claim, error) {
 	return s.claim()
 }
 
-// claim returns what the version says.
+// claim returns the claim that belongs to version.
 func (s *site) claim() (sites.Claim, error) {
 	a, ok := s.version.Config.Account(s.Account)
 	if !ok || len(a.Shares) == 0 {
@@ -73,7 +73,7 @@ func (s *site) Set(ctx context.Context, _ sites.Claim, percent int64) (sites.Cla
 	return s.claim()
 }
 
-// overtaken says what to do if the error is that of a lost race. It returns other errors as they are.
+// overtaken says what to do if the error is ErrLostRace. It returns other errors unchanged.
 func (s *site) overtaken(err error) error {
 	if !errors.Is(err, admin.ErrLostRace) {
 		return err
@@ -115,9 +115,9 @@ func (s *site) Await(ctx context.Context, claim sites.Claim) error {
 // sayAgain is how long a move waits before it says the same reason again.
 const sayAgain = time.Minute
 
-// rules returns the rules by which the account's limits count at the site, and how long a call may count as in flight. If
-// no api of the account is configured there, it takes the largest jitter and time of the apis of former versions, because
-// their calls may still count.
+// rules returns the rules by which the account's limits count at the site, and how long a call may count as in flight.
+// If no api of the account is configured there, it takes the greatest jitter and the longest such time from former
+// versions, because calls of their apis may still count.
 func (s *site) rules(ctx context.Context) (rules bucket.Rules, lasts time.Duration, err error) {
 	if rules, lasts, ok := rulesOf(s.version.Config, s.Account); ok {
 		return rules, lasts, nil

@@ -196,7 +196,7 @@ func (s *Sums) Add(c *ledger.Record) {
 func callsOf(c *ledger.Record) (of calls, some bool) {
 	of.usage = c.Usage
 	of.saving.AddRecord(c)
-	// Neither of the two is a call of its own.
+	// Neither a poll nor a further job of a pack is a call of its own.
 	if of.money.AddRecord(c); of.money != (ledger.Spending{}) && !c.Polled && !c.Pack.Follows() {
 		of.n = 1
 	}

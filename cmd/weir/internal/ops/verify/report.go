@@ -234,7 +234,8 @@ func (r *replay) verdict() Report {
 	return v
 }
 
-// worstReplica returns the findings about the i-th limit of each replica, of the replica that came closest to it.
+// worstReplica returns the findings about the i-th limit of each replica, for the replica that came closest to its
+// limit.
 func (r *replay) worstReplica(i int) LimitReport {
 	l := r.rules.Replica[i]
 	worst := limitOf(l, newChecked(l, nil, r.jitter).Checking)

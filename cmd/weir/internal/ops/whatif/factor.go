@@ -8,12 +8,11 @@ import (
 	"weir/bucket"
 )
 
-// precision is how far a factor may be above the smallest one: a part of the factor.
+// precision is how far a found factor may be above the smallest one, as a part of the found factor.
 const precision = 0.05
 
-// least returns the smallest factor above low and up to most for which ok holds, up to precision. It returns 0 if ok
-// holds for none. It relies on that ok does not hold for low, and that it holds for every factor above one for which it
-// holds.
+// least returns the smallest factor above low and up to most for which ok is true, within precision. It returns 0 if
+// there is none. ok must be false for low, and if it is true for a factor, it must be true for every greater one.
 func least(low, most float64, ok func(factor float64) (bool, error)) (float64, error) {
 	high := min(most, 2*low)
 	for {
@@ -44,9 +43,9 @@ func least(low, most float64, ok func(factor float64) (bool, error)) (float64, e
 	return high, nil
 }
 
-// Breaks returns the smallest load, up to a twentieth, at which a job overflows or is stopped by a budget, for parts that
-// bear a load of 1. The outcomes end with the first such job. It returns 0 if there is none up to most, which may be from
-// 1 to MostLoad. It runs the traces some eight times.
+// Breaks returns the smallest load at which a job overflows or a budget stops a job, within a twentieth. The parts must
+// bear a load of 1. The outcomes are those of a run at that load, which ended with the first such job. Breaks returns 0
+// if the parts bear every load up to most, which may be from 1 to MostLoad. It runs the traces some eight times.
 func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs int)) (load float64, outcomes []*Outcome, err error) {
 	isBroken := func(t *tally) bool { return t.overflowed+t.overBudget > 0 }
 	load, err = least(1, most, func(load float64) (bool, error) {
@@ -66,9 +65,10 @@ func Breaks(ctx context.Context, parts []Part, most float64, progress func(jobs 
 // mostFaster bounds the factor by which Faster raises rates.
 const mostFaster = 64
 
-// Faster returns the smallest factor from some factor on, up to a twentieth, by which the rates of all buckets must be
-// raised so that nothing overflows with the present capacities. It returns 0 if no factor up to 64 is enough: jobs come
-// at once, or another limit makes them wait. It runs the traces some ten times, but once if the factor from is enough.
+// Faster returns the smallest factor by which the rates of all buckets must be raised so that nothing overflows with
+// the present capacities, within a twentieth. It tries no factor below from. It returns 0 if no factor up to 64 is
+// enough: jobs come at once, or another limit makes them wait. It runs the traces some ten times, or only once if from
+// is enough.
 func Faster(ctx context.Context, parts []Part, from float64, progress func(jobs int)) (float64, error) {
 	overflows := func(t *tally) bool { return t.overflowed > 0 }
 	isEnough := func(factor float64) (bool, error) {
@@ -89,7 +89,8 @@ func Faster(ctx context.Context, parts []Part, from float64, progress func(jobs 
 	return least(from, mostFaster, isEnough)
 }
 
-// Faster returns the candidate with the rates of its buckets raised by a factor from 1 on, rounded up to whole counts.
+// Faster returns the candidate with the rates of its buckets multiplied by a factor of 1 or more, rounded up to whole
+// counts.
 func (c Candidate) Faster(factor float64) Candidate {
 	raise := func(r bucket.Rate) bucket.Rate {
 		r.Count = int64(math.Ceil(float64(r.Count) * factor))

@@ -18,13 +18,13 @@ type member struct {
 	policy  *schedule.Policy
 	took    time.Duration
 	retry   [2]time.Duration
-	columns []int // of the shared limits in what the trace's calls took; -1: none
+	columns []int // by shared limit: its column in the trace's takes; -1: none
 	s       *schedule.Schedule
 	store   *bucket.Memory
 	part    *schedule.Partition
 	running []end         // running calls in the order of their ends
-	due     bucket.Micros // when it has something to do
-	parts   []float64     // of each key: the parts of jobs that have not come yet; nil if every job comes once
+	due     bucket.Micros // when the member has something to do next
+	parts   []float64     // by key: the fraction of a job that has not come yet; nil if every job comes once
 	out     tally
 }
 
@@ -33,7 +33,7 @@ type end struct {
 	job *schedule.Job
 }
 
-// nextStep returns when the member has something to do.
+// nextStep returns when the member has something to do next.
 func (m *member) nextStep() bucket.Micros {
 	next := m.s.Next(m.now)
 	if len(m.running) > 0 {
@@ -42,7 +42,7 @@ func (m *member) nextStep() bucket.Micros {
 	return next
 }
 
-// arrives lets the jobs of one arrival come: one, or as many as the load makes of it.
+// arrives lets the jobs of one arrival come: one job, or more if the load is above 1.
 func (m *member) arrives(number int) {
 	if m.parts == nil {
 		m.arrive(number, 0)
@@ -101,9 +101,9 @@ func (m *member) wait(key string, depth int) time.Duration {
 	return m.now.Until(at)
 }
 
-// cost returns what a call takes from the shared limit at a place. If the trace knows what the recorded calls took, it
-// is that, but at most what the limit lets pass at once. Else, if the limit reads the cost from the job, it is the cost
-// in the trace.
+// cost returns what a call takes from the shared limit at a place. If the trace knows what the recorded calls took, the
+// cost is that, but at most what the limit lets pass at once. Otherwise, if the limit reads the cost from the job, it
+// is the cost in the trace.
 func (m *member) cost(place int, a *arrival) int64 {
 	l := &m.policy.Rules.Shared[place]
 	if column := m.columns[place]; column >= 0 {

@@ -8,11 +8,11 @@ import (
 	"weir/bucket"
 )
 
-// NewTrace returns an empty trace for jobs that a running weir recorded. limits are the names of the limits of which
-// the caller knows what each call took. The caller adds the jobs and their calls in any order, and then calls Finish.
+// NewTrace returns an empty trace for jobs that a running weir recorded. limits names the limits for which the caller
+// knows what each call took. The caller adds the jobs and their calls in any order, and then calls Finish.
 func NewTrace(limits []string) *Trace { return &Trace{limits: limits} }
 
-// Limits returns the names of the limits of which the trace knows what each call took.
+// Limits returns the names of the limits for which the trace knows what each call took.
 func (t *Trace) Limits() []string { return t.limits }
 
 // Add adds a job that arrived at a time. It returns the job's number.
@@ -34,11 +34,11 @@ func (t *Trace) Knows(key string) bool {
 // At returns when a job arrived.
 func (t *Trace) At(job int) bucket.Micros { return t.arrivals[job].at }
 
-// CameAt says that a job arrived at a time, if that is earlier than is known so far.
+// CameAt moves the arrival of a job to a time, if that is earlier than the arrival known so far.
 func (t *Trace) CameAt(job int, at bucket.Micros) { t.arrivals[job].at = min(t.arrivals[job].at, at) }
 
 // Called adds a call of a job: how long it lasted, and what it took from each of the limits. counts says whether limits
-// count it as a call: they count none that was not sent, and a call of several jobs once.
+// count it as a call. They do not count a call that was not sent, and they count a call of several jobs once.
 func (t *Trace) Called(job int, lasted time.Duration, counts bool, took []int64) {
 	a := &t.arrivals[job]
 	average := (int64(a.lasts)*int64(a.calls) + max(1, lasted.Microseconds())) / (int64(a.calls) + 1)
@@ -50,7 +50,7 @@ func (t *Trace) Called(job int, lasted time.Duration, counts bool, took []int64)
 	t.Took(job, took)
 }
 
-// Took adds what a job took from each of the limits beside its calls.
+// Took adds what a job took from each of the limits, without adding a call.
 func (t *Trace) Took(job int, took []int64) {
 	for i, units := range took {
 		sum := &t.takes[int(t.arrivals[job].row)*len(t.limits)+i]
@@ -58,9 +58,9 @@ func (t *Trace) Took(job int, took []int64) {
 	}
 }
 
-// Finish sorts the jobs by their arrivals, and leaves out those that came after a time. A job without a recorded call counts as if it had been called once, for as
-// long and for as many units as a call of the others on average. If no other job was called either, the configuration
-// says what it takes.
+// Finish sorts the jobs by their arrivals, and removes those that came after until. A job without a recorded call
+// counts as if it had been called once, for as long and for as many units as an average call of the other jobs. If no
+// job was called, the configuration says what a call takes.
 func (t *Trace) Finish(until bucket.Micros) {
 	t.arrivals = slices.DeleteFunc(t.arrivals, func(a arrival) bool { return a.at > until })
 	calls, lasted := int64(0), int64(0)
@@ -89,7 +89,7 @@ func (t *Trace) Finish(until bucket.Micros) {
 	t.sort()
 }
 
-// On returns the jobs that came on some days, which are named by their beginnings.
+// On returns a trace with the jobs that came on some days. Each day is named by its beginning.
 func (t *Trace) On(days map[bucket.Micros]bool) *Trace {
 	on := *t
 	on.arrivals = nil
@@ -101,8 +101,8 @@ func (t *Trace) On(days map[bucket.Micros]bool) *Trace {
 	return &on
 }
 
-// units returns what one call of a job took from the limit in a column. known is false if no call of the trace tells
-// that.
+// units returns what one call of a job took on average from the limit in a column. known is false if no call of the
+// trace tells that.
 func (t *Trace) units(a *arrival, column int) (units int64, known bool) {
 	sum := t.takes[int(a.row)*len(t.limits)+column]
 	if sum == unknown {
@@ -123,7 +123,8 @@ type Day struct {
 // perDay is the length of a day.
 const perDay = bucket.Micros(24 * time.Hour / time.Microsecond)
 
-// Days returns the days from the first to the last job, also those without jobs, but at most most of the newest.
+// Days returns the days from the first to the last job, including days without jobs. If there are more than most, it
+// returns the newest ones.
 func (t *Trace) Days(most int) (days []Day) {
 	if len(t.arrivals) == 0 {
 		return nil

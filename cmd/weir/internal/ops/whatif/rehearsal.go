@@ -26,7 +26,7 @@ func CandidateOf(api *config.API) Candidate {
 	return Candidate{Rules: api.CallRules(), Price: int64(api.Price), RetryMin: api.Retry.Min, RetryMax: api.Retry.Max}
 }
 
-// Part is one of the apis that are tried together. Their limits of an account count the calls of all of them.
+// Part is one of the apis that are tried together. If they have an account, its limits count the calls of all of them.
 type Part struct {
 	Trace     *Trace
 	Candidate Candidate
@@ -40,13 +40,13 @@ const MostLoad = 16
 type rehearsal struct {
 	now    bucket.Micros
 	load   float64
-	copies uint64 // by which the jobs of one arrival are numbered
+	copies uint64 // the most jobs that one arrival may become; used to number them
 	all    []*member
 }
 
 // Run runs a trace under a candidate's rules until every accepted job has been called. It calls progress with the
-// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules. It ignores other apis of an
-// account.
+// number of arrivals that the run has reached. It fails if ctx ends, or if no store can keep the rules. It ignores
+// other apis of the api's account.
 func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
 	alone := *c
 	alone.Rules = c.Rules.Alone()
@@ -58,12 +58,13 @@ func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (
 }
 
 // RunAll is Run for several apis at once. If they have an account, parts must have all of its apis. Each job comes load
-// times, from 1 to MostLoad: with 1.5 every second job of a key comes twice.
+// times. load must be from 1 to MostLoad; with 1.5, every second job of a key comes twice.
 func RunAll(ctx context.Context, parts []Part, load float64, progress func(jobs int)) ([]*Outcome, error) {
 	return runUntil(ctx, parts, load, func(*tally) bool { return false }, progress)
 }
 
-// runUntil is RunAll that ends early when enough reports so of an api after one of its arrivals.
+// runUntil is RunAll, but ends as soon as enough returns true. It asks enough about an api after each arrival of the
+// api.
 func runUntil(ctx context.Context, parts []Part, load float64, enough func(*tally) bool, progress func(jobs int)) ([]*Outcome, error) {
 	if load < 1 || load > MostLoad {
 		panic(fmt.Sprintf("whatif: a load of %g", load))
@@ -142,7 +143,7 @@ func (r *rehearsal) join(p *Part, pools *bucket.Pools) (err error) {
 	return nil
 }
 
-// first returns the member with the next arrival, nil if all have arrived.
+// first returns the member with the next arrival, or nil if all have arrived.
 func (r *rehearsal) first() (first *member) {
 	for _, m := range r.all {
 		if m.next < len(m.trace.arrivals) && (first == nil || m.trace.arrivals[m.next].at < first.trace.arrivals[first.next].at) {

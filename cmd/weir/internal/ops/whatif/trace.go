@@ -46,10 +46,11 @@ type arrival struct {
 	row   uint32 // in takes
 	lasts uint32 // microseconds of a call; 0: as the candidate says
 	calls uint16 // that the job needs; 0 counts as 1
-	taken uint16 // of these, those that took from limits as calls; mean: no call was recorded
+	taken uint16 // how many calls the limits counted; mean: no call was recorded
 }
 
-// mean says that no call of a job was recorded. What it takes, and for how long, is then a mean of the others.
+// mean says that no call of a job was recorded. What its call takes, and how long it lasts, are then means of the other
+// calls.
 const mean = math.MaxUint16
 
 // unknown says that a trace does not tell what a call took.

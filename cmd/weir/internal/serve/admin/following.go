@@ -20,11 +20,11 @@ type ConfigState struct {
 	Seen     uint64 `json:"seen"`              // the newest version that the replica has considered
 	Version  uint64 `json:"version"`           // the version in force on this replica
 	Why      string `json:"why,omitempty"`     // why the newest version is not in force
-	// Shares is the share by which the replica counts, in percent, by account. Only the account that the question names is
-	// there. It is missing if the replica counts no call of it, for example because no api of it is configured: its use is
-	// then unknown.
+	// Shares has the share by which the replica counts the account that the question names, in percent. The account is
+	// missing if the replica counts no call of it, for example because no api of it is configured. Its use is then
+	// unknown.
 	Shares map[string]int64 `json:"shares,omitempty"`
-	// Busy says of the same account why calls of this site may exceed its share in a window that still sees calls.
+	// Busy says why calls of this site may exceed the account's share in a window that still sees calls.
 	Busy map[string]string `json:"busy,omitempty"`
 }
 

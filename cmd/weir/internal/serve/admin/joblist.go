@@ -247,8 +247,8 @@ type aheadReply struct {
 // mostWaits is the most waits, and the most ends, that one question may have.
 const mostWaits = 100
 
-// traces answers with everything that is recorded of a job id, or with an aheadReply, or with a postingsReply. It gives
-// the last at once, without a place among the lists: it reads nothing for it but memory.
+// traces answers with everything that is recorded of a job id, with an aheadReply, or with a postingsReply. It prepares
+// a postingsReply at once and without a slot for lists, because it only reads memory for it.
 func (o operator) traces(req micro.Request) {
 	var q tracesOf
 	if err := json.Unmarshal(req.Data(), &q); err != nil {

@@ -132,7 +132,8 @@ func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (sch
 	return p, fmt.Errorf("%s: another command pauses or resumes it at the same time: try again", o.name())
 }
 
-// StorePause stores a pause of an api for a process that has not begun to call yet.
+// StorePause stores a pause of an api. It waits for no replica, so the calling process must not have begun to call the
+// api.
 func StorePause(ctx context.Context, kv jetstream.KeyValue, api, who, why string) error {
 	o := &OperatorCommand{API: api, who: who, kv: kv}
 	_, err := o.storePause(ctx, schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: who, Why: why})

@@ -235,7 +235,7 @@ func (p *Pauses) end(ctx context.Context, entry string, f inForce, now time.Time
 	}
 	err = p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
 	if isWrongSequence(err) {
-		// Another process has changed the entry: the watch reports the change.
+		// Another process has changed the entry. The watch reports that change.
 		p.inForce[entry] = inForce{revision: f.revision}
 		return nil
 	}

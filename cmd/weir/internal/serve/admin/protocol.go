@@ -63,7 +63,7 @@ const (
 	nextAnswer  = 500 * time.Millisecond
 	showTimeout = 4 * time.Second // the owner loads jobs
 
-	// The owner waits for the inquiry's rate, a slot, the right to end letters, and the api.
+	// Long, because the owner waits for the inquiry's rate, a slot, the right to end letters, and the api.
 	reconcileTimeout = 100 * time.Second
 
 	cancelTimeout = 50 * time.Second // the owner may have to read its queue first
@@ -83,14 +83,14 @@ type question struct {
 	Match string         `json:"match,omitempty"` // only keys that contain this text
 }
 
-// useQuestion is the body of a question about the configuration. With an account it also asks for what a replica knows
-// of its use of the account.
+// useQuestion is the body of a question about the configuration. If it names an account, it also asks how much of the
+// account the replica uses.
 type useQuestion struct {
 	Account string `json:"account,omitempty"`
 }
 
-// useWithin bounds how long a replica takes to say what limits have in use. useWaits is longer, so that a replica whose
-// Redis does not answer is not taken for silent.
+// useWithin bounds how long a replica may take to find out what limits have in use. useWaits allows more time, so that
+// a replica whose Redis does not answer does not count as silent.
 const useWithin = 500 * time.Millisecond
 
 var useWaits = answerWaits{firstAnswer, useWithin + 250*time.Millisecond}

@@ -210,8 +210,8 @@ func (o operator) try(req micro.Request) {
 	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // on an error the asking process has gone
 }
 
-// configuration answers which configuration this replica follows. If the question names an account, the answer also says
-// what the replica knows of its use of it.
+// configuration answers which configuration this replica follows. If the question names an account, the answer also
+// says what the replica knows of its use of the account.
 func (o operator) configuration(req micro.Request) {
 	state := func() ConfigState {
 		state := o.Config()

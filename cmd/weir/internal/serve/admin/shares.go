@@ -18,11 +18,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// moveKey is the key of the last claim by a move of shares. It lies in the bucket of the configuration, because one
-// condition then covers both: nothing was written to the bucket since.
+// moveKey is the key of the last claim by a move of shares. It lies in the bucket of the configuration. So one
+// condition covers the claim and the configuration: nothing was written to the bucket since.
 const moveKey = "move"
 
-// Claim is a note of a move of shares at a site.
+// Claim is the note that a move of shares leaves at a site.
 type Claim struct {
 	Who     string           `json:"who"`
 	At      time.Time        `json:"at"`
@@ -39,8 +39,8 @@ func (c *Claim) Command() string {
 	return strings.Join(words, " ")
 }
 
-// UnfinishedMove returns the last claim of a site if its move has not given the site the share that it claims, and
-// nothing else has changed the share since. It returns nil if there is none. The move may still be running.
+// UnfinishedMove returns the last claim at a site if the site does not have the share that the claim names for it, and
+// nothing has changed the share since the claim. Otherwise it returns nil. The move may still be running.
 func UnfinishedMove(ctx context.Context, c *connect.Connection) (*Claim, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if err != nil {
@@ -81,39 +81,40 @@ func UnfinishedMove(ctx context.Context, c *connect.Connection) (*Claim, error) 
 	return claim, nil
 }
 
-// Claimed is a site's configuration as a claim has found it.
+// Claimed is a site's configuration as the move has found or stored it after its claim.
 type Claimed struct {
 	*Version
 
-	claimed  uint64 // the last write of the claim
-	revision uint64 // the last write to the bucket, as far as only this move wrote since the claim
+	claimed  uint64 // revision of the last write of the claim
+	revision uint64 // revision of the last write to the bucket, if only this move has written since the claim
 	note     []byte // the claim
 	clock    siteClock
 }
 
-// siteClock relates the clock of a site to that of this process: the site's server stored a message at stored, between
-// before and after. The clock of this machine may be wrong by hours.
+// siteClock relates the clock of a site to that of this process. The site's server stored a message at stored by its
+// clock, which was between before and after by the clock of this process. The clock of this machine may be wrong by
+// hours.
 type siteClock struct{ stored, before, after time.Time }
 
 // at returns the earliest and the latest time that the site's clock may show now. wall is now without its monotonic
-// reading. The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: so either may say
-// how much time has passed.
+// reading. The monotonic clock may stand still while the machine sleeps, and the wall clock may be set. So at considers
+// how much time has passed by either clock.
 func (c siteClock) at(now, wall time.Time) (earliest, latest time.Time) {
 	least := min(now.Sub(c.after), wall.Sub(c.after.Round(0)))
 	most := max(now.Sub(c.before), wall.Sub(c.before.Round(0)))
 	return c.stored.Add(least), c.stored.Add(most)
 }
 
-// Until returns how long it takes until the site's clock shows a time that depends on what it shows now. of returns that
-// time. The result is never too short.
+// Until returns how long it takes until the site's clock shows the time that of returns. of gets the time that the
+// site's clock shows now. That time is not known exactly, so the result may be too long, but is never too short.
 func (v *Claimed) Until(of func(now time.Time) time.Time) time.Duration {
 	now := time.Now()
 	earliest, latest := v.clock.at(now, now.Round(0))
 	return of(latest).Sub(earliest)
 }
 
-// ClaimShares notes a move of shares, and reads the version in force after that. No earlier claim can change a share
-// any more.
+// ClaimShares stores the claim of a move of shares, and then reads the version in force. From then on no move with an
+// earlier claim can change a share at the site.
 func ClaimShares(ctx context.Context, c *connect.Connection, claim Claim) (*Claimed, error) {
 	store, err := OpenConfigStore(ctx, c)
 	if err != nil {
@@ -155,10 +156,11 @@ func leaderVersion(ctx context.Context, c *connect.Connection) (*Version, error)
 	return v, v.parse(newest.Time)
 }
 
-// Confirm fails with ErrLostRace if another move has claimed the site since, or if more than the claimed share of the
-// account is in force. It writes the claim again, if that is still the last one. A read would not do: in a cluster that is
-// cut in two, a node that was the bucket's leader may answer without the claims that the others have stored. The share is
-// read after that: a share that another move raises later is preceded by its claim of every site.
+// Confirm fails with ErrLostRace if another move has claimed the site since, or if the share of the account in force is
+// greater than the claimed one. Confirm writes the claim again, which succeeds only if it is still the last one.
+// Reading the claim would not be enough: in a cluster that is cut in two, a former leader of the bucket may answer
+// without the claims that the other nodes have stored. Confirm reads the share after the write: another move claims
+// every site before it raises a share.
 func (v *Claimed) Confirm(ctx context.Context, c *connect.Connection, account string) error {
 	ack, err := c.JetStream.Publish(ctx, "$KV."+connect.ConfigBucket+"."+moveKey, v.note, jetstream.WithExpectLastSequencePerSubject(v.claimed))
 	switch {
@@ -182,9 +184,9 @@ func (v *Claimed) Confirm(ctx context.Context, c *connect.Connection, account st
 	return nil
 }
 
-// SetShare stores a version that differs from the claimed one in one share. It fails with ErrLostRace if anything was
-// written to the bucket since the claim. from says why the share changes. SetShare writes to talk if the event of the
-// change could not be stored.
+// SetShare stores a version that differs from the claimed one in one share. It fails with ErrLostRace if anything else
+// was written to the bucket since the claim. from says why the share changes. SetShare writes to talk if the event of
+// the change could not be stored.
 func (v *Claimed) SetShare(ctx context.Context, c *connect.Connection, talk io.Writer, account string, percent int64, from string) (*Claimed, error) {
 	next := &Version{StoredConfig: StoredConfig{
 		YAML: v.YAML, From: from, Who: cli.User(), At: time.Now().UTC(), Changes: 1, Vendors: v.Vendors,
@@ -212,20 +214,20 @@ func (v *Claimed) SetShare(ctx context.Context, c *connect.Connection, talk io.W
 	return &Claimed{next, v.claimed, ack.Sequence, v.note, v.clock}, nil
 }
 
-// Clearing is how AwaitClear decides that calls of a site are within its share.
+// Clearing says when the calls of a site are within its share, for AwaitClear.
 type Clearing struct {
 	Account string
 	Version uint64        // that every replica must follow
-	Share   int64         // the most by which a replica may count, in percent
-	Passes  time.Duration // how long calls count that no store remembers
+	Share   int64         // the greatest share by which a replica may count, in percent
+	Passes  time.Duration // how long calls may count that no store remembers
 	// Gone returns how long it takes until no call that was made until now counts any more.
 	Gone func() time.Duration
-	Say  func(why string) // hears why the site is not clear yet; the same reason may come again
+	Say  func(why string) // takes the reason why the site is not clear yet, also the same reason again
 }
 
 const (
 	clearPoll = 500 * time.Millisecond
-	// clearPatience is how long AwaitClear bears a site that does not answer.
+	// clearPatience is how long AwaitClear waits for a site that does not answer.
 	clearPatience = 30 * time.Second
 )
 
@@ -283,8 +285,9 @@ func (k Clearing) AwaitClear(ctx context.Context, c *connect.Connection, talk io
 		default:
 			answered = now
 		}
-		// Both waits begin with the first answer of all replicas in which none counts by the former share: one that did in
-		// the answer before may have called until now. They begin again if the site has lost the version.
+		// Both waits begin when all replicas have answered and, for the first time, none of them counts by the former share.
+		// A replica that still did so in its answer before may have called until now. If the site has lost the version, both
+		// waits begin again.
 		if former {
 			clear, gone = time.Time{}, time.Time{}
 		} else if clear.IsZero() && err == nil && m.complete() {

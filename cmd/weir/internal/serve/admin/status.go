@@ -121,7 +121,7 @@ func (o operator) status(req micro.Request) {
 	for ; limit > 0; limit /= 2 { // keys may be long, and messages short
 		s.APIs = nil
 		for _, api := range o.Dispatcher.Desk.APIs() {
-			// Otherwise the api was removed meanwhile.
+			// An error means that the api was removed meanwhile.
 			if detail, err := o.Dispatcher.Desk.Detail(api, limit); err == nil {
 				limits := limitstate.WithUses(o.Limits(api), detail.Uses, o.Instance)
 				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limits, o.Clock(api), o.Callback(api)})

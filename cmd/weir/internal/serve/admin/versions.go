@@ -201,9 +201,10 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return valid, last, s.layFoundOver(ctx, valid)
 }
 
-// NewestReadable returns the newest version that can be read, nil if there is none. Its site and its shares are those of
-// the newest version, because they lie outside the text: else a text that follows an older version could raise a share.
-// NewestReadable fails if a later version does not say its shares. entries are in the order of their revisions.
+// NewestReadable returns the newest version that can be read, or nil if there is none. The version gets the site and
+// the shares of the newest version of all, which has them outside its text. Otherwise a file that follows an older
+// version could raise a share. NewestReadable fails if a later version may have shares and they cannot be read. entries
+// must be in the order of their revisions.
 func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	var unread []jetstream.KeyValueEntry // the newest first
 	for _, entry := range slices.Backward(entries) {
@@ -215,8 +216,8 @@ func NewestReadable(entries []jetstream.KeyValueEntry) (*Version, error) {
 	return nil, nil //nolint:nilnil // no version is no error
 }
 
-// takeShares takes the site and the shares of the first of these later versions that has a site. They cannot be read
-// otherwise. created is when the version was stored.
+// takeShares gives v the site and the shares of the newest later version that has a site. Nothing else of the later
+// versions can be read. later begins with the newest version. created is when v was stored.
 func (v *Version) takeShares(later []jetstream.KeyValueEntry, created time.Time) error {
 	for _, entry := range later {
 		if entry.Operation() != jetstream.KeyValuePut {
@@ -311,8 +312,8 @@ func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (v
 	return version, nil
 }
 
-// PutUnclaimed stores a version if nothing was written to the bucket since the version last, and otherwise fails with
-// ErrLostRace. So it fails if a move of shares has claimed the site, too.
+// PutUnclaimed stores a version if nothing was written to the bucket since the revision last. Otherwise it fails with
+// ErrLostRace, also if a move of shares has claimed the site since.
 func PutUnclaimed(ctx context.Context, js jetstream.JetStream, next StoredConfig, last uint64) (version uint64, err error) {
 	ack, err := js.Publish(ctx, "$KV."+connect.ConfigBucket+"."+currentKey, marshal(next), jetstream.WithExpectLastSequence(last))
 	switch {

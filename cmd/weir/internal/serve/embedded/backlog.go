@@ -83,7 +83,7 @@ func (b *backlog) mayBeMuch() bool {
 // sentBytes returns the bytes that the server has sent to all clients since it started. Varz reports them too, but
 // reads the kernel's files about the process each time. That was half of the work of an idle weir.
 func (b *backlog) sentBytes() (sum int64, err error) {
-	// The bytes sent to clients that have disconnected must still count.
+	// IncludeUnused, because the bytes sent to clients that have disconnected must still count.
 	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true})
 	if err != nil {
 		return 0, fmt.Errorf("count what was sent: %w", err)

@@ -13,13 +13,14 @@ import (
 // ShareUse is what a process knows of its use of an account with shares.
 type ShareUse struct {
 	Counts bool   // the process counts calls of the account
-	Share  int64  // by which it counts, in percent; 100 without shares
+	Share  int64  // the share by which it counts, in percent; 100 without shares
 	Busy   string // why calls of this site may exceed the share in a window that still sees calls; "" if they cannot
 }
 
-// ShareUse returns what is known of an account. named says which apis the configuration in force names. Busy is "" if
-// calls cannot exceed the share as far as counts know: for rates, the time since their change decides. An error counts as
-// a reason. The share is that of the rules in force, which may be those of an api that is no longer configured.
+// ShareUse returns what this process knows of its use of an account. named reports whether the configuration in force
+// names an api. Busy is about what is counted now. Calls by the former rates may count longer: the caller must wait for
+// them after a change of the share. An error is a reason in Busy. The share is that of the rules in force, which may be
+// the rules of an api that is no longer configured.
 func (p *Pools) ShareUse(ctx context.Context, account string, named func(api string) bool, clock *clock.Clock) ShareUse {
 	if pool := p.pools.Of(account); pool != nil {
 		rules := pool.Rules()
@@ -33,8 +34,8 @@ func (p *Pools) ShareUse(ctx context.Context, account string, named func(api str
 	return ShareUse{true, shareOf(rules, account), of.busy(ctx, rules)}
 }
 
-// memberOf returns the limits of one api that Redis counts in an account, nil if there is none. An api that the
-// configuration names comes first: Redis refuses the calls of the others once it has followed.
+// memberOf returns the limits of an api of the account, if Redis counts them; otherwise nil. It prefers an api that the
+// configuration names, because Redis refuses the calls of the others once that api has followed.
 func (p *Pools) memberOf(account string, named func(api string) bool) (of *sharedLimits) {
 	for _, s := range p.members(nil) {
 		if s == nil || accountOf(s.rulesNow()) != account {
@@ -59,7 +60,7 @@ func shareOf(rules bucket.Rules, account string) int64 {
 	return cmp.Or(share, bucket.WholeShare)
 }
 
-// busy is Busy of ShareUse for limits in Redis.
+// busy returns Busy of ShareUse for limits that Redis counts.
 func (s *sharedLimits) busy(ctx context.Context, rules bucket.Rules) string {
 	store := s.store.Load()
 	if store == nil {

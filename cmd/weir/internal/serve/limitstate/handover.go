@@ -63,8 +63,9 @@ func takeOverFromRedis(ctx context.Context, o *Options, u *unit) error {
 // snapshotOfLedger returns what a unit's limits may have counted. It adds up quotas and budgets from the ledger. Every
 // rate's burst counts as used, and every permit counts as taken for one lease.
 //
-// Quotas and budgets are partial: calls that were under way when the process died have no record before recovery. Redis
-// has counted these calls, and the sum lacks them. So the limits grant nothing until every call has its record.
+// The sums of quotas and budgets may be too small at first. Calls that were under way when the process died have no
+// record before recovery. Redis has counted these calls, and the sums lack them. So the limits grant nothing until
+// every call has its record.
 func snapshotOfLedger(ctx context.Context, o *Options, u *unit, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	if u.pool {

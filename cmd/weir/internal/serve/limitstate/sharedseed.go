@@ -87,7 +87,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	if err != nil {
 		return err
 	}
-	// Periods follow Redis's clock, the ledger's times this process's clock.
+	// Periods follow Redis's clock. Times in the ledger follow the clock of this process.
 	ahead := now.Until(bucket.MicrosOf(time.Now()))
 	since := map[string]time.Time{}
 	for i := range limits {

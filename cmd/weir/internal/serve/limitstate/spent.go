@@ -85,7 +85,7 @@ func spentOf(
 		if err != nil {
 			return nil, err
 		}
-		// The limit begins with the calls that the ledger has.
+		// A new limit begins with the calls that the ledger still has.
 		if least := extent.Begins.Add(usageMargin); least.After(since[l.Name]) {
 			since[l.Name] = least
 		}

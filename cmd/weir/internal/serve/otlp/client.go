@@ -64,7 +64,7 @@ func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpan
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.closing, cancel)()
-	// This message is encoded like the request of the OTLP service.
+	// TracesData is encoded like the request of the OTLP service.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return fmt.Errorf("spans that protobuf cannot carry: %w", err)

@@ -96,7 +96,7 @@ func readEndpoint() (*url.URL, error) {
 		text = defaultEndpoint
 	}
 	u, err := url.Parse(text)
-	// The error of url.Parse contains the address.
+	// The message leaves out the error of url.Parse, which contains the address.
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%s is not an address of the form http://host:4318 or https://host", name)
 	}

@@ -22,7 +22,7 @@ type Proposal struct {
 	From   string // where the text comes from: a file, or an earlier version
 	Text   string
 	Config *config.Config
-	Site   string // of the proposing process; empty: that of the version in force
+	Site   string // the site of the proposing process; empty: that of the version in force
 
 	current *admin.Version // the version in force; nil: there is none
 	last    uint64         // the newest revision in NATS when the proposal was compared
@@ -193,10 +193,11 @@ func announce(ctx context.Context, c *connect.Connection, talk io.Writer, next a
 
 // takeBack stores the former configuration again if a replica cannot follow the new one. Otherwise commands would show
 // and use a version that no replica runs. takeBack stores nothing if another client has changed the configuration
-// since. Some replicas may already follow the configuration failed, so the former one gets a later Order. It also keeps
-// a share that failed has lowered, because another site may have been raised meanwhile. It keeps the first share of an
-// account if a move may have claimed the site since; otherwise a replica that does not know its site can follow again.
-// takeBack always returns an error that includes why.
+// since. Some replicas may already follow the configuration in failed, so the former one gets a later Order. takeBack
+// keeps a share that failed has lowered, because another site may have been raised meanwhile. If failed gave an account
+// its first shares, takeBack keeps the share only if a move may have claimed the site since. Otherwise it removes the
+// share, so that a replica that does not know its site can follow again. takeBack always returns an error that includes
+// why.
 func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store admin.ConfigStore, talk io.Writer,
 	failed *admin.StoredConfig, applied *Applied, why error,
 ) error {
@@ -206,7 +207,7 @@ func (p *Proposal) takeBack(ctx context.Context, c *connect.Connection, store ad
 	former := p.current.StoredConfig
 	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, applied.Version)
 	former.Who, former.At, former.Changes, former.Order = p.Who, time.Now().UTC(), len(applied.Changes), failed.After()
-	var shared []string // accounts that only failed shares
+	var shared []string // accounts that have a share only in failed
 	kept, lowered := p.current.Config, ""
 	keep := func(account string) (err error) {
 		if kept, err = kept.WithShare(account, failed.Shares[account]); err != nil {

@@ -32,8 +32,8 @@ func (f *configFile) configured() *config.Config {
 	return f.config
 }
 
-// succeed returns the file with the shares of accounts that are in force at site. current is the version in force, nil
-// if there is none.
+// succeed returns the file with the shares of accounts that are in force at site. current is the version in force, or
+// nil if there is none.
 func (f *configFile) succeed(current *admin.Version, site string) (*configFile, error) {
 	var before *config.Config
 	if current != nil {
@@ -66,7 +66,7 @@ func readConfigFile(path string) (*configFile, error) {
 	return &configFile{path: path, text: text, sum: admin.Checksum(text), config: c}, nil
 }
 
-// inForce returns the file's configuration with the shares of present.
+// inForce returns the file's configuration with the shares that are in force in present.
 func (f *configFile) inForce(present *config.Config) *config.Config {
 	if c, err := f.config.Succeed(present, "", config.Keeping); err == nil {
 		return c
@@ -91,7 +91,8 @@ type adoption struct {
 // what was applied. An unreadable version in NATS counts as never applied. If the file changes nothing, no version is
 // added, and store only records the file. adopt itself stores nothing.
 //
-// The result has the shares of accounts that are in force at site. A file that would raise one is refused.
+// The adopted configuration has the shares of accounts that are in force at site. adopt refuses a file that would raise
+// one.
 func adopt(ctx context.Context, home admin.ConfigStore, file *configFile, site string) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
@@ -196,8 +197,8 @@ func (a *adoption) tellProfiles(log *slog.Logger) {
 	}
 }
 
-// tellUnits logs which limits keep a count of another unit by a file that a start puts in force. Only a running weir
-// refuses such a file.
+// tellUnits logs which limits of a new file keep a count in another unit under the same name. A start puts such a file
+// in force; a running weir refuses it.
 func (a *adoption) tellUnits(log *slog.Logger) {
 	if err := a.former.CheckUnits(a.present.Config, a.present.From); err != nil {
 		log.Warn("limits count in another unit under the same name: what was counted before is in the former unit", "err", err)

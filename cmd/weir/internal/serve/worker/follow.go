@@ -65,7 +65,7 @@ type followerOptions struct {
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
 	inbox    string                     // prefix of this weir's own inboxes
-	site     string                     // of this weir, empty for none
+	site     string                     // the site of this weir, empty for none
 	guarded  func(*config.Config) error // refuses a configuration that leaves HTTP open to other users
 	log      *slog.Logger
 }
@@ -353,7 +353,8 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 	}
 }
 
-// refusedConfig is a version that the follower cannot put in force, and the reason. read is nil if it cannot be read.
+// refusedConfig is a version that the follower cannot put in force, and the reason. read is nil if the version cannot
+// be read.
 type refusedConfig struct {
 	version uint64
 	why     string

@@ -29,10 +29,11 @@ type memoryWatch struct {
 const (
 	memoryLook = time.Second
 	quietLooks = 5 // looks without a run of the collector after which the process counts as quiet
-	// Bytes: the resident memory must have grown by these bytes and a fourth to be worth a collection.
+	// worthReturn is in bytes. A collection is worthwhile if the resident memory has grown by a fourth and worthReturn.
 	worthReturn = 16 << 20
 
-	// Percent of the heap's bound: above tightAt jobs are refused, below looseAt they are accepted again.
+	// tightAt and looseAt are percentages of the heap's bound. Above tightAt weir refuses jobs; below looseAt it accepts
+	// them again.
 	tightAt, looseAt = 90, 80
 )
 

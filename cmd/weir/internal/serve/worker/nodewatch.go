@@ -40,7 +40,7 @@ func (w *nodeWatch) run(ctx context.Context) error {
 		err := w.ask(ctx)
 		switch {
 		case err == nil, !w.nc.IsConnected(), len(w.nc.Servers()) < 2, ctx.Err() != nil:
-			// An answer, or nothing to do: nats.go is reconnecting already, or there is no other node.
+			// JetStream has answered, or there is nothing to do: nats.go is reconnecting already, or there is no other node.
 			answered = time.Now()
 		case time.Since(answered) > w.silent:
 			w.log.Warn("JetStream does not answer on this server, which may be cut off from its cluster; trying another server",

@@ -184,9 +184,9 @@ func (w *records) orderRestored(ctx context.Context, c *config.Config, signs []s
 	return order, nil
 }
 
-// pauseShared pauses the apis of accounts that sites share. The store may have the shares from before a move, and only
-// the other sites know. It may also be from before the account had shares: so a weir with a site pauses the apis of all
-// accounts.
+// pauseShared pauses the apis of accounts that sites share. The restored store may have the shares from before a move,
+// which only the other sites know. It may also be from before the account had shares. So a weir with a site pauses the
+// apis of all accounts.
 func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
 	for _, a := range mayBeShared(c, w.settings.Site) {
 		account, _ := c.Account(a.Account)
@@ -200,7 +200,7 @@ func (w *records) pauseShared(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// mayBeShared returns the apis of accounts with shares, at a site those of all accounts.
+// mayBeShared returns the apis of accounts with shares. If this weir has a site, it returns the apis of all accounts.
 func mayBeShared(c *config.Config, site string) (apis []*config.API) {
 	for i := range c.APIs {
 		a := &c.APIs[i]

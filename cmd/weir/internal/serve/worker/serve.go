@@ -68,8 +68,8 @@ func (w *Worker) answerOperators() error {
 	return err
 }
 
-// shareUse fills in what this process knows of its use of an account. The account need not be configured any more: calls
-// of a removed api go on until a restart.
+// shareUse fills in what this process knows of its use of an account. The account need not be configured any more,
+// because calls of a removed api go on until a restart.
 func (w *Worker) shareUse(ctx context.Context, account string, state *admin.ConfigState) {
 	c := w.follower.inForce.Load()
 	use := w.limits.Pools.ShareUse(ctx, account, func(api string) bool { _, has := c.API(api); return has }, w.clock)

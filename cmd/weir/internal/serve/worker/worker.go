@@ -242,7 +242,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 		w.lowerGo(func() error { return w.limits.Ledger.Run(w.soft) })
 	}
-	// A lease begins only after the follower has considered the newest version.
+	// The follower comes first: a lease begins only after it has considered the newest version.
 	w.lowerGo(func() error { return w.follower.run(w.soft) })
 	if w.server != nil {
 		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
