@@ -271,7 +271,8 @@ func (h *holds) follow(f *Finding, p *Policy, now bucket.Micros) (change HoldCha
 	case f.Open() && (f.Denied || p.Breaker.Failures > 0):
 		former := *b
 		c.claim = 0
-		if b.until = max(f.Until, former.until, 1); f.Until >= former.until {
+		// The Finding says more than what this process had learned, also if the process missed a closing in between.
+		if b.until = max(f.Until, former.until, 1); !c.turned || f.Until >= former.until {
 			b.why, b.denied, c.turned = f.Reason, f.Denied, false
 		}
 		b.opened, b.turned, b.failures, c.alone = max(f.Opened, former.opened), now, 0, false

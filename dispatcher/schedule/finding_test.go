@@ -340,6 +340,30 @@ func TestSlowPaceIsDivided(t *testing.T) {
 	}
 }
 
+// TestMissedClosing checks that a replica takes over why the breaker is open, although it has not seen that the breaker
+// closed before.
+func TestMissedClosing(t *testing.T) {
+	f := newCouncil(3, 1)
+	fault := CallEnd{Fault: true, Again: true, Detail: "500"}
+	for range 2 {
+		f.end(0, fault)
+		f.end(2, fault)
+	}
+	f.pass(950 * time.Millisecond)
+	f.end(1, CallEnd{Denied: true, Detail: "401"})
+	f.tell(1)
+	f.learn(0)
+	f.pass(200 * time.Millisecond)
+	f.probe(1, false)
+	f.tell(1)
+	f.learn(2)
+	f.tell(2)
+	f.learn(0)
+	if b := &f.desks[0].holds.breaker; b.closed() || b.denied || b.why != "500" {
+		t.Errorf("%+v after %+v", *b, f.entry)
+	}
+}
+
 // TestCouncilProperty lets replicas find, read and write in any order. When all have read and written everything, they
 // agree. No replica is held for less than what it found itself.
 func TestCouncilProperty(t *testing.T) {

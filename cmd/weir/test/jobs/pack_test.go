@@ -360,14 +360,15 @@ func TestPackOutlastsRefusedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = api.Close() })
-	var listener net.Listener
-	listen := func(at string) {
+	listen := func(at string) net.Listener {
 		t.Helper()
-		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", at); err != nil {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", at)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return listener
 	}
-	listen("127.0.0.1:0")
+	listener := listen("127.0.0.1:0")
 	at := listener.Addr().String()
 	var mu sync.Mutex
 	var calls []string
@@ -384,8 +385,7 @@ func TestPackOutlastsRefusedConnections(t *testing.T) {
 		_, _ = w.Write(body)
 	})}
 	t.Cleanup(func() { _ = server.Close() })
-	serve := func() { go func() { _ = server.Serve(listener) }() }
-	serve()
+	go func() { _ = server.Serve(listener) }()
 	r := weirtest.RigOn(t, api, fmt.Sprintf(`
 apis:
   order:
@@ -401,8 +401,8 @@ apis:
 	r.Eventually("a call without a connection", func() bool {
 		return slices.ContainsFunc(r.Ledger("order", "a"), func(c ledger.Record) bool { return !c.Sent })
 	})
-	listen(at)
-	serve()
+	again := listen(at)
+	go func() { _ = server.Serve(again) }()
 	r.Ended("order", "a", 3)
 	if n := len(r.Results("order", "a")); n != 3 {
 		t.Errorf("%d results, %d letters", n, len(r.Letters("order", "a")))
