@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,7 +230,7 @@ func (f *fleet) setCopies(ctx context.Context, name string, copies int) error {
 			return nil
 		}
 		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("%s with %d copies: %w", name, copies, err)
+			return errors.Join(fmt.Errorf("%s does not have %d copies within %v", name, copies, startWithin), err)
 		}
 	}
 }

@@ -86,7 +86,10 @@ func heard(ctx context.Context, answers <-chan *nats.Msg) error {
 				err = errors.New("a job was not taken")
 			}
 		}
-		if err != nil || len(told.Jobs) == 0 {
+		if err == nil && len(told.Jobs) == 0 {
+			err = errors.New("it is about no job")
+		}
+		if err != nil {
 			return fmt.Errorf("the answer to a batch: %w: %.500s", err, m.Data)
 		}
 		return nil

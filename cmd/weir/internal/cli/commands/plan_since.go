@@ -160,7 +160,7 @@ func printOutlookOf(out io.Writer, a *outlook.API) error {
 	if a.Suggested != nil {
 		all = append(all, a.Suggested)
 	}
-	err := write(out, "api %s: %s; recorded are %s and %s overflow\n",
+	err := write(out, "api %s: %s; recorded are %s, and %s of jobs that overflowed\n",
 		a.API, cli.Count(a.Present.Jobs, "job"), cli.Count(a.Calls, "call"), cli.Count(a.Overflowed, "letter"))
 	if err == nil {
 		err = printPlan(out, all)

@@ -54,10 +54,11 @@ func (m *Move) Run(ctx context.Context, r *Reach) (*Moved, error) {
 		all = append(all, s)
 		move.Sites[name] = s
 	}
-	changed := false
+	changed, warned := false, false
 	move.Tell = func(p sites.Progress) {
 		changed = changed || p.Step != sites.Awaited
-		if p.Step == sites.Awaited {
+		if p.Step == sites.Awaited && !warned {
+			warned = true
 			m.warn(all)
 		}
 		m.tell(p)
