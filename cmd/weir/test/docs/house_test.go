@@ -99,6 +99,12 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/cli/commands/configuration", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin cmd/weir/internal/serve/proposal cmd/weir/internal/cli/schema"},
 	{"cmd/weir/internal/cli/commands", "*"},
 	{"cmd/weir", "cmd/weir/internal/cli/commands"},
+	{"cmd/weir/weirtest/producer", "ingest ingest/client"},
+	{"cmd/weir/weirtest/program", "deadletter dispatcher/inquiry dispatcher/schedule cmd/weir/internal/config cmd/weir/internal/serve/admin cmd/weir/internal/ops/deadview cmd/weir/internal/ops/verify"},
+	{"cmd/weir/weirtest/referee", "bucket cmd/internal/fakeapi cmd/internal/machine"},
+	{"cmd/weir/weirtest/servers", "bucket/redisstore cmd/internal/machine cmd/weir/internal/nats/connect cmd/weir/internal/serve/embedded"},
+	{"cmd/weir/weirtest/store", "ingest bucket bucket/queue deadletter dispatcher/httpcall dispatcher/ledger cmd/internal/fakeapi cmd/weir/internal/config cmd/weir/internal/serve/admin cmd/weir/internal/serve/clock cmd/weir/internal/serve/limitstate cmd/weir/internal/ops/migrate"},
+	{"cmd/weir/weirtest/web", ""},
 	{"cmd/weir/weirtest", "*"},
 	{"cmd/weir/test/cli", "*"},
 	{"cmd/weir/test/console", "*"},
@@ -117,7 +123,11 @@ var rooms = []struct{ room, imports string }{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "cmd/weir/weirtest", "dispatcher/internal/seeds"}
+var forTests = []string{
+	"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "dispatcher/internal/seeds", "cmd/weir/weirtest",
+	"cmd/weir/weirtest/producer", "cmd/weir/weirtest/program", "cmd/weir/weirtest/referee", "cmd/weir/weirtest/servers",
+	"cmd/weir/weirtest/store", "cmd/weir/weirtest/web",
+}
 
 // TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
 // line. Tests may import any room below their own, too.
