@@ -11,52 +11,38 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
-
-// part is a part of a node's store, as a pattern of the files that it consists of.
-type part string
-
-// The parts in which bytes are flipped, in turn.
-const (
-	ofQueue     part = "*/streams/WEIR_" + apiName + "_*/msgs/*.blk" // jobs and marks
-	ofKept      part = "*/streams/WEIR_[A-Z]*/msgs/*.blk"            // results, records, letters and events
-	ofState     part = "*/streams/*/msgs/index.db"
-	ofSnapshots part = "*/_js_/S-*/snapshots/*"
-	ofCluster   part = "*/_js_/_meta_/snapshots/*" // which streams there are
-)
-
-var parts = []part{ofQueue, ofKept, ofState, ofSnapshots, ofCluster}
-
-// ofMessages reports whether the part is blocks of messages.
-func (p part) ofMessages() bool { return p == ofQueue || p == ofKept }
 
 // healsWithin bounds how long a node with flipped bytes may take to have every copy again by itself.
 const healsWithin = 30 * time.Second
 
 // flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes were a stream's, the node must
 // lead that stream when it is current again, so that everything is read from its copy.
-func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error) {
-	n := f.nodes[s.target]
-	if s.part == ofQueue { // with jobs in it; when they are called, the node's copy must have them
+func (f *fleet) flipNode(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+	n := f.nodes[s.Target]
+	if s.Part == plan.OfQueue { // with jobs in it; when they are called, the node's copy must have them
 		if err := f.gather(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, f.command(ctx, "resume", apiName)) }()
+		defer func() { err = errors.Join(err, f.command(ctx, "resume", plan.APIName)) }()
 	}
-	f.end(n, s.orderly)
+	f.end(n, s.Orderly)
 	dir := filepath.Join(f.storeOf(n), "jetstream")
-	file, err := flipPart(dir, s.part, rand.New(rand.NewPCG(f.programs.o.Seed, s.seed)))
+	file, err := flipPart(dir, s.Part, rand.New(rand.NewPCG(f.programs.o.Seed, s.Seed)))
 	if err != nil {
 		return fmt.Errorf("flip bytes: %w", err)
 	}
 	if file == "" {
-		f.record.note("no byte was flipped: %s has no %s", n.name, s.part)
+		f.record.note("no byte was flipped: %s has no %s", n.name, s.Part)
 	} else {
 		f.record.talk("eight bytes of %s are flipped: %s", n.name, file)
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	done.Target = n.name + ": " + file
 	if err := f.startFlipped(ctx, n); err != nil {
 		return err
@@ -73,7 +59,7 @@ func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error
 		return fmt.Errorf("%s after flipped bytes: %w", of, err)
 	}
 	f.lead(ctx, of, n)
-	if s.part == ofKept {
+	if s.Part == plan.OfKept {
 		done.Behind = f.readAll(ctx, whole, n)
 	}
 	return nil
@@ -104,7 +90,7 @@ func (f *fleet) startFlipped(ctx context.Context, n *node) error {
 
 // flipPart flips eight bytes of one of the files of a part of the store in dir. It returns the file's path in dir, or ""
 // if there is none.
-func flipPart(dir string, p part, r *rand.Rand) (flipped string, err error) {
+func flipPart(dir string, p plan.Part, r *rand.Rand) (flipped string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, string(p)))
 	if err != nil {
 		return "", err
@@ -120,7 +106,7 @@ func flipPart(dir string, p part, r *rand.Rand) (flipped string, err error) {
 			continue
 		}
 		from := 0
-		if p == ofQueue {
+		if p == plan.OfQueue {
 			from = max(0, len(data)-newest) // most jobs further back have ended
 		}
 		at := from + r.IntN(len(data)-flips-from+1)

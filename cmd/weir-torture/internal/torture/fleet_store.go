@@ -8,26 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
-)
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 
-// The faults of what the nodes of a fleet have stored. After each of them every stream must get all its copies again.
-const (
-	flipNode       kind = "bytes of a NATS node flipped"
-	killNodes      kind = "kill -9 of all NATS nodes"
-	restartDeleted kind = "NATS node after many deletes"
-	scaleStream    kind = "stream scaled to one and back"
+	"github.com/nats-io/nats.go/jetstream"
 )
-
-// ofStores reports whether a fault is one of what the nodes have stored.
-func (k kind) ofStores() bool {
-	switch k {
-	case flipNode, killNodes, restartDeleted, scaleStream:
-		return true
-	}
-	return false
-}
 
 // Bounds of the deletions before a fault.
 const (
@@ -38,15 +24,15 @@ const (
 )
 
 // strikeStore executes a fault of what the nodes have stored.
-func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err error) {
-	n := f.nodes[s.target]
-	switch s.kind {
-	case flipNode:
+func (f *fleet) strikeStore(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+	n := f.nodes[s.Target]
+	switch s.Kind {
+	case plan.FlipNode:
 		return f.flipNode(ctx, s, done)
-	case killNodes:
+	case plan.KillNodes:
 		done.Target = "all"
 		return f.killNodes(ctx, s)
-	case restartDeleted:
+	case plan.RestartDeleted:
 		done.Target = n.name
 		if err := f.awaitDeletes(ctx, manyDeletes); err != nil {
 			return err
@@ -68,12 +54,12 @@ func (f *fleet) end(n *node, orderly bool) {
 	}
 	now := time.Now()
 	n.process.Kill()
-	f.record.killed(Kill{What: "server", At: now})
+	f.record.killed(judge.Kill{What: "server", At: now})
 }
 
-func (f *fleet) restartNode(ctx context.Context, n *node, s strike) error {
-	f.end(n, s.orderly)
-	stream.Sleep(ctx, s.last)
+func (f *fleet) restartNode(ctx context.Context, n *node, s plan.Strike) error {
+	f.end(n, s.Orderly)
+	stream.Sleep(ctx, s.Last)
 	return f.startNode(ctx, n)
 }
 
@@ -88,11 +74,11 @@ func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 }
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
-func (f *fleet) killNodes(ctx context.Context, s strike) error {
+func (f *fleet) killNodes(ctx context.Context, s plan.Strike) error {
 	if err := f.gather(ctx); err != nil {
 		return err
 	}
-	if err := f.command(ctx, "resume", apiName); err != nil {
+	if err := f.command(ctx, "resume", plan.APIName); err != nil {
 		return err
 	}
 	if err := f.awaitDeletes(ctx, burstDeletes); err != nil {
@@ -103,13 +89,13 @@ func (f *fleet) killNodes(ctx context.Context, s strike) error {
 		killing.Go(func() { f.end(n, false) })
 	}
 	killing.Wait()
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	return f.startNodes(ctx)
 }
 
 // gather pauses the api, so that jobs gather in the queue. The caller resumes it.
 func (f *fleet) gather(ctx context.Context) error {
-	if err := f.command(ctx, "pause", apiName); err != nil {
+	if err := f.command(ctx, "pause", plan.APIName); err != nil {
 		return err
 	}
 	stream.Sleep(ctx, burstGathers)
@@ -159,7 +145,7 @@ func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 	defer cancel()
 	list := f.js.ListStreams(ctx)
 	for s := range list.Info() {
-		if strings.HasPrefix(s.Config.Name, "WEIR_"+apiName+"_") {
+		if strings.HasPrefix(s.Config.Name, "WEIR_"+plan.APIName+"_") {
 			messages += int(s.State.LastSeq - s.State.Msgs)
 		}
 	}
@@ -168,25 +154,25 @@ func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 
 // scaleStream gives a stream one copy, and three again after a while. Then it restarts the node that had the only copy:
 // at once, or when the other copies are current.
-func (f *fleet) scaleStream(ctx context.Context, s strike) (target string, err error) {
+func (f *fleet) scaleStream(ctx context.Context, s plan.Strike) (target string, err error) {
 	names, err := f.streams(ctx)
 	if err != nil {
 		return "", err
 	}
-	name := names[s.seed%uint64(len(names))]
+	name := names[s.Seed%uint64(len(names))]
 	if err := f.setCopies(ctx, name, 1); err != nil {
 		return "", err
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	info, err := f.info(ctx, name)
 	if err != nil {
 		return "", fmt.Errorf("%s with one copy: %w", name, err)
 	}
-	if err := f.setCopies(ctx, name, nodes); err != nil {
+	if err := f.setCopies(ctx, name, plan.Nodes); err != nil {
 		return "", err
 	}
 	how := "at once"
-	if !s.apart {
+	if !s.Apart {
 		how = "current"
 		if err := f.awaitCurrent(ctx); err != nil {
 			return "", err

@@ -2,9 +2,7 @@
 
 package program
 
-import (
-	"syscall"
-)
+import "syscall"
 
 // Freezes and Thaws are the signals that stop a process and let it continue.
 const Freezes, Thaws = syscall.SIGSTOP, syscall.SIGCONT
