@@ -23,8 +23,11 @@ type Aftermath struct {
 	Trouble int       `json:"trouble"`     // failed tries of producers until the recovery
 }
 
+// fleetJudge judges what the faults of a fleet did to it.
+type fleetJudge struct{ *Evidence }
+
 // aftermath examines the time from each fault to the fleet's recovery.
-func (e *Evidence) aftermath() []Aftermath {
+func (e fleetJudge) aftermath() []Aftermath {
 	byKey := map[string][]fakeapi.Arrival{}
 	for _, key := range e.Keys {
 		byKey[key] = fakeapi.OfKey(fakeapi.ByTime(e.Arrivals), key)
@@ -67,7 +70,7 @@ func (e *Evidence) aftermath() []Aftermath {
 
 // stall returns the longest time that a key had no call between a fault and the recovery, and the longest such time
 // after the end of the fault.
-func (e *Evidence) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, after time.Duration) {
+func (e fleetJudge) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, after time.Duration) {
 	for _, of := range byKey {
 		last := s.At
 		for i := range of {
@@ -96,7 +99,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // intakeStall returns the longest wait of a producer for an answer during a fault and the recovery.
-func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
+func (e fleetJudge) intakeStall(s Strike) (longest time.Duration) {
 	for _, r := range e.Receipts {
 		if r.At.After(s.At) && r.At.Add(-r.Waited).Before(s.Over) {
 			longest = max(longest, r.Waited)
@@ -119,7 +122,7 @@ const (
 )
 
 // shares counts the calls of steady keys by replica in each calm spell. It returns the shares of the most uneven spell.
-func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
+func (e fleetJudge) shares() (worst []Share, outcome bucket.Outcome) {
 	outcome = bucket.Inconclusive
 	furthest := -1.0
 	for _, spell := range e.Calm {
@@ -155,8 +158,8 @@ func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
 	return worst, outcome
 }
 
-// judgeFleet judges the promises that only a fleet makes.
-func (e *Evidence) judgeFleet(r *Report) {
+// judge judges the promises that only a fleet makes.
+func (e fleetJudge) judge(r *Report) {
 	if !e.Options.IsFleet() {
 		return
 	}

@@ -15,9 +15,12 @@ type stretch struct {
 	rate bucket.Rate
 }
 
-// judgeRates compares the arrivals of each key, and of all keys together, with the limits: strictly while the limit is
+// rateJudge holds arrivals against the rates that were in force.
+type rateJudge struct{ *Evidence }
+
+// judge compares the arrivals of each key, and of all keys together, with the limits: strictly while the limit is
 // certain, otherwise with the loosest possible one.
-func (e *Evidence) judgeRates(r *Report) {
+func (e rateJudge) judge(r *Report) {
 	for _, key := range append([]string{""}, fakeapi.KeysOf(e.Arrivals)...) {
 		of := fakeapi.ByTime(e.Arrivals)
 		if key != "" {
@@ -33,7 +36,7 @@ func (e *Evidence) judgeRates(r *Report) {
 }
 
 // stretches returns the spans in which a key's rate is certain.
-func (e *Evidence) stretches(key string) []stretch {
+func (e rateJudge) stretches(key string) []stretch {
 	edges := append([]time.Time{{}}, e.Timeline.Edges()...)
 	edges = append(edges, e.Began.Add(100*365*24*time.Hour))
 	var all []stretch
@@ -71,7 +74,7 @@ func ratesOf(several []plan.Terms, key string) []*bucket.Rate {
 }
 
 // between returns the arrivals in a span.
-func (e *Evidence) between(of []fakeapi.Arrival, s plan.Span) []fakeapi.Arrival {
+func (e rateJudge) between(of []fakeapi.Arrival, s plan.Span) []fakeapi.Arrival {
 	var in []fakeapi.Arrival
 	for i := range of {
 		if at := e.Began.Add(time.Duration(of[i].At)); !at.Before(s.From) && at.Before(s.To) {
@@ -81,7 +84,7 @@ func (e *Evidence) between(of []fakeapi.Arrival, s plan.Span) []fakeapi.Arrival 
 	return in
 }
 
-func (e *Evidence) judgeStretch(r *Report, key string, rate bucket.Rate, of []fakeapi.Arrival) {
+func (e rateJudge) judgeStretch(r *Report, key string, rate bucket.Rate, of []fakeapi.Arrival) {
 	v := bucket.Check(stamped(of), bucket.Expectation{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: e.jitter(), Eps: e.stampError()})
 	windows := tooFull(of, rate)
 	switch v.Outcome {
@@ -107,7 +110,7 @@ func (e *Evidence) jitter() time.Duration {
 }
 
 // judgeAcross judges the windows in which more than one rate may have held.
-func (e *Evidence) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
+func (e rateJudge) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
 	var all []plan.Terms
 	for _, c := range e.Timeline {
 		all = append(all, c.Terms)

@@ -9,9 +9,12 @@ import (
 	"weir/cmd/weir-torture/internal/plan"
 )
 
-// judgeReuse checks each end with a reused answer. The end must name a job that was called for the same request and has
+// reuseJudge judges the answers that weir gives again.
+type reuseJudge struct{ *Evidence }
+
+// judge checks each end with a reused answer. The end must name a job that was called for the same request and has
 // the same answer, and the end's own job must not have been called.
-func (e *Evidence) judgeReuse(r *Report) {
+func (e reuseJudge) judge(r *Report) {
 	if !e.Options.Reuse {
 		return
 	}
@@ -46,12 +49,12 @@ func (e *Evidence) judgeReuse(r *Report) {
 }
 
 // judgesFresh reports whether it is certain which answers weir knew, because only kills made it forget some.
-func (e *Evidence) judgesFresh() bool {
+func (e reuseJudge) judgesFresh() bool {
 	return namesUnknown(e.Options) && e.Options.ServerKills+e.Options.DiskFulls == 0 && e.ByThem == 0
 }
 
 // judgeFresh finds jobs that were called although an equal job of their key was being called, or had a fresh answer.
-func (e *Evidence) judgeFresh(r *Report) {
+func (e reuseJudge) judgeFresh(r *Report) {
 	if r.JudgesFresh = e.judgesFresh(); !r.JudgesFresh {
 		return
 	}
@@ -90,7 +93,7 @@ func (e *Evidence) judgeFresh(r *Report) {
 // forgets reports whether a kill excuses a second call for a request. It does if weir was killed before it had stored
 // the first call's answer, or between the submission and the call of the second job, or if weir had just started again
 // and may not have known the first answer yet.
-func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *fakeapi.Arrival, of *Receipt) bool {
+func (e reuseJudge) forgets(first *fakeapi.Arrival, answered time.Time, second *fakeapi.Arrival, of *Receipt) bool {
 	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
 		earliest, latest := e.died(k)
 		from, to := e.Began.Add(earliest), e.Began.Add(latest)
@@ -106,7 +109,7 @@ func (e *Evidence) forgets(first *fakeapi.Arrival, answered time.Time, second *f
 func clockOf(t time.Time) string { return t.Format("15:04:05.000") }
 
 // calledAfter returns when the first call after a moment arrived, or the moment if there is none.
-func (e *Evidence) calledAfter(moment time.Time) time.Time {
+func (e reuseJudge) calledAfter(moment time.Time) time.Time {
 	for i := range e.calls() {
 		if at := e.at(&e.calls()[i]); at.After(moment) {
 			return at

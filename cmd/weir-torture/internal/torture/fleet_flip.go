@@ -23,7 +23,7 @@ const healsWithin = 30 * time.Second
 
 // flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes were a stream's, the node must
 // lead that stream when it is current again, so that everything is read from its copy.
-func (f *fleet) flipNode(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+func (f storeFaults) flipNode(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
 	n := f.nodes[s.Target]
 	if s.Part == plan.OfQueue { // with jobs in it; when they are called, the node's copy must have them
 		if err := f.gather(ctx); err != nil {
@@ -67,7 +67,7 @@ func (f *fleet) flipNode(ctx context.Context, s plan.Strike, done *judge.Strike)
 
 // startFlipped starts a node whose store is damaged. If the node refuses its store, or a copy on it stays away, the node
 // gets an empty store, as an operator would give it.
-func (f *fleet) startFlipped(ctx context.Context, n *node) error {
+func (f storeFaults) startFlipped(ctx context.Context, n *node) error {
 	err := f.startNode(ctx, n)
 	switch {
 	case errors.Is(err, errGone):
@@ -132,7 +132,7 @@ func streamOf(file string) string {
 }
 
 // lead makes a node the leader of a stream. It notes if that does not succeed.
-func (f *fleet) lead(ctx context.Context, name string, n *node) {
+func (f storeFaults) lead(ctx context.Context, name string, n *node) {
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": n.name}})
 	if err != nil {
 		panic("torture: " + err.Error()) // a map of strings
@@ -153,7 +153,7 @@ func (f *fleet) lead(ctx context.Context, name string, n *node) {
 
 // readAll reads a stream, of which nothing is deleted, from its leader n. whole is the stream as the leader before n had
 // it. readAll returns what cannot be read, or "".
-func (f *fleet) readAll(ctx context.Context, whole *jetstream.StreamInfo, n *node) (unread string) {
+func (f storeFaults) readAll(ctx context.Context, whole *jetstream.StreamInfo, n *node) (unread string) {
 	name, has := whole.Config.Name, whole.State
 	read, unreadable := uint64(0), ""
 	for seq := has.FirstSeq; seq <= has.LastSeq && ctx.Err() == nil; seq++ {

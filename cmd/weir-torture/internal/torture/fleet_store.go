@@ -23,8 +23,11 @@ const (
 	burstGathers  = 10 * time.Second // jobs wait for so long, and are called and deleted at once then
 )
 
-// strikeStore executes a fault of what the nodes have stored.
-func (f *fleet) strikeStore(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+// storeFaults are the faults of what the nodes of a fleet have stored.
+type storeFaults struct{ *fleet }
+
+// strike executes a fault of what the nodes have stored.
+func (f storeFaults) strike(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
 	n := f.nodes[s.Target]
 	switch s.Kind {
 	case plan.FlipNode:
@@ -57,7 +60,7 @@ func (f *fleet) end(n *node, orderly bool) {
 	f.record.killed(judge.Kill{What: "server", At: now})
 }
 
-func (f *fleet) restartNode(ctx context.Context, n *node, s plan.Strike) error {
+func (f storeFaults) restartNode(ctx context.Context, n *node, s plan.Strike) error {
 	f.end(n, s.Orderly)
 	stream.Sleep(ctx, s.Last)
 	return f.startNode(ctx, n)
@@ -74,7 +77,7 @@ func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 }
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
-func (f *fleet) killNodes(ctx context.Context, s plan.Strike) error {
+func (f storeFaults) killNodes(ctx context.Context, s plan.Strike) error {
 	if err := f.gather(ctx); err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ func (f *fleet) killNodes(ctx context.Context, s plan.Strike) error {
 }
 
 // gather pauses the api, so that jobs gather in the queue. The caller resumes it.
-func (f *fleet) gather(ctx context.Context) error {
+func (f storeFaults) gather(ctx context.Context) error {
 	if err := f.command(ctx, "pause", plan.APIName); err != nil {
 		return err
 	}
@@ -103,7 +106,7 @@ func (f *fleet) gather(ctx context.Context) error {
 }
 
 // command runs a command of weir.
-func (f *fleet) command(ctx context.Context, args ...string) error {
+func (f storeFaults) command(ctx context.Context, args ...string) error {
 	p, err := f.programs.start(program{name: "command", args: args, env: f.servers.commandEnv()})
 	if err != nil {
 		return err
@@ -119,7 +122,7 @@ func (f *fleet) command(ctx context.Context, args ...string) error {
 
 // awaitDeletes waits until so many more messages of the queue were deleted. weir deletes the message of each job that
 // has ended, and marks that it needs no more.
-func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
+func (f storeFaults) awaitDeletes(ctx context.Context, more int) error {
 	first, last := -1, 0
 	for limit := time.Now().Add(deletesWithin); time.Now().Before(limit); {
 		deleted, err := f.deleted(ctx)
@@ -140,7 +143,7 @@ func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
 }
 
 // deleted returns how many messages of the queue were deleted since its streams began.
-func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
+func (f storeFaults) deleted(ctx context.Context) (messages int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list := f.js.ListStreams(ctx)
@@ -154,7 +157,7 @@ func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
 
 // scaleStream gives a stream one copy, and three again after a while. Then it restarts the node that had the only copy:
 // at once, or when the other copies are current.
-func (f *fleet) scaleStream(ctx context.Context, s plan.Strike) (target string, err error) {
+func (f storeFaults) scaleStream(ctx context.Context, s plan.Strike) (target string, err error) {
 	names, err := f.streams(ctx)
 	if err != nil {
 		return "", err
@@ -186,7 +189,7 @@ func (f *fleet) scaleStream(ctx context.Context, s plan.Strike) (target string, 
 }
 
 // streams returns the names of all streams, in order.
-func (f *fleet) streams(ctx context.Context) ([]string, error) {
+func (f storeFaults) streams(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list := f.js.StreamNames(ctx)
@@ -202,7 +205,7 @@ func (f *fleet) streams(ctx context.Context) ([]string, error) {
 }
 
 // setCopies sets how many copies a stream has. It waits until a stream with one copy has no other.
-func (f *fleet) setCopies(ctx context.Context, name string, copies int) error {
+func (f storeFaults) setCopies(ctx context.Context, name string, copies int) error {
 	for limit := time.Now().Add(startWithin); ; {
 		info, err := f.info(ctx, name)
 		if err == nil && info.Config.Replicas != copies {

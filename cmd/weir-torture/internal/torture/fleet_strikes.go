@@ -108,7 +108,7 @@ func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change
 	case plan.KillRedis, plan.LoseRedis, plan.SetBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
 	case plan.FlipNode, plan.KillNodes, plan.RestartDeleted, plan.ScaleStream: // ofStores
-		err = f.strikeStore(ctx, s, &done)
+		err = storeFaults{f}.strike(ctx, s, &done)
 	case plan.ChangeConfig:
 		c := changes[s.Target]
 		done.Target, err = c.Setting, f.operator.change(ctx, c)
