@@ -9,8 +9,11 @@ var memoryLimits = []int{128, 256, 1024}
 
 // The load under a memory limit. All of it is submitted at once.
 const (
-	LargeKeys, LargeJobs, LargeBody = 4, 10, 200 << 10
-	ManyKeys, ManyAtOnce            = 200, 8
+	LargeKeys  = 4
+	LargeJobs  = 10 // of each of these keys
+	LargeBody  = 200 << 10
+	ManyKeys   = 200 // with one small job each
+	ManyAtOnce = 8   // producers of these
 
 	LimitMemory Kind = "memory limits"
 )

@@ -40,6 +40,7 @@ type Strike struct {
 // Held says what happens to the bytes that a cut has held up.
 type Held string
 
+// What may happen to them.
 const (
 	late Held = "late" // they arrive when the cut ends
 	Lost Held = "lost" // all connections break when the cut ends
