@@ -2,8 +2,8 @@
 // RestoreRig), with a Redis (RedisRig) and as several replicas (Replicas). Each has a fake paid API, and the tests judge
 // weir by that API's own record of calls.
 //
-// A rig is used through its parts, each a package below this one: Rig.Producer submits jobs, Rig.Store and Rig.Disk read
-// what weir keeps, Rig.CLI and Rig.HTTP are what an operator has, and Rig.Referee judges the calls.
+// A rig is used through its parts, each of a package below this one: Rig.Producer submits jobs, Rig.Store and Rig.Disk
+// read what weir keeps, Rig.CLI and Rig.HTTP are what an operator has, and Rig.Referee judges the calls.
 //
 // Each rig has its own ports and directories, so tests with rigs can run side by side. A test that sets no environment
 // variable must begin with t.Parallel(). The tests are in cmd/weir/test, by subject. Those in cmd/weir/test/soak kill

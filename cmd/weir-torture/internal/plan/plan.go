@@ -10,8 +10,8 @@ import (
 	"weir/bucket/fault"
 )
 
-// idleInARow is how many kills of weir follow each other while nothing is queued. weir's count of spending must not grow
-// with each start.
+// idleInARow is how many kills of weir follow each other while nothing is queued. weir's count of spending must not
+// grow with each start.
 const idleInARow = 10
 
 // Life is one run of weir, and its end.

@@ -175,7 +175,9 @@ apis:
 	for i := range 24 {
 		r.Producer().Submit(fmt.Sprintf("weir.jobs.a.k%d", i%3), []byte("x"), map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
 		if i == 2 { // of each key the first is called, the next waits, and the six that follow find no room
-			r.Eventually("the end of the first jobs", func() bool { return len(r.API.All()) == 3 && r.Store().Waiting("a") == 0 })
+			r.Eventually("the end of the first jobs", func() bool {
+				return len(r.API.All()) == 3 && r.Store().Waiting("a") == 0
+			})
 		}
 	}
 	r.Eventually("the letters", func() bool { return r.Store().Messages("WEIR_DEAD") == 18 })

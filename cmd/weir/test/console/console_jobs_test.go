@@ -28,7 +28,9 @@ apis:
 	for i := range 6 { // one is called at once and leaves the bucket, four wait, one overflows
 		r.Producer().Submit("weir.jobs.pay.slow", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint("slow-", i), "Weir-Path": "/slow"})
 		if i == 0 {
-			r.Eventually("the slow key's call", func() bool { return r.Store().Messages("WEIR_RESULTS") == 61 && r.Store().Waiting("pay") == 0 })
+			r.Eventually("the slow key's call", func() bool {
+				return r.Store().Messages("WEIR_RESULTS") == 61 && r.Store().Waiting("pay") == 0
+			})
 		}
 	}
 	r.Eventually("the overflow", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })

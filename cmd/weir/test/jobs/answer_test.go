@@ -88,7 +88,9 @@ apis:
     limits: [{name: tokens, quota: 1000/day, tz: `+machine.Noon()+`, cost: {from: 1, settle: json:/usage/total}}]
 results: {max_body: `+kept+"}\n")
 			r.Producer().SubmitMany("llm", "k", 6)
-			r.Eventually("two calls, and results of them", func() bool { return calls.Load() >= 2 && r.Store().Messages("WEIR_RESULTS") >= 2 })
+			r.Eventually("two calls, and results of them", func() bool {
+				return calls.Load() >= 2 && r.Store().Messages("WEIR_RESULTS") >= 2
+			})
 			r.Eventually("the units of two calls to be counted", func() bool {
 				levels := r.Worker.Parts().Levels.Of("llm")
 				return calls.Load() > 2 || len(levels) == 1 && levels[0].Used >= 800

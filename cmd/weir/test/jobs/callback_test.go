@@ -254,7 +254,9 @@ apis:
 	if out := r.CLI().Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"${env:CALLBACK_URL}"`) {
 		t.Errorf("the bucket says %s", out)
 	}
-	r.Eventually("the job of the api without a callback", func() bool { return len(r.Store().Results("sms", "k")) == 1 })
+	r.Eventually("the job of the api without a callback", func() bool {
+		return len(r.Store().Results("sms", "k")) == 1
+	})
 	for _, job := range []string{"queued", "other"} {
 		if p := postingOf(t, r, job); p.State != "" {
 			t.Errorf("the story of %s says %+v", job, p)

@@ -170,7 +170,9 @@ apis:
 			r.Producer().Flood("credit", key, 4, 50)
 		}
 		r.Eventually("an empty bucket", func() bool { return r.Store().Depth("credit", key) == 0 })
-		r.Eventually("a first position", func() bool { return r.Producer().Submit("weir.jobs.credit."+key, nil, nil).Position == 1 })
+		r.Eventually("a first position", func() bool {
+			return r.Producer().Submit("weir.jobs.credit."+key, nil, nil).Position == 1
+		})
 	}
 }
 

@@ -124,7 +124,9 @@ apis:
 `, api.URL(), holds))
 			r.Producer().Pay("first", "first")
 			r.AwaitCalls(1)
-			r.Eventually("the end of what is stored of the call", func() bool { return len(r.Store().Ledger("pay", "first")) == 1 })
+			r.Eventually("the end of what is stored of the call", func() bool {
+				return len(r.Store().Ledger("pay", "first")) == 1
+			})
 			for i := range 8 {
 				r.Producer().Pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
 			}

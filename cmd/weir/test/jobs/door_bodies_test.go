@@ -68,7 +68,9 @@ func TestBodiesOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	r.Eventually("the end of half a body", func() bool { return strings.Contains(r.HTTP().Get("/metrics"), `weir_http_posts_total{code="400"} 2`) })
+	r.Eventually("the end of half a body", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_http_posts_total{code="400"} 2`)
+	})
 	if l, w := r.Store().Messages("WEIR_DEAD"), r.Store().Waiting("credit"); l != letters || w != waiting {
 		t.Errorf("half a body left %d letters and %d jobs", l-letters, w-waiting)
 	}

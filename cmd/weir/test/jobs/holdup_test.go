@@ -36,7 +36,9 @@ func TestHoldupOfEndedJobs(t *testing.T) {
 	r.Producer().Pay("b", "second")
 	r.Producer().Pay("c", "third")
 	for _, job := range []string{"second", "third"} {
-		r.Eventually(job+" to wait for the limit", func() bool { return r.CLI().Shown(job, "its bucket waits for  limit lines") })
+		r.Eventually(job+" to wait for the limit", func() bool {
+			return r.CLI().Shown(job, "its bucket waits for  limit lines")
+		})
 	}
 	seen := time.Since(sent) // it took no longer until the schedule had them
 	r.Eventually("them to have waited for it most of the time", func() bool { return time.Since(sent) > 3*seen+500*time.Millisecond })

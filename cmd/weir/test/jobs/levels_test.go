@@ -43,7 +43,9 @@ func TestBudgetIsTold(t *testing.T) {
 			}
 			expect := func(want ...string) {
 				t.Helper()
-				r.Eventually(strings.Join(want, ", "), func() bool { return len(r.Store().BudgetEvents("pay")) >= len(want) })
+				r.Eventually(strings.Join(want, ", "), func() bool {
+					return len(r.Store().BudgetEvents("pay")) >= len(want)
+				})
 				if got := fmt.Sprint(r.Store().BudgetEvents("pay")); got != fmt.Sprint(want) {
 					t.Errorf("told %s, want %s", got, want)
 				}

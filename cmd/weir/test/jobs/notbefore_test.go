@@ -86,5 +86,7 @@ func TestNotBefore(t *testing.T) {
 	if letters := r.Store().Letters("pay", "k"); len(letters) != 1 || letters[0].Header.Get("Weir-Job-Id") != "gone" || letters[0].Header.Get(ingest.HeaderNotBefore) != "100h" {
 		t.Errorf("%d letters", len(letters))
 	}
-	r.Eventually("three jobs of an hour and later and the six of the full bucket wait", func() bool { return r.Store().Waiting("pay") == 9 })
+	r.Eventually("three jobs of an hour and later and the six of the full bucket wait", func() bool {
+		return r.Store().Waiting("pay") == 9
+	})
 }

@@ -49,7 +49,9 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	calls = len(r.API.Arrivals("paused")) // all have arrived
 	r.Start()
 	r.Producer().Pay("free", "after")
-	r.Eventually("a call of the free key after the restart", func() bool { return len(r.Store().Results("pay", "free")) == 61 })
+	r.Eventually("a call of the free key after the restart", func() bool {
+		return len(r.Store().Results("pay", "free")) == 61
+	})
 	if n := len(r.API.Arrivals("paused")); n != calls {
 		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
 	}

@@ -120,7 +120,9 @@ func from(m *jetstream.RawStreamMsg) string {
 func (r *reuseRig) waitsForAnswer(api, key, leader string) {
 	r.T.Helper()
 	want := "the answer to an equal job: job " + leader
-	r.Eventually("a job that waits for "+leader, func() bool { return strings.Contains(r.CLI().Must("show", api, key), want) })
+	r.Eventually("a job that waits for "+leader, func() bool {
+		return strings.Contains(r.CLI().Must("show", api, key), want)
+	})
 }
 
 // TestEqualJobsShareOneCall: 100 equal jobs are called once. The others wait for that answer, and each gets a result, a

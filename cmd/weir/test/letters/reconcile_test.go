@@ -146,7 +146,9 @@ func testReconcile(t *testing.T, redis config.Secret) {
 	if code != 0 || did.Done != 2 || did.Redriven != 1 || did.Stays != 1 || did.Letters != 4 {
 		t.Fatalf("exit code %d, %+v", code, did)
 	}
-	r.Eventually("a result of each but the odd one", func() bool { return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1 })
+	r.Eventually("a result of each but the odd one", func() bool {
+		return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	found := 0
 	for _, msg := range r.Store().Results("pay", "k") {
 		if msg.Header.Get("Weir-Found-By") != "inquiry" {
@@ -313,7 +315,9 @@ func TestInquiryByItself(t *testing.T) {
 		r.Producer().Order("k", order)
 	}
 	r.Clock.Set(15 * time.Second) // the first time to ask has come
-	r.Eventually("results", func() bool { return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1 })
+	r.Eventually("results", func() bool {
+		return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	if a.times(a.calls, "paid-1") != 1 || a.times(a.calls, "lost-1") != 2 {
 		t.Errorf("the calls are %v", a.calls)
 	}
@@ -323,7 +327,9 @@ func TestInquiryByItself(t *testing.T) {
 	r.Eventually("the second inquiry about the odd one", func() bool { return a.times(a.asks, "odd-1") == 2 })
 	r.Clock.Set(24 * time.Hour)
 	r.Producer().Order("k", "paid-2") // the look that finds its letter has passed the older one
-	r.Eventually("a look at the letters", func() bool { return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1 })
+	r.Eventually("a look at the letters", func() bool {
+		return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.Store().Letters("pay", "k")) != 1 {
 		t.Errorf("asked %d times, %d letters", n, len(r.Store().Letters("pay", "k")))
 	}
@@ -352,7 +358,9 @@ func TestInquiryAfterADeath(t *testing.T) {
 		}
 	})
 	r.Start()
-	r.Eventually("two results and a letter", func() bool { return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1 })
+	r.Eventually("two results and a letter", func() bool {
+		return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	if letter := r.Store().Letters("pay", "k")[0]; letter.Header.Get("Weir-Job-Id") != "paid-8" || letter.Header.Get("Weir-Dead-Cut-By") != "weir" {
 		t.Errorf("the letter that is left is %v", letter.Header)
 	}

@@ -26,7 +26,9 @@ func TestRedrivenJobIsLow(t *testing.T) {
 				r.Producer().Submit("weir.jobs.pay.k", []byte("job"), map[string]string{"Nats-Msg-Id": fmt.Sprintf("job%s-%d", c.said, n), "Weir-Priority": "high"})
 			}
 		})
-		r.Eventually("three calls, and a letter", func() bool { return r.Store().Waiting("pay") == 0 && r.Store().Messages(deadletter.Stream) == 1 })
+		r.Eventually("three calls, and a letter", func() bool {
+			return r.Store().Waiting("pay") == 0 && r.Store().Messages(deadletter.Stream) == 1
+		})
 		r.WhilePaused(func() {
 			args := []string{"--reason", "overflow"}
 			if c.said != "" {

@@ -346,7 +346,9 @@ func TestRedriveOfARefusedRepeat(t *testing.T) {
 		return r.Producer().Submit("weir.jobs.pay.k", []byte(id), header)
 	}
 	send("paid", "1h")
-	r.Eventually("its call and its record", func() bool { return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["paid"] == 1 })
+	r.Eventually("its call and its record", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["paid"] == 1
+	})
 	refused := send("paid", "2026-01-02T15:04:05Z")
 	if refused.Letter == 0 {
 		t.Fatalf("a deadline that has passed: %+v", refused)
@@ -381,7 +383,9 @@ func TestRedriveOfTwoJobsOfOneID(t *testing.T) {
 	if did, _ := r.CLI().Redrive(); did.Redriven != 1 || did.Skipped[deadletter.SkipSameID] != 1 {
 		t.Fatalf("both: %+v", did)
 	}
-	r.Eventually("the call of the newer", func() bool { return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["newer"] == 1 })
+	r.Eventually("the call of the newer", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["newer"] == 1
+	})
 	if did, code := r.CLI().Redrive(); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("the older: exit code %d, %+v", code, did)
 	}

@@ -122,7 +122,9 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			r.Stop()
 			stopped := time.Now()
 			r.Start()
-			r.Eventually("empty queues", func() bool { return r.Store().Waiting("chat")+r.Store().Waiting("search") == 0 })
+			r.Eventually("empty queues", func() bool {
+				return r.Store().Waiting("chat")+r.Store().Waiting("search") == 0
+			})
 			checkAccount(r)
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)

@@ -23,10 +23,14 @@ func TestClockStepsOverMidnight(t *testing.T) {
 	r.Producer().Send("pay", "a", nil, "first")
 	r.AwaitCalls(1)
 	r.Producer().Send("pay", "a", nil, "second")
-	r.Eventually("the budget holds the api", func() bool { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.Eventually("the budget holds the api", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1
+	})
 	r.Clock.Set(24 * time.Hour)
 	r.AwaitCalls(2)
-	r.Eventually("the event", func() bool { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+	r.Eventually("the event", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1
+	})
 }
 
 // TestStartWithASlowClock: a process that starts by a clock that is 30 days behind calls as soon as its limits allow, and tells of the
@@ -46,7 +50,9 @@ func TestStartWithASlowClock(t *testing.T) {
 	r.Start()
 	r.Producer().Send("pay", "a", nil, "second")
 	r.AwaitCalls(2)
-	r.Eventually("the event", func() bool { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+	r.Eventually("the event", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1
+	})
 	if out, code := r.CLI().Run("status"); code != 1 || !strings.Contains(out, "behind the one that its limits were counted by") {
 		t.Errorf("status ends with %d: %s", code, out)
 	}

@@ -111,7 +111,9 @@ func TestModelLimits(t *testing.T) {
 				Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
 			}, modelYAML(c.vendor, c.ours, "retry: {headers: ignore}")) // for tokens Anthropic's give only rounded thousands
 			sendModelJobs(r, 25, c.path, c.estimate, c.body)
-			r.Eventually("the calls that fit, and their records", func() bool { return r.Store().Messages("WEIR_CALLS") >= c.fits })
+			r.Eventually("the calls that fit, and their records", func() bool {
+				return r.Store().Messages("WEIR_CALLS") >= c.fits
+			})
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			r.Stop()
 			if totals := r.API.Totals(); totals.Billed != int64(c.fits) || totals.Arrivals != totals.Billed {

@@ -44,7 +44,9 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	if over == 0 || codes[200]+over != 40 {
 		t.Fatalf("40 jobs at once for a bucket of 5 are answered by %v", codes)
 	}
-	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 && r.Store().Messages("WEIR_CALLS") == codes[200]+1 })
+	r.Eventually("an empty queue", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Store().Messages("WEIR_CALLS") == codes[200]+1
+	})
 
 	plan := func(args ...string) (o outlook.Outlook) {
 		t.Helper()

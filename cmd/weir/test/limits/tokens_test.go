@@ -58,7 +58,9 @@ func TestEstimates(t *testing.T) {
 			if err := errors.Join(failed...); err != nil {
 				t.Fatal(err)
 			}
-			r.Eventually("all results", func() bool { return r.Store().Messages("WEIR_RESULTS") == c.jobs && r.Store().Waiting("pay") == 0 })
+			r.Eventually("all results", func() bool {
+				return r.Store().Messages("WEIR_RESULTS") == c.jobs && r.Store().Waiting("pay") == 0
+			})
 			c.CheckWindows(t, r.Referee(), r.API.All())
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			if totals := r.API.Totals(); totals.Billed != int64(c.jobs) {
@@ -117,7 +119,9 @@ apis:`, limit.Count, limit.Burst, budget, machine.Noon())
 				}
 			}
 			producer.FillTaken(t, r.NC, all)
-			r.Eventually("empty queues", func() bool { return r.Store().Waiting("chat")+r.Store().Waiting("draft") == 0 })
+			r.Eventually("empty queues", func() bool {
+				return r.Store().Waiting("chat")+r.Store().Waiting("draft") == 0
+			})
 			arrivals := r.API.All()
 			loads["draft"].CheckWindows(t, r.Referee(), arrivals)
 			bill := fakeapi.Bills(arrivals)

@@ -367,7 +367,9 @@ apis:
 				said, _ := r.CLI().Run("status")
 				return strings.Contains(said, "the vendor counts ")
 			})
-			r.Eventually("the calls that are left", func() bool { return len(r.Store().Results("pay", "k")) >= count-others })
+			r.Eventually("the calls that are left", func() bool {
+				return len(r.Store().Results("pay", "k")) >= count-others
+			})
 			if calls, totals := r.API.Arrivals("k"), r.API.Totals(); len(calls) != count-others || totals.ByStatus[http.StatusTooManyRequests] > 0 || totals.ByStatus[http.StatusForbidden] > 0 {
 				t.Errorf("%d calls where %d are left: %+v", len(calls), count-others, totals)
 			}

@@ -72,7 +72,9 @@ func TestDamagedJobIsTold(t *testing.T) {
 	r.Stop()
 	r.Said = &program.Book{}
 	r.Start()
-	r.Eventually("the others in their queue", func() bool { return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 2`) })
+	r.Eventually("the others in their queue", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 2`)
+	})
 	r.Eventually("the word that it was told", func() bool { return strings.Contains(r.Said.String(), "that were already reported") })
 	if n := r.Store().Messages("WEIR_DEAD"); n != 1 {
 		t.Errorf("after another start there are %d letters", n)
@@ -146,7 +148,9 @@ func TestEndedJobsAreNotTold(t *testing.T) {
 	r.AwaitCalls(23)
 	r.Stop()
 	r.Start()
-	r.Eventually("the jobs in their queue", func() bool { return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 7`) })
+	r.Eventually("the jobs in their queue", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 7`)
+	})
 	for _, line := range []string{`weir_jobs_finished_total{api="pay",outcome="lost"} 0`, `weir_queue_damages_total{api="pay"} 0`} {
 		if !strings.Contains(r.HTTP().Get("/metrics"), line) {
 			t.Errorf("the metrics have no %s", line)

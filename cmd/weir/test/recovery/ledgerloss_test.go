@@ -50,7 +50,9 @@ func TestDamagedLedgerIsTold(t *testing.T) {
 	for _, key := range []string{"k", "l", "m", "n"} {
 		r.Producer().Send("pay", key, nil, "after")
 	}
-	r.Eventually("the budget holds the api", func() bool { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.Eventually("the budget holds the api", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1
+	})
 	if n := len(r.API.All()); n > 10 {
 		t.Errorf("%d calls of 10", n)
 	}
