@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/bucket/fault"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir-torture/internal/plan"
 	"weir/cmd/weir-torture/internal/torture"
 )
 
@@ -61,7 +62,7 @@ type flags struct {
 }
 
 func command() *cobra.Command {
-	o := torture.Options{Attributes: machine.ChildAttributes}
+	o := plan.Options{Attributes: machine.ChildAttributes}
 	var given flags
 	cmd := &cobra.Command{
 		Use:           "weir-torture",
@@ -104,10 +105,10 @@ Exit code: 0 every promise was kept, 1 one was not, or the run failed, 2 wrong u
 	return cmd
 }
 
-func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
+func (g *flags) add(cmd *cobra.Command, o *plan.Options) {
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", 0, "of the plan of faults (default: any)")
-	f.StringVar(&g.server, "server", string(torture.External), "external: a nats-server of its own; embedded: in weir")
+	f.StringVar(&g.server, "server", string(plan.External), "external: a nats-server of its own; embedded: in weir")
 	f.StringVar(&o.Auth, "auth", "operators", "open, operators or required: which clients the server inside weir admits (WEIR_NATS_AUTH)")
 	f.BoolVar(&o.Idempotent, "idempotent", false, "the api takes idempotency keys")
 	f.IntVar(&o.Replicas, "replicas", 1, "of weir; 2 to 4 are a fleet, with three NATS nodes and a Redis (redis-server must be installed)")
@@ -129,18 +130,18 @@ func (g *flags) add(cmd *cobra.Command, o *torture.Options) {
 	f.StringArrayVar(&g.points, "at", nil, "kill only at this point; may be repeated (-tags torture)")
 	f.StringVar(&g.bug, "planted", "", "plant this bug (-tags torture)")
 	f.StringVar(&g.keep, "dir", "", "keep ledger, receipts, logs and store here (default: a temporary directory, kept when a promise broke)")
-	f.StringArrayVar(&o.Settings, "change", nil, "change only this of the configuration; may be repeated: "+strings.Join(torture.Settings(), ", "))
+	f.StringArrayVar(&o.Settings, "change", nil, "change only this of the configuration; may be repeated: "+strings.Join(plan.Settings(), ", "))
 	f.BoolVar(&o.Reloads, "reloads", false, "some configuration changes come by SIGHUP, for a weir that reads its file again then")
 	f.StringVar(&g.weir, "weir", "", "the program to torture (default: weir beside this program)")
 	f.BoolVar(&g.json, "json", false, "the figures as one JSON object")
 }
 
 // run completes the options, tortures weir, and prints the verdict.
-func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
+func (g *flags) run(cmd *cobra.Command, o plan.Options) (err error) {
 	if o.Binary, err = weirProgram(g.weir); err != nil {
 		return usage(err)
 	}
-	o.Server, o.Bug, o.Talk = torture.Server(g.server), fault.Bug(g.bug), cmd.ErrOrStderr()
+	o.Server, o.Bug, o.Talk = plan.Server(g.server), fault.Bug(g.bug), cmd.ErrOrStderr()
 	o.Hooked = fault.Built && hooked(o.Binary)
 	for _, p := range g.points {
 		o.Points = append(o.Points, fault.Point(p))
@@ -151,7 +152,7 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	switch {
 	case o.Replicas > 1:
 		asFleet(cmd, &o)
-	case g.server == string(torture.Embedded):
+	case g.server == string(plan.Embedded):
 		withoutServer(cmd, &o)
 	}
 	if o.Restores > 0 {
@@ -200,7 +201,7 @@ func hooked(program string) bool {
 }
 
 // withoutServer sets the faults that need an external server to zero, unless they were requested.
-func withoutServer(cmd *cobra.Command, o *torture.Options) {
+func withoutServer(cmd *cobra.Command, o *plan.Options) {
 	leaveOut(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
 }
 
@@ -214,7 +215,7 @@ func leaveOut(cmd *cobra.Command, faults map[string]*int) {
 }
 
 // asFleet sets the defaults of a fleet, except for flags that were given.
-func asFleet(cmd *cobra.Command, o *torture.Options) {
+func asFleet(cmd *cobra.Command, o *plan.Options) {
 	for _, c := range o.Counts() {
 		if !cmd.Flags().Changed(c.Option) {
 			*c.N = c.InFleet
@@ -231,14 +232,14 @@ func asFleet(cmd *cobra.Command, o *torture.Options) {
 }
 
 // usageOf describes a count of faults and its default for a fleet. cobra adds the default for a single weir.
-func usageOf(c torture.Count) string {
+func usageOf(c plan.Count) string {
 	if c.Alone == c.InFleet {
 		return c.Usage
 	}
 	return fmt.Sprintf("%s (default of a fleet: %d)", c.Usage, c.InFleet)
 }
 
-func (g *flags) torment(cmd *cobra.Command, o torture.Options) (err error) {
+func (g *flags) torment(cmd *cobra.Command, o plan.Options) (err error) {
 	if o.Dir, err = tortureDir(g.keep); err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/fault"
-	"weir/cmd/weir-torture/internal/torture"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 	"weir/ingest/await"
 )
 
@@ -39,7 +40,7 @@ func build(t *testing.T, flags ...string) (weir, torturer string) {
 // tortured is one run of weir-torture.
 type tortured struct {
 	name   string
-	report torture.Report // set whether or not the promises were kept
+	report judge.Report // set whether or not the promises were kept
 	talk   bytes.Buffer
 	err    error
 	done   chan struct{}
@@ -91,7 +92,7 @@ func (r *tortured) ended(t *testing.T) {
 }
 
 // verdict waits for the end of a run and returns its report.
-func (r *tortured) verdict(t *testing.T) *torture.Report {
+func (r *tortured) verdict(t *testing.T) *judge.Report {
 	t.Helper()
 	r.ended(t)
 	if r.err != nil {
@@ -106,7 +107,7 @@ func (r *tortured) verdict(t *testing.T) *torture.Report {
 }
 
 // broken returns the names of the promises that a run found broken.
-func broken(r *torture.Report) []string {
+func broken(r *judge.Report) []string {
 	var names []string
 	for _, f := range r.Findings {
 		if f.Outcome == bucket.Fail {
@@ -238,30 +239,30 @@ func TestTortureChanges(t *testing.T) {
 	const embedded = "--server embedded --stops 0 --cuts 0 "
 	runs := map[string]struct {
 		args string
-		does func(r *torture.Report) int // returns how often the faults occurred
+		does func(r *judge.Report) int // returns how often the faults occurred
 	}{
 		"pace": {embedded + "--seed 8 --worker-kills 3 --config-changes 11 --idle-kills 0 --memory-limits 0 --change rate --change slow " +
 			"--change burst --change capacity --change in-flight --change headroom --change limits --change limit-name --change limit-rate " +
-			"--change overrides --change api", func(r *torture.Report) int { return r.ConfigChanges() }},
+			"--change overrides --change api", func(r *judge.Report) int { return r.ConfigChanges() }},
 		"idempotency": {
 			embedded + "--seed 10 --idempotent --worker-kills 0 --config-changes 12 --idle-kills 0 --memory-limits 0 --change idempotency",
-			func(r *torture.Report) int { return r.ConfigChanges() },
+			func(r *judge.Report) int { return r.ConfigChanges() },
 		},
 		"the key": {
 			embedded + "--seed 7 --idempotent --worker-kills 0 --config-changes 8 --idle-kills 0 --memory-limits 0 --change header --change quoted",
-			func(r *torture.Report) int { return r.ConfigChanges() },
+			func(r *judge.Report) int { return r.ConfigChanges() },
 		},
 		"all settings": {
 			embedded + "--seed 9 --worker-kills 4 --config-changes 21 --idle-kills 0 --memory-limits 0",
-			func(r *torture.Report) int { return r.ConfigChanges() },
+			func(r *judge.Report) int { return r.ConfigChanges() },
 		},
 		"nothing queued": {
 			embedded + "--seed 7 --worker-kills 0 --config-changes 0 --idle-kills 6 --memory-limits 0",
-			func(r *torture.Report) int { return r.IdleKills() },
+			func(r *judge.Report) int { return r.IdleKills() },
 		},
 		"memory": {
 			embedded + "--seed 22 --worker-kills 1 --config-changes 0 --idle-kills 0 --memory-limits 3",
-			func(r *torture.Report) int { return len(r.Memory) },
+			func(r *judge.Report) int { return len(r.Memory) },
 		},
 	}
 	started := map[string]*tortured{}
@@ -283,7 +284,7 @@ func TestTortureChanges(t *testing.T) {
 
 // fleetFaults returns a command line with these faults and no others.
 func fleetFaults(faults map[string]int) string {
-	o := torture.Options{}
+	o := plan.Options{}
 	line := "--replicas 2"
 	for _, c := range o.Counts() {
 		line += fmt.Sprintf(" --%s %d", c.Option, faults[c.Option])

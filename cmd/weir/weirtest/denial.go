@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/store"
 )
 
 // DeniedJobs is how many jobs each api of TestDenial has, over DenialKeys keys.
@@ -18,12 +20,6 @@ const (
 	DenialKeys = 4
 	denialMin  = 100 * time.Millisecond
 )
-
-// CallsOf returns the calls that the api answered with this status.
-func CallsOf(api *fakeapi.API, status int) []fakeapi.Arrival {
-	prefix := fmt.Sprintf("/%d/", status)
-	return slices.DeleteFunc(slices.Clone(api.All()), func(a fakeapi.Arrival) bool { return !strings.HasPrefix(a.Path, prefix) })
-}
 
 // CheckDenial waits until every job of the api that answers with status is done. It then checks the calls, the results,
 // and told, the text of the event.
@@ -39,18 +35,18 @@ func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 	}
 	for k := range DenialKeys {
 		key := fmt.Sprintf("key-%d", k)
-		r.Ended(name, key, DeniedJobs/DenialKeys)
-		for _, letter := range r.Letters(name, key) {
+		r.Store().Ended(name, key, DeniedJobs/DenialKeys)
+		for _, letter := range r.Store().Letters(name, key) {
 			t.Errorf("a job was given up though the api only refused weir: %v", letter.Header)
 		}
-		for _, result := range r.Results(name, key) {
-			if n := Number(t, result.Header, "Weir-Attempts"); n != 1 {
+		for _, result := range r.Store().Results(name, key) {
+			if n := store.Number(t, result.Header, "Weir-Attempts"); n != 1 {
 				t.Errorf("job %s was done after %d attempts", result.Header.Get("Weir-Job-Id"), n)
 			}
 		}
 	}
 	var first []string // jobs that are called one after another
-	for _, a := range CallsOf(r.API, status) {
+	for _, a := range referee.CallsOf(r.API, status) {
 		if id := string(a.Body); a.Key == "key-0" && !slices.Contains(first, id) {
 			first = append(first, id)
 		}
@@ -59,7 +55,7 @@ func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 		t.Errorf("jobs of a key were called for the first time in the order %v", first)
 	}
 	var denied []fakeapi.Arrival
-	for _, a := range CallsOf(r.API, status) {
+	for _, a := range referee.CallsOf(r.API, status) {
 		if a.Status != http.StatusOK {
 			denied = append(denied, a)
 		}
@@ -69,7 +65,7 @@ func (r *Rig) CheckDenial(t *testing.T, status int, told string) {
 	if most := atOnce + 2 + int(took/(denialMin*3/4)); len(denied) > most {
 		t.Errorf("%d calls were refused in %v: %d at once, then one at a time, make at most %d", len(denied), took, atOnce, most)
 	}
-	for _, c := range r.Ledger(name, "key-0") {
+	for _, c := range r.Store().Ledger(name, "key-0") {
 		if c.Status == status && (c.Outcome != "denied" || c.Attempt != 0 || c.Billed != "no" || c.Final) {
 			t.Errorf("the ledger says of a call that was refused: %+v", c)
 		}

@@ -16,6 +16,10 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 	"weir/ingest/client"
 
@@ -29,7 +33,7 @@ type KillRig struct {
 	API    *fakeapi.API
 	Env    []string
 	Addr   string
-	Proc   *Process
+	Proc   *program.Process
 	NC     *nats.Conn
 	heldUp *machine.HeldUp
 
@@ -49,7 +53,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &KillRig{T: t, API: api, Addr: FreePort(t), Acks: map[string]bool{}, heldUp: MeasureHeldUp(t)}
+	r := &KillRig{T: t, API: api, Addr: servers.FreePort(t), Acks: map[string]bool{}, heldUp: referee.MeasureHeldUp(t)}
 	r.Env = []string{
 		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=" + r.Addr,
 		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",
@@ -71,7 +75,7 @@ func NewKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *Ki
 func (r *KillRig) Start() {
 	r.T.Helper()
 	var err error
-	if r.Proc, err = StartProcess(r.T, r.Env...); err != nil {
+	if r.Proc, err = program.StartProcess(r.T, r.Env...); err != nil {
 		r.T.Fatal(err)
 	}
 	if r.NC != nil {
@@ -203,4 +207,29 @@ func (r *KillRig) AwaitEmpty() {
 	}
 }
 
-func (r *KillRig) Referee() Referee { return Referee{r.T, r.heldUp} }
+func (r *KillRig) Referee() referee.Referee {
+	return referee.Referee{T: r.T, API: r.API, HeldUp: r.heldUp}
+}
+
+// Hand submits a job with a secret in its path, its query and its body. It returns the code of a refusal, or 0.
+func (r *KillRig) Hand(key, id string, header nats.Header) (refused int) {
+	r.T.Helper()
+	msg := &nats.Msg{Subject: "weir.jobs.pay." + key, Data: []byte(`{"a":"swordfish"}`), Header: nats.Header{
+		"Nats-Msg-Id": {id}, "Weir-Path": {"/swordfish/" + key}, "Weir-Query": {"q=swordfish"},
+	}}
+	for name, values := range header {
+		msg.Header[name] = values
+	}
+	reply, err := r.NC.RequestMsg(msg, Patience)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	var a producer.Answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		r.T.Fatal(err)
+	}
+	if a.Error != nil {
+		return a.Error.Code
+	}
+	return 0
+}

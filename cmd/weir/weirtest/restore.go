@@ -6,9 +6,9 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,7 +32,7 @@ func (r *RestoreRig) Restart(flags ...string) error {
 	r.T.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"serve"}, flags...)...)
 	var err error
-	r.Proc, err = StartCommand(r.T, cmd, r.Env...)
+	r.Proc, err = program.StartCommand(r.T, cmd, r.Env...)
 	return err
 }
 
@@ -66,14 +66,6 @@ func (r *RestoreRig) DataDir() string {
 	panic("the rig has no data directory")
 }
 
-// CopyTree copies a directory with cp -a.
-func CopyTree(t *testing.T, from, to string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("cp -a: %v: %s", err, out)
-	}
-}
-
 // PutBack deletes the store and restores the backup in its place.
 func (r *RestoreRig) PutBack() {
 	r.T.Helper()
@@ -105,7 +97,7 @@ func (r *RestoreRig) Details() map[string]string {
 		r.T.Fatal(err)
 	}
 	all := map[string]string{}
-	for _, msg := range (&Rig{T: r.T, JS: js}).Stored("WEIR_DEAD", "weir.dead.>") {
+	for _, msg := range (&Rig{T: r.T, JS: js}).Store().Stored("WEIR_DEAD", "weir.dead.>") {
 		all[msg.Header.Get("Weir-Job-Id")] = msg.Header.Get("Weir-Dead-Detail")
 	}
 	return all

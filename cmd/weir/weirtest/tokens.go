@@ -10,6 +10,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/ops/spend"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 
 	"github.com/nats-io/nats.go"
 )
@@ -66,7 +69,7 @@ func (l Tokens) Job(n, producers int) *nats.Msg {
 	if n%3 == 0 {
 		stream = `,"stream":true,"stream_options":{"include_usage":true}`
 	}
-	m := JobFor("pay", fmt.Sprint("k", n%producers), fmt.Sprintf(
+	m := producer.JobFor("pay", fmt.Sprint("k", n%producers), fmt.Sprintf(
 		`{"n":%d,"metadata":{"input_tokens":"%d","output_tokens":"%d"}%s}`, n, in, out, stream))
 	m.Header.Set("Nats-Msg-Id", fmt.Sprint("job-", n))
 	for name, takes := range map[string]int64{"Weir-Cost": in + out, "X-Input": in, "X-Output": out} {
@@ -93,7 +96,7 @@ func (l Tokens) Windows(eps time.Duration) []fakeapi.UseLimit {
 
 // CheckWindows checks by the api's own record that no window exceeded a limit. It returns how much of the limit in
 // tokens was used.
-func (l Tokens) CheckWindows(t *testing.T, f Referee, arrivals []fakeapi.Arrival) (share float64) {
+func (l Tokens) CheckWindows(t *testing.T, f referee.Referee, arrivals []fakeapi.Arrival) (share float64) {
 	t.Helper()
 	all := fakeapi.Windows(arrivals, l.Windows(f.Eps())...)
 	for _, v := range all {
@@ -115,7 +118,7 @@ var CallRate = bucket.Rate{Count: 360, Per: 10 * time.Second, Burst: 10}
 // SpendOf returns the output of `weir spend`.
 func SpendOf(t *testing.T, nats string) spend.Account {
 	t.Helper()
-	did := Command(t, []string{"WEIR_NATS_URL=" + nats, "WEIR_REPLICAS=1"}, "spend", "--json", "--since", "1d")
+	did := program.Command(t, []string{"WEIR_NATS_URL=" + nats, "WEIR_REPLICAS=1"}, "spend", "--json", "--since", "1d")
 	var account spend.Account
 	if err := json.Unmarshal([]byte(did.Stdout), &account); err != nil || did.Code != 0 {
 		t.Fatalf("weir spend: %v: %+v", err, did)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // paidAPI is the fake api. Its ledger is the evidence about weir.
@@ -26,8 +27,8 @@ func newPaidAPI(p *programs) *paidAPI {
 func (a *paidAPI) start(ctx context.Context) (err error) {
 	o := a.programs.o
 	args := []string{
-		"fake-api", "--ledger", a.ledger, "--key-segment=-1", fmt.Sprint("--keep-body=", o.keepBody()), "--latency=" + o.latency(), "--price=10000",
-		"--script=" + o.script(), "--other-id-header=" + otherKeyHeader,
+		"fake-api", "--ledger", a.ledger, "--key-segment=-1", fmt.Sprint("--keep-body=", o.KeepBody()), "--latency=" + latencyOf(o), "--price=10000",
+		"--script=" + scriptOf(o), "--other-id-header=" + plan.OtherKeyHeader,
 	}
 	if o.Idempotent || o.ConfigChanges > 0 {
 		args = append(args, "--repeats=awaited")
@@ -36,7 +37,7 @@ func (a *paidAPI) start(ctx context.Context) (err error) {
 		args = append(args, "--vendor=openai")
 	}
 	if o.Operations {
-		args = append(args, fmt.Sprint("--operations=", operationPolls))
+		args = append(args, fmt.Sprint("--operations=", plan.OperationPolls))
 	}
 	if o.Revocations > 0 {
 		args = append(args, "--refuse-while="+a.refuses)
@@ -90,9 +91,9 @@ func (a *paidAPI) revoke(ctx context.Context, last time.Duration) error {
 	return nil
 }
 
-// script returns the behaviour of the api: now and then it answers 429. In runs that change the configuration, the api
+// scriptOf returns the behaviour of the api: now and then it answers 429. In runs that change the configuration, the api
 // also fails and is slow. So the configuration changes while some calls run and some jobs wait for a retry.
-func (o *Options) script() string {
+func scriptOf(o *plan.Options) string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
 	each := ""
 	if o.Pack > 0 {
@@ -107,10 +108,10 @@ func (o *Options) script() string {
 	return "[" + steps + "]"
 }
 
-// latency returns the latency of a call. In a fleet it is long enough that the limit of concurrent calls is nearly
+// latencyOf returns the latency of a call. In a fleet it is long enough that the limit of concurrent calls is nearly
 // reached.
-func (o *Options) latency() string {
-	if o.isFleet() {
+func latencyOf(o *plan.Options) string {
+	if o.IsFleet() {
 		return "60ms"
 	}
 	return "30ms"

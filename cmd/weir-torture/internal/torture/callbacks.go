@@ -12,30 +12,9 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 )
-
-// The callback of the api.
-const (
-	callbackRate     = 200 // posts a second of each type
-	callbackRefuses  = 10  // the receiver refuses one of this many posts
-	callbackVariable = "TORTURE_CALLBACK_SECRET"
-	callbackSecret   = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
-	callbackAddress  = "TORTURE_CALLBACK_URL"
-
-	postsWithin = 45 * time.Second // the longest wait for the next post, at the end of a run
-)
-
-// The types of posts.
-const (
-	postDone = "job.done"
-	postDead = "job.dead"
-)
-
-// endOf identifies the ends of one type that one job has.
-type endOf struct{ kind, job string }
-
-// posts are the posts that a receiver has accepted: how often each came, by the job's end and the post's id.
-type posts map[endOf]map[string]int
 
 // receiver receives the callbacks of the api. It is safe for concurrent use.
 type receiver struct {
@@ -43,7 +22,7 @@ type receiver struct {
 	listener net.Listener
 
 	mu      sync.Mutex // guards the fields below
-	taken   posts
+	taken   judge.Posts
 	tried   int
 	refused int
 	last    time.Time // when the last post came
@@ -55,7 +34,7 @@ func newReceiver() (*receiver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receive callbacks: %w", err)
 	}
-	r := &receiver{listener: listener, taken: posts{}, last: time.Now()}
+	r := &receiver{listener: listener, taken: judge.Posts{}, last: time.Now()}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }() // until close
 	return r, nil
@@ -82,19 +61,19 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = time.Now()
-	if r.tried++; r.tried%callbackRefuses == 0 {
+	if r.tried++; r.tried%plan.CallbackRefuses == 0 {
 		r.refused++
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	of := endOf{post.Type, post.Data.Job}
+	of := judge.EndOf{Kind: post.Type, Job: post.Data.Job}
 	if r.taken[of] == nil {
 		r.taken[of] = map[string]int{}
 	}
 	r.taken[of][q.Header.Get("webhook-id")]++
 }
 
-// awaitEnds waits until every end was posted, or no post has come for postsWithin.
+// awaitEnds waits until every end was posted, or no post has come for PostsWithin.
 func (s *stage) awaitEnds(ctx context.Context) error {
 	if s.receiver == nil {
 		return nil
@@ -111,7 +90,7 @@ func (s *stage) awaitEnds(ctx context.Context) error {
 			return err
 		}
 		taken, last := s.receiver.posted()
-		if missing(ends, taken) == 0 || time.Since(last) > postsWithin {
+		if judge.Missing(ends, taken) == 0 || time.Since(last) > plan.PostsWithin {
 			return nil
 		}
 		if !stream.Sleep(ctx, 500*time.Millisecond) {
@@ -121,10 +100,10 @@ func (s *stage) awaitEnds(ctx context.Context) error {
 }
 
 // posted returns the posts taken so far, and when the last post came.
-func (r *receiver) posted() (posts, time.Time) {
+func (r *receiver) posted() (judge.Posts, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := posts{}
+	taken := judge.Posts{}
 	for of, ids := range r.taken {
 		taken[of] = maps.Clone(ids)
 	}
@@ -132,7 +111,7 @@ func (r *receiver) posted() (posts, time.Time) {
 }
 
 // testify adds the posts to the evidence. A nil receiver adds nothing.
-func (r *receiver) testify(e *Evidence) {
+func (r *receiver) testify(e *judge.Evidence) {
 	if r == nil {
 		return
 	}
@@ -140,55 +119,4 @@ func (r *receiver) testify(e *Evidence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.PostsRefused = r.refused
-}
-
-// count returns how many ends of each type each job has.
-func (e *Ends) count() map[endOf]int {
-	ends := map[endOf]int{}
-	for job, n := range e.Results {
-		ends[endOf{postDone, job}] += n
-	}
-	for _, l := range e.Letters {
-		ends[endOf{postDead, l.Job}]++
-	}
-	return ends
-}
-
-// missing returns how many ends lack a post with an id of its own.
-func missing(ends *Ends, taken posts) (n int) {
-	for of, there := range ends.count() {
-		n += max(0, there-len(taken[of]))
-	}
-	return n
-}
-
-// judgeCallbacks checks that each end was posted under an id of its own, and that nothing else was posted.
-func (e *Evidence) judgeCallbacks(r *Report) {
-	if e.Posted == nil {
-		return
-	}
-	r.Callbacks, r.PostsRefused = true, e.PostsRefused
-	ends, owner := e.Ends.count(), map[string]endOf{}
-	for of, there := range ends {
-		if n := len(e.Posted[of]); n < there {
-			r.Unposted += there - n
-			r.example("not posted", fmt.Sprintf("%s of %s: %d ends, %d ids", of.kind, of.job, there, n))
-		}
-	}
-	for of, ids := range e.Posted {
-		if len(ids) > ends[of] {
-			r.Misposted += len(ids) - ends[of]
-			r.example("posted under several ids, or without an end",
-				fmt.Sprintf("%s of %s: %d ends, %v", of.kind, of.job, ends[of], ids))
-		}
-		for id, times := range ids {
-			r.Posted++
-			r.PostedAgain += times - 1
-			if other, taken := owner[id]; taken && other != of {
-				r.Misposted++
-				r.example("two ends under one id", id)
-			}
-			owner[id] = of
-		}
-	}
 }

@@ -5,15 +5,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"weir/cmd/weir-torture/internal/plan"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-)
-
-// The values of WEIR_NATS_AUTH.
-const (
-	authOpen      = "open"
-	authOperators = "operators"
-	authRequired  = "required"
 )
 
 // The files in which weir stores credentials.
@@ -25,13 +20,10 @@ const (
 // httpToken authorises requests for weir's metrics.
 const httpToken = "0123456789abcdef"
 
-// asks reports whether the server authenticates clients.
-func (o *Options) asks() bool { return o.Server == Embedded && o.Auth != authOpen }
-
 // makeCredentials writes the credentials that the first weir would write, because producers and the witness connect
 // before it exists.
 func (s *servers) makeCredentials() error {
-	if !s.o.asks() {
+	if !s.o.Asks() {
 		return nil
 	}
 	if err := os.MkdirAll(s.dir(), 0o700); err != nil {
@@ -56,7 +48,7 @@ func (s *servers) makeCredentials() error {
 // asOperator returns the options for connections of the judges. They read streams that only weir and its operators may
 // read.
 func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
-	if !s.o.asks() {
+	if !s.o.Asks() {
 		return others, nil
 	}
 	return s.shown(operatorCreds, others)
@@ -64,7 +56,7 @@ func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 
 // asProducer returns the options for connections of the producers.
 func (s *servers) asProducer(others ...nats.Option) ([]nats.Option, error) {
-	if !s.o.asks() || s.o.Auth != authRequired {
+	if !s.o.Asks() || s.o.Auth != plan.AuthRequired {
 		return others, nil
 	}
 	return s.shown(producerCreds, others)

@@ -6,7 +6,7 @@
 //	    └──────────────────────────────────────────────────────────────────▶  Judge
 //
 // With replicas, weir is a fleet: three NATS nodes in one cluster, and a Redis. Each replica reaches these by links of
-// its own (link.go), and the nodes reach each other by links. The replicas share one link to the api, which
+// its own (network.Link), and the nodes reach each other by links. The replicas share one link to the api, which
 // distinguishes them by a header that they send.
 //
 //	producers ──▶ three nodes ◀─ links ─▶ replicas ── link ──▶ fake api ──▶ its ledger
@@ -15,25 +15,25 @@
 // A cut link is like a pulled cable: no connection is closed and no byte passes. When the cut ends, the bytes that the
 // link held arrive late, or are lost with their connections. On the link to the api they are always lost, because a
 // call that the network delivers ten seconds late exceeds the rate whatever weir does. A fleet suffers one fault at a
-// time (strike.go). The next fault begins when every key has been called again and all streams have all their copies.
-// So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
+// time (plan.Strike). The next fault begins when every key has been called again and all streams have all their
+// copies. So the recovery time of each fault is known, and no fault exceeds what three nodes must survive.
 //
-// Some faults affect what the nodes have stored (fleet_store.go, fleet_flip.go): bytes of a node's store are flipped,
-// all nodes are killed while jobs are deleted, a node is restarted after many deletions, or a stream is scaled to one
-// copy and back. After each of these faults every stream must get all its copies again, and no accepted job may be
-// lost. A node with flipped bytes is then made the leader of the damaged stream, so that weir reads that node's copy.
+// Some faults are of what the nodes have stored (fleet_store.go, fleet_flip.go): bytes of a node are flipped, all nodes
+// are killed while jobs are deleted, a node is restarted after many deletions, a stream is scaled to one copy and back.
+// After each of them every stream must get all its copies again, and what was accepted must be there. A node with
+// flipped bytes leads the damaged stream afterwards, so that weir reads its copy.
 //
-// nats-server 2.15 does not heal all flipped bytes, so a fleet flips bytes only on request. A node with a damaged Raft
-// snapshot does not start, or has no copy of that stream. Then the torture gives the node an empty store, as an
-// operator would, and notes it. A node with a damaged block of messages counts messages that it cannot read, or lacks
-// the messages behind the damage. The cluster reports such a copy as current
-// (https://github.com/nats-io/nats-server/issues/7549). The verdict counts that as a breach.
+// nats-server 2.15 does not heal all flipped bytes, so a fleet has such a fault only on request. With a damaged Raft
+// snapshot the node does not start, or has no copy of that stream. Then the torture gives the node an empty store, as
+// an operator would, and notes it. With a damaged block of messages the node counts messages that it cannot read, or
+// lacks what came after them, and is current for the cluster (https://github.com/nats-io/nats-server/issues/7549). The
+// verdict counts that as a breach.
 //
 // The stage (stage.go) consists of the paid api (api.go), the servers (servers.go), the server beside weir (server.go),
 // the weir that is killed (weir.go) and its lives (lives.go), the other faults (mishaps.go), the operator that changes
-// weir's configuration (operator.go), the producers (producer.go), and the network (network.go). A fleet has several of
-// these (fleet.go). One record (record.go) collects what was done and seen. The verdict is made from the evidence
-// (judge.go).
+// weir's configuration (operator.go), the producers (producer.go), and the network (network.Proxy). A fleet has
+// several of these (fleet.go). One record (record.go) collects what was done and seen. Package judge makes the verdict
+// from the evidence.
 //
 // Every program is a process of its own: the binary weir runs as `weir serve`, `weir nats-server` and `weir fake-api`.
 // Producers publish as any NATS client does. They send a job without an answer again under its id, and write every
@@ -41,19 +41,19 @@
 // letters and events. It does not use weir's own counters and logs, with one exception: the ledger lacks a first call
 // that was lost in a cut from the api. Judge believes in such a call if the result names more calls than have arrived.
 //
-// A seed determines the plan of the faults (plan.go). The same seed makes the same plan, but not the same run: the
+// A seed determines the plan of the faults (plan.Plan). The same seed makes the same plan, but not the same run: the
 // machine decides which write a kill hits. In a build with the tag torture, half of the kills are at chosen points
 // between two durable steps (weir/bucket/fault), each point in turn.
 //
-// Configurations change meanwhile (change.go): by config apply, by config apply and a kill -9 within half a second, and
-// by a file that the next start reads. From outside, only two times are known: the earliest at which a configuration
-// may have taken effect, and the latest. The timeline holds both (timeline.go). While a rate certainly holds, arrivals
-// must respect it strictly. At other times they must respect the loosest rate that may hold. A job that is called again
-// must carry the key of its first call, in the same header: without the key, or with another one, it is billed again. A
-// run ends with the terms that it began with, so that queued jobs are called soon.
+// Configurations change meanwhile (plan.Change): by config apply, by config apply and a kill -9 within half a
+// second, and by a file that the next start reads. From outside, only two times are known: the earliest at which a
+// configuration may have taken effect, and the latest. The timeline holds both (plan.Timeline). While a rate
+// certainly holds, arrivals must respect it strictly. At other times they must respect the loosest rate that may hold.
+// A job that is called again must carry the key of its first call, in the same header: without the key, or with another
+// one, it is billed again. A run ends with the terms that it began with, so that queued jobs are called soon.
 //
 // If weir parked a job because weir was killed, the api's ledger must show that a call of the job was under way at the
-// kill (judge_flights.go). weir knows from its flight recorder which calls had not begun or had been answered. After a
+// kill. weir knows from its flight recorder which calls had not begun or had been answered. After a
 // loss of power (losePower) the machine has another boot, and the recorder's file has the state of some earlier moment,
 // as a disk may hold it. weir must not rely on the file then. A result must have the answer of its own job's call.
 //
@@ -63,24 +63,24 @@
 // A server inside weir authenticates clients (credentials.go). Producers and judges have the credentials that weir's
 // operator would have given them.
 //
-// With --pack a call may have several jobs of a key, as a JSON array (packs.go). Ends and order are judged for each job
-// of the calls, limits and spending for each call. A job may be called again only in its pack, under the pack's key,
-// because the api refuses another body under a known key.
+// With --pack a call may have several jobs of a key, as a JSON array. Ends and order are judged for
+// each job of the calls, limits and spending for each call. A job may be called again only in its pack, under the
+// pack's key, because the api refuses another body under a known key.
 //
 // With --priorities jobs are high, normal and low in turn. The order of first calls is judged for each priority of a
-// key separately. The report also counts the jobs that more urgent ones have passed (judge_order.go).
+// key separately. The report also counts the jobs that more urgent ones have passed.
 //
-// With --operations the api answers a call with 202 and goes on working until the second poll (operations.go). Polls
-// are no calls: no limit and no price counts them. A job must not be called again after its operation was polled.
+// With --operations the api answers a call with 202 and goes on working until the second poll.
+// Polls are no calls: no limit and no price counts them. A job must not be called again after its operation was polled.
 //
-// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds
-// (reuse.go). An end with a reused answer must name a job that was called for the same request and has the same answer.
-// If only kills disturb weir, no job may be called while a fresh answer exists, unless a kill explains it.
+// With --reuse the jobs of a key ask for a dozen things in turn, and weir gives an answer again for some seconds. An
+// end with a reused answer must name a job that was called for the same request and has the same answer. If only kills
+// disturb weir, no job may be called while a fresh answer exists, unless a kill explains it.
 //
-// With --settled the api answers as a language model (settled.go). Only an answer says what its call took of a limit in
-// tokens, and what it costs. Half of the jobs are estimated five times too high, the others five times too low. By the
-// api's ledger, no window may exceed the limit by more than what calls took beyond their reservations. weir must have
-// charged each job that is done what it took, and `weir spend` must equal the bill for these jobs.
+// With --settled the api answers as a language model. Only an answer says what its call took of a
+// limit in tokens, and what it costs. Half of the jobs are estimated five times too high, the others five times too
+// low. By the api's ledger, no window may exceed the limit by more than what calls took beyond their reservations. weir
+// must have charged each job that is done what it took, and `weir spend` must equal the bill for these jobs.
 //
 // With --callbacks weir posts the ends of jobs to a receiver in this process, which refuses some posts (callbacks.go).
 // Each end must arrive, under an id that no other end has.

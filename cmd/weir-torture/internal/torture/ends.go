@@ -9,50 +9,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir-torture/internal/judge"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Letter is the part of a dead letter that is judged.
-type Letter struct {
-	Job, Reason, Detail string
-	At                  place     // the place in its queue; zero for a refused job
-	Time                time.Time // when the job became this letter
-	Seq                 uint64    // the letter's own sequence
-}
-
-// Ends says how jobs ended, according to weir's streams.
-type Ends struct {
-	Results map[string]int       // by job id
-	Taken   map[string]time.Time // by job id: when the job was accepted, for jobs with a result or a letter
-	Letters []Letter
-	Calls   map[string]int       // by job id: how many calls a result reports
-	Events  map[string]int       // throttled, by job id
-	Answers map[string]answerOf  // by job id: the call whose answer the result has
-	Reused  map[string]string    // by job id: another job whose answer the result has
-	Stored  map[string]time.Time // by job id: when its result was stored
-	Unread  []string             // errors about streams that count messages which cannot be read
-}
-
-// errUnread says that a stream does not deliver all messages that it counts.
+// errUnread says that a stream counts messages which do not come.
 var errUnread = errors.New("messages cannot be read")
 
 // comesWithin bounds the wait for the next message of a stream that has one.
 const comesWithin = 30 * time.Second
 
-// answerOf names a call, by its number in the api's ledger, and the place of a job in the call.
-type answerOf struct {
-	call  int64
-	place int
-}
-
-// readEnds reads the streams of results, letters and events. If a stream does not deliver all its messages, readEnds
-// notes the stream in Unread and goes on.
-func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{
-		Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]answerOf{},
+// readEnds reads the streams of results, letters and events. It goes on without messages that cannot be read.
+func readEnds(ctx context.Context, js jetstream.JetStream) (*judge.Ends, error) {
+	e := &judge.Ends{
+		Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]judge.AnswerOf{},
 		Reused: map[string]string{}, Stored: map[string]time.Time{},
 	}
 	read := []error{
@@ -71,7 +45,7 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 				answer.Call, _ = strconv.ParseInt(number, 10, 64)
 			}
 			if err == nil && answer.Call+answer.Of > 0 {
-				e.Answers[id] = answerOf{answer.Call + answer.Of, answer.At}
+				e.Answers[id] = judge.AnswerOf{Call: answer.Call + answer.Of, Place: answer.At}
 			}
 			if of := m.Headers().Get(ledger.HeaderReused); of != "" {
 				e.Reused[id] = of
@@ -83,14 +57,14 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 		}),
 		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {
 			h := m.Headers()
-			l := Letter{
+			l := judge.Letter{
 				Job: h.Get(ingest.HeaderJobID), Reason: h.Get(deadletter.HeaderReason), Detail: h.Get(deadletter.HeaderDetail),
 				At: originOf(h.Get(ingest.HeaderMsgID)), Time: timeOf(h.Get(deadletter.HeaderAt)),
 			}
 			if meta, err := m.Metadata(); err == nil {
 				l.Seq = meta.Sequence.Stream
 			}
-			if e.Letters = append(e.Letters, l); l.At != (place{}) {
+			if e.Letters = append(e.Letters, l); l.At != (judge.Place{}) {
 				e.Taken[l.Job] = timeOf(h.Get(deadletter.HeaderAccepted))
 			}
 		}),
@@ -120,16 +94,16 @@ func timeOf(text string) time.Time {
 }
 
 // originOf returns the place of a letter's job in its queue, as the letter's message id names it.
-func originOf(id string) place {
+func originOf(id string) judge.Place {
 	parts := strings.Split(strings.TrimPrefix(id, "letter."), ".") // stream, sequence, when it was stored
 	if len(parts) < 2 {
-		return place{}
+		return judge.Place{}
 	}
 	n, err := strconv.ParseUint(parts[1], 10, 64)
 	if err != nil {
-		return place{}
+		return judge.Place{}
 	}
-	return place{parts[0], n}
+	return judge.Place{Stream: parts[0], Seq: n}
 }
 
 // readStream calls take for each message that a stream has now. It returns errUnread if one of them does not come

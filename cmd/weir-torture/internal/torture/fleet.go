@@ -8,23 +8,19 @@ import (
 	"sync"
 	"time"
 
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Properties of a fleet: a number of partitions that two, three or four replicas can share evenly, and a limit of
-// concurrent calls over all keys.
-const (
-	fleetPartitions = 12
-	fleetInFlight   = 8
-)
-
 // Bounds of waits, and lengths of pauses.
 const (
-	resumesWithin = 90 * time.Second // until every key is called again after a fault
-	catchesUp     = 3 * time.Minute  // until few jobs wait
-	settles       = 5 * time.Second  // for replicas to rebalance partitions
-	calmFor       = 15 * time.Second // without faults, while the work of each replica is counted
+	catchesUp = 3 * time.Minute  // until few jobs wait
+	settles   = 5 * time.Second  // for replicas to rebalance partitions
+	calmFor   = 15 * time.Second // without faults, while the work of each replica is counted
 )
 
 // fleet is the part of a stage that exists if there are several replicas:
@@ -41,27 +37,27 @@ type fleet struct {
 	nodes    []*node
 	redis    *redisServer
 	replicas []*replica
-	toAPI    *link
+	toAPI    *network.Link
 	nc       *nats.Conn // to any node, without a link
 	js       jetstream.JetStream
 	ledger   *follower
 
-	strikes []Strike
-	calm    []span
+	strikes []judge.Strike
+	calm    []plan.Span
 
 	mu sync.Mutex // guards the replicas' processes
 }
 
 // setUp starts the nodes, Redis and the replicas.
 func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
-	p := newPorts()
+	p := network.NewPorts()
 	if f.redis, err = newRedis(p); err != nil {
 		return err
 	}
 	if f.nodes, err = newNodes(p); err != nil {
 		return err
 	}
-	if f.toAPI, err = newNamedLink(strings.TrimPrefix(api.url(), "http://")); err != nil {
+	if f.toAPI, err = network.NewNamedLink(strings.TrimPrefix(api.url(), "http://")); err != nil {
 		return err
 	}
 	for n := range f.programs.o.Replicas {
@@ -76,7 +72,7 @@ func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
 		return err
 	}
 	f.teardown.onEnd(f.ledger.close)
-	if err := f.operator.configure("http://" + f.toAPI.addr()); err != nil {
+	if err := f.operator.configure("http://" + f.toAPI.Addr()); err != nil {
 		return err
 	}
 	f.teardown.onEnd(f.stopServers)
@@ -160,23 +156,23 @@ func (f *fleet) closeLinks() error {
 	var err error
 	for _, n := range f.nodes {
 		for _, l := range n.routes {
-			err = errors.Join(err, l.close())
+			err = errors.Join(err, l.Close())
 		}
 	}
 	for _, r := range f.replicas {
 		for _, l := range append(r.nats, r.redis) {
-			err = errors.Join(err, l.close())
+			err = errors.Join(err, l.Close())
 		}
 	}
-	return errors.Join(err, f.toAPI.close())
+	return errors.Join(err, f.toAPI.Close())
 }
 
 // testify adds a fleet's part of the evidence.
-func (f *fleet) testify(e *Evidence) {
-	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.programs.o.keys()
+func (f *fleet) testify(e *judge.Evidence) {
+	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, plan.FleetInFlight, f.programs.o.AllKeys()
 	for _, s := range f.strikes {
-		if s.Kind == cutAPI {
-			e.Spoilt = append(e.Spoilt, span{s.At, s.Ended})
+		if s.Kind == plan.CutAPI {
+			e.Spoilt = append(e.Spoilt, plan.Span{From: s.At, To: s.Ended})
 		}
 	}
 	for _, r := range f.replicas {

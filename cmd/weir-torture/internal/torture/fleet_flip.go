@@ -11,54 +11,38 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// part is a pattern of paths: the files of one part of a node's store.
-type part string
-
-// The parts of a store. Each planned flip damages the next of them.
-const (
-	ofQueue     part = "*/streams/WEIR_" + apiName + "_*/msgs/*.blk" // jobs and marks
-	ofKept      part = "*/streams/WEIR_[A-Z]*/msgs/*.blk"            // results, records, letters and events
-	ofState     part = "*/streams/*/msgs/index.db"
-	ofSnapshots part = "*/_js_/S-*/snapshots/*"
-	ofCluster   part = "*/_js_/_meta_/snapshots/*" // the list of streams
-)
-
-var parts = []part{ofQueue, ofKept, ofState, ofSnapshots, ofCluster}
-
-// ofMessages reports whether the part consists of blocks of messages.
-func (p part) ofMessages() bool { return p == ofQueue || p == ofKept }
-
-// healsWithin bounds how long a node with flipped bytes may take to restore all its copies by itself.
+// healsWithin bounds how long a node with flipped bytes may take to have every copy again by itself.
 const healsWithin = 30 * time.Second
 
-// flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes belong to a stream, flipNode
-// makes the node the stream's leader when all copies are current again. From then on everything is read from the node's
-// copy.
-func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error) {
-	n := f.nodes[s.target]
-	// The queue must have jobs. When they are called later, the node's copy must have them.
-	if s.part == ofQueue {
+// flipNode ends a node, flips eight bytes of its store, and starts it again. If the bytes were a stream's, the node must
+// lead that stream when it is current again, so that everything is read from its copy.
+func (f storeFaults) flipNode(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+	n := f.nodes[s.Target]
+	if s.Part == plan.OfQueue { // with jobs in it; when they are called, the node's copy must have them
 		if err := f.gather(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, f.command(ctx, "resume", apiName)) }()
+		defer func() { err = errors.Join(err, f.command(ctx, "resume", plan.APIName)) }()
 	}
-	f.end(n, s.orderly)
+	f.end(n, s.Orderly)
 	dir := filepath.Join(f.storeOf(n), "jetstream")
-	file, err := flipPart(dir, s.part, rand.New(rand.NewPCG(f.programs.o.Seed, s.seed)))
+	file, err := flipPart(dir, s.Part, rand.New(rand.NewPCG(f.programs.o.Seed, s.Seed)))
 	if err != nil {
 		return fmt.Errorf("flip bytes: %w", err)
 	}
 	if file == "" {
-		f.record.note("no byte was flipped: %s has no %s", n.name, s.part)
+		f.record.note("no byte was flipped: %s has no %s", n.name, s.Part)
 	} else {
 		f.record.talk("eight bytes of %s are flipped: %s", n.name, file)
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	done.Target = n.name + ": " + file
 	if err := f.startFlipped(ctx, n); err != nil {
 		return err
@@ -75,15 +59,15 @@ func (f *fleet) flipNode(ctx context.Context, s strike, done *Strike) (err error
 		return fmt.Errorf("%s after flipped bytes: %w", of, err)
 	}
 	f.lead(ctx, of, n)
-	if s.part == ofKept {
+	if s.Part == plan.OfKept {
 		done.Behind = f.readAll(ctx, whole, n)
 	}
 	return nil
 }
 
-// startFlipped starts a node whose store is damaged. If the node refuses the store, or a stream does not get all its
-// copies within healsWithin, the node gets an empty store, as an operator would give it.
-func (f *fleet) startFlipped(ctx context.Context, n *node) error {
+// startFlipped starts a node whose store is damaged. If the node refuses its store, or a copy on it stays away, the node
+// gets an empty store, as an operator would give it.
+func (f storeFaults) startFlipped(ctx context.Context, n *node) error {
 	err := f.startNode(ctx, n)
 	switch {
 	case errors.Is(err, errGone):
@@ -104,9 +88,9 @@ func (f *fleet) startFlipped(ctx context.Context, n *node) error {
 	return f.startNode(ctx, n)
 }
 
-// flipPart flips eight bytes in one file of part p of the store in dir. It returns the file's path relative to dir, or
-// "" if the part has no file of eight bytes or more.
-func flipPart(dir string, p part, r *rand.Rand) (flipped string, err error) {
+// flipPart flips eight bytes of one of the files of a part of the store in dir. It returns the file's path in dir, or ""
+// if there is none.
+func flipPart(dir string, p plan.Part, r *rand.Rand) (flipped string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, string(p)))
 	if err != nil {
 		return "", err
@@ -122,7 +106,7 @@ func flipPart(dir string, p part, r *rand.Rand) (flipped string, err error) {
 			continue
 		}
 		from := 0
-		if p == ofQueue {
+		if p == plan.OfQueue {
 			from = max(0, len(data)-newest) // most jobs further back have ended
 		}
 		at := from + r.IntN(len(data)-flips-from+1)
@@ -147,8 +131,8 @@ func streamOf(file string) string {
 	return name
 }
 
-// lead makes a node the leader of a stream. If the node does not become the leader, lead notes that.
-func (f *fleet) lead(ctx context.Context, name string, n *node) {
+// lead makes a node the leader of a stream. It notes if that does not succeed.
+func (f storeFaults) lead(ctx context.Context, name string, n *node) {
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": n.name}})
 	if err != nil {
 		panic("torture: " + err.Error()) // a map of strings
@@ -167,10 +151,9 @@ func (f *fleet) lead(ctx context.Context, name string, n *node) {
 	f.record.note("%s did not come to lead %s", n.name, name)
 }
 
-// readAll reads every message of a stream from its leader n. It must be a stream from which weir deletes nothing. whole
-// is the stream as the leader before n had it. readAll describes the messages that cannot be read; it returns "" if
-// there are none.
-func (f *fleet) readAll(ctx context.Context, whole *jetstream.StreamInfo, n *node) (unread string) {
+// readAll reads a stream, of which nothing is deleted, from its leader n. whole is the stream as the leader before n had
+// it. readAll returns what cannot be read, or "".
+func (f storeFaults) readAll(ctx context.Context, whole *jetstream.StreamInfo, n *node) (unread string) {
 	name, has := whole.Config.Name, whole.State
 	read, unreadable := uint64(0), ""
 	for seq := has.FirstSeq; seq <= has.LastSeq && ctx.Err() == nil; seq++ {

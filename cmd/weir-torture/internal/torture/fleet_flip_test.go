@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // TestFlipPart checks that each part of a node's store has files of its own, and that eight bytes of one of them are
@@ -13,12 +15,12 @@ import (
 func TestFlipPart(t *testing.T) {
 	dir := t.TempDir()
 	before := bytes.Repeat([]byte{1}, 100)
-	for p, want := range map[part]struct{ file, stream string }{
-		ofQueue:     {"$G/streams/WEIR_pay_3/msgs/2.blk", "WEIR_pay_3"},
-		ofKept:      {"$G/streams/WEIR_RESULTS/msgs/7.blk", "WEIR_RESULTS"},
-		ofState:     {"$G/streams/WEIR_RESULTS/msgs/index.db", "WEIR_RESULTS"},
-		ofSnapshots: {"$SYS/_js_/S-R3F-abc/snapshots/snap.1.2", ""},
-		ofCluster:   {"$SYS/_js_/_meta_/snapshots/snap.3.4", ""},
+	for p, want := range map[plan.Part]struct{ file, stream string }{
+		plan.OfQueue:     {"$G/streams/WEIR_pay_3/msgs/2.blk", "WEIR_pay_3"},
+		plan.OfKept:      {"$G/streams/WEIR_RESULTS/msgs/7.blk", "WEIR_RESULTS"},
+		plan.OfState:     {"$G/streams/WEIR_RESULTS/msgs/index.db", "WEIR_RESULTS"},
+		plan.OfSnapshots: {"$SYS/_js_/S-R3F-abc/snapshots/snap.1.2", ""},
+		plan.OfCluster:   {"$SYS/_js_/_meta_/snapshots/snap.3.4", ""},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		if got, err := flipPart(dir, p, r); got != "" || err != nil {

@@ -9,29 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The faults that affect what the nodes of a fleet have stored. After each of them every stream must get all its copies
-// again.
-const (
-	flipNode       kind = "bytes of a NATS node flipped"
-	killNodes      kind = "kill -9 of all NATS nodes"
-	restartDeleted kind = "NATS node after many deletes"
-	scaleStream    kind = "stream scaled to one and back"
-)
-
-// ofStores reports whether a fault affects what the nodes have stored.
-func (k kind) ofStores() bool {
-	switch k {
-	case flipNode, killNodes, restartDeleted, scaleStream:
-		return true
-	}
-	return false
-}
-
-// The deletions that a fault waits for.
+// Bounds of the deletions before a fault.
 const (
 	manyDeletes   = 600              // before a node is restarted
 	burstDeletes  = 60               // after a pause of the api, before all nodes are killed
@@ -39,16 +24,19 @@ const (
 	burstGathers  = 10 * time.Second // the length of the pause, in which jobs gather
 )
 
-// strikeStore executes a fault that affects what the nodes have stored.
-func (f *fleet) strikeStore(ctx context.Context, s strike, done *Strike) (err error) {
-	n := f.nodes[s.target]
-	switch s.kind {
-	case flipNode:
+// storeFaults are the faults of what the nodes of a fleet have stored.
+type storeFaults struct{ *fleet }
+
+// strike executes a fault of what the nodes have stored.
+func (f storeFaults) strike(ctx context.Context, s plan.Strike, done *judge.Strike) (err error) {
+	n := f.nodes[s.Target]
+	switch s.Kind {
+	case plan.FlipNode:
 		return f.flipNode(ctx, s, done)
-	case killNodes:
+	case plan.KillNodes:
 		done.Target = "all"
 		return f.killNodes(ctx, s)
-	case restartDeleted:
+	case plan.RestartDeleted:
 		done.Target = n.name
 		if err := f.awaitDeletes(ctx, manyDeletes); err != nil {
 			return err
@@ -70,12 +58,12 @@ func (f *fleet) end(n *node, orderly bool) {
 	}
 	now := time.Now()
 	n.process.Kill()
-	f.record.killed(Kill{What: "server", At: now})
+	f.record.killed(judge.Kill{What: "server", At: now})
 }
 
-func (f *fleet) restartNode(ctx context.Context, n *node, s strike) error {
-	f.end(n, s.orderly)
-	stream.Sleep(ctx, s.last)
+func (f storeFaults) restartNode(ctx context.Context, n *node, s plan.Strike) error {
+	f.end(n, s.Orderly)
+	stream.Sleep(ctx, s.Last)
 	return f.startNode(ctx, n)
 }
 
@@ -90,11 +78,11 @@ func (f *fleet) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 }
 
 // killNodes kills all nodes at the same moment, while the jobs that waited during a pause are called and deleted.
-func (f *fleet) killNodes(ctx context.Context, s strike) error {
+func (f storeFaults) killNodes(ctx context.Context, s plan.Strike) error {
 	if err := f.gather(ctx); err != nil {
 		return err
 	}
-	if err := f.command(ctx, "resume", apiName); err != nil {
+	if err := f.command(ctx, "resume", plan.APIName); err != nil {
 		return err
 	}
 	if err := f.awaitDeletes(ctx, burstDeletes); err != nil {
@@ -105,13 +93,13 @@ func (f *fleet) killNodes(ctx context.Context, s strike) error {
 		killing.Go(func() { f.end(n, false) })
 	}
 	killing.Wait()
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	return f.startNodes(ctx)
 }
 
-// gather pauses the api until jobs have gathered in the queue. The caller must resume the api.
-func (f *fleet) gather(ctx context.Context) error {
-	if err := f.command(ctx, "pause", apiName); err != nil {
+// gather pauses the api, so that jobs gather in the queue. The caller resumes it.
+func (f storeFaults) gather(ctx context.Context) error {
+	if err := f.command(ctx, "pause", plan.APIName); err != nil {
 		return err
 	}
 	stream.Sleep(ctx, burstGathers)
@@ -119,7 +107,7 @@ func (f *fleet) gather(ctx context.Context) error {
 }
 
 // command runs a command of weir.
-func (f *fleet) command(ctx context.Context, args ...string) error {
+func (f storeFaults) command(ctx context.Context, args ...string) error {
 	p, err := f.programs.start(program{name: "command", args: args, env: f.servers.commandEnv()})
 	if err != nil {
 		return err
@@ -133,9 +121,9 @@ func (f *fleet) command(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// awaitDeletes waits until weir has deleted that many more messages from the queue: jobs that have ended, and marks
-// that it no longer needs. After deletesWithin it notes how many are missing and returns.
-func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
+// awaitDeletes waits until so many more messages of the queue were deleted. weir deletes the message of each job that
+// has ended, and marks that it needs no more.
+func (f storeFaults) awaitDeletes(ctx context.Context, more int) error {
 	first, last := -1, 0
 	for limit := time.Now().Add(deletesWithin); time.Now().Before(limit); {
 		deleted, err := f.deleted(ctx)
@@ -155,40 +143,40 @@ func (f *fleet) awaitDeletes(ctx context.Context, more int) error {
 	return nil
 }
 
-// deleted returns how many messages have been deleted from the queue since its streams were made.
-func (f *fleet) deleted(ctx context.Context) (messages int, err error) {
+// deleted returns how many messages of the queue were deleted since its streams began.
+func (f storeFaults) deleted(ctx context.Context) (messages int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list := f.js.ListStreams(ctx)
 	for s := range list.Info() {
-		if strings.HasPrefix(s.Config.Name, "WEIR_"+apiName+"_") {
+		if strings.HasPrefix(s.Config.Name, "WEIR_"+plan.APIName+"_") {
 			messages += int(s.State.LastSeq - s.State.Msgs)
 		}
 	}
 	return messages, list.Err()
 }
 
-// scaleStream scales a stream to one copy, and after a while back to three. Then it restarts the node that had the only
-// copy: at once if s.apart is true, and otherwise when the other copies are current.
-func (f *fleet) scaleStream(ctx context.Context, s strike) (target string, err error) {
+// scaleStream gives a stream one copy, and three again after a while. Then it restarts the node that had the only copy:
+// at once, or when the other copies are current.
+func (f storeFaults) scaleStream(ctx context.Context, s plan.Strike) (target string, err error) {
 	names, err := f.streams(ctx)
 	if err != nil {
 		return "", err
 	}
-	name := names[s.seed%uint64(len(names))]
+	name := names[s.Seed%uint64(len(names))]
 	if err := f.setCopies(ctx, name, 1); err != nil {
 		return "", err
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	info, err := f.info(ctx, name)
 	if err != nil {
 		return "", fmt.Errorf("%s with one copy: %w", name, err)
 	}
-	if err := f.setCopies(ctx, name, nodes); err != nil {
+	if err := f.setCopies(ctx, name, plan.Nodes); err != nil {
 		return "", err
 	}
 	how := "at once"
-	if !s.apart {
+	if !s.Apart {
 		how = "current"
 		if err := f.awaitCurrent(ctx); err != nil {
 			return "", err
@@ -202,7 +190,7 @@ func (f *fleet) scaleStream(ctx context.Context, s strike) (target string, err e
 }
 
 // streams returns the names of all streams, in order.
-func (f *fleet) streams(ctx context.Context) ([]string, error) {
+func (f storeFaults) streams(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	list := f.js.StreamNames(ctx)
@@ -217,8 +205,8 @@ func (f *fleet) streams(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// setCopies sets how many copies a stream has. When it sets one, it also waits until the other copies are gone.
-func (f *fleet) setCopies(ctx context.Context, name string, copies int) error {
+// setCopies sets how many copies a stream has. It waits until a stream with one copy has no other.
+func (f storeFaults) setCopies(ctx context.Context, name string, copies int) error {
 	for limit := time.Now().Add(startWithin); ; {
 		info, err := f.info(ctx, name)
 		if err == nil && info.Config.Replicas != copies {

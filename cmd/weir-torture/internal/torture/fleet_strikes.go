@@ -10,19 +10,13 @@ import (
 
 	"weir/bucket/lease"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
-// Strike is a fault that a fleet has suffered.
-type Strike struct {
-	Kind      kind
-	Target    string
-	At, Ended time.Time // Ended: the fault is over, and killed processes were started again
-	Behind    string    // after a fault ofStores: a stream that lacks copies, or has one that cannot be read
-	Over      time.Time // when every key was called again after Ended; zero: not within resumesWithin
-}
-
 // torment executes the strikes, with a calm spell before and after them. When it returns, every replica is up.
-func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
+func (f *fleet) torment(ctx, faults context.Context, p *plan.Plan) error {
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
 	go func() { defer close(kept); f.keepUp(keeping) }()
@@ -30,15 +24,15 @@ func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 	if err := f.beCalm(ctx); err != nil {
 		return err
 	}
-	for i, s := range p.strikes {
-		if !stream.Sleep(faults, s.pause) {
+	for i, s := range p.Strikes {
+		if !stream.Sleep(faults, s.Pause) {
 			break
 		}
-		if err := f.strike(ctx, s, p.changes); err != nil {
-			return fmt.Errorf("%s: %w", s.kind, err)
+		if err := f.strike(ctx, s, p.Changes); err != nil {
+			return fmt.Errorf("%s: %w", s.Kind, err)
 		}
 		if done := i + 1; done%10 == 0 {
-			f.record.talk("%d of %d", done, len(p.strikes))
+			f.record.talk("%d of %d", done, len(p.Strikes))
 		}
 	}
 	if ctx.Err() != nil {
@@ -71,7 +65,7 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	before, from := f.record.exits(), time.Now()
 	stream.Sleep(ctx, calmFor)
 	if f.record.exits() == before {
-		f.calm = append(f.calm, span{from, time.Now()})
+		f.calm = append(f.calm, plan.Span{From: from, To: time.Now()})
 	}
 	return ctx.Err()
 }
@@ -83,10 +77,10 @@ func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	o := f.programs.o
 	few := 2 * o.Keys
 	if o.Pack > 0 {
-		few += o.Jobs * int(packWait/time.Second)
+		few += o.Jobs * int(plan.PackWait/time.Second)
 	}
 	if o.Operations {
-		few += o.Jobs * (operationPolls + 2) * int(operationEvery/time.Second)
+		few += o.Jobs * (plan.OperationPolls + 2) * int(plan.OperationEvery/time.Second)
 	}
 	return err == nil && waiting <= few
 }
@@ -105,19 +99,19 @@ func (f *fleet) allTakePart(ctx context.Context) bool {
 }
 
 // strike executes one fault and waits until the fleet has recovered.
-func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
-	done := Strike{Kind: s.kind, At: time.Now()}
+func (f *fleet) strike(ctx context.Context, s plan.Strike, changes []plan.Change) error {
+	done := judge.Strike{Kind: s.Kind, At: time.Now()}
 	var err error
-	switch s.kind {
-	case rollNodes, killNode, cutNode:
+	switch s.Kind {
+	case plan.RollNodes, plan.KillNode, plan.CutNode:
 		done.Target, err = f.strikeNode(ctx, s)
-	case killRedis, loseRedis, setBackRedis:
+	case plan.KillRedis, plan.LoseRedis, plan.SetBackRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
-	case flipNode, killNodes, restartDeleted, scaleStream: // ofStores
-		err = f.strikeStore(ctx, s, &done)
-	case changeConfig:
-		c := changes[s.target]
-		done.Target, err = c.setting, f.operator.change(ctx, c)
+	case plan.FlipNode, plan.KillNodes, plan.RestartDeleted, plan.ScaleStream: // ofStores
+		err = storeFaults{f}.strike(ctx, s, &done)
+	case plan.ChangeConfig:
+		c := changes[s.Target]
+		done.Target, err = c.Setting, f.operator.change(ctx, c)
 	default:
 		done.Target, err = f.strikeReplica(ctx, s)
 	}
@@ -136,26 +130,26 @@ func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	if called {
 		done.Over = time.Now()
 	}
-	if s.kind != changeConfig { // operator.change counts changes
-		f.record.count(s.kind)
+	if s.Kind != plan.ChangeConfig { // operator.change counts changes
+		f.record.count(s.Kind)
 	}
-	behind, err := f.awaitCopies(ctx, currentWithin)
+	behind, err := f.awaitCopies(ctx, judge.CurrentWithin)
 	if behind != "" {
-		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, behind)
+		f.record.note("after %v not every copy of a stream was current: %s", judge.CurrentWithin, behind)
 	}
-	if s.kind.ofStores() {
+	if s.Kind.OfStores() {
 		done.Behind = cmp.Or(done.Behind, behind)
 	}
 	f.strikes = append(f.strikes, done)
-	f.record.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
+	f.record.talk("%s (%s): %v, and %v until every key was called again", s.Kind, done.Target,
 		done.Ended.Sub(done.At).Round(100*time.Millisecond), resumed.Round(100*time.Millisecond))
 	return err
 }
 
-// awaitCalls waits until every key was called after a moment. It returns false after resumesWithin.
+// awaitCalls waits until every key was called after a moment. It returns false after ResumesWithin.
 func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
-	keys := f.programs.o.keys()
-	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
+	keys := f.programs.o.AllKeys()
+	for limit := time.Now().Add(judge.ResumesWithin); time.Now().Before(limit); {
 		if err := f.ledger.read(); err != nil {
 			return false, err
 		}
@@ -169,28 +163,28 @@ func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, e
 	return false, nil
 }
 
-func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err error) {
-	r := f.replicas[s.target]
-	switch s.kind {
-	case killReplica:
+func (f *fleet) strikeReplica(ctx context.Context, s plan.Strike) (target string, err error) {
+	r := f.replicas[s.Target]
+	switch s.Kind {
+	case plan.KillReplica:
 		p := f.takeAway(r)
 		now := time.Now()
 		p.Kill()
-		f.record.killed(Kill{What: "worker", At: now})
-		stream.Sleep(ctx, s.last)
+		f.record.killed(judge.Kill{What: "worker", At: now})
+		stream.Sleep(ctx, s.Last)
 		err = f.startReplica(r)
-	case stopReplica:
-		pause(ctx, r.process, s.last)
-	case cutNATS:
+	case plan.StopReplica:
+		pause(ctx, r.process, s.Last)
+	case plan.CutNATS:
 		cutOff(ctx, s, "", r.nats...)
-	case cutRedis:
+	case plan.CutRedis:
 		cutOff(ctx, s, "", r.redis)
-	case cutAPI:
+	case plan.CutAPI:
 		cutOff(ctx, s, r.name, f.toAPI)
-	case rollReplicas:
+	case plan.RollReplicas:
 		return "all", f.roll(ctx)
 	default:
-		panic("torture: unknown strike " + s.kind) // a bug in the plan
+		panic("torture: unknown strike " + s.Kind) // a bug in the plan
 	}
 	return r.name, err
 }
@@ -211,20 +205,20 @@ func (f *fleet) roll(ctx context.Context) error {
 	return nil
 }
 
-func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err error) {
-	n := f.nodes[s.target]
-	switch s.kind {
-	case killNode:
+func (f *fleet) strikeNode(ctx context.Context, s plan.Strike) (target string, err error) {
+	n := f.nodes[s.Target]
+	switch s.Kind {
+	case plan.KillNode:
 		now := time.Now()
 		n.process.Kill()
-		f.record.killed(Kill{What: "server", At: now})
-		stream.Sleep(ctx, s.last)
+		f.record.killed(judge.Kill{What: "server", At: now})
+		stream.Sleep(ctx, s.Last)
 		return n.name, f.startNode(ctx, n)
-	case cutNode:
+	case plan.CutNode:
 		links := f.paths(n)
-		if s.apart {
+		if s.Apart {
 			for _, r := range f.replicas {
-				links = append(links, r.nats[s.target])
+				links = append(links, r.nats[s.Target])
 			}
 		}
 		cutOff(ctx, s, "", links...)
@@ -249,40 +243,40 @@ func (f *fleet) rollNodes(ctx context.Context) error {
 	return nil
 }
 
-func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
+func (f *fleet) strikeRedis(ctx context.Context, s plan.Strike) error {
 	older := f.redisDir() + "-older"
-	if s.kind == setBackRedis {
+	if s.Kind == plan.SetBackRedis {
 		if err := os.CopyFS(older, os.DirFS(f.redisDir())); err != nil {
 			return fmt.Errorf("copy what Redis has: %w", err)
 		}
-		stream.Sleep(ctx, s.behind)
+		stream.Sleep(ctx, s.Behind)
 	}
 	f.redis.process.Kill()
-	if s.kind == loseRedis || s.kind == setBackRedis {
+	if s.Kind == plan.LoseRedis || s.Kind == plan.SetBackRedis {
 		if err := os.RemoveAll(f.redisDir()); err != nil {
 			return fmt.Errorf("lose what Redis had: %w", err)
 		}
 	}
-	if s.kind == setBackRedis {
+	if s.Kind == plan.SetBackRedis {
 		if err := os.Rename(older, f.redisDir()); err != nil {
 			return fmt.Errorf("put the older file of Redis back: %w", err)
 		}
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	return f.startRedis(ctx)
 }
 
 // cutOff cuts links for the duration of a strike.
-func cutOff(ctx context.Context, s strike, name string, links ...*link) {
+func cutOff(ctx context.Context, s plan.Strike, name string, links ...*network.Link) {
 	for _, l := range links {
-		l.cut(name)
+		l.Cut(name)
 	}
-	stream.Sleep(ctx, s.last)
+	stream.Sleep(ctx, s.Last)
 	for _, l := range links {
-		if s.held == lost {
-			l.reset(name)
+		if s.Held == plan.Lost {
+			l.Reset(name)
 		} else {
-			l.heal(name)
+			l.Heal(name)
 		}
 	}
 }

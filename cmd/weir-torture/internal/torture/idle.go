@@ -5,23 +5,18 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
-// Bounds of the kills of weir while nothing is queued. weir's count of spending must not grow with each start.
+// Bounds of these kills.
 const (
-	idleInARow = 10
 	idleAfter  = time.Second      // calls go on for so long before the first kill
 	idleWithin = 90 * time.Second // until nothing is queued
-
 )
 
-const killIdle kind = "kill -9 while nothing is queued"
-
-// idle names the kills of an idle weir in the record.
-const idle = "idle"
-
 // killIdle pauses the producers, waits until nothing is queued, and kills weir several times.
-func (s *lives) killIdle(ctx context.Context, l life, name string) error {
+func (s *lives) killIdle(ctx context.Context, l plan.Life, name string) error {
 	for !s.weir.turn.TryLock() { // a configuration change may hold turn until weir is up again
 		if _, err := s.weir.ready(ctx, name); err != nil {
 			return err
@@ -42,19 +37,19 @@ func (s *lives) killIdle(ctx context.Context, l life, name string) error {
 	if err := s.awaitIdle(ctx, name); err != nil {
 		return err
 	}
-	for range l.idle {
+	for range l.Idle {
 		p, err := s.weir.ready(ctx, name)
 		if err != nil {
 			return err
 		}
-		if p.Gone(ctx, l.delay) {
+		if p.Gone(ctx, l.Delay) {
 			s.weir.endedByItself(p, nil)
 			continue
 		}
 		now := time.Now()
 		p.Kill()
-		s.weir.killed(Kill{What: idle, At: now}, p)
-		s.record.count(killIdle)
+		s.weir.killed(judge.Kill{What: judge.Idle, At: now}, p)
+		s.record.count(plan.KillIdle)
 	}
 	return ctx.Err()
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // Bounds of one life.
@@ -21,7 +23,7 @@ const (
 
 // lives runs the planned lives of the single weir, each to its end.
 type lives struct {
-	planned   []life
+	planned   []plan.Life
 	weir      *weir
 	api       *paidAPI
 	servers   *servers
@@ -39,13 +41,13 @@ func (s *lives) live(ctx, faults context.Context) error {
 		}
 		name := "weir-" + strconv.Itoa(n)
 		end := func() error { return s.one(ctx, l, name) }
-		if l.idle > 0 {
+		if l.Idle > 0 {
 			end = func() error { return s.killIdle(ctx, l, name) }
 		}
 		if err := end(); err != nil {
 			return err
 		}
-		if l.power {
+		if l.Power {
 			s.weir.losePower()
 		}
 		if done := n + 1; done%25 == 0 {
@@ -68,34 +70,34 @@ func (s *lives) awaitPart(ctx context.Context, part float64) bool {
 }
 
 // one executes one life. If weir ends by itself, for example because the server was down, it starts weir again.
-func (s *lives) one(ctx context.Context, l life, name string) error {
+func (s *lives) one(ctx context.Context, l plan.Life, name string) error {
 	for range mostStarts {
 		p, err := s.weir.alive(name, l)
 		if err != nil {
 			return err
 		}
-		if l.early {
-			p.Gone(ctx, l.delay)
+		if l.Early {
+			p.Gone(ctx, l.Delay)
 			s.weir.kill(p, "")
 			return ctx.Err()
 		}
 		err = p.awaitReady(ctx, startWithin)
 		switch {
 		case err == nil:
-			if l.calls {
+			if l.Calls {
 				s.api.awaitCall(ctx, p)
 			}
 			switch {
-			case l.restore:
+			case l.Restore:
 				return errors.Join(s.endRestored(ctx, p, l, name), ctx.Err())
-			case l.flip != nil:
+			case l.Flip != nil:
 				return errors.Join(s.endFlipped(ctx, p, l), ctx.Err())
 			}
 			if s.end(ctx, p, l, name) {
 				return ctx.Err()
 			}
-		case p.killedItself(l.order):
-			s.weir.killed(Kill{"worker", l.order.Point, time.Now()}, p)
+		case p.killedItself(l.Order):
+			s.weir.killed(judge.Kill{What: "worker", Point: l.Order.Point, At: time.Now()}, p)
 			return nil
 		case !errors.Is(err, errGone):
 			return err
@@ -110,24 +112,24 @@ func (s *lives) one(ctx context.Context, l life, name string) error {
 }
 
 // end ends a life of a weir that is ready. It returns false if weir ended by itself before that.
-func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
+func (s *lives) end(ctx context.Context, p *process, l plan.Life, name string) bool {
 	switch {
-	case l.takeover:
+	case l.Takeover:
 		return s.takeOver(ctx, p, l, name)
-	case l.memory > 0:
+	case l.Memory > 0:
 		return s.endCrowded(ctx, p, l)
-	case l.order.Point != "":
+	case l.Order.Point != "":
 		if !p.Gone(ctx, patience) {
 			s.record.miss()
 			s.weir.kill(p, "")
 			return true
 		}
-		if p.killedItself(l.order) {
-			s.weir.killed(Kill{"worker", l.order.Point, time.Now()}, p)
+		if p.killedItself(l.Order) {
+			s.weir.killed(judge.Kill{What: "worker", Point: l.Order.Point, At: time.Now()}, p)
 			return true
 		}
 	default:
-		if !p.Gone(ctx, l.delay) {
+		if !p.Gone(ctx, l.Delay) {
 			s.weir.kill(p, "")
 			return true
 		}
@@ -138,14 +140,14 @@ func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 
 // takeOver suspends a weir until its right to call has expired and another weir has replaced it, and then continues it.
 // The first weir must notice the replacement before it makes a call or reports anything about earlier calls.
-func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) bool {
-	if p.Gone(ctx, l.delay) {
+func (s *lives) takeOver(ctx context.Context, p *process, l plan.Life, name string) bool {
+	if p.Gone(ctx, l.Delay) {
 		s.weir.endedByItself(p, nil)
 		return false
 	}
 	p.Signal(syscall.SIGSTOP)
 	stopped := time.Now()
-	second, err := s.weir.start(name+"-second", life{})
+	second, err := s.weir.start(name+"-second", plan.Life{})
 	if err == nil {
 		if err = second.awaitReady(ctx, takesOver); err != nil {
 			second.Kill()
@@ -162,9 +164,6 @@ func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) b
 	if !p.Gone(ctx, clingsFor) {
 		p.Kill()
 	}
-	s.record.count(takeover)
+	s.record.count(plan.Takeover)
 	return true
 }
-
-// takeover is the kind under which takeovers are counted.
-const takeover kind = "taken over by a second weir"

@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // mishaps executes the faults that do not end weir: those of its server, its network, its disk and its credentials, and
 // stops.
 type mishaps struct {
-	events  []event
+	events  []plan.Event
 	lives   *lives
 	weir    *weir
 	server  *server // nil if the server is inside weir
-	network *network
+	network *network.Proxy
 	api     *paidAPI
 	record  *record
 }
@@ -23,7 +25,7 @@ type mishaps struct {
 // happen executes each planned event when the event's part of the lives is over.
 func (m *mishaps) happen(ctx, faults context.Context) error {
 	for _, e := range m.events {
-		if !m.lives.awaitPart(ctx, e.after) || !stream.Sleep(faults, e.pause) {
+		if !m.lives.awaitPart(ctx, e.After) || !stream.Sleep(faults, e.Pause) {
 			return nil // the time is up, or the lives have failed
 		}
 		if err := m.do(ctx, e); err != nil {
@@ -33,38 +35,38 @@ func (m *mishaps) happen(ctx, faults context.Context) error {
 	return nil
 }
 
-func (m *mishaps) do(ctx context.Context, e event) error {
-	switch e.kind {
-	case killServer:
-		return m.server.replace(ctx, e.last)
-	case stopWorker:
+func (m *mishaps) do(ctx context.Context, e plan.Event) error {
+	switch e.Kind {
+	case plan.KillServer:
+		return m.server.replace(ctx, e.Last)
+	case plan.StopWorker:
 		worker := m.weir.now()
 		if worker == nil {
 			return nil // between two lives; not counted
 		}
-		pause(ctx, worker, e.last)
-	case stopServer:
-		pause(ctx, m.server.now(), e.last)
-	case cutNetwork:
-		if err := m.network.spoil(ctx, e.toxic, e.last); err != nil {
+		pause(ctx, worker, e.Last)
+	case plan.StopServer:
+		pause(ctx, m.server.now(), e.Last)
+	case plan.CutNetwork:
+		if err := m.network.Spoil(ctx, e.Toxic, e.Last); err != nil {
 			return err
 		}
-	case fillDisk:
+	case plan.FillDisk:
 		if m.server.disk == nil {
 			return nil // a note says so already
 		}
 		m.weir.awaitUp(ctx) // otherwise nothing would be written
-		if err := m.server.fill(ctx, e.last); err != nil {
+		if err := m.server.fill(ctx, e.Last); err != nil {
 			return err
 		}
-	case revoke:
-		if err := m.api.revoke(ctx, e.last); err != nil {
+	case plan.Revoke:
+		if err := m.api.revoke(ctx, e.Last); err != nil {
 			return err
 		}
 	default:
-		panic("torture: unknown event " + e.kind) // a bug in the plan
+		panic("torture: unknown event " + e.Kind) // a bug in the plan
 	}
-	m.record.count(e.kind)
+	m.record.count(e.Kind)
 	return nil
 }
 

@@ -6,30 +6,31 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
-)
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
 
-// nodes is the number of nodes in the NATS cluster. Each has a copy of every stream.
-const nodes = 3
+	"github.com/nats-io/nats.go/jetstream"
+)
 
 // node is one server of the cluster.
 type node struct {
 	name    string
 	clients string // address for clients: producers use it directly, replicas by links of their own
 	cluster string // address for the other nodes
-	routes  []*link
+	routes  []*network.Link
 	process *process
 }
 
 // newNodes prepares the nodes, with a link from each to every other one. It does not start them.
-func newNodes(p *ports) ([]*node, error) {
-	all := make([]*node, nodes)
+func newNodes(p *network.Ports) ([]*node, error) {
+	all := make([]*node, plan.Nodes)
 	for i := range all {
 		all[i] = &node{name: fmt.Sprintf("nats-%d", i+1)}
 		for _, addr := range []*string{&all[i].clients, &all[i].cluster} {
 			var err error
-			if *addr, err = p.free(); err != nil {
+			if *addr, err = p.Free(); err != nil {
 				return nil, err
 			}
 		}
@@ -39,7 +40,7 @@ func newNodes(p *ports) ([]*node, error) {
 			if i == j {
 				continue
 			}
-			l, err := newLink(to.cluster)
+			l, err := network.NewLink(to.cluster)
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +57,7 @@ func (f *fleet) startNode(ctx context.Context, n *node) error {
 		"--dir", f.storeOf(n), "--durability", f.programs.o.Durability,
 	}
 	for _, l := range n.routes {
-		args = append(args, "--routes", l.addr())
+		args = append(args, "--routes", l.Addr())
 	}
 	p, err := f.programs.start(program{name: n.name, args: args, mark: "listening nats"})
 	if err != nil {
@@ -70,11 +71,11 @@ func (f *fleet) startNode(ctx context.Context, n *node) error {
 func (f *fleet) storeOf(n *node) string { return filepath.Join(f.programs.o.Dir, n.name) }
 
 // paths returns the links between a node and the other nodes, in both directions.
-func (f *fleet) paths(n *node) []*link {
-	links := append([]*link(nil), n.routes...)
+func (f *fleet) paths(n *node) []*network.Link {
+	links := append([]*network.Link(nil), n.routes...)
 	for _, other := range f.nodes {
 		for _, l := range other.routes {
-			if l.target == n.cluster {
+			if l.Target == n.cluster {
 				links = append(links, l)
 			}
 		}
@@ -87,7 +88,7 @@ func (f *fleet) awaitCluster(ctx context.Context) error {
 	const trial = "TRIAL"
 	for limit := time.Now().Add(startWithin); ; {
 		_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: trial, Subjects: []string{"trial"}, Replicas: nodes, Storage: jetstream.MemoryStorage,
+			Name: trial, Subjects: []string{"trial"}, Replicas: plan.Nodes, Storage: jetstream.MemoryStorage,
 		})
 		if err == nil {
 			err = f.js.DeleteStream(ctx, trial)
@@ -101,15 +102,12 @@ func (f *fleet) awaitCluster(ctx context.Context) error {
 	}
 }
 
-// currentWithin bounds how long awaitCurrent waits.
-const currentWithin = 90 * time.Second
-
 // awaitCurrent waits until every stream has a leader and all its copies are current. Before that, no other node may go
-// down. After currentWithin it notes the lag and returns.
+// down. After CurrentWithin it notes the lag and returns.
 func (f *fleet) awaitCurrent(ctx context.Context) error {
-	last, err := f.awaitCopies(ctx, currentWithin)
+	last, err := f.awaitCopies(ctx, judge.CurrentWithin)
 	if last != "" {
-		f.record.note("after %v not every copy of a stream was current: %s", currentWithin, last)
+		f.record.note("after %v not every copy of a stream was current: %s", judge.CurrentWithin, last)
 	}
 	return err
 }
@@ -154,5 +152,5 @@ func whole(s *jetstream.StreamInfo) bool {
 			return false
 		}
 	}
-	return len(s.Cluster.Replicas) == nodes-1
+	return len(s.Cluster.Replicas) == plan.Nodes-1
 }

@@ -11,8 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // configFile is the configuration file of weir.
@@ -36,23 +38,23 @@ type operator struct {
 // configure writes the first configuration, for an api at url.
 func (o *operator) configure(url string) error {
 	o.url = url
-	first := firstTerms(o.programs.o)
+	first := plan.FirstTerms(o.programs.o)
 	o.record.starts(first)
-	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(first.yaml(url, "0", o.programs.o.isFleet())), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(first.YAML(url, "0", o.programs.o.IsFleet())), 0o600); err != nil {
 		return fmt.Errorf("write weir.yaml: %w", err)
 	}
 	return nil
 }
 
 // reconfigure makes the planned changes one after another.
-func (o *operator) reconfigure(ctx, faults context.Context, changes []change) error {
+func (o *operator) reconfigure(ctx, faults context.Context, changes []plan.Change) error {
 	for n, c := range changes {
-		if !stream.Sleep(faults, c.pause) {
+		if !stream.Sleep(faults, c.Pause) {
 			return nil
 		}
 		o.weir.awaitUp(ctx)
 		if err := o.change(ctx, c); err != nil {
-			return fmt.Errorf("change %d, %s: %w", n+1, c.setting, err)
+			return fmt.Errorf("change %d, %s: %w", n+1, c.Setting, err)
 		}
 		if done := n + 1; done%25 == 0 {
 			o.record.talk("%d of %d changes", done, len(changes))
@@ -62,20 +64,20 @@ func (o *operator) reconfigure(ctx, faults context.Context, changes []change) er
 }
 
 // change makes one change and waits until it is in force. It puts a removed api back after c.absent.
-func (o *operator) change(ctx context.Context, c change) error {
+func (o *operator) change(ctx context.Context, c plan.Change) error {
 	o.weir.turn.Lock() // kills while nothing is queued must not overlap with changes
 	defer o.weir.turn.Unlock()
 	if err := o.putInForce(ctx, c); err != nil || ctx.Err() != nil {
 		return err
 	}
-	o.record.count(changeConfig)
-	if !c.terms.gone {
+	o.record.count(plan.ChangeConfig)
+	if !c.Terms.Gone {
 		return nil
 	}
-	if !stream.Sleep(ctx, c.absent) {
+	if !stream.Sleep(ctx, c.Absent) {
 		return nil
 	}
-	c.terms.gone, c.way = false, byApply
+	c.Terms.Gone, c.Way = false, plan.ByApply
 	return o.putInForce(ctx, c)
 }
 
@@ -84,19 +86,19 @@ func (o *operator) restore(ctx context.Context) error {
 	if o.record.configurations() < 2 {
 		return nil
 	}
-	return o.putInForce(ctx, change{setting: "all", terms: firstTerms(o.programs.o), way: byApply})
+	return o.putInForce(ctx, plan.Change{Setting: "all", Terms: plan.FirstTerms(o.programs.o), Way: plan.ByApply})
 }
 
-func (o *operator) putInForce(ctx context.Context, c change) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, changesWithin, fmt.Errorf("%s was not in force within %v", c.way, changesWithin))
+func (o *operator) putInForce(ctx context.Context, c plan.Change) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, changesWithin, fmt.Errorf("%s was not in force within %v", c.Way, changesWithin))
 	defer cancel()
-	number := o.record.begins(c.terms)
-	text := c.terms.yaml(o.url, strconv.Itoa(number), o.programs.o.isFleet())
+	number := o.record.begins(c.Terms)
+	text := c.Terms.YAML(o.url, strconv.Itoa(number), o.programs.o.IsFleet())
 	var err error
-	switch c.way {
-	case byRestart, byReload:
-		err = o.changeFile(ctx, text, c.way)
-	case andKill:
+	switch c.Way {
+	case plan.ByRestart, plan.ByReload:
+		err = o.changeFile(ctx, text, c.Way)
+	case plan.AndKill:
 		err = o.applyAndKill(ctx, text, c)
 	default:
 		err = o.apply(ctx, text)
@@ -104,7 +106,7 @@ func (o *operator) putInForce(ctx context.Context, c change) error {
 	if err != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	o.record.follows(c.way)
+	o.record.follows(c.Way)
 	return nil
 }
 
@@ -136,15 +138,15 @@ func (o *operator) startApply(text string) (*process, error) {
 }
 
 // applyAndKill kills weir while a configuration is applied, or shortly after.
-func (o *operator) applyAndKill(ctx context.Context, text string, c change) error {
+func (o *operator) applyAndKill(ctx context.Context, text string, c plan.Change) error {
 	p, err := o.startApply(text)
 	if err != nil {
 		return err
 	}
-	if c.late {
+	if c.Late {
 		p.Gone(ctx, appliesWithin)
 	}
-	stream.Sleep(ctx, c.kill)
+	stream.Sleep(ctx, c.Kill)
 	o.weir.fell()
 	if !p.Gone(ctx, appliesWithin) {
 		p.Kill()
@@ -153,12 +155,12 @@ func (o *operator) applyAndKill(ctx context.Context, text string, c change) erro
 }
 
 // changeFile changes weir's own file, and restarts weir or makes it read the file again.
-func (o *operator) changeFile(ctx context.Context, text string, w way) error {
+func (o *operator) changeFile(ctx context.Context, text string, w plan.Way) error {
 	written := time.Now()
 	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write weir.yaml: %w", err)
 	}
-	if w == byReload {
+	if w == plan.ByReload {
 		p := o.weir.now()
 		if p != nil {
 			p.Signal(syscall.SIGHUP)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/child"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // process is one child process. It is safe for concurrent use.
@@ -36,7 +37,7 @@ type program struct {
 
 // programs starts the processes of a run. Each has a log in the run's directory.
 type programs struct {
-	o      *Options
+	o      *plan.Options
 	record *record
 }
 

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir-torture/internal/plan"
 	"weir/ingest/await"
 )
 
 // TestProcessThatIsReadyAndEnds checks that a process counts as ready if it wrote its mark and then ended, even if the
 // mark is empty and the first line is, too.
 func TestProcessThatIsReadyAndEnds(t *testing.T) {
-	s := &programs{&Options{Dir: t.TempDir()}, &record{}}
+	s := &programs{&plan.Options{Dir: t.TempDir()}, &record{}}
 	for _, mark := range []string{"up", ""} {
 		p, err := s.start(program{name: "short", path: "/bin/sh", args: []string{"-c", "echo; echo up"}, mark: mark})
 		if err != nil {

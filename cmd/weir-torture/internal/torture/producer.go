@@ -13,44 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go"
 )
-
-// Receipt is the answer to a producer about one job, as the producer recorded it.
-type Receipt struct {
-	ID       string          `json:"id"`
-	Key      string          `json:"key"`
-	Priority bucket.Priority `json:"priority,omitempty"`
-	Ask      string          `json:"ask,omitempty"` // the job's query
-	Stream   string          `json:"stream"`
-	Seq      uint64          `json:"seq"`
-	Code     int             `json:"code,omitempty"` // 0: accepted
-	Letter   uint64          `json:"letter,omitempty"`
-	Tries    int             `json:"tries"`
-
-	At     time.Time     `json:"at"`        // when the answer came
-	Waited time.Duration `json:"waited_ns"` // since the job was first sent
-}
-
-// job is one job as its producer sends it.
-type job struct {
-	key, id  string
-	priority bucket.Priority
-	ask      string // its query, if other jobs have the same; else ""
-	tokens   *tokens
-	large    []byte // its body, if it is large; else the body is its id
-}
-
-// load is the load of one producer: a key, and how often jobs come for it.
-type load struct {
-	o     *Options
-	key   string
-	every time.Duration // between two groups of jobs
-	many  int
-	first int // jobs at once at the start
-}
 
 // producers submit jobs until they are stopped. There is one producer for each key. A producer waits for each receipt
 // before it sends the next job, so that the right order is known. After weir was down, it submits the jobs that became
@@ -66,15 +35,9 @@ type producers struct {
 	crowds atomic.Int64
 
 	mu       sync.Mutex
-	receipts []Receipt
-	troubles []Trouble
+	receipts []judge.Receipt
+	troubles []judge.Trouble
 	err      error
-}
-
-// Trouble is a failed try of a producer, which then tries again.
-type Trouble struct {
-	At   time.Time
-	What string
 }
 
 // answerWithin is how long a producer waits for an answer before it sends the job again.
@@ -82,7 +45,7 @@ const answerWithin = 2 * time.Second
 
 // startProducers starts the producers, which submit jobs until end is called. A job that has no answer then is still
 // submitted until it has one, or until ctx ends. Each producer prefers one of the servers.
-func startProducers(ctx context.Context, urls []string, dir string, loads []load, as []nats.Option) (*producers, error) {
+func startProducers(ctx context.Context, urls []string, dir string, loads []plan.Load, as []nats.Option) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the producers' log: %w", err)
@@ -104,11 +67,11 @@ func startProducers(ctx context.Context, urls []string, dir string, loads []load
 	return p, nil
 }
 
-func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) {
-	due, left := time.Now(), l.first
+func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l plan.Load) {
+	due, left := time.Now(), l.First
 	for n := 0; ending.Err() == nil; n++ {
 		if left == 0 {
-			due, left = due.Add(l.every), l.many
+			due, left = due.Add(l.Every), l.Many
 			if !stream.Sleep(ending, time.Until(due)) {
 				return
 			}
@@ -118,7 +81,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 		}
 		left--
 		p.busy.Add(1)
-		err := p.submit(ctx, nc, l.job(n))
+		err := p.submit(ctx, nc, l.Job(n))
 		p.busy.Add(-1)
 		if err != nil {
 			p.report(err)
@@ -142,25 +105,22 @@ func (p *producers) report(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// jobQuery is how the query of a job begins if the job's body does not name the job.
-const jobQuery = "id="
-
 // submit sends one job until it is answered, and records the answer.
-func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
-	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + j.key, Data: fmt.Appendf(nil, `{"id":%q}`, j.id), Header: nats.Header{
-		"Nats-Msg-Id": {j.id}, "Weir-Path": {"/" + j.key},
+func (p *producers) submit(ctx context.Context, nc *nats.Conn, j plan.Job) error {
+	msg := &nats.Msg{Subject: "weir.jobs." + plan.APIName + "." + j.Key, Data: fmt.Appendf(nil, `{"id":%q}`, j.ID), Header: nats.Header{
+		"Nats-Msg-Id": {j.ID}, "Weir-Path": {"/" + j.Key},
 	}}
-	if j.ask != "" {
-		msg.Header["Weir-Query"] = []string{j.ask}
+	if j.Ask != "" {
+		msg.Header["Weir-Query"] = []string{j.Ask}
 	}
-	if j.large != nil {
-		msg.Data, msg.Header["Weir-Query"] = j.large, []string{jobQuery + j.id}
+	if j.Large != nil {
+		msg.Data, msg.Header["Weir-Query"] = j.Large, []string{plan.JobQuery + j.ID}
 	}
-	if j.tokens != nil {
-		j.tokens.describe(msg, j.id)
+	if j.Tokens != nil {
+		j.Tokens.Describe(msg, j.ID)
 	}
-	if j.priority != bucket.Normal {
-		msg.Header["Weir-Priority"] = []string{j.priority.String()}
+	if j.Priority != bucket.Normal {
+		msg.Header["Weir-Priority"] = []string{j.Priority.String()}
 	}
 	start := time.Now()
 	for tries := 1; ; tries++ {
@@ -168,10 +128,10 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 		if err == nil {
 			r, again, err := readAnswer(answer.Data)
 			if err != nil {
-				return fmt.Errorf("job %s: %w", j.id, err)
+				return fmt.Errorf("job %s: %w", j.ID, err)
 			}
 			if again == "" {
-				r.ID, r.Key, r.Priority, r.Ask = j.id, j.key, j.priority, j.ask
+				r.ID, r.Key, r.Priority, r.Ask = j.ID, j.Key, j.Priority, j.Ask
 				r.Tries, r.At, r.Waited = tries, time.Now(), time.Since(start)
 				return p.keep(r)
 			}
@@ -191,7 +151,7 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, j job) error {
 func (p *producers) trouble(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.troubles = append(p.troubles, Trouble{time.Now(), what})
+	p.troubles = append(p.troubles, judge.Trouble{At: time.Now(), What: what})
 }
 
 // absent is the answer that the api is not in the configuration. The job must be sent again.
@@ -199,7 +159,7 @@ const absent = "404"
 
 // readAnswer parses weir's answer. again says why the job must be sent again; it is "" if the answer is a receipt or a
 // 429.
-func readAnswer(data []byte) (r Receipt, again string, err error) {
+func readAnswer(data []byte) (r judge.Receipt, again string, err error) {
 	var a struct {
 		Stream string `json:"stream"`
 		Seq    uint64 `json:"seq"`
@@ -212,7 +172,7 @@ func readAnswer(data []byte) (r Receipt, again string, err error) {
 	if err := json.Unmarshal(data, &a); err != nil {
 		return r, "", fmt.Errorf("an answer that is no receipt: %q", data)
 	}
-	r = Receipt{Stream: a.Stream, Seq: a.Seq, Letter: a.Letter}
+	r = judge.Receipt{Stream: a.Stream, Seq: a.Seq, Letter: a.Letter}
 	switch {
 	case a.Error == nil && a.Seq > 0:
 		return r, "", nil
@@ -230,7 +190,7 @@ func readAnswer(data []byte) (r Receipt, again string, err error) {
 }
 
 // keep writes a receipt to the log, in one write, before the producer continues.
-func (p *producers) keep(r Receipt) error {
+func (p *producers) keep(r judge.Receipt) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		panic("torture: a receipt that JSON cannot carry: " + err.Error())

@@ -10,37 +10,31 @@ import (
 	"sync"
 	"time"
 
-	"weir/bucket/fault"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 )
-
-// Kill is a kill -9 of a process.
-type Kill struct {
-	What  string      // "worker", "server" or idle
-	Point fault.Point // the chosen point; "": at random
-	At    time.Time
-}
 
 // record is what the run did to weir, and what it saw. It is safe for concurrent use.
 type record struct {
 	to io.Writer // receives lines of progress
 
 	mu        sync.Mutex // guards the fields below
-	kills     []Kill
-	counts    map[kind]int
-	ways      map[way]int // how configurations took effect
-	timeline  timeline
-	memory    []memoryLife
+	kills     []judge.Kill
+	counts    map[plan.Kind]int
+	ways      map[plan.Way]int // how configurations took effect
+	timeline  plan.Timeline
+	memory    []judge.MemoryLife
 	missed    int // chosen points that were not reached in time
 	byThem    int // how often weir ended by itself
 	notes     []string
-	setBacks  []setBack
-	damages   []damage
-	heard     heard
+	setBacks  []judge.SetBack
+	damages   []judge.Damage
+	heard     judge.Heard
 	unnoticed int // restored backups that weir did not refuse
 }
 
 func newRecord(to io.Writer) *record {
-	return &record{to: to, counts: map[kind]int{}, ways: map[way]int{}}
+	return &record{to: to, counts: map[plan.Kind]int{}, ways: map[plan.Way]int{}}
 }
 
 // talk writes a line of progress.
@@ -62,13 +56,13 @@ func (r *record) noted() []string {
 	return slices.Clone(r.notes)
 }
 
-func (r *record) count(k kind) {
+func (r *record) count(k plan.Kind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[k]++
 }
 
-func (r *record) killed(k Kill) {
+func (r *record) killed(k judge.Kill) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kills = append(r.kills, k)
@@ -103,25 +97,25 @@ func (r *record) miss() {
 }
 
 // starts records the first configuration of a run.
-func (r *record) starts(t terms) {
+func (r *record) starts(t plan.Terms) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timeline = timeline{{terms: t}}
+	r.timeline = plan.Timeline{{Terms: t}}
 }
 
 // begins records a configuration that may take effect from now on, and returns its number.
-func (r *record) begins(t terms) int {
+func (r *record) begins(t plan.Terms) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timeline = append(r.timeline, inForce{terms: t, from: time.Now()})
+	r.timeline = append(r.timeline, plan.InForce{Terms: t, From: time.Now()})
 	return len(r.timeline) - 1
 }
 
 // follows records that the newest configuration is certainly in force now.
-func (r *record) follows(w way) {
+func (r *record) follows(w plan.Way) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timeline[len(r.timeline)-1].by = time.Now()
+	r.timeline[len(r.timeline)-1].By = time.Now()
 	r.ways[w]++
 }
 
@@ -132,13 +126,13 @@ func (r *record) configurations() int {
 	return len(r.timeline)
 }
 
-func (r *record) lived(l memoryLife) {
+func (r *record) lived(l judge.MemoryLife) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.memory = append(r.memory, l)
 }
 
-func (r *record) wasSetBack(s setBack) {
+func (r *record) wasSetBack(s judge.SetBack) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setBacks = append(r.setBacks, s)
@@ -151,16 +145,10 @@ func (r *record) passedOver() {
 	r.unnoticed++
 }
 
-func (r *record) damaged(d damage) {
+func (r *record) damaged(d judge.Damage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.damages = append(r.damages, d)
-}
-
-// heard is what weir's log has said about its store.
-type heard struct {
-	restored int             // how often weir said that its store was restored
-	unnamed  map[string]bool // queues that have lost jobs that weir cannot name
 }
 
 // Lines of weir's log. These words are part of its promises.
@@ -174,20 +162,20 @@ func (r *record) hear(line string) {
 	switch m := saysUnnamed.FindStringSubmatch(line); {
 	case strings.Contains(line, saysRestored):
 		r.mu.Lock()
-		r.heard.restored++
+		r.heard.Restored++
 		r.mu.Unlock()
 	case m != nil:
 		r.mu.Lock()
-		if r.heard.unnamed == nil {
-			r.heard.unnamed = map[string]bool{}
+		if r.heard.Unnamed == nil {
+			r.heard.Unnamed = map[string]bool{}
 		}
-		r.heard.unnamed[m[2]] = true
+		r.heard.Unnamed[m[2]] = true
 		r.mu.Unlock()
 	}
 }
 
 // testify adds the record so far to the evidence.
-func (r *record) testify(e *Evidence) {
+func (r *record) testify(e *judge.Evidence) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Kills, e.Faults, e.Ways, e.Timeline = slices.Clone(r.kills), maps.Clone(r.counts), maps.Clone(r.ways), slices.Clone(r.timeline)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"weir/cmd/weir-torture/internal/network"
 )
 
 // redisServer is the fleet's Redis. It is configured as in deploy/, but syncs every write.
@@ -16,12 +18,12 @@ type redisServer struct {
 	process *process
 }
 
-func newRedis(p *ports) (*redisServer, error) {
+func newRedis(p *network.Ports) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("a fleet needs redis-server for its shared limits (apt-get install redis-server): %w", err)
 	}
-	addr, err := p.free()
+	addr, err := p.Free()
 	return &redisServer{path: path, addr: addr}, err
 }
 

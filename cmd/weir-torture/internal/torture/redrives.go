@@ -4,14 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Bounds of a redrive under faults.
@@ -22,18 +24,6 @@ const (
 	redriveWait = 45 * time.Second // for these letters, and for a command
 	redriveRest = time.Second      // how long a stopped redrive is observed
 )
-
-// redrives says what became of the overflowed jobs after weir was told to redrive them.
-type redrives struct {
-	Letters int      // of jobs that were refused and never called
-	Kills   int      // of weir during the redrive
-	Stops   int      // by an operator, each followed by a resume
-	Gone    int      // letters that disappeared while the redrive was stopped
-	Lost    []string // jobs without a result and without a letter
-	Twice   []string // jobs that were called, or have ended, twice
-	Called  int
-	Left    int // letters of jobs that overflowed again, or whose calls a kill made unknown
-}
 
 // redriver redrives the overflowed jobs at the end of a run.
 type redriver struct {
@@ -46,7 +36,7 @@ type redriver struct {
 
 // redrive makes weir redrive the overflowed jobs. Two faults take turns: one kills weir, and the other stops the
 // redrive, kills weir and resumes the redrive. It returns nil if no redrive was requested.
-func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
+func (d *redriver) redrive(ctx context.Context, before *judge.Evidence) (*judge.Redrives, error) {
 	if d.programs.o.Redrives == 0 {
 		return nil, nil //nolint:nilnil // nothing is redriven
 	}
@@ -55,13 +45,13 @@ func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, er
 		return nil, err
 	}
 	defer nc.Close()
-	of, r := before.overflowed(), &redrives{}
+	of, r := before.Overflowed(), &judge.Redrives{}
 	if r.Letters = len(of); r.Letters == 0 {
 		d.record.note("nothing has overflowed: nothing is redriven")
 		return r, nil
 	}
 	d.record.talk("%d jobs that overflowed are redriven", r.Letters)
-	if err := d.command(ctx, "dead", "redrive", "--api", apiName, "--reason", "overflow", "--rate", strconv.Itoa(redriveRate)+"/s", "--name", redriveName, "--yes", "--detach"); err != nil {
+	if err := d.command(ctx, "dead", "redrive", "--api", plan.APIName, "--reason", "overflow", "--rate", strconv.Itoa(redriveRate)+"/s", "--name", redriveName, "--yes", "--detach"); err != nil {
 		return nil, err
 	}
 	for n := range d.programs.o.Redrives {
@@ -94,7 +84,7 @@ func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, er
 }
 
 // rest stops the redrive, kills weir, checks that no letter disappears, and resumes the redrive.
-func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
+func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *judge.Redrives) error {
 	if err := d.command(ctx, "dead", "stop", redriveName); err != nil {
 		return err
 	}
@@ -115,26 +105,6 @@ func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives
 		}
 	}
 	return d.command(ctx, "dead", "resume", redriveName)
-}
-
-// overflowed returns the jobs that were refused because their bucket was full, and that were neither accepted nor
-// called later.
-func (e *Evidence) overflowed() map[string]struct{} {
-	of := map[string]struct{}{}
-	for _, l := range e.Ends.Letters {
-		if l.Reason == "overflow" {
-			of[l.Job] = struct{}{}
-		}
-	}
-	for id := range of {
-		if _, taken := e.Ends.Taken[id]; taken || e.Ends.Results[id] > 0 {
-			delete(of, id)
-		}
-	}
-	for _, a := range e.calls() {
-		delete(of, jobOf(&a))
-	}
-	return of
 }
 
 // overflows returns the letters "overflow" that exist now, by job and number.
@@ -225,7 +195,7 @@ func (d *redriver) command(ctx context.Context, args ...string) error {
 }
 
 // judge reads what became of the jobs, and judges it.
-func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
+func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *judge.Evidence, of map[string]struct{}, r *judge.Redrives) error {
 	ends, err := readEnds(ctx, js)
 	if err != nil {
 		return err
@@ -235,45 +205,12 @@ func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Ev
 		return err
 	}
 	calls := map[string]int{}
-	submitted, _ := apart(seen.Arrivals)
-	for _, a := range byJob(submitted) {
-		if !before.pushedBack(&a) {
-			calls[jobOf(&a)]++
+	submitted, _ := judge.Apart(seen.Arrivals)
+	for _, a := range judge.ByJob(submitted) {
+		if !before.PushedBack(&a) {
+			calls[judge.JobOf(&a)]++
 		}
 	}
-	r.judge(of, ends, calls, d.programs.o.Idempotent)
+	r.Judge(of, ends, calls, d.programs.o.Idempotent)
 	return nil
-}
-
-// judge compares the ends and calls of jobs with the promises: each job has one end, and was called once. If a kill
-// made a job's call unknown, the job is a letter again, which this redrive leaves alone.
-func (r *redrives) judge(of map[string]struct{}, ends *Ends, calls map[string]int, idempotent bool) {
-	letters := map[string]int{}
-	for _, l := range ends.Letters {
-		letters[l.Job]++
-	}
-	for id := range of {
-		switch n := ends.Results[id] + letters[id]; {
-		case n == 0:
-			r.Lost = append(r.Lost, id)
-		case n > 1, calls[id] > 1 && !idempotent:
-			r.Twice = append(r.Twice, id)
-		}
-		r.Called += min(calls[id], 1)
-		r.Left += min(letters[id], 1)
-	}
-	slices.Sort(r.Lost)
-	slices.Sort(r.Twice)
-}
-
-// report adds the verdict to the report.
-func (r *redrives) report(into *Report) {
-	for what, which := range map[string][]string{"redriven and lost": r.Lost, "redriven and called or ended twice": r.Twice} {
-		for _, id := range which {
-			into.example(what, id)
-		}
-	}
-	into.Redriven, into.RedrivenLost, into.RedrivenTwice, into.RedrivenStopped = r.Letters, len(r.Lost), len(r.Twice), r.Gone
-	into.Redrives = fmt.Sprintf("%d letters under %d kills and %d stops: %d called, %d are letters again; %d lost, %d twice, %d went while it was stopped",
-		r.Letters, r.Kills, r.Stops, r.Called, r.Left, len(r.Lost), len(r.Twice), r.Gone)
 }

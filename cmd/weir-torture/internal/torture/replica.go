@@ -10,33 +10,32 @@ import (
 
 	"weir/bucket/fault"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // replica is one weir of a fleet. It has links of its own to NATS and Redis. The link to the api is shared, and the
 // replica names itself in each call.
 type replica struct {
 	name  string
-	nats  []*link // to each node
-	redis *link
+	nats  []*network.Link // to each node
+	redis *network.Link
 
 	process *process // guarded by the fleet's mutex, like away
 	away    bool     // not running on purpose
 }
 
-// nameVariable is the variable with a replica's name, for a header of its calls.
-const nameVariable = "TORTURE_REPLICA"
-
 func (f *fleet) newReplica(n int) (*replica, error) {
 	r := &replica{name: fmt.Sprintf("replica-%d", n+1)}
 	for _, node := range f.nodes {
-		l, err := newLink(node.clients)
+		l, err := network.NewLink(node.clients)
 		if err != nil {
 			return nil, err
 		}
 		r.nats = append(r.nats, l)
 	}
 	var err error
-	r.redis, err = newLink(f.redis.addr)
+	r.redis, err = network.NewLink(f.redis.addr)
 	return r, err
 }
 
@@ -44,10 +43,10 @@ func (f *fleet) newReplica(n int) (*replica, error) {
 func (f *fleet) startReplica(r *replica) error {
 	var urls []string
 	for _, l := range r.nats {
-		urls = append(urls, "nats://"+l.addr())
+		urls = append(urls, "nats://"+l.Addr())
 	}
-	env := append(f.programs.o.serveEnv(r.name, "", fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.programs.o.Dir, "state-"+r.name), // as on a machine of its own
-		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", nodes), "WEIR_REDIS_URL=redis://"+r.redis.addr(), nameVariable+"="+r.name, "WEIR_SECRETS="+nameVariable)
+	env := append(serveEnv(f.programs.o, r.name, "", fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.programs.o.Dir, "state-"+r.name), // as on a machine of its own
+		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", plan.Nodes), "WEIR_REDIS_URL=redis://"+r.redis.Addr(), plan.NameVariable+"="+r.name, "WEIR_SECRETS="+plan.NameVariable)
 	p, err := f.programs.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
 )
 
 // server is the nats-server beside the single weir. It is killed, suspended, and started again with its old store and
@@ -58,7 +59,7 @@ func (s *server) stop() error {
 func (s *server) replace(ctx context.Context, after time.Duration) error {
 	now := time.Now()
 	s.now().Kill()
-	s.record.killed(Kill{What: "server", At: now})
+	s.record.killed(judge.Kill{What: "server", At: now})
 	stream.Sleep(ctx, after)
 	if err := s.start(ctx); err != nil {
 		return fmt.Errorf("after a kill: %w", err)

@@ -8,15 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/plan"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // servers knows where NATS is, for producers, judges and commands.
 type servers struct {
-	o      *Options
+	o      *plan.Options
 	record *record
 	urls   []string // of the server, or of all nodes
 }
@@ -82,7 +84,7 @@ func (s *servers) drain(ctx context.Context) (waiting int, err error) {
 
 // queued returns how many jobs are queued.
 func queued(ctx context.Context, js jetstream.JetStream) (jobs int, err error) {
-	depths, err := queue.Depths(ctx, js, apiName)
+	depths, err := queue.Depths(ctx, js, plan.APIName)
 	for _, d := range depths {
 		jobs += int(d.Jobs)
 	}

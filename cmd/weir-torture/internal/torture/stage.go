@@ -7,19 +7,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
-)
-
-// The configuration of the api. An arrival that is late by less than the jitter is no breach: the jitter covers delays
-// by the proxy and by a small machine.
-const (
-	apiName     = "pay"
-	callTimeout = 2 * time.Second
-	jitter      = 200 * time.Millisecond
-	accountRate = 80 // calls per second over all keys, at least
-
-	burstKey, burstRate, burstHolds = "burst", 5, 5
-	slowKey                         = "slow"
-	slowPer                         = 5 * time.Second
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/network"
+	"weir/cmd/weir-torture/internal/plan"
 )
 
 // Bounds of waits.
@@ -31,16 +21,16 @@ const (
 
 // stage has everything that a run needs.
 type stage struct {
-	o        *Options
-	plan     *plan
+	o        *plan.Options
+	plan     *plan.Plan
 	record   *record
 	programs *programs
 	teardown *teardown
 	held     *machine.HeldUp
 
 	api      *paidAPI
-	network  *network  // nil if no fault disturbs it
-	receiver *receiver // nil without callbacks
+	network  *network.Proxy // nil if no fault disturbs it
+	receiver *receiver      // nil without callbacks
 	servers  *servers
 	operator *operator
 
@@ -51,21 +41,21 @@ type stage struct {
 	fleet *fleet // nil if there is one weir
 }
 
-func newStage(o *Options) *stage {
-	s := &stage{o: o, plan: newPlan(o), record: newRecord(o.Talk), teardown: &teardown{}}
+func newStage(o *plan.Options) *stage {
+	s := &stage{o: o, plan: plan.New(o), record: newRecord(o.Talk), teardown: &teardown{}}
 	s.programs = &programs{o, s.record}
 	s.api = newPaidAPI(s.programs)
 	s.servers = &servers{o: o, record: s.record}
 	s.weir = &weir{programs: s.programs, record: s.record, servers: s.servers}
 	s.operator = &operator{programs: s.programs, record: s.record, servers: s.servers, weir: s.weir}
-	if o.isFleet() {
+	if o.IsFleet() {
 		s.fleet = &fleet{programs: s.programs, record: s.record, servers: s.servers, operator: s.operator, teardown: s.teardown}
 	}
 	return s
 }
 
 // Run tortures weir and judges it. It blocks until the verdict, or until ctx ends.
-func Run(ctx context.Context, o Options) (r *Report, err error) {
+func Run(ctx context.Context, o plan.Options) (r *judge.Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -83,7 +73,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	witness, err := startWitness(s.servers.urls, o.partitions(), asOperator)
+	witness, err := startWitness(s.servers.urls, o.Partitions(), asOperator)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +85,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		faults, stop = context.WithTimeout(ctx, o.Duration)
 		defer stop()
 	}
-	producing, err := startProducers(ctx, s.servers.urls, o.Dir, o.loads(), asProducer)
+	producing, err := startProducers(ctx, s.servers.urls, o.Dir, o.Loads(), asProducer)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +118,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	run.Notes = s.record.noted() // including those made during the redrive
-	return Judge(run), nil
+	return judge.Judge(run), nil
 }
 
 // setUp starts what weir needs and, for a fleet, the replicas.
@@ -145,7 +135,7 @@ func (s *stage) setUp(ctx context.Context) error {
 			return err
 		}
 		s.teardown.onEnd(s.receiver.close)
-		s.o.receives = s.receiver.url()
+		s.o.Receives = s.receiver.url()
 	}
 	if s.fleet != nil {
 		return s.fleet.setUp(ctx, s.api)
@@ -163,26 +153,26 @@ func (s *stage) setUpOne(ctx context.Context) error {
 	if err := s.servers.makeCredentials(); err != nil {
 		return err
 	}
-	if s.o.Server == External {
+	if s.o.Server == plan.External {
 		if err := s.setUpServer(ctx, addr); err != nil {
 			return err
 		}
 	}
-	if s.o.IdleKills > 0 && !s.o.sharesSpend() {
+	if s.o.IdleKills > 0 && !s.o.SharesSpend() {
 		s.record.note("what weir has spent is not looked at: with takeovers there is no budget")
 	}
-	if s.o.sharesSpend() {
+	if s.o.SharesSpend() {
 		if s.weir.http, err = machine.FreeAddr(); err != nil {
 			return err
 		}
 	}
 	url := s.api.url()
 	if s.o.Cuts > 0 {
-		if s.network, err = newNetwork(url); err != nil {
+		if s.network, err = network.NewProxy(url); err != nil {
 			return err
 		}
-		s.teardown.onEnd(s.network.close)
-		url = s.network.url()
+		s.teardown.onEnd(s.network.Close)
+		url = s.network.URL()
 	}
 	return s.operator.configure(url)
 }
@@ -205,13 +195,13 @@ func (s *stage) torment(ctx, faults context.Context, producing *producers) error
 	if s.fleet != nil {
 		return s.fleet.torment(ctx, faults, s.plan)
 	}
-	lives := &lives{planned: s.plan.lives, weir: s.weir, api: s.api, servers: s.servers, producing: producing, record: s.record}
-	mishaps := &mishaps{events: s.plan.events, lives: lives, weir: s.weir, server: s.server, network: s.network, api: s.api, record: s.record}
+	lives := &lives{planned: s.plan.Lives, weir: s.weir, api: s.api, servers: s.servers, producing: producing, record: s.record}
+	mishaps := &mishaps{events: s.plan.Events, lives: lives, weir: s.weir, server: s.server, network: s.network, api: s.api, record: s.record}
 	eventful, stop := context.WithCancel(ctx)
 	defer stop()
 	events := make(chan error, 2)
 	go func() { events <- mishaps.happen(eventful, faults) }()
-	go func() { events <- s.operator.reconfigure(eventful, faults, s.plan.changes) }()
+	go func() { events <- s.operator.reconfigure(eventful, faults, s.plan.Changes) }()
 	err := lives.live(ctx, faults)
 	if err == nil {
 		err = s.stayUp(ctx)
@@ -236,7 +226,7 @@ func (s *stage) stayUp(ctx context.Context) error {
 }
 
 // evidence gathers everything that the verdict is made from.
-func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Evidence, error) {
+func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*judge.Evidence, error) {
 	nc, js, err := s.servers.connect()
 	if err != nil {
 		return nil, err
@@ -250,10 +240,10 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 	if err != nil {
 		return nil, err
 	}
-	calls, polls := apart(ledger.Arrivals)
-	e := &Evidence{
+	calls, polls := judge.Apart(ledger.Arrivals)
+	e := &judge.Evidence{
 		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: calls, Polls: polls, Began: ledger.Started, Announced: w.announced(),
-		Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(), Keys: s.o.keys(), KnowsMemory: knowsMemory(s.o.Binary),
+		Spoilt: s.network.Spoilt(), HeldUp: s.held.Worst(), Keys: s.o.AllKeys(), KnowsMemory: knowsMemory(s.o.Binary),
 	}
 	if s.o.Settled {
 		if e.Charges, err = readCharges(ctx, js); err != nil {

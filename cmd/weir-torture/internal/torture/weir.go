@@ -12,6 +12,8 @@ import (
 
 	"weir/bucket/fault"
 	"weir/bucket/stream"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
 	"weir/dispatcher/recorder"
 )
 
@@ -45,7 +47,7 @@ func (w *weir) now() *process {
 }
 
 // alive returns the running process, or starts one.
-func (w *weir) alive(name string, l life) (*process, error) {
+func (w *weir) alive(name string, l plan.Life) (*process, error) {
 	if p := w.now(); p != nil {
 		return p, nil
 	}
@@ -53,16 +55,16 @@ func (w *weir) alive(name string, l life) (*process, error) {
 }
 
 // start starts a process under an instance name. It does not wait until the process is ready.
-func (w *weir) start(name string, l life, flags ...string) (*process, error) {
-	env := w.env(name, l.order)
-	if l.memory > 0 {
-		env = append(env, fmt.Sprintf("%s=%dMiB", memoryVariable, l.memory))
+func (w *weir) start(name string, l plan.Life, flags ...string) (*process, error) {
+	env := w.env(name, l.Order)
+	if l.Memory > 0 {
+		env = append(env, fmt.Sprintf("%s=%dMiB", plan.MemoryVariable, l.Memory))
 	}
 	p, err := w.programs.start(program{name: "weir", args: append([]string{"serve"}, flags...), env: env, mark: "msg=ready"})
 	if err != nil {
 		return nil, err
 	}
-	p.memory = l.memory
+	p.memory = l.Memory
 	w.mu.Lock()
 	w.process = p
 	w.mu.Unlock()
@@ -72,27 +74,27 @@ func (w *weir) start(name string, l life, flags ...string) (*process, error) {
 // env returns weir's settings for an instance name.
 func (w *weir) env(instance string, order fault.Order) []string {
 	o := w.programs.o
-	env := append(o.serveEnv(instance, w.http, order), "WEIR_STATE_DIR="+w.state())
+	env := append(serveEnv(o, instance, w.http, order), "WEIR_STATE_DIR="+w.state())
 	w.mu.Lock()
 	if w.boots > 0 {
 		env = append(env, fault.BootEnv(fmt.Sprintf("%036d", w.boots)))
 	}
 	w.mu.Unlock()
-	if o.Server == External {
+	if o.Server == plan.External {
 		return append(env, "WEIR_NATS_URL="+w.servers.urls[0], "WEIR_REPLICAS=1")
 	}
 	return append(env, "WEIR_DATA_DIR="+w.servers.dir(), "WEIR_NATS_LISTEN="+w.servers.urls[0][len("nats://"):], "WEIR_NATS_AUTH="+o.Auth)
 }
 
 // serveEnv returns the settings of a weir that do not depend on its servers.
-func (o *Options) serveEnv(instance, http string, order fault.Order) []string {
+func serveEnv(o *plan.Options, instance, http string, order fault.Order) []string {
 	order.Bug = o.Bug
 	env := []string{
 		"WEIR_CONFIG=" + filepath.Join(o.Dir, configFile), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=" + http,
-		"WEIR_HTTP_TOKEN=" + httpToken, "WEIR_PARTITIONS=" + strconv.Itoa(o.partitions()), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + o.Durability,
+		"WEIR_HTTP_TOKEN=" + httpToken, "WEIR_PARTITIONS=" + strconv.Itoa(o.Partitions()), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + o.Durability,
 	}
 	if o.Callbacks {
-		env = append(env, callbackAddress+"="+o.receives, callbackVariable+"="+callbackSecret)
+		env = append(env, plan.CallbackAddress+"="+o.Receives, plan.CallbackVariable+"="+plan.CallbackSecret)
 	}
 	return append(env, order.Env()...)
 }
@@ -104,10 +106,10 @@ func (w *weir) state() string { return filepath.Join(w.programs.o.Dir, "state") 
 func (w *weir) kill(p *process, at fault.Point) {
 	now := time.Now()
 	p.Kill()
-	w.killed(Kill{"worker", at, now}, p)
+	w.killed(judge.Kill{What: "worker", Point: at, At: now}, p)
 }
 
-func (w *weir) killed(k Kill, p *process) {
+func (w *weir) killed(k judge.Kill, p *process) {
 	w.record.killed(k)
 	w.forget(p)
 }
@@ -145,12 +147,9 @@ func (w *weir) losePower() {
 	if err != nil {
 		w.record.note("power was lost, and the flight recorder could not be set back: %v", err)
 	}
-	w.record.count(losePower)
+	w.record.count(plan.LosePower)
 	w.record.talk("power is lost: %d calls are set back", n)
 }
-
-// losePower is the kind under which losses of power are counted.
-const losePower kind = "power lost"
 
 // awaitUp waits until a weir is ready, at most takesOver, because weir may be killed again and again.
 func (w *weir) awaitUp(ctx context.Context) {
@@ -167,7 +166,7 @@ func (w *weir) awaitUp(ctx context.Context) {
 // ready starts weir as often as necessary until one is ready.
 func (w *weir) ready(ctx context.Context, name string) (*process, error) {
 	for {
-		p, err := w.alive(name, life{})
+		p, err := w.alive(name, plan.Life{})
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +186,7 @@ func (w *weir) ready(ctx context.Context, name string) (*process, error) {
 // steady starts weir until one is ready. It gives up after mostStarts.
 func (w *weir) steady(ctx context.Context) (*process, error) {
 	for range mostStarts {
-		p, err := w.alive("weir-last", life{})
+		p, err := w.alive("weir-last", plan.Life{})
 		if err != nil {
 			return nil, err
 		}

@@ -11,9 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/queue"
+	"weir/cmd/weir-torture/internal/judge"
+	"weir/cmd/weir-torture/internal/plan"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/queue"
 )
 
 // witness collects the intents that weir stores. It subscribes to them at every server. Whenever it connects to a
@@ -24,18 +27,12 @@ type witness struct {
 	work       sync.WaitGroup
 
 	mu   sync.Mutex
-	seen map[place]struct{}
-}
-
-// place is a job's place in its queue.
-type place struct {
-	stream string
-	seq    uint64
+	seen map[judge.Place]struct{}
 }
 
 // startWitness subscribes at these servers, for an api whose queue has that many partitions.
 func startWitness(urls []string, partitions int, as []nats.Option) (*witness, error) {
-	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
+	w := &witness{seen: map[judge.Place]struct{}{}, partitions: partitions}
 	for _, url := range urls {
 		if err := w.listen(url, as); err != nil {
 			w.announced()
@@ -54,7 +51,7 @@ func (w *witness) listen(url string, as []nats.Option) error {
 		return fmt.Errorf("connect the witness: %w", err)
 	}
 	w.conns = append(w.conns, nc)
-	if _, err := nc.Subscribe("weir.q."+apiName+".*.i.*", func(m *nats.Msg) { w.take(m.Subject, m.Data) }); err != nil {
+	if _, err := nc.Subscribe("weir.q."+plan.APIName+".*.i.*", func(m *nats.Msg) { w.take(m.Subject, m.Data) }); err != nil {
 		return fmt.Errorf("listen to intents: %w", err)
 	}
 	return nil
@@ -70,13 +67,13 @@ func (w *witness) read(nc *nats.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for p := range w.partitions {
-		stream, err := js.Stream(ctx, queue.StreamName(apiName, p))
+		stream, err := js.Stream(ctx, queue.StreamName(plan.APIName, p))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return // before the first weir
 		} else if err != nil {
 			continue // the server is down again, and will come back
 		}
-		subject := jetstream.WithGetMsgSubject("weir.q." + apiName + "." + strconv.Itoa(p) + ".i.*")
+		subject := jetstream.WithGetMsgSubject("weir.q." + plan.APIName + "." + strconv.Itoa(p) + ".i.*")
 		for seq := uint64(1); ; seq++ {
 			m, err := stream.GetMsg(ctx, seq, subject)
 			if err != nil {
@@ -97,12 +94,12 @@ func (w *witness) take(subject string, data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, i := range intents {
-		w.seen[place{"WEIR_" + apiName + "_" + tokens[3], i.Seq}] = struct{}{}
+		w.seen[judge.Place{Stream: "WEIR_" + plan.APIName + "_" + tokens[3], Seq: i.Seq}] = struct{}{}
 	}
 }
 
 // announced ends the witness. It returns the places of the jobs that had an intent.
-func (w *witness) announced() map[place]struct{} {
+func (w *witness) announced() map[judge.Place]struct{} {
 	for _, nc := range w.conns {
 		nc.Close()
 	}

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -72,7 +73,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	*ts.Value("served").(**exec.Cmd) = cmd
 	stop := func() {
-		_ = cmd.Process.Signal(weirtest.Thaws) // it may have ended
+		_ = cmd.Process.Signal(program.Thaws) // it may have ended
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
@@ -102,7 +103,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func signalScript(ts *testscript.TestScript, neg bool, args []string) {
-	which, ok := map[string]os.Signal{"STOP": weirtest.Freezes, "CONT": weirtest.Thaws}[strings.Join(args, " ")]
+	which, ok := map[string]os.Signal{"STOP": program.Freezes, "CONT": program.Thaws}[strings.Join(args, " ")]
 	if neg || !ok {
 		ts.Fatalf("usage: signal STOP|CONT")
 	}
@@ -149,7 +150,7 @@ func codeScript(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	if got := weirtest.ExitCode(ts.Exec(args[1], args[2:]...)); got != want {
+	if got := program.ExitCode(ts.Exec(args[1], args[2:]...)); got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/cli/top"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"golang.org/x/sys/unix"
@@ -67,8 +68,8 @@ func TestTop(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
 	t.Setenv("WEIR_NATS_URL", r.Worker.NATSURL())
 	t.Setenv("TERM", "xterm")
-	r.SubmitMany("pay", "deep", 6)
-	r.SubmitMany("pay", "other", 2)
+	r.Producer().SubmitMany("pay", "deep", 6)
+	r.Producer().SubmitMany("pay", "other", 2)
 	screen, terminal := openTerminal(t, 80)
 	size := func(rows, columns uint16) {
 		if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
@@ -104,7 +105,7 @@ func TestTop(t *testing.T) {
 	shows("pause pay/other? y: yes")
 	press("y")
 	shows("pause pay/other: done")
-	if out, _ := r.Command("status", "--json"); !strings.Contains(out, `"key":"other"`) || strings.Contains(out, `"key":"deep"`) {
+	if out, _ := r.CLI().Run("status", "--json"); !strings.Contains(out, `"key":"other"`) || strings.Contains(out, `"key":"deep"`) {
 		t.Errorf("paused is %s", out)
 	}
 	press("ry")
@@ -128,7 +129,7 @@ func TestTopPutsTheTerminalBack(t *testing.T) {
 	screen, terminal := openTerminal(t, 80)
 	seen, before := watch(screen), modes(t, terminal)
 	cmd := exec.Command(os.Args[0], "top")
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -162,8 +163,8 @@ func TestTopPutsTheTerminalBack(t *testing.T) {
 func TestTopOnce(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n  sms:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n")
-	r.SubmitMany("pay", "k", 4)
-	out := r.Must("top")
+	r.Producer().SubmitMany("pay", "k", 4)
+	out := r.CLI().Must("top")
 	for _, want := range []string{"weir at ", " is healthy", "pay ", "sms ", "/9 ", "no dead letters", "IN/S"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -181,13 +182,13 @@ func TestTopOnce(t *testing.T) {
 		}
 		Rates []struct{ API string }
 	}
-	if err := json.Unmarshal([]byte(r.Must("top", "--json", "--api", "pay")), &frame); err != nil {
+	if err := json.Unmarshal([]byte(r.CLI().Must("top", "--json", "--api", "pay")), &frame); err != nil {
 		t.Fatal(err)
 	}
 	if len(frame.APIs) != 1 || len(frame.Rates) != 1 || len(frame.Buckets) != 1 || frame.Buckets[0].Key != "k" || frame.Buckets[0].Depth < 3 {
 		t.Errorf("%+v", frame)
 	}
-	if _, code := r.Command("top", "--api", "none"); code != 3 {
+	if _, code := r.CLI().Run("top", "--api", "none"); code != 3 {
 		t.Errorf("an api that there is not: %d", code)
 	}
 }

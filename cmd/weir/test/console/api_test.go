@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 )
 
@@ -50,7 +51,7 @@ var askedWords = []struct{ template, path, body string }{
 func TestOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	r := weirtest.OverHTTP(t)
-	d := r.Document()
+	d := r.HTTP().Document()
 	var routes, described []string
 	for _, route := range r.Worker.Parts().Routes {
 		if strings.HasPrefix(route.Path, "/api/v1/") || strings.HasPrefix(route.Path, "/v1/") {
@@ -71,7 +72,7 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 	clean := func(what, answer string, allowed ...string) {
 		t.Helper()
-		for _, secret := range []string{weirtest.CanaryHeader, weirtest.CanaryProducer, weirtest.CanaryViewer, weirtest.CanaryOperator, "canary-of-a-body"} {
+		for _, secret := range []string{web.CanaryHeader, web.CanaryProducer, web.CanaryViewer, web.CanaryOperator, "canary-of-a-body"} {
 			if strings.Contains(answer, secret) && !slices.Contains(allowed, secret) {
 				t.Errorf("%s tells %s: %s", what, secret, answer)
 			}
@@ -88,11 +89,11 @@ func TestOpenAPIDocument(t *testing.T) {
 		if path == "" {
 			continue
 		}
-		token := weirtest.CanaryViewer
+		token := web.CanaryViewer
 		if strings.HasPrefix(path, "/v1/") {
-			token = weirtest.CanaryProducer
+			token = web.CanaryProducer
 		}
-		status, answer := r.Say("GET", path, token, "")
+		status, answer := r.HTTP().Say("GET", path, token, "")
 		if status != http.StatusOK {
 			t.Errorf("GET %s answers %d %s", path, status, answer)
 			continue
@@ -102,13 +103,13 @@ func TestOpenAPIDocument(t *testing.T) {
 		}
 		clean("GET "+path, answer)
 	}
-	_, metrics := r.Say("GET", "/metrics", weirtest.CanaryViewer, "")
+	_, metrics := r.HTTP().Say("GET", "/metrics", web.CanaryViewer, "")
 	clean("/metrics", metrics)
 	for _, word := range askedWords {
 		if word.path == "" {
 			continue
 		}
-		status, answer := r.Say("POST", word.path, weirtest.CanaryOperator, word.body)
+		status, answer := r.HTTP().Say("POST", word.path, web.CanaryOperator, word.body)
 		if status != http.StatusOK {
 			t.Errorf("POST %s answers %d %s", word.path, status, answer)
 			continue
@@ -123,14 +124,14 @@ func TestOpenAPIDocument(t *testing.T) {
 			clean("POST "+word.path, answer)
 		}
 	}
-	status, answer := r.Say("GET", "/api/v1/redrives/again", weirtest.CanaryViewer, "")
+	status, answer := r.HTTP().Say("GET", "/api/v1/redrives/again", web.CanaryViewer, "")
 	if d.Check(t, "get", "/api/v1/redrives/{name}", answer); status != http.StatusOK || !strings.Contains(answer, "anna, over HTTP") {
 		t.Errorf("the redrive is %d %s", status, answer)
 	}
-	if _, events := r.Say("GET", "/api/v1/events?type=revealed", weirtest.CanaryViewer, ""); !strings.Contains(events, `"who":"anna, over HTTP"`) {
+	if _, events := r.HTTP().Say("GET", "/api/v1/events?type=revealed", web.CanaryViewer, ""); !strings.Contains(events, `"who":"anna, over HTTP"`) {
 		t.Errorf("no event names the user that looked at a body: %s", events)
 	}
-	status, answer = r.Say("POST", "/api/v1/config/apply", weirtest.CanaryOperator, `{"yaml": "apis: {}\n", "dry_run": true}`)
+	status, answer = r.HTTP().Say("POST", "/api/v1/config/apply", web.CanaryOperator, `{"yaml": "apis: {}\n", "dry_run": true}`)
 	if d.Check(t, "post", "/api/v1/config/apply", answer); status != http.StatusOK {
 		t.Errorf("a dry run: %d %s", status, answer)
 	}
@@ -140,7 +141,7 @@ func TestOpenAPIDocument(t *testing.T) {
 func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 	t.Parallel()
 	r := weirtest.OverHTTP(t)
-	tokens := map[console.Role]string{console.Anybody: "", console.Producer: weirtest.CanaryProducer, console.Viewer: weirtest.CanaryViewer}
+	tokens := map[console.Role]string{console.Anybody: "", console.Producer: web.CanaryProducer, console.Viewer: web.CanaryViewer}
 	for _, route := range r.Worker.Parts().Routes {
 		if route.Role == console.Anybody {
 			continue
@@ -154,12 +155,12 @@ func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 			if role == console.Anybody {
 				want = http.StatusUnauthorized
 			}
-			if status, answer := r.Say(route.Method, path, token, ""); status != want {
+			if status, answer := r.HTTP().Say(route.Method, path, token, ""); status != want {
 				t.Errorf("%s %s by %s answers %d %s, want %d", route.Method, path, role, status, answer, want)
 			}
 		}
 	}
-	if letters := r.Messages("WEIR_DEAD"); letters != 1 {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != 1 {
 		t.Errorf("%d letters are left: a client without the right did something", letters)
 	}
 }
@@ -172,16 +173,18 @@ apis:
   a: {url: %s, bucket: {rate: 1/h, capacity: 1}}
 `)
 	for i := range 24 {
-		r.Submit(fmt.Sprintf("weir.jobs.a.k%d", i%3), []byte("x"), map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+		r.Producer().Submit(fmt.Sprintf("weir.jobs.a.k%d", i%3), []byte("x"), map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
 		if i == 2 { // of each key the first is called, the next waits, and the six that follow find no room
-			r.Eventually("the end of the first jobs", func() bool { return len(r.API.All()) == 3 && r.Waiting("a") == 0 })
+			r.Eventually("the end of the first jobs", func() bool {
+				return len(r.API.All()) == 3 && r.Store().Waiting("a") == 0
+			})
 		}
 	}
-	r.Eventually("the letters", func() bool { return r.Messages("WEIR_DEAD") == 18 })
+	r.Eventually("the letters", func() bool { return r.Store().Messages("WEIR_DEAD") == 18 })
 	for query, want := range map[string]int{"": 18, "&key=k1": 6, "&reason=overflow": 18} {
 		var seqs []uint64
 		for before := ""; ; {
-			_, answer := r.Say("GET", "/api/v1/dead?limit=4"+query+before, "", "")
+			_, answer := r.HTTP().Say("GET", "/api/v1/dead?limit=4"+query+before, "", "")
 			var page struct {
 				Letters []struct{ Seq uint64 }
 				Next    uint64
@@ -256,10 +259,10 @@ apis:
 	if _, data := next(in, "snapshot"); !strings.Contains(data, `"healthy":true`) || !strings.Contains(data, `"deepest":{`) {
 		t.Errorf("the snapshot is %s", data)
 	}
-	r.Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "1"})
-	r.Eventually("the call", func() bool { return len(r.API.All()) > 0 && r.Waiting("a") == 0 })
-	r.Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "2"})
-	r.Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "3"})
+	r.Producer().Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "1"})
+	r.Eventually("the call", func() bool { return len(r.API.All()) > 0 && r.Store().Waiting("a") == 0 })
+	r.Producer().Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "2"})
+	r.Producer().Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "3"})
 	id, data := next(in, "event")
 	if id == "" || !strings.Contains(data, "weir.throttled.v1") || !strings.Contains(data, `"job":"3"`) {
 		t.Errorf("the event is %s: %s", id, data)
@@ -267,7 +270,7 @@ apis:
 	if again, _ := next(open("0"), "event"); again == "" {
 		t.Errorf("a client that has heard nothing gets event %q", again)
 	}
-	r.Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "4"})
+	r.Producer().Submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "4"})
 	if later, data := next(open(id), "event"); later == id || !strings.Contains(data, `"job":"4"`) {
 		t.Errorf("a client that comes back after %s gets %s: %s", id, later, data)
 	}
@@ -286,7 +289,7 @@ func TestDocumentIsCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+weirtest.CanaryViewer)
+	q.Header.Set("Authorization", "Bearer "+web.CanaryViewer)
 	res, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -72,7 +73,7 @@ func TestServerInsideAsksWho(t *testing.T) {
 		{"the operator", operator, "config show", 0, "apis:"},
 		{"nobody", nobody, "config show", cli.ExitUnreachable, "operator.creds"},
 	} {
-		if got := weirtest.Command(t, c.env, strings.Fields(c.args)...); got.Code != c.code || !strings.Contains(got.Stdout+got.Stderr, c.says) {
+		if got := program.Command(t, c.env, strings.Fields(c.args)...); got.Code != c.code || !strings.Contains(got.Stdout+got.Stderr, c.says) {
 			t.Errorf("%s: weir %s ended with %+v", c.who, c.args, got)
 		}
 	}
@@ -91,14 +92,14 @@ func TestNoEndIsToldWhereWeirListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.Submit("weir.jobs.pay.k", []byte("x"), nil); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.pay.k", []byte("x"), nil); a.Error != nil {
 		t.Fatal(a.Error)
 	}
 	m, err := heard.NextMsgWithContext(await.Context(t, "a result"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": m.Reply}); m.Reply == "" || a.Error == nil {
+	if a := r.Producer().Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": m.Reply}); m.Reply == "" || a.Error == nil {
 		t.Errorf("a job may have its end told on %q, where weir listens", m.Reply)
 	}
 }
@@ -113,20 +114,20 @@ func TestServerInsideByDefault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := r.Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject}); a.Error != nil {
 			t.Fatalf("%+v", a)
 		}
 		if m, err := ends.NextMsg(weirtest.Patience); err != nil || m.Header.Get("Weir-Outcome") != "done" {
 			t.Errorf("the end told on %s: %v %v", subject, m, err)
 		}
-		if a := r.Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject, "Weir-Cost": "0"}); a.Letter == 0 {
+		if a := r.Producer().Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject, "Weir-Cost": "0"}); a.Letter == 0 {
 			t.Fatalf("%+v", a)
 		}
 		if m, err := ends.NextMsg(weirtest.Patience); err != nil || m.Header.Get("Weir-Outcome") != "invalid" || m.Header.Get("Nats-Request-Info") != "" {
 			t.Errorf("the letter told on %s: %v %v", subject, m, err)
 		}
 	}
-	if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Reply-To": "mine"}); a.Error == nil || !strings.Contains(a.Error.Description, "reply_to") {
+	if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Reply-To": "mine"}); a.Error == nil || !strings.Contains(a.Error.Description, "reply_to") {
 		t.Errorf("a subject that is not open: %+v", a)
 	}
 	creds := filepath.Join(r.Dir, "data", "operator.creds")
@@ -137,7 +138,7 @@ func TestServerInsideByDefault(t *testing.T) {
 	listen := "WEIR_NATS_LISTEN=" + strings.TrimPrefix(r.Worker.NATSURL(), "nats://")
 	check := func(who string, env []string, args string, code int, says string) {
 		t.Helper()
-		if got := weirtest.Command(t, env, strings.Fields(args)...); got.Code != code || !strings.Contains(got.Stdout+got.Stderr, says) {
+		if got := program.Command(t, env, strings.Fields(args)...); got.Code != code || !strings.Contains(got.Stdout+got.Stderr, says) {
 			t.Errorf("%s: weir %s ended with %+v", who, args, got)
 		}
 	}
@@ -172,7 +173,7 @@ dead_letters: {max_bytes: 64MiB} # the second weir does not know how small the s
 		t.Fatal(err)
 	}
 	defer func() { first.Stop(); _ = await.Result(t, "the end of the worker", first.Wait) }()
-	second, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, first.NATSURL(), s.Config, "second", config.RoleDispatch), weirtest.TestLog(t))
+	second, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, first.NATSURL(), s.Config, "second", config.RoleDispatch), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ dead_letters: {max_bytes: 64MiB} # the second weir does not know how small the s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := r.Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": inbox}); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": inbox}); a.Error != nil {
 		t.Fatalf("%+v", a)
 	}
 	if m, err := ends.NextMsg(weirtest.Patience); err != nil || m.Header.Get("Weir-Outcome") != "done" {
@@ -207,7 +208,7 @@ func TestCommandsOutliveTheirCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := []string{"WEIR_NATS_LISTEN=" + strings.TrimPrefix(w.NATSURL(), "nats://"), "WEIR_DATA_DIR=" + s.DataDir}
-		if got := weirtest.Command(t, env, "config", "show"); got.Code != 0 {
+		if got := program.Command(t, env, "config", "show"); got.Code != 0 {
 			t.Errorf("%s: %+v", auth, got)
 		}
 		w.Stop()

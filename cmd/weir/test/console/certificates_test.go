@@ -18,6 +18,8 @@ import (
 	"weir/bucket/certtest"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -54,7 +56,7 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 	t.Cleanup(api.Close)
 	yaml := strings.ReplaceAll("apis:\n  pay:\n    url: URL\n    tls: {ca_file: CA}\n    bucket: {rate: 4/s, capacity: 1000}\n    retry: {min: 100ms, max: 1s}\n# %s\n", "URL", api.URL)
 	yaml = strings.ReplaceAll(yaml, "CA}", a.File+"}")
-	httpAddr := weirtest.FreePort(t)
+	httpAddr := servers.FreePort(t)
 	r := weirtest.NewKillRig(t, fakeapi.Options{}, yaml, "WEIR_HTTP_LISTEN="+httpAddr)
 	expiry := func() float64 {
 		res, err := http.Get("http://" + httpAddr + "/metrics") //nolint:noctx // this machine's
@@ -84,7 +86,7 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 	ctx := await.Context(t, "a hold for the certificate")
 	env := []string{"WEIR_NATS_URL=nats://" + r.Addr}
 	for {
-		if got := weirtest.Command(t, env, "status"); strings.Contains(got.Stdout, "expired at "+ends.UTC().Format(time.RFC3339)) {
+		if got := program.Command(t, env, "status"); strings.Contains(got.Stdout, "expired at "+ends.UTC().Format(time.RFC3339)) {
 			break
 		} else if ctx.Err() != nil {
 			t.Fatalf("weir status says\n%s%s", got.Stdout, got.Stderr)
@@ -141,7 +143,7 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	ns := weirtest.StartNATS(t, &server.Options{
+	ns := servers.StartNATS(t, &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, TLS: true, TLSTimeout: 5,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			mu.Lock()
@@ -150,8 +152,8 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 		}},
 	})
 	own, ownKey := certtest.Write(t, dir, cert)
-	redis := weirtest.StartRedis(t, "--tls-auth-clients", "no")
-	tlsAddr := weirtest.FreePort(t)
+	redis := servers.StartRedis(t, "--tls-auth-clients", "no")
+	tlsAddr := servers.FreePort(t)
 	_, tlsPort, _ := net.SplitHostPort(tlsAddr)
 	secure := func(cert, key string) {
 		for _, c := range [][]any{{"tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", a.File}, {"tls-port", tlsPort}} {
@@ -163,7 +165,7 @@ func TestCertificatesOfServersExpire(t *testing.T) {
 	secure(own, ownKey)
 	file := filepath.Join(dir, "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: "+api.URL+"\n    bucket: {rate: 4/s, capacity: 1000, in_flight: 1}\n    limits: [{name: all, rate: 8/s}]\n")
-	weir, err := weirtest.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=1", "WEIR_PARTITIONS=2",
+	weir, err := program.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=1", "WEIR_PARTITIONS=2",
 		"WEIR_NATS_URL=tls://"+ns.Addr().String(), "WEIR_NATS_CA="+a.File, "WEIR_NATS_CERT="+own, "WEIR_NATS_KEY="+ownKey,
 		"WEIR_REDIS_URL=rediss://"+tlsAddr, "SSL_CERT_FILE="+a.File)
 	if err != nil {

@@ -40,26 +40,26 @@ apis:
   quotes: {url: %[1]s, price: 0.25, retry: {attempts: 1}, bucket: {rate: 50/s, capacity: 9}, reuse: {for: 1h}, usage: {input_tokens: "json:/status"}}
 `, api.URL()))
 	for i, way := range []string{"refused", "lost"} {
-		r.Submit("weir.jobs.quotes."+way, []byte("{}"), map[string]string{"Weir-Path": "/" + way, "Nats-Msg-Id": way})
-		r.Eventually("the letter of "+way, func() bool { return r.Messages(deadletter.Stream) == i+1 })
+		r.Producer().Submit("weir.jobs.quotes."+way, []byte("{}"), map[string]string{"Weir-Path": "/" + way, "Nats-Msg-Id": way})
+		r.Eventually("the letter of "+way, func() bool { return r.Store().Messages(deadletter.Stream) == i+1 })
 	}
 	for i := range 2 { // the second gets the answer of the first
 		id := fmt.Sprintf("quote-%d", i)
-		r.Submit("weir.jobs.quotes.asked-twice", []byte("{}"), map[string]string{"Weir-Path": "/q", "Nats-Msg-Id": id})
-		r.Eventually("its answer", func() bool { return len(r.Results("quotes", "asked-twice")) == i+1 })
+		r.Producer().Submit("weir.jobs.quotes.asked-twice", []byte("{}"), map[string]string{"Weir-Path": "/q", "Nats-Msg-Id": id})
+		r.Eventually("its answer", func() bool { return len(r.Store().Results("quotes", "asked-twice")) == i+1 })
 	}
 	for i := range 8 {
-		r.Submit("weir.jobs.pay.customer-with-a-long-name-0123456789-0123456789", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a", "Nats-Msg-Id": fmt.Sprintf("order-%d", i)})
-		r.Submit("weir.jobs.sms-with-a-long-name-of-a-gateway.k", nil, map[string]string{"Weir-Path": "/k"})
+		r.Producer().Submit("weir.jobs.pay.customer-with-a-long-name-0123456789-0123456789", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a", "Nats-Msg-Id": fmt.Sprintf("order-%d", i)})
+		r.Producer().Submit("weir.jobs.sms-with-a-long-name-of-a-gateway.k", nil, map[string]string{"Weir-Path": "/k"})
 	}
 	r.AwaitCalls(7)
-	r.Command("dead", "redrive", "--api", "pay", "--rate", "100/s", "--yes", "--name", "again")
+	r.CLI().Run("dead", "redrive", "--api", "pay", "--rate", "100/s", "--yes", "--name", "again")
 	file := filepath.Join(t.TempDir(), "second.yaml")
 	weirtest.WriteFile(t, file, strings.ReplaceAll(r.YAML, "capacity: 3", "capacity: 4"))
-	if said, code := r.Command("config", "apply", "-f", file, "--yes"); code != 0 {
+	if said, code := r.CLI().Run("config", "apply", "-f", file, "--yes"); code != 0 {
 		t.Fatalf("config apply ends with %d: %s", code, said)
 	}
-	r.Command("pause", "sms-with-a-long-name-of-a-gateway", "--why", "the test looks")
+	r.CLI().Run("pause", "sms-with-a-long-name-of-a-gateway", "--why", "the test looks")
 	return r, newBrowser(t, r.Worker.HTTPAddr())
 }
 
@@ -163,7 +163,7 @@ apis:
   pay: {url: %s, bucket: {rate: 4/s, capacity: 6}}
 http: {tokens: {ann: {role: viewer, token: "${file:`+file+`}"}}}
 `)
-	r.Submit("weir.jobs.nobody.a", nil, nil)
+	r.Producer().Submit("weir.jobs.nobody.a", nil, nil)
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/")
 	b.wait("the login", `document.querySelector("#token")`)

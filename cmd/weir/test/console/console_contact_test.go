@@ -7,6 +7,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 )
 
@@ -35,7 +37,7 @@ func TestConsoleSaysThatWeirIsGone(t *testing.T) {
 // TestConsoleSaysSoonThatWeirWasKilled: within four seconds after a kill -9 the banner is there, as far as the machine lets the browser draw it.
 func TestConsoleSaysSoonThatWeirWasKilled(t *testing.T) {
 	const most = 4 * time.Second
-	listen, heldUp := weirtest.FreePort(t), weirtest.MeasureHeldUp(t)
+	listen, heldUp := servers.FreePort(t), referee.MeasureHeldUp(t)
 	r := weirtest.NewKillRig(t, fakeapi.Options{}, `
 apis:
   pay: {url: %s, bucket: {rate: 4/s, capacity: 6}}

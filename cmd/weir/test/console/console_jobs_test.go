@@ -8,6 +8,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/web"
 
 	"github.com/chromedp/chromedp/kb"
 )
@@ -21,16 +22,18 @@ apis:
   pay: {url: %s, bucket: {rate: 200/s, capacity: 100}, keys: {slow: {rate: 1/h, capacity: 4}}}
 `)
 	for i := range 60 {
-		r.Submit("weir.jobs.pay.fast", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("order-%02d", i), "Weir-Path": "/fast"})
+		r.Producer().Submit("weir.jobs.pay.fast", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("order-%02d", i), "Weir-Path": "/fast"})
 	}
-	r.Eventually("them to be done", func() bool { return r.Messages("WEIR_RESULTS") == 60 })
+	r.Eventually("them to be done", func() bool { return r.Store().Messages("WEIR_RESULTS") == 60 })
 	for i := range 6 { // one is called at once and leaves the bucket, four wait, one overflows
-		r.Submit("weir.jobs.pay.slow", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint("slow-", i), "Weir-Path": "/slow"})
+		r.Producer().Submit("weir.jobs.pay.slow", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint("slow-", i), "Weir-Path": "/slow"})
 		if i == 0 {
-			r.Eventually("the slow key's call", func() bool { return r.Messages("WEIR_RESULTS") == 61 && r.Waiting("pay") == 0 })
+			r.Eventually("the slow key's call", func() bool {
+				return r.Store().Messages("WEIR_RESULTS") == 61 && r.Store().Waiting("pay") == 0
+			})
 		}
 	}
-	r.Eventually("the overflow", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+	r.Eventually("the overflow", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	rows := func(n int) string {
 		return fmt.Sprintf(`document.querySelectorAll("tbody tr[data-job]").length === %d`, n)
@@ -67,10 +70,10 @@ apis:
 // it, that it was posted. A bucket's page says where the ends are posted and how many wait, and no secret of the
 // address.
 func TestConsoleTellsOfCallbacks(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	hook.Answers(func(int, string) int { return http.StatusInternalServerError })
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
 apis:
   pay:
@@ -79,9 +82,9 @@ apis:
     bucket: {rate: 1/h, capacity: 4}
 `)
 	for _, job := range []string{"ends", "waits"} {
-		r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": job})
+		r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": job})
 	}
-	r.Eventually("the end", func() bool { return r.Messages("WEIR_RESULTS") == 1 })
+	r.Eventually("the end", func() bool { return r.Store().Messages("WEIR_RESULTS") == 1 })
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/job?id=ends")
 	b.wait("that the end is tried", `document.querySelector("[data-field=callback][data-state=tried]")?.innerText.includes("answered 500")`)
@@ -100,20 +103,20 @@ func TestConsoleJobsForViewers(t *testing.T) {
 	t.Parallel()
 	r := weirtest.OverHTTP(t)
 	r.Eventually("the jobs", func() bool {
-		status, body := r.Say("GET", "/api/v1/jobs", weirtest.CanaryViewer, "")
-		if strings.Contains(body, weirtest.CanaryBody) {
+		status, body := r.HTTP().Say("GET", "/api/v1/jobs", web.CanaryViewer, "")
+		if strings.Contains(body, web.CanaryBody) {
 			t.Errorf("the list tells a viewer a body: %s", body)
 		}
 		return status == http.StatusOK && strings.Count(body, `"job":`) == 4
 	})
 	for _, job := range []string{"done", "waits", "overflows"} {
-		status, body := r.Say("GET", "/api/v1/jobs/"+job, weirtest.CanaryViewer, "")
+		status, body := r.HTTP().Say("GET", "/api/v1/jobs/"+job, web.CanaryViewer, "")
 		if status != http.StatusOK || strings.Contains(body, "canary") || strings.Contains(body, `"body"`) {
 			t.Errorf("%s: %d %s", job, status, body)
 		}
 	}
-	for token, want := range map[string]int{"": http.StatusUnauthorized, weirtest.CanaryProducer: http.StatusForbidden, weirtest.CanaryOperator: http.StatusOK} {
-		if status, body := r.Say("GET", "/api/v1/jobs?limit=1", token, ""); status != want {
+	for token, want := range map[string]int{"": http.StatusUnauthorized, web.CanaryProducer: http.StatusForbidden, web.CanaryOperator: http.StatusOK} {
+		if status, body := r.HTTP().Say("GET", "/api/v1/jobs?limit=1", token, ""); status != want {
 			t.Errorf("as %q: %d %s", token, status, body)
 		}
 	}
@@ -128,8 +131,8 @@ func TestConsoleAsksForFewDays(t *testing.T) {
 		config += fmt.Sprintf("  api-%d: {url: %%[1]s, bucket: {rate: 200/s, capacity: 100}, limits: [{name: day, quota: 100/day}]}\n", i)
 	}
 	r := weirtest.NewRig(t, fakeapi.Options{}, config)
-	r.Submit("weir.jobs.api-0.k", nil, nil)
-	r.Eventually("the job to be done", func() bool { return r.Messages("WEIR_CALLS") > 0 })
+	r.Producer().Submit("weir.jobs.api-0.k", nil, nil)
+	r.Eventually("the job to be done", func() bool { return r.Store().Messages("WEIR_CALLS") > 0 })
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/")
 	eval[bool](b, `(() => {

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
@@ -39,13 +40,13 @@ apis:
 	await.Receive(t, "the records to be stored", js.PublishAsyncComplete())
 	var jobs []*nats.Msg
 	for n := range 3000 {
-		jobs = append(jobs, weirtest.JobFor("pay", "k", fmt.Sprint(n)))
+		jobs = append(jobs, producer.JobFor("pay", "k", fmt.Sprint(n)))
 	}
-	weirtest.FillTaken(t, r.NC, jobs)
+	producer.FillTaken(t, r.NC, jobs)
 	least := int64(1 << 40)
 	for sums, unread := 0, 0; sums < 5; sums++ {
 		var s status.Status
-		if err := json.Unmarshal([]byte(r.Must("status", "--json")), &s); err != nil {
+		if err := json.Unmarshal([]byte(r.CLI().Must("status", "--json")), &s); err != nil {
 			t.Fatal(err)
 		}
 		a := s.APIs[0]

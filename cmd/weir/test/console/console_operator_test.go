@@ -87,19 +87,19 @@ func TestConsoleMovesLetters(t *testing.T) {
 	b.click("dialog button.main")
 	b.wait("the letters again", `document.querySelector("dialog") === null && document.querySelectorAll("tbody tr").length === 2`)
 
-	r.Submit("weir.jobs.pay.%2E%2E", []byte("{}"), map[string]string{"Weir-Path": "/a"})
+	r.Producer().Submit("weir.jobs.pay.%2E%2E", []byte("{}"), map[string]string{"Weir-Path": "/a"})
 	b.open("/bucket?api=pay&key=..")
 	b.wait("the bucket of ..", `document.querySelector("[data-field=depth]")?.textContent === "1"`)
-	if code, answer := r.Say("POST", "/api/v1/apis/pay/key/pause?key=..", "", `{"why": "it has dots"}`); code != 200 {
+	if code, answer := r.HTTP().Say("POST", "/api/v1/apis/pay/key/pause?key=..", "", `{"why": "it has dots"}`); code != 200 {
 		t.Errorf("the key .. cannot be paused: %d %s", code, answer)
 	}
-	r.Command("resume", "pay")
+	r.CLI().Run("resume", "pay")
 	b.wait("it paused, and alone", `document.querySelector("main").innerText.includes("it has dots")`)
 	b.click("main .actions button")
 	b.click("dialog button.main")
 	r.AwaitCalls(7)
 	for _, path := range []string{"/api/v1/apis/pay/key/pause", "/api/v1/apis/pay/key/pause?key="} {
-		if code, answer := r.Say("POST", path, "", ""); code != 400 {
+		if code, answer := r.HTTP().Say("POST", path, "", ""); code != 400 {
 			t.Errorf("%s is %d %s", path, code, answer)
 		}
 	}

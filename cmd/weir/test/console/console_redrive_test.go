@@ -29,7 +29,7 @@ apis:
 	b.wait("the numbers", `document.querySelector("footer time")`)
 	r.WhilePaused(func() {
 		for i := range jobs {
-			r.Submit("weir.jobs.pay.a", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a"})
+			r.Producer().Submit("weir.jobs.pay.a", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a"})
 		}
 		b.wait("the full bucket, live", `document.querySelector("tr[data-key=a] [data-field=depth]")?.textContent === "8" && document.querySelector("tr[data-key=a] .vessel.full.stopped")`)
 		b.wait("the letters in the head, live", `document.querySelector("nav a[href='/letters'] .chip")?.textContent === "16"`)
@@ -41,7 +41,7 @@ apis:
 		b.wait("its body", `document.querySelector("pre")?.textContent.includes('"n": 23')`)
 		b.visit("/letters?reason=overflow")
 	})
-	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("room", func() bool { return r.Store().Waiting("pay") == 0 })
 	b.click("main .bar button.main")
 	b.wait("the plan", `document.querySelector("dialog [data-plan=letters]")?.textContent.startsWith("16 letters of 1 key")`)
 	if cost, overflow := b.text("dialog [data-plan=cost]"), b.text("dialog [data-plan=overflow]"); cost != "1.60" || overflow == "none should overflow again" {
@@ -49,15 +49,15 @@ apis:
 	}
 	b.click("dialog .filters button") // the rate at which none should
 	b.wait("the slower plan", `document.querySelector("dialog [data-plan=overflow]")?.textContent === "none should overflow again"`)
-	if n := r.Messages(deadletter.Stream); n != jobs-capacity {
+	if n := r.Store().Messages(deadletter.Stream); n != jobs-capacity {
 		t.Errorf("%d letters are left by a plan", n)
 	}
 	b.click("dialog button[type=submit]")
 	b.wait("its progress", `location.pathname === "/redrives" && document.querySelector("[data-field=redriven]")`)
 	b.wait("its end", `document.querySelector("main [data-state=done]") && document.querySelector("[data-field=redriven]").textContent === "16"`)
 	arrivals := r.AwaitCalls(jobs)
-	r.CheckRate(arrivals, bucket.Rate{Count: 10, Per: time.Second, Burst: 1})
-	for body, n := range r.PerBody() {
+	r.Referee().CheckRate(arrivals, bucket.Rate{Count: 10, Per: time.Second, Burst: 1})
+	for body, n := range r.Referee().PerBody() {
 		if n != 1 {
 			t.Errorf("%s was called %d times", body, n)
 		}
@@ -91,14 +91,14 @@ apis:
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	edit := func() {
 		t.Helper()
-		r.Eventually("the letter", func() bool { return len(r.Letters("pay", "a")) == 1 })
-		b.open(fmt.Sprintf("/letter?seq=%d", r.Letters("pay", "a")[0].Sequence))
+		r.Eventually("the letter", func() bool { return len(r.Store().Letters("pay", "a")) == 1 })
+		b.open(fmt.Sprintf("/letter?seq=%d", r.Store().Letters("pay", "a")[0].Sequence))
 		b.click("main .card button")
 		b.click("main .bar .actions > button:not(.main):not(.danger)")
 		b.wait("the plan, and nothing to do", `document.querySelector("dialog .plan") && document.querySelector("dialog button[type=submit]").disabled`)
 	}
 	const send = "dialog button[type=submit]"
-	r.Submit("weir.jobs.pay.a", []byte(`{"n":1}`), map[string]string{"Weir-Path": "/a", "Weir-Header-X-Old": "old"})
+	r.Producer().Submit("weir.jobs.pay.a", []byte(`{"n":1}`), map[string]string{"Weir-Path": "/a", "Weir-Header-X-Old": "old"})
 	edit()
 	b.fill("#edit-body", `{"n":2}`)
 	b.fill("#edit-set", "Weir-Header-X-Source shop")

@@ -22,9 +22,9 @@ func consoleRig(t *testing.T) (*weirtest.Rig, *browser) {
 apis:
   pay: {url: %s, price: 0.10, jitter: 20ms, bucket: {rate: 4/s, capacity: 6}, limits: [{name: account, rate: 50/s}, {name: spend, budget: 200.00/day}]}
 `)
-	r.Command("pause", "pay", "--why", "the test looks")
+	r.CLI().Run("pause", "pay", "--why", "the test looks")
 	for i := range 8 {
-		r.Submit("weir.jobs.pay.a", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a"})
+		r.Producer().Submit("weir.jobs.pay.a", fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/a"})
 	}
 	return r, newBrowser(t, r.Worker.HTTPAddr())
 }
@@ -32,7 +32,7 @@ apis:
 // ofJSON is what a command prints with --json.
 func ofJSON[T any](r *weirtest.Rig, args ...string) (v T) {
 	r.T.Helper()
-	out, code := r.Command(append(args, "--json")...)
+	out, code := r.CLI().Run(append(args, "--json")...)
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		r.T.Fatalf("weir %v: exit code %d, %v: %s", args, code, err, out)
 	}
@@ -83,7 +83,7 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 	if got := b.text("h1"); got != "2 letters, 1 cause" {
 		t.Errorf("the letters are %q", got)
 	}
-	r.Command("resume", "pay")
+	r.CLI().Run("resume", "pay")
 	b.open("/")
 	b.wait("the calls", `document.querySelector("[data-api=pay] [data-field=called]")?.textContent.startsWith("6")`)
 	r.Eventually("the spending on the page", func() bool {
@@ -103,9 +103,11 @@ apis:
   embed: {url: "%[1]s", account: acme, price: 0.50, bucket: {rate: 100/s, capacity: 9}, limits: [{name: spend, budget: 9.00/day}]}
 `)
 	for _, api := range []string{"chat", "embed", "embed"} {
-		r.Submit("weir.jobs."+api+".a", nil, map[string]string{"Weir-Path": "/a"})
+		r.Producer().Submit("weir.jobs."+api+".a", nil, map[string]string{"Weir-Path": "/a"})
 	}
-	r.Eventually("the jobs to be done", func() bool { return r.Messages("WEIR_CALLS") == 3 && r.Waiting("chat")+r.Waiting("embed") == 0 })
+	r.Eventually("the jobs to be done", func() bool {
+		return r.Store().Messages("WEIR_CALLS") == 3 && r.Store().Waiting("chat")+r.Store().Waiting("embed") == 0
+	})
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/spend")
 	b.wait("the budgets", `[...document.querySelectorAll(".card")].map((c) => c.querySelector("b").textContent + " " + c.querySelector("span").textContent).join() ===
@@ -149,7 +151,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.press("f")
 	b.wait("frozen numbers", `document.querySelector(".live").getAttribute("aria-pressed") === "true"`)
 	frozen := b.text("footer time")
-	r.Submit("weir.jobs.pay.other", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.other", nil, nil)
 	b.press("f" + "gb")
 	b.wait("live numbers", `document.querySelectorAll("tbody tr").length === 2 && document.querySelector("footer time").textContent !== `+quote(frozen))
 	b.press(kb.Tab)
@@ -193,7 +195,7 @@ func TestConsoleObeysNothingStored(t *testing.T) {
 	const evil = `<img src=x onerror="document.body.dataset.hit=1"><script>document.body.dataset.hit=2</script>`
 	key := strings.ReplaceAll(strings.ReplaceAll(evil, " ", "%20"), ".", "%2E")
 	for range 7 {
-		r.Submit("weir.jobs.pay."+strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", "=", "%3D", "/", "%2F").Replace(key), []byte(evil), map[string]string{"X-Evil": evil, "Weir-Path": "/a"})
+		r.Producer().Submit("weir.jobs.pay."+strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", "=", "%3D", "/", "%2F").Replace(key), []byte(evil), map[string]string{"X-Evil": evil, "Weir-Path": "/a"})
 	}
 	b.open("/")
 	for path, shows := range map[string]bool{
@@ -224,7 +226,7 @@ apis:
   pay: {url: %s, bucket: {rate: 4/s, capacity: 6}}
 http: {tokens: {ann: {role: viewer, token: "${file:`+file+`}"}}}
 `)
-	r.Submit("weir.jobs.nobody.a", nil, nil)
+	r.Producer().Submit("weir.jobs.nobody.a", nil, nil)
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	b.open("/letters")
 	b.wait("the login", `document.querySelector("#token") && document.querySelector("nav") === null`)

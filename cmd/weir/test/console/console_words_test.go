@@ -25,11 +25,11 @@ func TestConsoleExplainsLetters(t *testing.T) {
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 2}}
 `)
-	r.Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
+	r.Producer().Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
 	r.AwaitCalls(1)
-	r.Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a", "Weir-Deadline": "1m"})
+	r.Producer().Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a", "Weir-Deadline": "1m"})
 	for range 3 {
-		r.Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
+		r.Producer().Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
 	}
 	b := newBrowser(t, r.Worker.HTTPAddr())
 	for seq, want := range map[int]struct{ says, not string }{
@@ -63,24 +63,24 @@ apis:
   pay: {url: %s, price: 0.10, bucket: {rate: 20/s, capacity: 9}, limits: [{name: spend, budget: 0.20/day, tz: `+machine.Noon()+`}]}
 `)
 	for range 5 {
-		r.Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
+		r.Producer().Submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
 	}
 	r.AwaitCalls(2)
 	const warns = "the budget spend is spent"
 	var said string
 	r.Eventually("a warning", func() bool {
-		out, code := r.Command("status")
+		out, code := r.CLI().Run("status")
 		said = out
 		return code == 0 && strings.Contains(out, warns) && strings.Contains(out, "healthy, with 1 warning")
 	})
 	if !strings.Contains(said, "3 jobs wait") {
 		t.Errorf("the status says\n%s", said)
 	}
-	if out, code := r.Command("check"); code != int(status.Warning) || !strings.Contains(out, warns) {
+	if out, code := r.CLI().Run("check"); code != int(status.Warning) || !strings.Contains(out, warns) {
 		t.Errorf("the check ends with %d: %s", code, out)
 	}
 	gets := regexp.MustCompile(`(?m)^gets +nothing until \S+T\S+, then 20/s: its own rate$`)
-	if out, _ := r.Command("show", "pay", "a"); !gets.MatchString(out) {
+	if out, _ := r.CLI().Run("show", "pay", "a"); !gets.MatchString(out) {
 		t.Errorf("the bucket is shown as\n%s", out)
 	}
 	b := newBrowser(t, r.Worker.HTTPAddr())

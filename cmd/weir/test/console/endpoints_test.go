@@ -45,8 +45,8 @@ func TestEndpointsDescribeThemselves(t *testing.T) {
 			schemas[service+"/"+e.Name] = e.Metadata
 		}
 	}
-	r.Submit("weir.jobs.m.k", nil, nil) // is called at once, the next waits for an hour
-	r.Ended("m", "k", 1)
+	r.Producer().Submit("weir.jobs.m.k", nil, nil) // is called at once, the next waits for an hour
+	r.Store().Ended("m", "k", 1)
 	holdsTo(t, "a receipt", schemas["weir/jobs"]["weir.schema.receipt"], ask(r.NC, "weir.jobs.m.k"))
 	for subject, of := range map[string][2]string{
 		"weir.operator.keys.m": {"keys", "weir.schema.response"}, "weir.operator.show.m.k": {"show", "weir.schema.response"},

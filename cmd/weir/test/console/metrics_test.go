@@ -14,17 +14,17 @@ func TestMetricsAndHealth(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    price: 0.25\n    bucket: {rate: 1/s, capacity: 2}\n")
 	for range 6 {
-		r.Submit("weir.jobs.m.secret-key", nil, nil)
+		r.Producer().Submit("weir.jobs.m.secret-key", nil, nil)
 	}
 	r.AwaitCalls(2)
-	r.Eventually("results", func() bool { return r.Messages("WEIR_RESULTS") >= 2 })
-	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") {
+	r.Eventually("results", func() bool { return r.Store().Messages("WEIR_RESULTS") >= 2 })
+	if got := r.HTTP().Get("/readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/readyz: %s", got)
 	}
-	if got := r.Get("/livez"); !strings.HasPrefix(got, "200") {
+	if got := r.HTTP().Get("/livez"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/livez: %s", got)
 	}
-	metrics := r.Get("/metrics")
+	metrics := r.HTTP().Get("/metrics")
 	for _, series := range []string{
 		`weir_jobs_accepted_total{api="m"}`, `weir_jobs_throttled_total{api="m"}`, `weir_jobs_finished_total{api="m",outcome="done"}`,
 		`weir_calls_total{api="m",outcome="done"}`, `weir_call_duration_seconds_count{api="m"}`, `weir_queue_wait_seconds_count{api="m"}`,
@@ -46,20 +46,20 @@ func TestMetricsAndHealth(t *testing.T) {
 func TestMetricsOfAFullHouse(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\ndead_letters: {max_bytes: 1MiB}\n")
-	r.Submit("weir.jobs.m.k", nil, nil)
+	r.Producer().Submit("weir.jobs.m.k", nil, nil)
 	r.AwaitCalls(1)
-	r.Eventually("an empty bucket", func() bool { return r.Depth("m", "k") == 0 })
-	r.Submit("weir.jobs.m.k", nil, nil) // waits
+	r.Eventually("an empty bucket", func() bool { return r.Store().Depth("m", "k") == 0 })
+	r.Producer().Submit("weir.jobs.m.k", nil, nil) // waits
 	codes := map[int]int{}
 	for body := make([]byte, 64<<10); codes[503] < 3; {
-		a := r.Submit("weir.jobs.m.k", body, nil)
+		a := r.Producer().Submit("weir.jobs.m.k", body, nil)
 		if a.Error == nil || codes[429] > 100 {
 			t.Fatalf("answered %+v after %v", a, codes)
 		}
 		codes[a.Error.Code]++
 	}
-	r.Submit("weir.jobs.nobody.k", nil, nil)
-	metrics := r.Get("/metrics")
+	r.Producer().Submit("weir.jobs.nobody.k", nil, nil)
+	metrics := r.HTTP().Get("/metrics")
 	value := func(series string) float64 {
 		_, after, found := strings.Cut(metrics, "\n"+series+" ")
 		v, err := strconv.ParseFloat(strings.SplitN(after, "\n", 2)[0], 64)

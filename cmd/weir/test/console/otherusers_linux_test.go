@@ -64,7 +64,7 @@ func TestOtherUsersOverHTTP(t *testing.T) {
 			t.Errorf("another user's %s is told no more than %s", c.path, answer)
 		}
 	}
-	if status, body := r.Say("POST", "/api/v1/apis/credit/pause", "", `{"why": "who runs weir says so"}`); status != 200 {
+	if status, body := r.HTTP().Say("POST", "/api/v1/apis/credit/pause", "", `{"why": "who runs weir says so"}`); status != 200 {
 		t.Errorf("whom weir runs as is answered %d %s", status, body)
 	}
 }

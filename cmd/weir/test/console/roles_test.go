@@ -13,6 +13,8 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -28,11 +30,11 @@ type roleRig struct {
 
 func newRoleRig(t *testing.T) *roleRig {
 	t.Helper()
-	address := weirtest.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
+	address := servers.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
 	api := weirtest.StartOrdered(t, map[string][]string{"bad": {"status=400", "status=400"}})
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    price: 0.10\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
-	s := weirtest.WorkerSettings(t, address("worker"), file, "w")
+	s := program.WorkerSettings(t, address("worker"), file, "w")
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
@@ -49,9 +51,9 @@ func newRoleRig(t *testing.T) *roleRig {
 }
 
 // as runs a command as a role.
-func (r *roleRig) as(role string, args ...string) weirtest.Ended {
+func (r *roleRig) as(role string, args ...string) program.Ended {
 	r.T.Helper()
-	return weirtest.Command(r.T, []string{
+	return program.Command(r.T, []string{
 		"WEIR_NATS_URL=" + r.address(role), "WEIR_NATS_INBOX=_INBOX." + role, "WEIR_CONFIG=" + r.file,
 	}, args...)
 }
@@ -70,7 +72,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("operator", "submit", "pay", "vip", "--data", "hello", "--wait"); got.Code != 0 {
 		t.Fatalf("an operator does not hear what became of his job: %+v", got)
 	}
-	r.Eventually("the letter", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+	r.Eventually("the letter", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
 	for _, role := range []string{"operator", "viewer"} {
 		for _, c := range []struct{ args, want string }{
 			{"keys pay", ""},
@@ -100,7 +102,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 		t.Errorf("an operator cannot apply a configuration: %+v", got)
 	}
 	r.Eventually("the worker follows", func() bool { return r.Worker.ConfigState().Version == 2 })
-	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") {
+	if got := r.HTTP().Get("/readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/readyz: %s", got)
 	}
 	if refused := r.Worker.Parts().Denied.Explain(errors.New("")); r.Worker.Parts().Denied.Any() {
@@ -130,7 +132,7 @@ func (r *roleRig) operate() {
 			r.T.Errorf("operator: weir %s ended with %+v", c.args, got)
 		}
 		if c.args[:8] == "dead red" {
-			r.Eventually("the letter of the redriven job", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+			r.Eventually("the letter of the redriven job", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
 		}
 	}
 }
@@ -140,7 +142,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 	t.Parallel()
 	r := newRoleRig(t)
 	r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad")
-	r.Eventually("a letter to redrive", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+	r.Eventually("a letter to redrive", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
 	for _, c := range []struct{ role, args, subject string }{
 		{"viewer", "config apply --yes -f " + r.file, "$KV.weir_config.current"},
 		{"viewer", "submit pay vip", "weir.jobs.pay.vip"},
@@ -169,7 +171,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 // allowed.
 func TestRolesMayDoNoMore(t *testing.T) {
 	t.Parallel()
-	address := weirtest.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
+	address := servers.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
 	const all = "producer worker operator viewer mover"
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
@@ -247,8 +249,8 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		}
 		conf := filepath.Join(t.TempDir(), "accounts.conf")
 		weirtest.WriteFile(t, conf, whole[:begin]+role+whole[end:])
-		address := weirtest.RoleServer(t, conf)
-		w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.WorkerSettings(t, address("worker"), file, "w"), weirtest.TestLog(t))
+		address := servers.RoleServer(t, conf)
+		w, err := worker.Start(await.Context(t, "a worker to start"), program.WorkerSettings(t, address("worker"), file, "w"), weirtest.TestLog(t))
 		if err == nil {
 			w.Stop()
 			_ = await.Result(t, "the end of the worker", w.Wait)
@@ -269,7 +271,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	conf, file := filepath.Join(t.TempDir(), "accounts.conf"), filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, conf, whole)
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
-	_, err := worker.Start(await.Context(t, "a worker to start"), weirtest.WorkerSettings(t, weirtest.RoleServer(t, conf)("worker"), file, "w", config.RoleIngest), weirtest.TestLog(t))
+	_, err := worker.Start(await.Context(t, "a worker to start"), program.WorkerSettings(t, servers.RoleServer(t, conf)("worker"), file, "w", config.RoleIngest), weirtest.TestLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}
@@ -283,7 +285,7 @@ func TestNobodyWritesByAForgedAnswer(t *testing.T) {
 	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.Code != cli.ExitFailed {
 		t.Fatalf("the job that becomes a letter: %+v", got)
 	}
-	r.Eventually("the letter", func() bool { return r.Messages("WEIR_DEAD") == 1 })
+	r.Eventually("the letter", func() bool { return r.Store().Messages("WEIR_DEAD") == 1 })
 	owner := r.connect(t, "worker")
 	// The worker's role may hear these subjects. An answer on one of them is a question to weir.
 	all, err := owner.SubscribeSync("weir.operator.>")

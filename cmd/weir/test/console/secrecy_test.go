@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -38,7 +39,7 @@ apis:
     bucket: {rate: 100/s, capacity: 9}
     retry: {attempts: 2, min: 1ms, max: 2ms}
 `, api.URL(), secret))
-	log := &weirtest.Book{}
+	log := &program.Book{}
 	w, err := worker.Start(await.Context(t, "a worker to start"), &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: config.DurabilityAlways, Replicas: 1,
 		Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
@@ -52,14 +53,14 @@ apis:
 			weirtest.WriteFile(t, secret, "swordfish-2")
 		}
 		key := fmt.Sprintf("k%d", n)
-		r.Send("pay", key, nats.Header{"Weir-Path": {"/" + key}, "Weir-Query": {"q=swordfish"}}, "swordfish")
-		r.Ended("pay", key, 1)
+		r.Producer().Send("pay", key, nats.Header{"Weir-Path": {"/" + key}, "Weir-Query": {"q=swordfish"}}, "swordfish")
+		r.Store().Ended("pay", key, 1)
 		for _, a := range api.Arrivals(key) {
 			if want := fmt.Sprintf("swordfish-%d", min(n, 1)+1); a.Header("X-Secret") != want {
 				t.Errorf("call of %s with the secret %s, want %s", key, a.Header("X-Secret"), want)
 			}
 		}
-		for _, letter := range r.Letters("pay", key) {
+		for _, letter := range r.Store().Letters("pay", key) {
 			if detail := letter.Header.Get("Weir-Dead-Detail"); strings.Contains(detail, "swordfish") || strings.Contains(detail, api.URL()) {
 				t.Errorf("a letter tells: %s", detail)
 			}

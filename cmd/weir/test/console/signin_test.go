@@ -11,6 +11,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -42,8 +44,8 @@ func startGuarded(t *testing.T) *guarded {
 		t.Fatal(err)
 	}
 	g.seed = g.write("weir.nk", string(seed)+"\n")
-	here := weirtest.SelfSigned(t, filepath.Join(g.dir, "server.pem"), "127.0.0.1")
-	g.cert, g.other = weirtest.SelfSigned(t, filepath.Join(g.dir, "client.pem"), "weir"), weirtest.SelfSigned(t, filepath.Join(g.dir, "other.pem"), "weir")
+	here := servers.SelfSigned(t, filepath.Join(g.dir, "server.pem"), "127.0.0.1")
+	g.cert, g.other = servers.SelfSigned(t, filepath.Join(g.dir, "client.pem"), "weir"), servers.SelfSigned(t, filepath.Join(g.dir, "other.pem"), "weir")
 	g.byName = "nats://" + g.start(fmt.Sprintf("authorization {users: [{nkey: %s}, {user: weir, password: %s}]}", public, secretText))
 	g.byCert = "tls://" + g.start(fmt.Sprintf("tls {cert_file: %q, key_file: %q, ca_file: %q, verify: true}", here, here+".key", g.cert))
 	return g
@@ -60,7 +62,7 @@ func (g *guarded) start(conf string) (address string) {
 		g.t.Fatal(err)
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	return weirtest.StartNATS(g.t, opts).Addr().String()
+	return servers.StartNATS(g.t, opts).Addr().String()
 }
 
 // write makes a file that only its user may read, and gives its path.
@@ -109,18 +111,18 @@ func TestSignIn(t *testing.T) {
 				env = append(env, name+"="+text)
 			}
 			if !c.start { // without rights, weir would not be told that nothing was ever configured here
-				if got := weirtest.Command(t, env, "dead", "ls"); got.Code != cli.ExitNotFound {
+				if got := program.Command(t, env, "dead", "ls"); got.Code != cli.ExitNotFound {
 					t.Errorf("weir dead ls ended with %+v", got)
 				}
 				return
 			}
 			r := weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
-			s := weirtest.ExternalSettingsWith(t, c.env["WEIR_NATS_URL"], r.Settings().Config, c.env)
+			s := program.ExternalSettingsWith(t, c.env["WEIR_NATS_URL"], r.Settings().Config, c.env)
 			w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := weirtest.Command(t, env, "submit", "pay", "k", "--data", "x", "--wait"); got.Code != 0 {
+			if got := program.Command(t, env, "submit", "pay", "k", "--data", "x", "--wait"); got.Code != 0 {
 				t.Errorf("weir submit ended with %+v", got)
 			}
 			w.Stop()
@@ -178,7 +180,7 @@ func TestSignInRefused(t *testing.T) {
 			[]string{"WEIR_NATS_CERT and WEIR_NATS_KEY: ", g.cert + " and " + g.other + ".key are no certificate and its key"},
 		},
 	} {
-		got := weirtest.Command(t, c.env, "dead", "ls")
+		got := program.Command(t, c.env, "dead", "ls")
 		if got.Code != c.code {
 			t.Errorf("%v: weir ended with %+v", c.env, got)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 )
 
@@ -19,22 +21,22 @@ import (
 // and hold nothing up. An event that the receiver refuses for good does not block the others. A redirect is not
 // followed, and neither the secret nor the address is in the log.
 func TestWebhook(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	t.Setenv("HOOK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
-	r := weirtest.ReadyRig(t, fakeapi.Options{}, weirtest.HookYAML)
-	r.Said = &weirtest.Book{}
+	t.Setenv("HOOK_SECRET", web.HookSecret)
+	r := weirtest.ReadyRig(t, fakeapi.Options{}, web.HookYAML)
+	r.Said = &program.Book{}
 	r.Start()
 	t.Cleanup(r.Stop)
-	weirtest.AwaitPosition(t, r.Control())
+	web.AwaitPosition(t, r.Control())
 	overflow := func(id string) {
 		t.Helper()
-		if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": id}); a.Error == nil || a.Error.Code != 429 {
+		if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": id}); a.Error == nil || a.Error.Code != 429 {
 			t.Fatalf("%s: %+v", id, a)
 		}
 	}
-	r.Must("pause", "pay") // an event that the webhook does not want: its job waits
-	if a := r.Submit("weir.jobs.pay.k", nil, nil); a.Error != nil {
+	r.CLI().Must("pause", "pay") // an event that the webhook does not want: its job waits
+	if a := r.Producer().Submit("weir.jobs.pay.k", nil, nil); a.Error != nil {
 		t.Fatalf("%+v", a)
 	}
 	overflow("first")
@@ -56,13 +58,13 @@ func TestWebhook(t *testing.T) {
 		}
 	}
 	r.Eventually("them to be counted", func() bool {
-		text := r.Get("/metrics")
+		text := r.HTTP().Get("/metrics")
 		return strings.Contains(text, `weir_webhook_events_total{destination="webhook",outcome="sent"} 21`) && strings.Contains(text, `weir_webhook_failures_total{destination="webhook"} 2`)
 	})
 	r.Eventually("nothing to be behind", func() bool {
-		return strings.Contains(r.Get("/metrics"), `weir_webhook_behind{destination="webhook"} 0`)
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_webhook_behind{destination="webhook"} 0`)
 	})
-	for _, secret := range []string{"swordfish", weirtest.HookSecret, strings.TrimPrefix(hook.URL, "http://")} {
+	for _, secret := range []string{"swordfish", web.HookSecret, strings.TrimPrefix(hook.URL, "http://")} {
 		if strings.Contains(r.Said.String(), secret) {
 			t.Errorf("the log tells %s", secret)
 		}
@@ -72,14 +74,14 @@ func TestWebhook(t *testing.T) {
 	}
 
 	// Taken out of the configuration and put back it does not hear of what happened meanwhile.
-	r.Follow(weirtest.HookYAML[strings.Index(weirtest.HookYAML, "dead_letters:"):])
+	r.Follow(web.HookYAML[strings.Index(web.HookYAML, "dead_letters:"):])
 	r.Eventually("the end of the sender", func() bool {
 		_, err := r.Control().Get(t.Context(), "notify.webhook.position")
 		return err != nil
 	})
 	overflow("unheard")
-	r.Follow(weirtest.HookYAML)
-	weirtest.AwaitPosition(t, r.Control())
+	r.Follow(web.HookYAML)
+	web.AwaitPosition(t, r.Control())
 	overflow("heard")
 	await.Until(t, "the next event", func() bool { _, n := hook.Took(`"job":"heard"`); return n == 1 })
 	if _, n := hook.Took("unheard"); n != 0 {
@@ -90,21 +92,21 @@ func TestWebhook(t *testing.T) {
 // TestWebhookMended: weir posts nothing more to a receiver that answers 503 with a Retry-After of an hour, and no call
 // waits for it. When the webhook's configuration has changed, weir tries at once.
 func TestWebhookMended(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	hook := web.NewHookReceiver(t)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	hook.Answers(func(int, string) int { return http.StatusServiceUnavailable })
 	at := func(rate string) string {
-		return strings.NewReplacer("${env:HOOK_URL}", hook.URL+"/swordfish", "1000/s", rate, "rate: 1/h, capacity: 1", "rate: 100/s, capacity: 1").Replace(weirtest.HookYAML)
+		return strings.NewReplacer("${env:HOOK_URL}", hook.URL+"/swordfish", "1000/s", rate, "rate: 1/h, capacity: 1", "rate: 100/s, capacity: 1").Replace(web.HookYAML)
 	}
 	r := weirtest.NewRig(t, fakeapi.Options{}, at("1000/s"))
-	weirtest.AwaitPosition(t, r.Control())
-	r.Must("pause", "pay", "k")
+	web.AwaitPosition(t, r.Control())
+	r.CLI().Must("pause", "pay", "k")
 	for i := range 2 {
-		r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+		r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
 	}
 	await.Until(t, "a post that is refused", func() bool { return len(hook.Tried()) == 1 })
 	for i := range 20 {
-		if a := r.Submit(fmt.Sprintf("weir.jobs.pay.k%d", i), nil, nil); a.Error != nil {
+		if a := r.Producer().Submit(fmt.Sprintf("weir.jobs.pay.k%d", i), nil, nil); a.Error != nil {
 			t.Fatalf("%+v", a)
 		}
 	}
@@ -138,9 +140,9 @@ func TestDestinations(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Clone(texts)
 	}
-	up, down := weirtest.NewHookReceiver(t), weirtest.NewHookReceiver(t)
+	up, down := web.NewHookReceiver(t), web.NewHookReceiver(t)
 	down.Answers(func(int, string) int { return http.StatusInternalServerError })
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	t.Setenv("CHAT_URL", chat.URL)
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
 notifications:
@@ -158,10 +160,10 @@ apis:
 			return err == nil
 		})
 	}
-	r.Must("pause", "sms")
+	r.CLI().Must("pause", "sms")
 	const overflows = 40
 	for range overflows + 1 {
-		r.Submit("weir.jobs.sms.+43999", nil, nil)
+		r.Producer().Submit("weir.jobs.sms.+43999", nil, nil)
 	}
 	await.Until(t, "all events at the receiver that works", func() bool { _, n := up.Took("weir.throttled.v1"); return n == overflows })
 	several := 0
@@ -187,14 +189,14 @@ apis:
 		t.Error("the broken receiver was not asked")
 	}
 
-	out, code := r.Command("notify", "test")
+	out, code := r.CLI().Run("notify", "test")
 	if code != 1 || !strings.Contains(out, "broken: answered 500") || !strings.Contains(out, "chat: accepted") || !strings.Contains(out, "webhook: accepted") {
 		t.Errorf("the test ends with %d: %s", code, out)
 	}
-	if out, code = r.Command("notify", "test", "chat"); code != 0 || strings.Contains(out, "webhook") {
+	if out, code = r.CLI().Run("notify", "test", "chat"); code != 0 || strings.Contains(out, "webhook") {
 		t.Errorf("the test of one ends with %d: %s", code, out)
 	}
-	if _, code = r.Command("notify", "test", "nowhere"); code != 3 {
+	if _, code = r.CLI().Run("notify", "test", "nowhere"); code != 3 {
 		t.Errorf("the test of none ends with %d", code)
 	}
 	if _, n := up.Took("weir.test.v1"); n != 1 {

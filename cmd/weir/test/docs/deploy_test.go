@@ -22,6 +22,8 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -121,10 +123,10 @@ apis:
     callback: {url: "${file:`+chat+`}", secret: "${file:`+secret+`}"}
 notifications: {chat: {url: "${file:`+chat+`}", format: slack}}
 `)
-	r.Submit("weir.jobs.m.k", []byte("1"), map[string]string{"Weir-Priority": "high"})
+	r.Producer().Submit("weir.jobs.m.k", []byte("1"), map[string]string{"Weir-Priority": "high"})
 	r.AwaitCalls(1)
 	for range 2 { // one waits, one is refused
-		r.Submit("weir.jobs.m.k", []byte("2"), nil)
+		r.Producer().Submit("weir.jobs.m.k", []byte("2"), nil)
 	}
 	var labels map[string]map[string]bool
 	r.Eventually("the series of the letter and of the excess", func() bool {
@@ -179,7 +181,7 @@ func checkLabels(t *testing.T, expression string, labels map[string]map[string]b
 func exported(t *testing.T, r *weirtest.Rig) map[string]map[string]bool {
 	t.Helper()
 	series := map[string]map[string]bool{}
-	for line := range strings.Lines(r.Get("/metrics")) {
+	for line := range strings.Lines(r.HTTP().Get("/metrics")) {
 		m := regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? \S+\n$`).FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -361,10 +363,10 @@ func TestComposeClusterForms(t *testing.T) {
 	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "try-"+strings.ToLower(user))
 	}
-	var servers []*server.Server
+	var cluster []*server.Server
 	var routes []string
 	for range 3 {
-		routes = append(routes, "nats://"+weirtest.FreePort(t))
+		routes = append(routes, "nats://"+servers.FreePort(t))
 	}
 	for i, name := range []string{"nats-1", "nats-2", "nats-3"} {
 		t.Setenv("NATS_NAME", name)
@@ -375,13 +377,13 @@ func TestComposeClusterForms(t *testing.T) {
 		if len(opts.Routes) != 3 || opts.ServerName != name || !opts.SyncAlways || !opts.JetStream {
 			t.Fatalf("the configuration does not say what it should: %+v", opts)
 		}
-		servers = append(servers, weirtest.StartNATS(t, weirtest.Clustered(opts, routes, i, t.TempDir())))
+		cluster = append(cluster, servers.StartNATS(t, servers.Clustered(opts, routes, i, t.TempDir())))
 	}
-	url := "nats://worker:try-worker@" + servers[0].Addr().String()
-	weirtest.AwaitCluster(t, servers)
+	url := "nats://worker:try-worker@" + cluster[0].Addr().String()
+	servers.AwaitCluster(t, cluster)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
-	s := weirtest.ExternalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
+	s := program.ExternalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ apis:
     url: %s
     bucket: {rate: 1/h, capacity: 1}
 `)
-	if said, code := r.Command("pause", "credit-check"); code != 0 {
+	if said, code := r.CLI().Run("pause", "credit-check"); code != 0 {
 		t.Fatal(said)
 	}
 	out, err := r.ClientRun(dir, "node", "publish.js", "weir.jobs.credit-check.k")

@@ -367,8 +367,8 @@ func TestMetricFamiliesDiffer(t *testing.T) {
 func TestDocsOfMetricLabels(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n")
-	r.Submit("weir.jobs.m.k", nil, nil)
-	r.Submit("weir.jobs.m.k", nil, nil)
+	r.Producer().Submit("weir.jobs.m.k", nil, nil)
+	r.Producer().Submit("weir.jobs.m.k", nil, nil)
 	r.AwaitCalls(1)
 	all, seen := exported(t, r), 0
 	for _, row := range tableRows(t, "metrics", "metric") {

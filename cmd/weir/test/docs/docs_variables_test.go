@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 )
 
 // TestDocsOfVariables: the topic's tables are those of the registry; and weir reads the default, the range and the words that the
@@ -80,7 +80,7 @@ func TestDocsOfVariablesOfOthers(t *testing.T) {
 // plainEnvironment takes weir's variables out of the test's environment.
 func plainEnvironment(t *testing.T) {
 	t.Helper()
-	for _, pair := range weirtest.Environ() {
+	for _, pair := range program.Environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "WEIR_") {
 			t.Setenv(name, value) // so that it is put back
 			if err := os.Unsetenv(name); err != nil {

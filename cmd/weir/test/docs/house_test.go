@@ -99,6 +99,12 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/cli/commands/configuration", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/nats/connect cmd/weir/internal/serve/admin cmd/weir/internal/serve/proposal cmd/weir/internal/cli/schema"},
 	{"cmd/weir/internal/cli/commands", "*"},
 	{"cmd/weir", "cmd/weir/internal/cli/commands"},
+	{"cmd/weir/weirtest/producer", "ingest ingest/client"},
+	{"cmd/weir/weirtest/program", "deadletter dispatcher/inquiry dispatcher/schedule cmd/weir/internal/config cmd/weir/internal/serve/admin cmd/weir/internal/ops/deadview cmd/weir/internal/ops/verify"},
+	{"cmd/weir/weirtest/referee", "bucket cmd/internal/fakeapi cmd/internal/machine"},
+	{"cmd/weir/weirtest/servers", "bucket/redisstore cmd/internal/machine cmd/weir/internal/nats/connect cmd/weir/internal/serve/embedded"},
+	{"cmd/weir/weirtest/store", "ingest bucket bucket/queue deadletter dispatcher/httpcall dispatcher/ledger cmd/internal/fakeapi cmd/weir/internal/config cmd/weir/internal/serve/admin cmd/weir/internal/serve/clock cmd/weir/internal/serve/limitstate cmd/weir/internal/ops/migrate"},
+	{"cmd/weir/weirtest/web", ""},
 	{"cmd/weir/weirtest", "*"},
 	{"cmd/weir/test/cli", "*"},
 	{"cmd/weir/test/console", "*"},
@@ -109,15 +115,22 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/test/recovery", "*"},
 	{"cmd/weir/test/replicas", "*"},
 	{"cmd/weir/test/soak", "*"},
-	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
-	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
+	{"cmd/weir-torture/internal/plan", "bucket bucket/fault bucket/lease bucket/queue cmd/internal/machine"},
+	{"cmd/weir-torture/internal/judge", "bucket bucket/fault deadletter dispatcher/ledger cmd/internal/fakeapi cmd/weir-torture/internal/plan"},
+	{"cmd/weir-torture/internal/network", "bucket/stream cmd/weir-torture/internal/plan"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child cmd/weir-torture/internal/plan cmd/weir-torture/internal/judge cmd/weir-torture/internal/network"},
+	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/plan cmd/weir-torture/internal/torture"},
 	{"cmd/weir-peers", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/internal/contest"},
 	{"cmd/weir-peers/sides", "cmd/internal/machine cmd/internal/serving cmd/internal/contest"},
 	{"deploy/bench", ""}, // a module of its own: only its tests import weir
 }
 
 // forTests are what only tests import.
-var forTests = []string{"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "cmd/weir/weirtest", "dispatcher/internal/seeds"}
+var forTests = []string{
+	"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "dispatcher/internal/seeds", "cmd/weir/weirtest",
+	"cmd/weir/weirtest/producer", "cmd/weir/weirtest/program", "cmd/weir/weirtest/referee", "cmd/weir/weirtest/servers",
+	"cmd/weir/weirtest/store", "cmd/weir/weirtest/web",
+}
 
 // TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
 // line. Tests may import any room below their own, too.
@@ -165,8 +178,8 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"gopkg.in/yaml":                   {"cmd/weir/internal/config/"},
 		"github.com/kelseyhightower/":     {"cmd/weir/internal/config/"},
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli and commands: see below
-		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
-		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
+		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/network/"},
+		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/network/"},
 		"embed":                           {"cmd/weir/internal/httpd/httpapi/", "cmd/weir/internal/httpd/console/", "cmd/weir/internal/cli/help/", "cmd/weir-peers/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/httpd/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/serve/otlp/"},

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/web"
 )
 
 // recipe is one configuration of the topic recipes, with the heading above it.
@@ -42,7 +43,7 @@ type recipeRun struct {
 	*weirtest.Rig
 	api   config.API
 	calls int // that one job takes
-	hook  *weirtest.HookReceiver
+	hook  *web.HookReceiver
 }
 
 // run starts a weir for a recipe. An API of a vendor answers as that vendor does. Only the API and the receiver of
@@ -61,7 +62,7 @@ func (r recipe) run(t *testing.T, api *config.API) *recipeRun {
 		o.Script, n.calls = (&fakeapi.Operations{Polls: 1}).Script, 3
 		yaml = strings.Replace(yaml, "every: 10s", "every: 1s", 1)
 	case api.Callback != nil:
-		n.hook = weirtest.NewHookReceiver(t)
+		n.hook = web.NewHookReceiver(t)
 		yaml = strings.Replace(yaml, "https://shop.example.com/weir", n.hook.URL+"/swordfish", 1)
 	}
 	own, others, _ := strings.Cut(yaml, "\nnotifications:")
@@ -81,19 +82,19 @@ func (n *recipeRun) check() {
 	api := n.api.Name
 	switch {
 	case n.api.Vendor.Name != "":
-		n.Eventually("the record of the call", func() bool { return len(n.Ledger(api, "customer-17")) == 1 })
-		if used := n.Ledger(api, "customer-17")[0].Usage; used["input_tokens"] == 0 || used["output_tokens"] == 0 {
+		n.Eventually("the record of the call", func() bool { return len(n.Store().Ledger(api, "customer-17")) == 1 })
+		if used := n.Store().Ledger(api, "customer-17")[0].Usage; used["input_tokens"] == 0 || used["output_tokens"] == 0 {
 			n.T.Errorf("the ledger has the usage %v", used)
 		}
 	case n.api.Operation != nil:
-		if got := n.Results(api, "customer-17"); len(got) != 1 || string(got[0].Data) != `{"of":"videos"}` {
+		if got := n.Store().Results(api, "customer-17"); len(got) != 1 || string(got[0].Data) != `{"of":"videos"}` {
 			n.T.Errorf("the results are %v", got)
 		}
 	case n.hook != nil:
 		n.Eventually("the post of the end", func() bool { _, posts := n.hook.Took(`"job":"one"`); return posts == 1 })
 	case n.api.Reuse != nil:
-		n.Must("submit", api, "customer-18", "--data", `{"n":1}`, "--id", "two", "--wait")
-		if got := n.Results(api, "customer-18"); len(got) != 1 || got[0].Header.Get("Weir-Reused") != "one" {
+		n.CLI().Must("submit", api, "customer-18", "--data", `{"n":1}`, "--id", "two", "--wait")
+		if got := n.Store().Results(api, "customer-18"); len(got) != 1 || got[0].Header.Get("Weir-Reused") != "one" {
 			n.T.Errorf("the equal job got %v", got)
 		}
 	}
@@ -111,7 +112,7 @@ func TestRecipes(t *testing.T) {
 	}
 	for _, r := range all {
 		for _, m := range secretOf.FindAllStringSubmatch(r.yaml, -1) {
-			t.Setenv(m[1], weirtest.HookSecret)
+			t.Setenv(m[1], web.HookSecret)
 		}
 	}
 	for _, r := range all {
@@ -129,7 +130,7 @@ func TestRecipes(t *testing.T) {
 			if strings.Contains(r.yaml, "priorities:") {
 				submit = append(submit, "--priority", "high")
 			}
-			n.Must(submit...)
+			n.CLI().Must(submit...)
 			if calls := n.AwaitCalls(1); calls[0].Status >= http.StatusMultipleChoices {
 				t.Errorf("the API saw %+v", calls)
 			}

@@ -299,7 +299,7 @@ apis:
 		return msg
 	}
 	throttled, dead, results, calls, letters := subscribe("weir.events.throttled.>"), subscribe("weir.events.dead.>"), subscribe("weir.results.>"), subscribe("weir.calls.>"), subscribe("weir.dead.>")
-	if _, code := r.Command("pause", "tiny"); code != 0 {
+	if _, code := r.CLI().Run("pause", "tiny"); code != 0 {
 		t.Fatal("the api could not be paused")
 	}
 	passes("receipt", ask("weir.jobs.tiny.k", "1", "one").Data)

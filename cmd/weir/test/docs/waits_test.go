@@ -39,7 +39,8 @@ func TestWaitsHaveAnEnd(t *testing.T) {
 
 // waitsInTests reports whether a file is of tests.
 func waitsInTests(path string) bool {
-	return strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".go") && filepath.Base(filepath.Dir(path)) == "weirtest"
+	ofTheRig := strings.HasSuffix(path, ".go") && strings.Contains(filepath.ToSlash(path), "/weirtest/")
+	return ofTheRig || strings.HasSuffix(path, "_test.go")
 }
 
 // endlessWaits are the receives of a file outside of a select.

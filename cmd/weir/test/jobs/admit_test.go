@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 )
 
 // TestAdmission: a soft limit lets a part more in and says so in the receipt, the stored job, its result and a metric; what
@@ -26,10 +27,10 @@ apis:
       - {rate: 6/` + day + `, algorithm: fixed_window}
 `
 	r := weirtest.NewRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, 4))
-	send := func(key, id string) weirtest.Answer {
-		return r.Submit("weir.jobs.pay."+key, nil, map[string]string{"Nats-Msg-Id": id})
+	send := func(key, id string) producer.Answer {
+		return r.Producer().Submit("weir.jobs.pay."+key, nil, map[string]string{"Nats-Msg-Id": id})
 	}
-	expect := func(what string, a weirtest.Answer, taken, duplicate, soft bool) {
+	expect := func(what string, a producer.Answer, taken, duplicate, soft bool) {
 		t.Helper()
 		if (a.Error == nil) != taken || a.Duplicate != duplicate || a.OverSoft != soft {
 			t.Errorf("%s: %+v", what, a)
@@ -40,7 +41,7 @@ apis:
 		expect("a new job", send("k", fmt.Sprint(i)), true, false, false)
 	}
 	r.AwaitCalls(1)
-	r.Eventually("the first job to be gone", func() bool { return r.Waiting("pay") == 3 })
+	r.Eventually("the first job to be gone", func() bool { return r.Store().Waiting("pay") == 3 })
 	for range 30 {
 		expect("a job sent again", send("k", "2"), true, true, false)
 	}
@@ -64,7 +65,7 @@ apis:
 		expect("within ten", send("k", fmt.Sprint("more", i)), true, false, i >= 4)
 	}
 	expect("above the soft part", send("k", "last"), false, false, false)
-	if !strings.Contains(r.Get("/metrics"), `weir_jobs_over_soft_total{api="pay"} 2`) {
+	if !strings.Contains(r.HTTP().Get("/metrics"), `weir_jobs_over_soft_total{api="pay"} 2`) {
 		t.Error("the metric does not say that two jobs are above the limit")
 	}
 	marked := 0
@@ -84,8 +85,8 @@ apis:
 	}
 	r.Follow(strings.NewReplacer("6/"+day, "1000/"+day, "1/h", "1000/s").Replace(fmt.Sprintf(yaml, 100)))
 	r.AwaitCalls(12)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	for _, letter := range r.Letters("pay", "k") {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	for _, letter := range r.Store().Letters("pay", "k") {
 		if reason := letter.Header.Get("Weir-Dead-Reason"); reason != "overflow" {
 			t.Errorf("a marked job became a letter: %v", letter.Header)
 		}

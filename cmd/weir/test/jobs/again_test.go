@@ -18,9 +18,9 @@ func TestDuplicateHearsOfAnEndAfterARestart(t *testing.T) {
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 50}\n")
 	t.Cleanup(r.Stop)
 	r.Start()
-	r.Must("pause", "pay")
+	r.CLI().Must("pause", "pay")
 	for _, replyTo := range []string{"_INBOX.first", "_INBOX.second"} {
-		r.Send("pay", "k", nats.Header{"Nats-Msg-Id": {"one"}, "Weir-Reply-To": {replyTo}}, "a job")
+		r.Producer().Send("pay", "k", nats.Header{"Nats-Msg-Id": {"one"}, "Weir-Reply-To": {replyTo}}, "a job")
 	}
 	r.Eventually("the duplicate is noted", func() bool {
 		keys, err := r.Control().Keys(t.Context())
@@ -35,7 +35,7 @@ func TestDuplicateHearsOfAnEndAfterARestart(t *testing.T) {
 	if err := r.NC.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	r.Must("resume", "pay")
+	r.CLI().Must("resume", "pay")
 	told := map[string]string{}
 	for range 2 {
 		m := await.Receive(t, "an end", ends)

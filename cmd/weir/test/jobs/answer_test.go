@@ -49,7 +49,7 @@ func TestAnswersThatCannotBeKept(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Path": path, "Nats-Msg-Id": path[1:]}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Path": path, "Nats-Msg-Id": path[1:]}); a.Error != nil {
 			t.Fatal(a.Error.Description)
 		}
 		var msg *jetstream.RawStreamMsg
@@ -87,8 +87,10 @@ apis:
     bucket: {rate: 100/s, capacity: 10, in_flight: 1}
     limits: [{name: tokens, quota: 1000/day, tz: `+machine.Noon()+`, cost: {from: 1, settle: json:/usage/total}}]
 results: {max_body: `+kept+"}\n")
-			r.SubmitMany("llm", "k", 6)
-			r.Eventually("two calls, and results of them", func() bool { return calls.Load() >= 2 && r.Messages("WEIR_RESULTS") >= 2 })
+			r.Producer().SubmitMany("llm", "k", 6)
+			r.Eventually("two calls, and results of them", func() bool {
+				return calls.Load() >= 2 && r.Store().Messages("WEIR_RESULTS") >= 2
+			})
 			r.Eventually("the units of two calls to be counted", func() bool {
 				levels := r.Worker.Parts().Levels.Of("llm")
 				return calls.Load() > 2 || len(levels) == 1 && levels[0].Used >= 800

@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest/await"
 	"weir/ingest/client"
 
@@ -87,7 +88,7 @@ apis:
 		}
 		seqs[key] = a.Receipt.Seq
 	}
-	if letters := r.Messages("WEIR_DEAD"); letters != refused {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != refused {
 		t.Errorf("%d letters for %d refusals", letters, refused)
 	}
 	for range refused {
@@ -99,7 +100,7 @@ apis:
 		fmt.Sprintf("weir_jobs_accepted_total{api=\"credit\"} %d\n", taken), fmt.Sprintf("weir_jobs_throttled_total{api=\"credit\"} %d\n", refused),
 		"weir_intake_duration_seconds_count{api=\"credit\"} 100\n",
 	} {
-		if !strings.Contains(r.Get("/metrics"), line) {
+		if !strings.Contains(r.HTTP().Get("/metrics"), line) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}
@@ -112,7 +113,7 @@ apis:
 			t.Errorf("job %d is at %d, it was at %d", i, a.Receipt.Seq, answers[i].Receipt.Seq)
 		}
 	}
-	if depth := r.Waiting("credit"); depth != taken {
+	if depth := r.Store().Waiting("credit"); depth != taken {
 		t.Errorf("%d jobs are stored, %d were taken", depth, taken)
 	}
 }
@@ -148,7 +149,7 @@ apis:
 		t.Errorf("the job that stands twice: %+v, first %+v", answers[71], answers[66])
 	}
 	calls := r.AwaitCalls(93)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	last := map[string]string{}
 	for _, call := range calls {
 		if body := string(call.Body); body <= last[call.Path] {
@@ -160,7 +161,7 @@ apis:
 	if n := len(r.API.All()); n != 93 {
 		t.Errorf("%d calls", n)
 	}
-	if letters := r.Messages("WEIR_DEAD"); letters != 6 {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != 6 {
 		t.Errorf("%d letters for 6 refusals", letters)
 	}
 }
@@ -168,7 +169,7 @@ apis:
 // TestBatchThatIsCut sends a batch that cannot be divided: nothing of it is called, and it is one letter.
 func TestBatchThatIsCut(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ManyJobsYAML)
+	r := weirtest.NewRig(t, fakeapi.Options{}, producer.ManyJobsYAML)
 	b := client.NewBatch("credit")
 	for i := range 3 {
 		job, err := client.Submission{API: "credit", Key: "k", ID: fmt.Sprint(i), Body: []byte("body")}.Message()
@@ -206,8 +207,8 @@ func TestBatchThatIsCut(t *testing.T) {
 		t.Errorf("a good batch behind it: %v", counts)
 	}
 	r.AwaitCalls(1)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
-	if calls, letters := len(r.API.All()), r.Messages("WEIR_DEAD"); calls != 1 || letters != 1 {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
+	if calls, letters := len(r.API.All()), r.Store().Messages("WEIR_DEAD"); calls != 1 || letters != 1 {
 		t.Errorf("%d calls, %d letters", calls, letters)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -30,7 +32,7 @@ func BenchmarkAccept(b *testing.B) {
 			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
 			r.run(config.RoleIngest)
 			b.ResetTimer()
-			weirtest.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
+			producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 			b.StopTimer()
 			r.stop()
@@ -39,7 +41,7 @@ func BenchmarkAccept(b *testing.B) {
 			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
 			r.run(config.RoleIngest)
 			b.ResetTimer()
-			weirtest.BenchBatches(b, r.worker.NATSURL(), "bench", 1000)
+			producer.BenchBatches(b, r.worker.NATSURL(), "bench", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 			b.StopTimer()
 			r.stop()
@@ -47,7 +49,7 @@ func BenchmarkAccept(b *testing.B) {
 		b.Run("bare-"+string(d), func(b *testing.B) {
 			url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}})
 			b.ResetTimer()
-			weirtest.BenchPublish(b, url, "bare", 1000)
+			producer.BenchPublish(b, url, "bare", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 		})
 	}
@@ -63,7 +65,7 @@ func BenchmarkDispatch(b *testing.B) {
 				r := newBenchRig(b, d, kind.extra)
 				r.run(config.RoleDispatch, config.RoleIngest)
 				b.ResetTimer()
-				weirtest.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
+				producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 				err := r.api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
 				if err != nil {
 					b.Fatal(err)
@@ -124,7 +126,7 @@ func bareLoop(b *testing.B, d config.Durability) {
 		b.Fatal(err)
 	}
 	defer consuming.Stop()
-	weirtest.BenchPublish(b, url, "bare", 1000)
+	producer.BenchPublish(b, url, "bare", 1000)
 	<-all
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
@@ -132,7 +134,7 @@ func bareLoop(b *testing.B, d config.Durability) {
 func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) string {
 	b.Helper()
 	server, err := embedded.Start(b.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
 		Log: slog.New(slog.DiscardHandler),
 	})
@@ -164,7 +166,7 @@ func BenchmarkDrain(b *testing.B) {
 			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
 				r := newBenchRig(b, d, kind.extra)
 				r.run(config.RoleIngest)
-				weirtest.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
+				producer.BenchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 				r.stop()
 				b.ResetTimer()
 				r.run(config.RoleDispatch)

@@ -13,6 +13,8 @@ import (
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/web"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -28,7 +30,7 @@ apis:
 // callbackOf returns what the status says of the callback of pay.
 func callbackOf(t *testing.T, r *weirtest.Rig) (s status.Status, pay status.API) {
 	t.Helper()
-	out, _ := r.Command("status", "--json")
+	out, _ := r.CLI().Run("status", "--json")
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
@@ -45,16 +47,16 @@ func callbackOf(t *testing.T, r *weirtest.Rig) (s status.Status, pay status.API)
 // the receiver is down, redirects or refuses all, calls go on, the status says since when it fails and how many ends
 // wait, and each of them arrives once when it is back. Neither the secret nor the address is in the log.
 func TestCallback(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, callbackYAML)
-	r.Said = &weirtest.Book{}
+	r.Said = &program.Book{}
 	r.Start()
 	t.Cleanup(r.Stop)
 	submit := func(job, query string) {
 		t.Helper()
-		if a := r.Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
 			t.Fatalf("%s: %+v", job, a.Error)
 		}
 	}
@@ -77,7 +79,7 @@ func TestCallback(t *testing.T) {
 	for i := range ended {
 		submit(fmt.Sprintf("down-%d", i), "")
 	}
-	r.Eventually("the calls", func() bool { return len(r.API.All()) == ended+2 && r.Waiting("pay") == 0 })
+	r.Eventually("the calls", func() bool { return len(r.API.All()) == ended+2 && r.Store().Waiting("pay") == 0 })
 	r.Eventually("the status to count what waits", func() bool {
 		_, pay := callbackOf(t, r)
 		return pay.Callback.Behind == ended && !pay.Callback.Failing.IsZero() && strings.HasPrefix(pay.Callback.Why, "answered ") && !pay.Callback.Oldest.IsZero()
@@ -85,13 +87,13 @@ func TestCallback(t *testing.T) {
 	if s, _ := callbackOf(t, r); !s.Healthy {
 		t.Errorf("a receiver that is down is a problem: %+v", s.Problems)
 	}
-	if out := r.Must("status"); !strings.Contains(out, "CALLBACK OF") || !strings.Contains(out, "fails since") {
+	if out := r.CLI().Must("status"); !strings.Contains(out, "CALLBACK OF") || !strings.Contains(out, "fails since") {
 		t.Errorf("the status says\n%s", out)
 	}
-	if out, code := r.Command("notify", "test", "pay/callback"); code != 1 || !strings.Contains(out, "pay/callback: answered ") {
+	if out, code := r.CLI().Run("notify", "test", "pay/callback"); code != 1 || !strings.Contains(out, "pay/callback: answered ") {
 		t.Errorf("the test of the receiver ends with %d: %s", code, out)
 	}
-	if !strings.Contains(r.Get("/metrics"), fmt.Sprintf(`weir_callback_behind{api="pay",end="done"} %d`, ended)) {
+	if !strings.Contains(r.HTTP().Get("/metrics"), fmt.Sprintf(`weir_callback_behind{api="pay",end="done"} %d`, ended)) {
 		t.Error("the metric does not say how many wait")
 	}
 
@@ -105,10 +107,10 @@ func TestCallback(t *testing.T) {
 	if slices.Sort(ids); len(slices.Compact(ids)) != n || n != ended+2 {
 		t.Errorf("%d ends were accepted under %d ids, want %d", n, len(slices.Compact(ids)), ended+2)
 	}
-	if out, code := r.Command("notify", "test"); code != 0 || !strings.Contains(out, "pay/callback: accepted") {
+	if out, code := r.CLI().Run("notify", "test"); code != 0 || !strings.Contains(out, "pay/callback: accepted") {
 		t.Errorf("the test of all receivers ends with %d: %s", code, out)
 	}
-	for _, secret := range []string{"swordfish", weirtest.HookSecret, strings.TrimPrefix(hook.URL, "http://")} {
+	for _, secret := range []string{"swordfish", web.HookSecret, strings.TrimPrefix(hook.URL, "http://")} {
 		if strings.Contains(r.Said.String(), secret) {
 			t.Errorf("the log tells %s", secret)
 		}
@@ -122,7 +124,7 @@ func TestCallback(t *testing.T) {
 		return done != nil && dead != nil
 	})
 	submit("unheard", "")
-	r.Eventually("its end", func() bool { return len(r.Results("pay", "unheard")) == 1 })
+	r.Eventually("its end", func() bool { return len(r.Store().Results("pay", "unheard")) == 1 })
 	r.Follow(callbackYAML)
 	submit("heard", "")
 	took("the next end", `"job":"heard"`, 1)
@@ -140,7 +142,7 @@ func TestCallback(t *testing.T) {
 // TestCallbackRestart: what was under way when weir stopped is posted by the next start, and nothing that was accepted
 // is posted again after an orderly stop.
 func TestCallbackRestart(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	hook.Answers(func(_ int, body string) int {
 		if strings.Contains(body, `"job":"stuck"`) {
 			return http.StatusInternalServerError
@@ -148,23 +150,23 @@ func TestCallbackRestart(t *testing.T) {
 		return http.StatusOK
 	})
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.NewRig(t, fakeapi.Options{}, callbackYAML)
 	for _, job := range []string{"stuck", "a", "b", "c"} {
-		if a := r.Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
 			t.Fatalf("%+v", a)
 		}
 	}
 	await.Until(t, "the others", func() bool { _, n := hook.Took(""); return n == 3 })
 	await.Until(t, "a try of the one that fails", func() bool { return len(hook.Tried()) >= 4 })
 	r.Eventually("weir to have read the answers", func() bool {
-		return strings.Contains(r.Get("/metrics"), `weir_callback_ends_total{api="pay",end="done",outcome="sent"} 3`)
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_callback_ends_total{api="pay",end="done",outcome="sent"} 3`)
 	})
 	r.Stop()
 	hook.Answers(func(int, string) int { return http.StatusOK })
 	r.Start()
 	await.Until(t, "the one that failed", func() bool { _, n := hook.Took(`"job":"stuck"`); return n == 1 })
-	if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "last"}); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "last"}); a.Error != nil {
 		t.Fatalf("%+v", a)
 	}
 	await.Until(t, "the last", func() bool { _, n := hook.Took(`"job":"last"`); return n == 1 })
@@ -177,7 +179,7 @@ func TestCallbackRestart(t *testing.T) {
 func postingOf(t *testing.T, r *weirtest.Rig, job string) (p jobstory.Callback) {
 	t.Helper()
 	var story jobstory.Timeline
-	out := r.Must("job", job, "--json")
+	out := r.CLI().Must("job", job, "--json")
 	if err := json.Unmarshal([]byte(out), &story); err != nil || len(story.Jobs) != 1 {
 		t.Fatalf("the story of %s: %v: %s", job, err, out)
 	}
@@ -190,9 +192,9 @@ func postingOf(t *testing.T, r *weirtest.Rig, job string) (p jobstory.Callback) 
 // TestCallbackInStories: the story of a job says whether its end was posted: not while the job waits, and never before
 // the receiver has accepted it. The page of a bucket says how far the callback is behind, and no secret of its address.
 func TestCallbackInStories(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.NewRig(t, fakeapi.Options{}, `
 apis:
   pay:
@@ -204,7 +206,7 @@ apis:
 `)
 	submit := func(api, key, job, query string) {
 		t.Helper()
-		if a := r.Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": job, "Weir-Query": query}); a.Error != nil {
 			t.Fatalf("%s: %+v", job, a.Error)
 		}
 	}
@@ -229,7 +231,7 @@ apis:
 	for i := range 40 { // more than are under way at once
 		submit("pay", fmt.Sprint("k", i), fmt.Sprint("down-", i), "")
 	}
-	r.Eventually("all ends", func() bool { return r.Messages(ledger.ResultsStream) == 41 })
+	r.Eventually("all ends", func() bool { return r.Store().Messages(ledger.ResultsStream) == 41 })
 	submit("pay", "last", "last", "")
 	r.Eventually("what the receiver says", func() bool {
 		p := says("last", admin.PostingWaits)
@@ -240,19 +242,21 @@ apis:
 	submit("pay", "slow", "queued", "")
 	submit("sms", "k", "other", "")
 	says("called", admin.PostingWaits)
-	if out := r.Must("job", "last"); !strings.Contains(out, "waits to be posted; ") {
+	if out := r.CLI().Must("job", "last"); !strings.Contains(out, "waits to be posted; ") {
 		t.Errorf("the command says\n%s", out)
 	}
-	if out := r.Get("/api/v1/jobs/last"); !strings.Contains(out, `"state":"waits"`) {
+	if out := r.HTTP().Get("/api/v1/jobs/last"); !strings.Contains(out, `"state":"waits"`) {
 		t.Errorf("the API says %s", out)
 	}
 	r.Eventually("the bucket to say how far the callback is behind", func() bool {
-		return strings.Contains(r.Must("show", "pay", "slow"), "${env:CALLBACK_URL}: 44 ends wait, the oldest from ")
+		return strings.Contains(r.CLI().Must("show", "pay", "slow"), "${env:CALLBACK_URL}: 44 ends wait, the oldest from ")
 	})
-	if out := r.Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"${env:CALLBACK_URL}"`) {
+	if out := r.CLI().Must("show", "pay", "slow", "--json"); strings.Contains(out, "swordfish") || !strings.Contains(out, `"receiver":"${env:CALLBACK_URL}"`) {
 		t.Errorf("the bucket says %s", out)
 	}
-	r.Eventually("the job of the api without a callback", func() bool { return len(r.Results("sms", "k")) == 1 })
+	r.Eventually("the job of the api without a callback", func() bool {
+		return len(r.Store().Results("sms", "k")) == 1
+	})
 	for _, job := range []string{"queued", "other"} {
 		if p := postingOf(t, r, job); p.State != "" {
 			t.Errorf("the story of %s says %+v", job, p)
@@ -266,13 +270,13 @@ apis:
 		}
 	}
 	r.Eventually("the bucket to say that no end waits", func() bool {
-		return strings.Contains(r.Must("show", "pay", "slow"), "${env:CALLBACK_URL}: no end waits\n")
+		return strings.Contains(r.CLI().Must("show", "pay", "slow"), "${env:CALLBACK_URL}: no end waits\n")
 	})
 }
 
 // TestCallbackGivenUpInStories: the story of a job says that weir gave up its end, and why, also after a restart.
 func TestCallbackGivenUpInStories(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	hook.Answers(func(_ int, body string) int {
 		if strings.Contains(body, `"job":"good"`) {
 			return http.StatusOK
@@ -280,17 +284,17 @@ func TestCallbackGivenUpInStories(t *testing.T) {
 		return http.StatusInternalServerError
 	})
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.NewRig(t, fakeapi.Options{}, callbackYAML)
 	for _, job := range []string{"lost", "good"} {
-		if a := r.Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay."+job, nil, map[string]string{"Nats-Msg-Id": job}); a.Error != nil {
 			t.Fatalf("%s: %+v", job, a.Error)
 		}
 	}
 	await.Until(t, "a try of both", func() bool { return len(hook.Tried()) >= 2 })
 	results, err := r.Operators().Stream(t.Context(), ledger.ResultsStream)
 	if err == nil {
-		err = results.DeleteMsg(t.Context(), r.Results("pay", "lost")[0].Sequence)
+		err = results.DeleteMsg(t.Context(), r.Store().Results("pay", "lost")[0].Sequence)
 	}
 	if err != nil {
 		t.Fatal(err)

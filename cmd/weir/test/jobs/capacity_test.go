@@ -11,6 +11,9 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -36,19 +39,19 @@ apis:
 		capacity int
 	}{{"plain", 100}, {"lower", 20}, {"one", 1}, {"low-a", 7}, {"low-b", 7}} {
 		t.Run(c.key, func(t *testing.T) {
-			before := r.Messages("WEIR_DEAD")
+			before := r.Store().Messages("WEIR_DEAD")
 			called := len(r.API.All())
-			r.Submit("weir.jobs.credit."+c.key, nil, nil) // is called at once, the next in an hour
+			r.Producer().Submit("weir.jobs.credit."+c.key, nil, nil) // is called at once, the next in an hour
 			r.AwaitCalls(called + 1)
-			r.Eventually("an empty bucket", func() bool { return r.Depth("credit", c.key) == 0 })
-			codes := r.Flood("credit", c.key, 8, 50)
+			r.Eventually("an empty bucket", func() bool { return r.Store().Depth("credit", c.key) == 0 })
+			codes := r.Producer().Flood("credit", c.key, 8, 50)
 			if codes[200] != c.capacity || codes[429] != 400-c.capacity {
 				t.Errorf("answers %v, the bucket holds %d", codes, c.capacity)
 			}
-			if depth := r.Depth("credit", c.key); depth != c.capacity {
+			if depth := r.Store().Depth("credit", c.key); depth != c.capacity {
 				t.Errorf("%d jobs are stored, the bucket holds %d", depth, c.capacity)
 			}
-			if letters := r.Messages("WEIR_DEAD") - before; letters != codes[429] {
+			if letters := r.Store().Messages("WEIR_DEAD") - before; letters != codes[429] {
 				t.Errorf("%d letters for %d refusals", letters, codes[429])
 			}
 		})
@@ -85,11 +88,11 @@ apis:
 	} {
 		t.Run(c.api, func(t *testing.T) {
 			subject, called := "weir.jobs."+c.api+".k", len(r.API.All())
-			r.Submit(subject, nil, c.header)
+			r.Producer().Submit(subject, nil, c.header)
 			r.AwaitCalls(called + 1)
-			r.Eventually("an empty bucket", func() bool { return r.Depth(c.api, "k") == 0 && r.Swept() })
+			r.Eventually("an empty bucket", func() bool { return r.Store().Depth(c.api, "k") == 0 && r.Swept() })
 			for i := range c.waiting {
-				if a := r.Submit(subject, nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)}); a.Error != nil {
+				if a := r.Producer().Submit(subject, nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)}); a.Error != nil {
 					t.Fatalf("job %d: %+v", i, a.Error)
 				}
 			}
@@ -97,7 +100,7 @@ apis:
 			for name, value := range c.header {
 				header[name] = value
 			}
-			reply := r.Submit(subject, []byte("over"), header)
+			reply := r.Producer().Submit(subject, []byte("over"), header)
 			checkOverflow(t, r, c.api, c.says, reply)
 			event, err := events.NextMsg(weirtest.Patience)
 			if err != nil {
@@ -107,19 +110,19 @@ apis:
 			if c.api == "busy" {
 				return // an id sent again comes in again
 			}
-			if a := r.Submit(subject, nil, map[string]string{"Nats-Msg-Id": "0"}); !a.Duplicate {
+			if a := r.Producer().Submit(subject, nil, map[string]string{"Nats-Msg-Id": "0"}); !a.Duplicate {
 				t.Errorf("a job that waits, sent again to a bucket that takes no more: %+v", a)
 			}
 		})
 	}
 }
 
-func checkOverflow(t *testing.T, r *weirtest.Rig, api, says string, a weirtest.Answer) {
+func checkOverflow(t *testing.T, r *weirtest.Rig, api, says string, a producer.Answer) {
 	t.Helper()
 	if a.Error == nil || a.Error.ErrCode != 20429 || a.Letter == 0 || len(a.Error.Description) < len(says) || a.Error.Description[:len(says)] != says {
 		t.Fatalf("answered %+v, want 429: %s", a, says)
 	}
-	letters := r.Letters(api, "k")
+	letters := r.Store().Letters(api, "k")
 	if len(letters) != 1 || letters[0].Sequence != a.Letter || string(letters[0].Data) != "over" {
 		t.Fatalf("%d letters: %+v", len(letters), letters)
 	}
@@ -132,7 +135,7 @@ func checkOverflow(t *testing.T, r *weirtest.Rig, api, says string, a weirtest.A
 	}
 }
 
-func checkThrottledEvent(t *testing.T, msg *nats.Msg, a weirtest.Answer, depth int, least, most time.Duration) {
+func checkThrottledEvent(t *testing.T, msg *nats.Msg, a producer.Answer, depth int, least, most time.Duration) {
 	t.Helper()
 	var e struct {
 		Type, Source, Subject string
@@ -164,10 +167,12 @@ apis:
 `)
 	for _, key := range []string{"k", "lower"} {
 		for range 3 {
-			r.Flood("credit", key, 4, 50)
+			r.Producer().Flood("credit", key, 4, 50)
 		}
-		r.Eventually("an empty bucket", func() bool { return r.Depth("credit", key) == 0 })
-		r.Eventually("a first position", func() bool { return r.Submit("weir.jobs.credit."+key, nil, nil).Position == 1 })
+		r.Eventually("an empty bucket", func() bool { return r.Store().Depth("credit", key) == 0 })
+		r.Eventually("a first position", func() bool {
+			return r.Producer().Submit("weir.jobs.credit."+key, nil, nil).Position == 1
+		})
 	}
 }
 
@@ -175,12 +180,12 @@ apis:
 // replicas takes its jobs.
 func TestCapacityBesideOtherIntakes(t *testing.T) {
 	t.Parallel()
-	url := weirtest.OneServer(t)
+	url := servers.OneServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  credit:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 100}\n    keys: {\"low-*\": {capacity: 20}}\n")
 	r := &weirtest.Rig{T: t}
 	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
-		s := weirtest.ExternalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
+		s := program.ExternalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
 		s.Partitions, s.ShutdownTimeout = 4, 2*time.Second
 		w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 		if err != nil {
@@ -204,11 +209,11 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 	}
 	for k := range 20 {
 		key := fmt.Sprintf("low-%d", k)
-		codes := r.Flood("credit", key, 3, 30)
+		codes := r.Producer().Flood("credit", key, 3, 30)
 		if codes[200] != 20 || codes[429] != 70 {
 			t.Errorf("key %s: answers %v, the bucket holds 20", key, codes)
 		}
-		if depth := r.Depth("credit", key); depth != 20 {
+		if depth := r.Store().Depth("credit", key); depth != 20 {
 			t.Errorf("key %s: %d jobs are stored, the bucket holds 20", key, depth)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest/await"
@@ -31,25 +32,25 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	r.PutPause("")
 	r.PutPause("other")
 	r.Gauge("weir_held", 2)
-	ends := r.SendUntil("k", "first", "1s")
-	r.Pay("k", "second")
-	later := r.SendUntil("k", "third", "1s")
-	r.RequireExpired(ends, "k", "0")
+	ends := r.Producer().SendUntil("k", "first", "1s")
+	r.Producer().Pay("k", "second")
+	later := r.Producer().SendUntil("k", "third", "1s")
+	r.Store().RequireExpired(ends, "k", "0")
 	r.Stop()
 	r.Start()
-	again := r.SendUntil("l", "fourth", "1s")
-	r.RequireExpired(again, "l", "0")
+	again := r.Producer().SendUntil("l", "fourth", "1s")
+	r.Store().RequireExpired(again, "l", "0")
 	if err := later.Unsubscribe(); err != nil { // its connection is gone: its letter tells
 		t.Log(err)
 	}
-	if n := len(r.Letters("pay", "k")); n != 1 {
+	if n := len(r.Store().Letters("pay", "k")); n != 1 {
 		t.Errorf("%d letters: a job behind another is judged when it is the first", n)
 	}
 	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
-	r.Ended("pay", "k", 1)
-	r.Eventually("the job behind it to expire", func() bool { return len(r.Letters("pay", "k")) == 2 })
+	r.Store().Ended("pay", "k", 1)
+	r.Eventually("the job behind it to expire", func() bool { return len(r.Store().Letters("pay", "k")) == 2 })
 	if n := len(r.API.All()); n != 1 {
 		t.Errorf("%d calls, one job has no deadline", n)
 	}
@@ -72,7 +73,7 @@ func TestEndIsNotedBeforeItsLetter(t *testing.T) {
 	if err := r.Operators().Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	r.RequireExpired(r.SendUntil("k", "first", "200ms"), "k", "0")
+	r.Store().RequireExpired(r.Producer().SendUntil("k", "first", "200ms"), "k", "0")
 	mark, letter := await.Receive(t, "what is stored first", stored), await.Receive(t, "what is stored next", stored)
 	if !strings.HasPrefix(mark.Subject, "weir.q.") || !strings.Contains(string(mark.Data), `"expired"`) || !strings.HasPrefix(letter.Subject, "weir.dead.") {
 		t.Errorf("stored %s %s, and then %s", mark.Subject, mark.Data, letter.Subject)
@@ -92,7 +93,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 		if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
 			t.Fatalf("not cancelled: %v %v", answers, err)
 		}
-		weirtest.RequireStatus(t, r.Letters("pay", key)[0], "cancelled", "429")
+		store.RequireStatus(t, r.Store().Letters("pay", key)[0], "cancelled", "429")
 	}
 	held := func(key string) {
 		t.Helper()
@@ -101,13 +102,13 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 			return err == nil && d.Waits.For == schedule.WaitHeld && len(d.Next) == 1 && d.Next[0].Phase == schedule.JobRetries
 		})
 	}
-	ends := r.SendUntil("late", "late", "5s")
-	r.Pay("off", "off")
-	r.Pay("restart", "restart")
+	ends := r.Producer().SendUntil("late", "late", "5s")
+	r.Producer().Pay("off", "off")
+	r.Producer().Pay("restart", "restart")
 	for _, key := range []string{"off", "restart"} {
 		held(key)
 	}
-	r.RequireExpired(ends, "late", "429")
+	r.Store().RequireExpired(ends, "late", "429")
 	cancel("off")
 	r.Stop()
 	r.Start()

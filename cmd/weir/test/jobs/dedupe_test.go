@@ -54,7 +54,7 @@ func TestDedupeLowered(t *testing.T) {
 		})
 		taken += 2
 		r.Eventually("each job to be called, or to be a letter", func() bool {
-			return len(r.API.All())+r.Messages("WEIR_DEAD") == taken
+			return len(r.API.All())+r.Store().Messages("WEIR_DEAD") == taken
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestDedupeRaised(t *testing.T) {
 	r.insist("x")
 	sent := time.Now()
 	r.AwaitCalls(2)
-	r.Eventually("an empty queue", func() bool { return r.Messages(stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(stream) == 1 })
 	r.restartServer()
 	r.Eventually("more than the former time to pass", func() bool { return time.Since(sent) > 5*time.Second && r.NC.IsConnected() })
 	r.storeTwin(stream, "x")
@@ -79,15 +79,15 @@ func TestDedupeRaised(t *testing.T) {
 	}
 	r.insist("y")
 	r.AwaitCalls(3)
-	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 || r.Messages("WEIR_DEAD") != 0 {
-		t.Errorf("jobs were called %v times, and there are %d letters", calls, r.Messages("WEIR_DEAD"))
+	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 || r.Store().Messages("WEIR_DEAD") != 0 {
+		t.Errorf("jobs were called %v times, and there are %d letters", calls, r.Store().Messages("WEIR_DEAD"))
 	}
 }
 
 // take sends a job that must be taken, once: sent again after a second it would be another.
 func (r *restarts) take(id string) {
 	r.T.Helper()
-	r.Send("ext", "k", nats.Header{"Nats-Msg-Id": {id}, "Weir-Header-X-Job": {id}}, "")
+	r.Producer().Send("ext", "k", nats.Header{"Nats-Msg-Id": {id}, "Weir-Header-X-Job": {id}}, "")
 }
 
 // copyOf is a job as an intake stores it.

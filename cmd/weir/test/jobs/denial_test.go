@@ -14,6 +14,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 
 	"github.com/nats-io/nats.go"
 )
@@ -57,7 +59,7 @@ func TestDenial(t *testing.T) {
 	for i := range weirtest.DeniedJobs {
 		for _, status := range statuses {
 			name, key, id := fmt.Sprintf("on%d", status), fmt.Sprintf("key-%d", i%weirtest.DenialKeys), fmt.Sprintf("job-%02d", i)
-			r.Send(name, key, nats.Header{"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key}}, id)
+			r.Producer().Send(name, key, nats.Header{"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key}}, id)
 		}
 	}
 	told := map[string]string{}
@@ -70,7 +72,7 @@ func TestDenial(t *testing.T) {
 	}
 	r.Eventually("several tries of every api", func() bool {
 		for _, status := range statuses {
-			if len(weirtest.CallsOf(api, status)) < 1+3 {
+			if len(referee.CallsOf(api, status)) < 1+3 {
 				return false
 			}
 		}
@@ -94,9 +96,9 @@ apis:
     retry: {min: 5ms, max: 20ms, reject: [403, 302]}
 `, api.URL()))
 	for key, status := range map[string]string{"forbidden": "403", "moved": "302"} {
-		r.Pay(key, "job-"+key)
-		r.Ended("pay", key, 1)
-		letters := r.Letters("pay", key)
+		r.Producer().Pay(key, "job-"+key)
+		r.Store().Ended("pay", key, 1)
+		letters := r.Store().Letters("pay", key)
 		if len(letters) != 1 || letters[0].Header.Get("Weir-Dead-Reason") != "rejected" || letters[0].Header.Get("Weir-Dead-Status") != status {
 			t.Errorf("%s: %d letters, %d calls", key, len(letters), len(api.All()))
 		}
@@ -120,19 +122,21 @@ apis:
     bucket: {rate: 1000/s, capacity: 50, in_flight: 1}
     retry: {min: 5ms, max: 20ms, hold: %s}
 `, api.URL(), holds))
-			r.Pay("first", "first")
+			r.Producer().Pay("first", "first")
 			r.AwaitCalls(1)
-			r.Eventually("the end of what is stored of the call", func() bool { return len(r.Ledger("pay", "first")) == 1 })
+			r.Eventually("the end of what is stored of the call", func() bool {
+				return len(r.Store().Ledger("pay", "first")) == 1
+			})
 			for i := range 8 {
-				r.Pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
+				r.Producer().Pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
 			}
 			r.Stop()
 			r.Start()
 			r.AwaitCalls(2)
 			r.Eventually("the record of the try", func() bool {
-				n := len(r.Ledger("pay", "first"))
+				n := len(r.Store().Ledger("pay", "first"))
 				for i := range 8 {
-					n += len(r.Ledger("pay", fmt.Sprintf("key-%d", i)))
+					n += len(r.Store().Ledger("pay", fmt.Sprintf("key-%d", i)))
 				}
 				return n >= 2
 			})
@@ -143,11 +147,11 @@ apis:
 				}
 			}
 			denying.Store(false)
-			r.Ended("pay", "first", 1)
+			r.Store().Ended("pay", "first", 1)
 			for i := range 8 {
-				r.Ended("pay", fmt.Sprintf("key-%d", i), 1)
+				r.Store().Ended("pay", fmt.Sprintf("key-%d", i), 1)
 			}
-			if results := len(r.Stored("WEIR_RESULTS", "weir.results.pay.>")); results != 9 {
+			if results := len(r.Store().Stored("WEIR_RESULTS", "weir.results.pay.>")); results != 9 {
 				t.Errorf("%d results of nine jobs", results)
 			}
 		})
@@ -194,7 +198,7 @@ apis:
 				t.Fatal(err)
 			}
 			for i := range 6 {
-				r.Pay(fmt.Sprintf("key-%d", i%3), fmt.Sprintf("job-%d", i))
+				r.Producer().Pay(fmt.Sprintf("key-%d", i%3), fmt.Sprintf("job-%d", i))
 			}
 			msg, err := events.NextMsg(weirtest.Patience)
 			if err != nil || !strings.Contains(string(msg.Data), "headers.Authorization") {
@@ -206,19 +210,19 @@ apis:
 			case "config":
 				file := filepath.Join(dir, "mended.yaml")
 				weirtest.WriteFile(t, file, yaml("new"))
-				if got := weirtest.Command(t, env, "config", "apply", "-f", file, "--yes"); got.Code != 0 {
+				if got := program.Command(t, env, "config", "apply", "-f", file, "--yes"); got.Code != 0 {
 					t.Fatalf("%+v", got)
 				}
 			default:
 				if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "old")); err != nil {
 					t.Fatal(err)
 				}
-				if got := weirtest.Command(t, env, "resume", "pay"); got.Code != 0 || !strings.Contains(got.Stderr, "called once now by 1 replica") {
+				if got := program.Command(t, env, "resume", "pay"); got.Code != 0 || !strings.Contains(got.Stderr, "called once now by 1 replica") {
 					t.Fatalf("%+v", got)
 				}
 			}
 			for k := range 3 {
-				r.Ended("pay", fmt.Sprintf("key-%d", k), 2)
+				r.Store().Ended("pay", fmt.Sprintf("key-%d", k), 2)
 			}
 			if n := len(api.All()); n != denied+6 || denied > 3 {
 				t.Errorf("%d calls before it was mended, and %d in all for six jobs", denied, n)

@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 
 	"github.com/nats-io/nats.go"
 )
@@ -68,7 +69,7 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var on weirtest.Answer
+			var on producer.Answer
 			if err := json.Unmarshal(reply.Data, &on); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +89,7 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 			if over.Letter == 0 {
 				return
 			}
-			a, b := r.LetterOf(t, over.Letter), r.LetterOf(t, on.Letter)
+			a, b := r.Store().LetterOf(t, over.Letter), r.Store().LetterOf(t, on.Letter)
 			if detail, ok := b["Weir-Dead-Detail"]; ok {
 				b["Weir-Dead-Detail"] = overHTTP(detail)
 			}

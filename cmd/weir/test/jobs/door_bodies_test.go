@@ -17,7 +17,7 @@ import (
 func TestBodiesOverHTTP(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.DoorYAML)
-	r.Must("pause", "credit")
+	r.CLI().Must("pause", "credit")
 	addr := r.Worker.HTTPAddr()
 	raw := func(text string) string {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestBodiesOverHTTP(t *testing.T) {
 			t.Errorf("%q is answered %s, want %s", text, said, want)
 		}
 	}
-	letters, waiting := r.Messages("WEIR_DEAD"), r.Waiting("credit")
+	letters, waiting := r.Store().Messages("WEIR_DEAD"), r.Store().Waiting("credit")
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +68,10 @@ func TestBodiesOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
-	r.Eventually("the end of half a body", func() bool { return strings.Contains(r.Get("/metrics"), `weir_http_posts_total{code="400"} 2`) })
-	if l, w := r.Messages("WEIR_DEAD"), r.Waiting("credit"); l != letters || w != waiting {
+	r.Eventually("the end of half a body", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_http_posts_total{code="400"} 2`)
+	})
+	if l, w := r.Store().Messages("WEIR_DEAD"), r.Store().Waiting("credit"); l != letters || w != waiting {
 		t.Errorf("half a body left %d letters and %d jobs", l-letters, w-waiting)
 	}
 }

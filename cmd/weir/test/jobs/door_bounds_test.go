@@ -15,6 +15,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 )
 
@@ -43,7 +44,7 @@ func TestDoorIsBounded(t *testing.T) {
 			t.Fatalf("post %d is answered %d before its body is asked for", i, answer.StatusCode)
 		}
 	}
-	if status, _ := r.Say("GET", "/api/v1/apis/pay/keys", "", ""); status != http.StatusOK {
+	if status, _ := r.HTTP().Say("GET", "/api/v1/apis/pay/keys", "", ""); status != http.StatusOK {
 		t.Errorf("a question is answered %d", status)
 	}
 	for i, c := range held {
@@ -56,7 +57,7 @@ func TestDoorIsBounded(t *testing.T) {
 	if p := post(t, addr, "pay/k", []byte("x"), nat("Nats-Msg-Id", "after")); p.status != http.StatusAccepted {
 		t.Errorf("afterwards a post is %+v", p)
 	}
-	if status, answer := r.Say("GET", "/v1/jobs/pay/slow", "", ""); status != http.StatusNotFound {
+	if status, answer := r.HTTP().Say("GET", "/v1/jobs/pay/slow", "", ""); status != http.StatusNotFound {
 		t.Errorf("what was told 408 is kept: %d %s", status, answer)
 	}
 }
@@ -86,7 +87,7 @@ func TestTenThousandPosts(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
 	addr := r.Worker.HTTPAddr()
 	const posts, clients = 10_000, 64
-	before := weirtest.DoorConnections.Load()
+	before := web.DoorConnections.Load()
 	var group sync.WaitGroup
 	for c := range clients {
 		group.Go(func() {
@@ -100,11 +101,11 @@ func TestTenThousandPosts(t *testing.T) {
 		})
 	}
 	await.Return(t, "all posts", group.Wait)
-	if made := weirtest.DoorConnections.Load() - before; made > 2*clients {
+	if made := web.DoorConnections.Load() - before; made > 2*clients {
 		t.Errorf("%d connections were made", made)
 	}
-	r.Eventually("all jobs", func() bool { return r.Waiting("pay")+len(r.API.All()) >= posts })
-	if text := r.Get("/metrics"); !strings.Contains(text, `weir_http_posts_total{code="202"} 10000`) || !strings.Contains(text, `weir_jobs_accepted_total{api="pay"} 10000`) {
+	r.Eventually("all jobs", func() bool { return r.Store().Waiting("pay")+len(r.API.All()) >= posts })
+	if text := r.HTTP().Get("/metrics"); !strings.Contains(text, `weir_http_posts_total{code="202"} 10000`) || !strings.Contains(text, `weir_jobs_accepted_total{api="pay"} 10000`) {
 		t.Error("they are not counted")
 	}
 }

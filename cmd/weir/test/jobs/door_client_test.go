@@ -5,7 +5,8 @@ import (
 	"net/http"
 	"testing"
 
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/web"
 
 	"github.com/nats-io/nats.go"
 )
@@ -14,7 +15,7 @@ import (
 type posted struct {
 	status int
 	header http.Header
-	weirtest.Answer
+	producer.Answer
 	Type, Title, Detail string
 	Status              int
 	ErrCode             int `json:"err_code"`
@@ -31,7 +32,7 @@ func post(t testing.TB, addr, path string, body []byte, header nats.Header) post
 		q.Header[name] = values
 	}
 	var p posted
-	res := weirtest.Ask(t, q, &p)
+	res := web.Ask(t, q, &p)
 	p.status, p.header = res.StatusCode, res.Header
 	return p
 }

@@ -16,6 +16,9 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -29,7 +32,7 @@ func TestJobsOverHTTP(t *testing.T) {
 		return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: "the answer"}
 	}}, weirtest.DoorYAML)
 	addr := r.Worker.HTTPAddr()
-	r.Must("pause", "credit")
+	r.CLI().Must("pause", "credit")
 	first := post(t, addr, "credit/a%2Fb%20%25", []byte("hello"), nats.Header{
 		"Idempotency-Key": {`"order-1"`}, "Weir-Path": {"/reports"}, "Weir-Method": {"PUT"}, "Content-Type": {"text/x-own"}, "Weir-Header-X-Source": {"web"},
 		"Authorization": {"Bearer secret-of-a-proxy"}, "Cookie": {"session=secret-of-a-browser"}, "X-Own": {"dropped"},
@@ -46,10 +49,10 @@ func TestJobsOverHTTP(t *testing.T) {
 	if again := post(t, addr, "credit/a%2Fb%20%25", []byte("hello"), nats.Header{"Nats-Msg-Id": {"order-1"}}); again.status != 202 || !again.Duplicate || again.Seq != first.Seq {
 		t.Errorf("sent again it is %+v", again)
 	}
-	if again := r.Submit("weir.jobs.credit.a%2Fb%20%25", []byte("hello"), map[string]string{"Nats-Msg-Id": "order-1"}); !again.Duplicate || again.Seq != first.Seq {
+	if again := r.Producer().Submit("weir.jobs.credit.a%2Fb%20%25", []byte("hello"), map[string]string{"Nats-Msg-Id": "order-1"}); !again.Duplicate || again.Seq != first.Seq {
 		t.Errorf("sent again over NATS it is %+v", again)
 	}
-	if j := r.JobOverHTTP("credit/order-1?key=a%2Fb+%25"); j.Status != 200 || j.State != "queued" || j.Queue == nil || j.Queue.Depth != 1 || j.Result != nil {
+	if j := r.HTTP().JobOverHTTP("credit/order-1?key=a%2Fb+%25"); j.Status != 200 || j.State != "queued" || j.Queue == nil || j.Queue.Depth != 1 || j.Result != nil {
 		t.Errorf("it waits, and is told as %+v", j)
 	}
 
@@ -73,23 +76,26 @@ func TestJobsOverHTTP(t *testing.T) {
 	if err != nil || after < 1 || int64(after)*1000 < full.RetryMS || full.header.Get("RateLimit") != fmt.Sprintf(`"bucket";r=0;t=%d`, after) {
 		t.Errorf("come back in %s, %s, after %d ms", full.header.Get("Retry-After"), full.header.Get("RateLimit"), full.RetryMS)
 	}
-	if n := r.Messages("WEIR_DEAD"); n != 1 { // it was there before the answer
+	if n := r.Store().Messages("WEIR_DEAD"); n != 1 { // it was there before the answer
 		t.Errorf("%d letters", n)
 	}
-	if n := r.Messages("WEIR_EVENTS"); n < 1 {
+	if n := r.Store().Messages("WEIR_EVENTS"); n < 1 {
 		t.Errorf("%d events", n)
 	}
 	if _, err := events.NextMsg(weirtest.Patience); err != nil {
 		t.Errorf("no event: %v", err)
 	}
-	if j := r.JobOverHTTP("credit/order-4"); j.State != "dead" || j.Letter == nil || j.Letter.Seq != full.Letter {
+	if j := r.HTTP().JobOverHTTP("credit/order-4"); j.State != "dead" || j.Letter == nil || j.Letter.Seq != full.Letter {
 		t.Errorf("the refused job is told as %+v", j)
 	}
 
-	r.Must("resume", "credit")
+	r.CLI().Must("resume", "credit")
 	r.AwaitCalls(3)
-	var done weirtest.JobOverHTTP
-	r.Eventually("the result", func() bool { done = r.JobOverHTTP("credit/order-1"); return done.State == "done" && done.Result != nil })
+	var done web.JobOverHTTP
+	r.Eventually("the result", func() bool {
+		done = r.HTTP().JobOverHTTP("credit/order-1")
+		return done.State == "done" && done.Result != nil
+	})
 	if done.Result.Status != 200 || done.Result.Body != "the answer" {
 		t.Errorf("the result is %+v", done.Result)
 	}
@@ -98,15 +104,15 @@ func TestJobsOverHTTP(t *testing.T) {
 			t.Errorf("called as %s %s %v", c.Method, c.Path, c.Fields)
 		}
 	}
-	if !r.OnDisk("one too many") {
+	if !r.Disk().Holds("one too many") {
 		t.Error("the store cannot be searched: mend this test")
 	}
 	for _, secret := range []string{"secret-of-a-proxy", "secret-of-a-browser", "dropped"} {
-		if r.OnDisk(secret) {
+		if r.Disk().Holds(secret) {
 			t.Errorf("%s was stored", secret)
 		}
 	}
-	if j := r.JobOverHTTP("credit/nobody"); j.Status != 404 || j.Detail == "" {
+	if j := r.HTTP().JobOverHTTP("credit/nobody"); j.Status != 404 || j.Detail == "" {
 		t.Errorf("an unknown job: %+v", j)
 	}
 }
@@ -115,7 +121,7 @@ func TestJobsOverHTTP(t *testing.T) {
 func TestJobUnderSeveralKeys(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
-	r.Command("pause", "pay")
+	r.CLI().Run("pause", "pay")
 	addr := r.Worker.HTTPAddr()
 	for _, key := range []string{"a", "b"} {
 		if p := post(t, addr, "pay/"+key, []byte("x"), nat("Nats-Msg-Id", "same")); p.status != http.StatusAccepted {
@@ -129,12 +135,12 @@ func TestJobUnderSeveralKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := weirtest.Ask(t, q, &told)
+	res := web.Ask(t, q, &told)
 	if slices.Sort(told.Keys); res.StatusCode != http.StatusConflict || !slices.Equal(told.Keys, []string{"a", "b"}) {
 		t.Errorf("it is %d with %v", res.StatusCode, told.Keys)
 	}
 	for _, key := range []string{"a", "b"} {
-		if j := r.JobOverHTTP("pay/same?key=" + key); j.Key != key {
+		if j := r.HTTP().JobOverHTTP("pay/same?key=" + key); j.Key != key {
 			t.Errorf("with the key %s it is %+v", key, j)
 		}
 	}
@@ -155,11 +161,11 @@ func TestOtherSitesHandInNothing(t *testing.T) {
 		}
 		set(q)
 		var p posted
-		if res := weirtest.Ask(t, q, &p); res.StatusCode < 400 || p.Detail == "" {
+		if res := web.Ask(t, q, &p); res.StatusCode < 400 || p.Detail == "" {
 			t.Errorf("%s: %d %+v", name, res.StatusCode, p)
 		}
 	}
-	if n := r.Waiting("credit") + r.Messages("WEIR_DEAD"); n != 0 {
+	if n := r.Store().Waiting("credit") + r.Store().Messages("WEIR_DEAD"); n != 0 {
 		t.Errorf("%d jobs came in", n)
 	}
 }
@@ -171,13 +177,13 @@ func TestRolesOverHTTP(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.DoorYAML)
 	file := filepath.Join(r.Dir, "weir.yaml")
 	r.Stop()
-	bare, err := embedded.Start(t.Context(), embedded.Options{MaxStore: weirtest.Roomy, Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+	bare, err := embedded.Start(t.Context(), embedded.Options{MaxStore: servers.Roomy, Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(bare.Shutdown)
 	start := func(name string, role config.Role) string {
-		w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, bare.ClientURL(), file, name, role), weirtest.TestLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, bare.ClientURL(), file, name, role), weirtest.TestLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,8 +210,8 @@ func TestRolesOverHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var j weirtest.JobOverHTTP
-			weirtest.Ask(t, q, &j)
+			var j web.JobOverHTTP
+			web.Ask(t, q, &j)
 			return j.State == "done" && j.Result != nil
 		})
 	}
@@ -217,7 +223,7 @@ func TestKillAfterAccepted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	http := weirtest.FreePort(t)
+	http := servers.FreePort(t)
 	r := weirtest.NewKillRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1000}\n", "WEIR_HTTP_LISTEN="+http)
 	accepted := map[string]uint64{}
 	for round := range 3 {

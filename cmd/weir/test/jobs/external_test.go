@@ -13,6 +13,9 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +26,7 @@ import (
 func TestExternalServer(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -38,15 +41,15 @@ func TestExternalServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", api.URL()))
 
-	first, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "first"), weirtest.TestLog(t))
+	first, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "first"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "second"), weirtest.TestLog(t))
+	second, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "second"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	intake, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), weirtest.TestLog(t))
+	intake, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +68,9 @@ func TestExternalServer(t *testing.T) {
 			t.Fatalf("job %d: %v %v", i, ack, err)
 		}
 	}
-	r := &weirtest.Rig{T: t, API: api, JS: js, NC: nc, HeldUp: weirtest.MeasureHeldUp(t)}
+	r := &weirtest.Rig{T: t, API: api, JS: js, NC: nc, HeldUp: referee.MeasureHeldUp(t)}
 	r.AwaitCalls(50)
-	r.Eventually("50 results", func() bool { return r.Messages("WEIR_RESULTS") == 50 })
+	r.Eventually("50 results", func() bool { return r.Store().Messages("WEIR_RESULTS") == 50 })
 	for _, w := range []*worker.Worker{intake, first, second} {
 		w.Stop()
 		if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
@@ -76,7 +79,7 @@ func TestExternalServer(t *testing.T) {
 	}
 	// An orderly stop gives the lease up: the next one need not wait for it.
 	start := time.Now()
-	again, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "again"), weirtest.TestLog(t))
+	again, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "again"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +95,7 @@ func TestExternalServer(t *testing.T) {
 func TestSharedLimitsNeedOneCounter(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -102,11 +105,11 @@ func TestSharedLimitsNeedOneCounter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	text := "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n    limits: [{name: account, rate: 100/s}]\n"
 	weirtest.WriteFile(t, file, text)
-	first, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "first"), weirtest.TestLog(t))
+	first, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "first"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, server.ClientURL(), file, "second"), weirtest.TestLog(t))
+	_, err = worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, server.ClientURL(), file, "second"), weirtest.TestLog(t))
 	for _, want := range []string{"first", "limit account of api ext", "WEIR_REDIS_URL"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the second one was refused without saying %q: %v", want, err)

@@ -41,12 +41,12 @@ apis:
 		for range 8 {
 			subjects = append(subjects, "weir.jobs."+api+".k")
 		}
-		these := r.RefusedMany(subjects)
+		these := r.Producer().RefusedMany(subjects)
 		if len(these) < 3 {
 			t.Errorf("%s refused %d of 8 jobs", api, len(these))
 		}
 		refused = append(refused, these...)
-		if _, code := r.Command("pause", "full", "k"); code != 0 {
+		if _, code := r.CLI().Run("pause", "full", "k"); code != 0 {
 			t.Fatal("the key could not be paused")
 		}
 	}
@@ -89,17 +89,17 @@ apis:
 	for k := range 12 {
 		subjects = append(subjects, fmt.Sprint("weir.jobs.turns.k", k))
 	}
-	if refused := r.RefusedMany(subjects); len(refused) < 4 || len(refused) > 8 {
+	if refused := r.Producer().RefusedMany(subjects); len(refused) < 4 || len(refused) > 8 {
 		t.Errorf("%d of 12 keys were refused: at one call in 5s 5 may wait for less than 20s", len(refused))
 	}
-	r.Submit("weir.jobs.paid.k", nil, nil)
+	r.Producer().Submit("weir.jobs.paid.k", nil, nil)
 	soon := map[string]string{"Weir-Deadline": "1m"}
 	r.Eventually("a refusal of what the budget does not pay for in time", func() bool {
-		a := r.Submit("weir.jobs.paid.other", nil, soon)
+		a := r.Producer().Submit("weir.jobs.paid.other", nil, soon)
 		return a.Error != nil && a.Error.ErrCode == 20429
 	})
 	r.Eventually("a receipt that says when the budget pays again", func() bool {
-		a := r.Submit("weir.jobs.paid.other", nil, nil)
+		a := r.Producer().Submit("weir.jobs.paid.other", nil, nil)
 		return a.Error == nil && a.ETAms != nil && *a.ETAms > time.Minute.Milliseconds()
 	})
 }
@@ -117,7 +117,7 @@ apis:
 	for range 63 {
 		subjects = append(subjects, "weir.jobs.slow.k")
 	}
-	refused := r.RefusedMany(subjects)
+	refused := r.Producer().RefusedMany(subjects)
 	if len(refused) < 58 {
 		t.Fatalf("only %d of 63 jobs were refused", len(refused))
 	}
@@ -136,13 +136,13 @@ apis:
 			t.Fatalf("number %d is told to come back in %.0f ms, though the bucket lets one in every 30 seconds: %v", i+1, ms, told)
 		}
 	}
-	r.Command("pause", "slow", "k") // nothing leaves the bucket meanwhile
+	r.CLI().Run("pause", "slow", "k") // nothing leaves the bucket meanwhile
 	for range 2 {
-		r.Submit("weir.jobs.slow.k", nil, nil) // in the place of what has been called
+		r.Producer().Submit("weir.jobs.slow.k", nil, nil) // in the place of what has been called
 	}
 	header := map[string]string{"Nats-Msg-Id": "mine"}
-	first := r.Submit("weir.jobs.slow.k", nil, header)
-	again := r.Submit("weir.jobs.slow.k", nil, header)
+	first := r.Producer().Submit("weir.jobs.slow.k", nil, header)
+	again := r.Producer().Submit("weir.jobs.slow.k", nil, header)
 	if first.RetryMS < 1_500_000 || again.RetryMS > first.RetryMS || again.RetryMS < first.RetryMS-60_000 {
 		t.Errorf("told to come back in %d ms, and, asked at once again, in %d ms", first.RetryMS, again.RetryMS)
 	}

@@ -16,6 +16,8 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -29,14 +31,14 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 	t.Parallel()
 	for _, subject := range []string{"weir.jobs.>", "weir.>", ">", "*.jobs.>", "weir.*.pay.>", "weir.jobs.pay.*", "weir.jobs.pay", "weir.jobs.other.k"} {
 		t.Run(subject, func(t *testing.T) {
-			url, js := weirtest.PlainServer(t)
+			url, js := servers.PlainServer(t)
 			wide := strings.Contains(">*", subject[:1]) // the server lets those acknowledge nothing
 			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{subject}, NoAck: wide}); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
-			w, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "w"), weirtest.TestLog(t))
+			w, err := worker.Start(t.Context(), program.ExternalSettings(t, url, file, "w"), weirtest.TestLog(t))
 			if err == nil {
 				w.Stop()
 				_ = await.Result(t, "the worker to stop", w.Wait)
@@ -57,7 +59,7 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 // TestStartBesideStreamsThatDoNotListen: copies of weir's own streams, and streams of other subjects, answer no job.
 func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 	t.Parallel()
-	url, js := weirtest.PlainServer(t)
+	url, js := servers.PlainServer(t)
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: "ORDERS", Subjects: []string{"orders.>", "weir.job.>", "weir.jobsx.>"}},
 		{Name: "COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}},
@@ -74,7 +76,7 @@ func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
-	w, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "w"), weirtest.TestLog(t))
+	w, err := worker.Start(t.Context(), program.ExternalSettings(t, url, file, "w"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +89,14 @@ func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 // TestSubmitIsNotTakenInByAForeignStream: the acknowledgement of a stream is no receipt, whether weir runs beside it or not.
 func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
 	t.Parallel()
-	url, js := weirtest.PlainServer(t)
+	url, js := servers.PlainServer(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "THEIRS", Subjects: []string{"weir.jobs.>"}, MaxMsgs: 2, Discard: jetstream.DiscardNew,
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for i, args := range []string{"", "--json", "--wait --timeout 1s"} { // it acknowledges two, and refuses the third
-		got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url}, append([]string{"submit", "pay", "vip", "--id", fmt.Sprint(i)}, strings.Fields(args)...)...)
+		got := program.Command(t, []string{"WEIR_NATS_URL=" + url}, append([]string{"submit", "pay", "vip", "--id", fmt.Sprint(i)}, strings.Fields(args)...)...)
 		if got.Code != cli.ExitFailed && got.Code != cli.ExitUnreachable || got.Stdout != "" {
 			t.Errorf("submit %s ended with %+v", args, got)
 		}
@@ -130,7 +132,7 @@ func health(t *testing.T, events *nats.Subscription) (kind string, data foreign.
 // jobs are still taken and called. When it has gone weir is ready by itself.
 func TestForeignStreamWhileRunning(t *testing.T) {
 	t.Parallel()
-	url, js := weirtest.PlainServer(t)
+	url, js := servers.PlainServer(t)
 	api, err := fakeapi.Start(fakeapi.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -138,8 +140,8 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 	t.Cleanup(func() { _ = api.Close() })
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n", api.URL()))
-	log := &weirtest.Book{}
-	w, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+	log := &program.Book{}
+	w, err := worker.Start(t.Context(), program.ExternalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,10 +154,10 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 	state := func(ready string, streams, lines int) {
 		t.Helper()
 		r.Eventually("/readyz to answer "+ready, func() bool { // it answers a second long what it answered last
-			got := r.Get("/readyz")
+			got := r.HTTP().Get("/readyz")
 			return strings.HasPrefix(got, ready) && (streams == 0 || strings.Contains(got, "THEIRS"))
 		})
-		if got := r.Get("/metrics"); !strings.Contains(got, fmt.Sprintf("\nweir_foreign_streams %d\n", streams)) {
+		if got := r.HTTP().Get("/metrics"); !strings.Contains(got, fmt.Sprintf("\nweir_foreign_streams %d\n", streams)) {
 			t.Errorf("the metric does not say %d", streams)
 		}
 		if n := strings.Count(log.String(), `msg="not ready"`); n != lines {
@@ -210,14 +212,14 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 func TestForeignStreamInside(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n")
-	weirtest.Occupy(t, r.Worker.NATSURL(), "weir.jobs.>")
+	servers.Occupy(t, r.Worker.NATSURL(), "weir.jobs.>")
 	r.Stop()
 	_, err := worker.Start(t.Context(), r.Settings(), weirtest.TestLog(t))
 	if want := "weir nats-server --dir " + filepath.Join(r.Dir, "data"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("%v\ndoes not say %q", err, want)
 	}
 	ns, err := embedded.Start(t.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: filepath.Join(r.Dir, "data"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -256,12 +258,12 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-			ns := weirtest.StartNATS(t, opts)
-			weirtest.Occupy(t, "nats://all:p@"+ns.Addr().String(), "weir.jobs.>")
+			ns := servers.StartNATS(t, opts)
+			servers.Occupy(t, "nats://all:p@"+ns.Addr().String(), "weir.jobs.>")
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			weirtest.WriteFile(t, file, weirtest.UnreachableAPI)
-			log := &weirtest.Book{}
-			w, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+			log := &program.Book{}
+			w, err := worker.Start(t.Context(), program.ExternalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 			if c.refusal != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refusal) {
 					t.Errorf("%v does not say %q", err, c.refusal)

@@ -34,12 +34,12 @@ func TestForgottenKeys(t *testing.T) {
 		"a long time, and it never does":  {always, restart, 10000 * time.Hour, false},
 		"a change of what is known of it": {always, func(r *weirtest.Rig) { r.Stop(); r.YAML = strings.Replace(r.YAML, always, day, 1); r.Start() }, 25 * time.Hour, true},
 		"a redrive": {day + "\n    retry: {attempts: 1}", func(r *weirtest.Rig) {
-			r.Ended("pay", "k", 1)
-			r.Must("dead", "redrive", "--yes")
+			r.Store().Ended("pay", "k", 1)
+			r.CLI().Must("dead", "redrive", "--yes")
 		}, 23 * time.Hour, false},
 		"a redrive in too long a pause": {day + "\n    retry: {attempts: 1}", func(r *weirtest.Rig) {
-			r.Ended("pay", "k", 1)
-			r.Must("dead", "redrive", "--yes")
+			r.Store().Ended("pay", "k", 1)
+			r.CLI().Must("dead", "redrive", "--yes")
 		}, 25 * time.Hour, true},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -64,18 +64,18 @@ func TestForgottenKeys(t *testing.T) {
 			t.Cleanup(r.Stop)
 			r.Clock = clock.New()
 			r.Start()
-			r.Pay("k", "k")
+			r.Producer().Pay("k", "k")
 			await.Receive(t, "the first call", entered)
-			r.Must("pause", "pay")
+			r.CLI().Must("pause", "pay")
 			release()
-			r.Eventually("the record of the first call", func() bool { return len(r.Ledger("pay", "k")) == 1 })
+			r.Eventually("the record of the first call", func() bool { return len(r.Store().Ledger("pay", "k")) == 1 })
 			if c.meanwhile != nil {
 				c.meanwhile(r)
 			}
 			r.Clock.Set(c.passes)
-			r.Must("resume", "pay")
-			r.Ended("pay", "k", 1)
-			calls, letters := r.API.Arrivals("k"), r.Letters("pay", "k")
+			r.CLI().Must("resume", "pay")
+			r.Store().Ended("pay", "k", 1)
+			calls, letters := r.API.Arrivals("k"), r.Store().Letters("pay", "k")
 			if c.parked {
 				if len(calls) != 1 || len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != string(deadletter.Unknown) ||
 					!strings.Contains(letters[0].Header.Get(deadletter.HeaderDetail), "may have forgotten the idempotency key") {
@@ -83,7 +83,7 @@ func TestForgottenKeys(t *testing.T) {
 				}
 				return
 			}
-			if len(calls) != 2 || calls[0].Header("Idempotency-Key") != "k" || calls[1].Header("Idempotency-Key") != "k" || len(r.Results("pay", "k")) != 1 {
+			if len(calls) != 2 || calls[0].Header("Idempotency-Key") != "k" || calls[1].Header("Idempotency-Key") != "k" || len(r.Store().Results("pay", "k")) != 1 {
 				t.Errorf("calls %v, letters %v", calls, letters)
 			}
 		})

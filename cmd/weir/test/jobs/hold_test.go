@@ -36,21 +36,21 @@ apis:
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Pay("pushed", "first")
+			r.Producer().Pay("pushed", "first")
 			checkEvent(t, events, "held", c.subject)
-			r.Pay("pushed", "second")
+			r.Producer().Pay("pushed", "second")
 			if c.restart {
 				r.Stop()
 				r.Start()
 			}
-			r.Pay("pushed", "third")
+			r.Producer().Pay("pushed", "third")
 			sent := int64(time.Since(api.Started()))
-			r.Pay("other", "other")
+			r.Producer().Pay("other", "other")
 			if c.holds == "key" {
-				r.Ended("pay", "other", 1)
+				r.Store().Ended("pay", "other", 1)
 			}
-			r.Ended("pay", "pushed", 3)
-			r.Ended("pay", "other", 1)
+			r.Store().Ended("pay", "pushed", 3)
+			r.Store().Ended("pay", "other", 1)
 			if !c.restart {
 				checkEvent(t, events, "resumed", c.subject)
 			}
@@ -96,7 +96,7 @@ apis:
   pay: {url: %s, bucket: {rate: 100/s, capacity: 100, in_flight: 2}}
 `, api.URL()))
 	for i := range jobs {
-		r.Pay(fmt.Sprintf("key-%d", i%4), fmt.Sprintf("job-%d", i))
+		r.Producer().Pay(fmt.Sprintf("key-%d", i%4), fmt.Sprintf("job-%d", i))
 	}
 	for range 4 {
 		called := len(r.API.All())
@@ -106,8 +106,8 @@ apis:
 	}
 	for k := range 4 {
 		key := fmt.Sprintf("key-%d", k)
-		r.Ended("pay", key, jobs/4)
-		for _, letter := range r.Letters("pay", key) {
+		r.Store().Ended("pay", key, jobs/4)
+		for _, letter := range r.Store().Letters("pay", key) {
 			t.Errorf("a letter of a job that was called or could have been: %v", letter.Header)
 		}
 	}
@@ -115,6 +115,6 @@ apis:
 		t.Errorf("%d calls for %d jobs", n, jobs)
 	}
 	for _, key := range fakeapi.KeysOf(r.API.All()) {
-		r.CheckRateOf(fakeapi.OfKey(r.API.All(), key), 100)
+		r.Referee().CheckRateOf(fakeapi.OfKey(r.API.All(), key), 100)
 	}
 }

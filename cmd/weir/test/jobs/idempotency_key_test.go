@@ -14,6 +14,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 )
 
@@ -63,8 +66,8 @@ func (r *termsRig) apply() {
 	}
 }
 
-func (r *termsRig) command(args ...string) weirtest.Ended {
-	return weirtest.Command(r.T, append(slices.Clone(r.Env), "WEIR_NATS_URL=nats://"+r.Addr), args...)
+func (r *termsRig) command(args ...string) program.Ended {
+	return program.Command(r.T, append(slices.Clone(r.Env), "WEIR_NATS_URL=nats://"+r.Addr), args...)
 }
 
 // arrived waits until the api has been called n times.
@@ -188,8 +191,8 @@ func TestLostCallKeepsItsInterval(t *testing.T) {
 			if v.Verdict != "pass" {
 				t.Errorf("verify says %+v", v)
 			}
-			js := weirtest.JetStreamOf(t, r.NC)
-			records := weirtest.RecordsOf(t, js)
+			js := servers.JetStreamOf(t, r.NC)
+			records := store.RecordsOf(t, js)
 			if i := slices.IndexFunc(records, func(c ledger.Record) bool { return c.Job == "first" }); i < 0 ||
 				records[i].Outcome != c.lost || records[i].Billed != "unknown" || records[i].Price != "0.40" || !records[i].Planned.IsZero() {
 				t.Errorf("the ledger of the first job begins with %+v", records)
@@ -269,29 +272,29 @@ func TestOneKeyOverChanges(t *testing.T) {
 	// The api is paused before it answers: however long a change takes, the job waits until it is in force.
 	changedWhileItWaits := func(key string, headers ...string) {
 		t.Helper()
-		r.SubmitMany("pay", key, 1)
+		r.Producer().SubmitMany("pay", key, 1)
 		r.Eventually("the first call of "+key, func() bool { return len(r.API.Arrivals(key)) == 1 })
 		r.WhilePaused(func() {
 			close(answer[key])
-			r.Eventually("the record of the first call", func() bool { return len(r.Ledger("pay", key)) == 1 })
+			r.Eventually("the record of the first call", func() bool { return len(r.Store().Ledger("pay", key)) == 1 })
 			for _, header := range headers {
 				r.Follow(fmt.Sprintf(yaml, header))
 			}
 		})
-		r.Ended("pay", key, 1)
+		r.Store().Ended("pay", key, 1)
 	}
 	changedWhileItWaits("changed", "Other-Key")
 	if n := len(calls("changed")); n != 1 {
 		t.Errorf("a job was called %d times, the second time under another key", n)
 	}
-	for _, letter := range r.Letters("pay", "changed") {
+	for _, letter := range r.Store().Letters("pay", "changed") {
 		if reason := letter.Header.Get("Weir-Dead-Reason"); reason != "unknown" {
 			t.Errorf("it ended as %s", reason)
 		}
 	}
 
 	changedWhileItWaits("back", "Idempotency-Key", "Other-Key")
-	if n := len(calls("back")); n != 2 || len(r.Results("pay", "back")) != 1 {
-		t.Errorf("a job was called %d times and has %d results, when the configuration was what it had been", n, len(r.Results("pay", "back")))
+	if n := len(calls("back")); n != 2 || len(r.Store().Results("pay", "back")) != 1 {
+		t.Errorf("a job was called %d times and has %d results, when the configuration was what it had been", n, len(r.Store().Results("pay", "back")))
 	}
 }

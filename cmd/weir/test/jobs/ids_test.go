@@ -16,6 +16,9 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -54,7 +57,7 @@ func (r *restarts) startServer(listen string) {
 	r.T.Helper()
 	var err error
 	if r.server, err = embedded.Start(r.T.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   listen, Dir: filepath.Join(r.Dir, "server"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	}); err != nil {
 		r.T.Fatal(err)
@@ -76,7 +79,7 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 // replica starts a weir, and gives what stops it.
 func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 	r.T.Helper()
-	s := weirtest.ExternalSettings(r.T, r.url, r.file, name, roles...)
+	s := program.ExternalSettings(r.T, r.url, r.file, name, roles...)
 	if r.partitions > 0 {
 		s.Partitions = r.partitions
 	}
@@ -93,9 +96,9 @@ func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 }
 
 // insist sends a job as a producer does that gets no receipt: until it has one.
-func (r *restarts) insist(id string) weirtest.Answer {
+func (r *restarts) insist(id string) producer.Answer {
 	r.T.Helper()
-	var a weirtest.Answer
+	var a producer.Answer
 	r.Eventually("a receipt for "+id, func() bool {
 		msg := &nats.Msg{Subject: "weir.jobs.ext.k", Header: nats.Header{"Nats-Msg-Id": {id}, "Weir-Header-X-Job": {id}}}
 		reply, err := r.NC.RequestMsg(msg, time.Second)
@@ -124,7 +127,7 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	stop := r.replica("first")
 	first := r.insist("x")
 	r.AwaitCalls(1)
-	r.Eventually("an empty queue", func() bool { return r.Messages(first.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(first.Stream) == 1 })
 	r.restartServer()
 
 	if a := r.insist("x"); !a.Duplicate || a.Seq != first.Seq {
@@ -133,7 +136,7 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	r.storeTwin(first.Stream, "x")
 	r.insist("y")
 	r.AwaitCalls(2) // of one key, in order: the twin's would have come before
-	r.Eventually("an empty queue", func() bool { return r.Messages(first.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(first.Stream) == 1 })
 
 	stop()
 	r.restartServer()
@@ -145,7 +148,7 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 || calls["z"] != 1 {
 		t.Errorf("jobs were called %v times, each once would be right", calls)
 	}
-	r.Eventually("an empty queue", func() bool { return r.Messages(first.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(first.Stream) == 1 })
 }
 
 // TestIntakeLearnsOfFinishedJobs: an intake without a dispatcher answers where a job that has ended was, if the server
@@ -157,7 +160,7 @@ func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 	defer r.replica("caller", config.RoleDispatch)()
 	first := r.insist("x")
 	r.AwaitCalls(1)
-	r.Eventually("an empty queue", func() bool { return r.Messages(first.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(first.Stream) == 1 })
 	r.restartServer()
 	r.Eventually("a receipt that says where it was", func() bool { // the record may still have been on its way
 		a := r.insist("x")
@@ -173,7 +176,7 @@ func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 // storeTwin stores a job as an intake does that does not know of its end.
 func (r *restarts) storeTwin(stream, id string) {
 	r.T.Helper()
-	ack, err := weirtest.OperatorsAt(r.T, r.NC).PublishMsg(r.T.Context(), r.copyOf(stream, id))
+	ack, err := servers.OperatorsAt(r.T, r.NC).PublishMsg(r.T.Context(), r.copyOf(stream, id))
 	if err != nil || ack.Duplicate {
 		r.T.Fatalf("the stream was to take a second %s: %+v, %v", id, ack, err)
 	}
@@ -188,14 +191,14 @@ func TestServerWithoutItsLastWrites(t *testing.T) {
 	defer r.replica("first")()
 	held := r.insist("early")
 	r.AwaitCalls(1)
-	r.Eventually("an empty queue", func() bool { return r.Messages(held.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(held.Stream) == 1 })
 	kept := filepath.Join(t.TempDir(), "kept")
 	r.restartServerAfter(func(store string) error { return os.CopyFS(kept, os.DirFS(store)) })
 	for n := range 20 {
 		r.insist(fmt.Sprint("lost-", n))
 	}
 	r.AwaitCalls(21)
-	r.Eventually("an empty queue", func() bool { return r.Messages(held.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(held.Stream) == 1 })
 	r.restartServerAfter(func(store string) error {
 		return errors.Join(os.RemoveAll(store), os.CopyFS(store, os.DirFS(kept)))
 	})
@@ -205,7 +208,7 @@ func TestServerWithoutItsLastWrites(t *testing.T) {
 	r.insist("early")
 	r.insist("lost-3")
 	r.AwaitCalls(26)
-	r.Eventually("an empty queue", func() bool { return r.Messages(held.Stream) == 1 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Messages(held.Stream) == 1 })
 	for job, n := range r.callsOf() {
 		if n != 1 {
 			t.Errorf("%s was called %d times", job, n)

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 )
 
@@ -38,11 +39,11 @@ func TestLeftoversAreTold(t *testing.T) {
 	const pay = "\napis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n"
 	const both = pay + "  sms_2:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n    retry: {attempts: 9, min: 1h, max: 2h}\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, both)
-	r.SubmitMany("pay", "k", 2)
-	r.SubmitMany("sms_2", "k", 3) // nothing listens at the api's address: the first gets a retry mark
+	r.Producer().SubmitMany("pay", "k", 2)
+	r.Producer().SubmitMany("sms_2", "k", 3) // nothing listens at the api's address: the first gets a retry mark
 	r.AwaitCalls(1)
-	keys := func(api string) weirtest.Ended {
-		return weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "keys", api)
+	keys := func(api string) program.Ended {
+		return program.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "keys", api)
 	}
 	if did := keys("sms_2"); did.Code != 0 {
 		t.Errorf("while it is configured: exit code %d, %s", did.Code, did.Stderr)

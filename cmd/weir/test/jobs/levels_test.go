@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 )
 
 const budgetYAML = `
@@ -37,13 +38,15 @@ func TestBudgetIsTold(t *testing.T) {
 			}
 			submit := func(n int) {
 				for range n {
-					r.Submit("weir.jobs.pay.k", nil, nil)
+					r.Producer().Submit("weir.jobs.pay.k", nil, nil)
 				}
 			}
 			expect := func(want ...string) {
 				t.Helper()
-				r.Eventually(strings.Join(want, ", "), func() bool { return len(r.BudgetEvents("pay")) >= len(want) })
-				if got := fmt.Sprint(r.BudgetEvents("pay")); got != fmt.Sprint(want) {
+				r.Eventually(strings.Join(want, ", "), func() bool {
+					return len(r.Store().BudgetEvents("pay")) >= len(want)
+				})
+				if got := fmt.Sprint(r.Store().BudgetEvents("pay")); got != fmt.Sprint(want) {
 					t.Errorf("told %s, want %s", got, want)
 				}
 			}
@@ -52,7 +55,7 @@ func TestBudgetIsTold(t *testing.T) {
 			lasts := func(holds int) {
 				t.Helper()
 				r.Eventually(fmt.Sprintf("%d holds that last", holds), func() bool {
-					held, resumed := len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")), len(r.Stored("WEIR_EVENTS", "weir.events.resumed.pay._"))
+					held, resumed := len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")), len(r.Store().Stored("WEIR_EVENTS", "weir.events.resumed.pay._"))
 					return held > 0 && held-resumed == holds
 				})
 			}
@@ -63,7 +66,7 @@ func TestBudgetIsTold(t *testing.T) {
 			r.AwaitCalls(27)
 			expect("spend 50 of 10.00", "spend 80 of 10.00")
 			r.Eventually("the metric", func() bool {
-				return strings.Contains(r.Get("/metrics"), `weir_limit_used_ratio{api="pay",limit="spend"} 0.81`)
+				return strings.Contains(r.HTTP().Get("/metrics"), `weir_limit_used_ratio{api="pay",limit="spend"} 0.81`)
 			})
 			r.Stop()
 			r.Start()
@@ -98,7 +101,7 @@ apis:
 `
 	r := weirtest.NewRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, "100/s"))
 	for range 12 {
-		r.Submit("weir.jobs.pay.k", nil, nil)
+		r.Producer().Submit("weir.jobs.pay.k", nil, nil)
 	}
 	r.AwaitCalls(12)
 	atLeast := func(least int, text, before string) bool {
@@ -108,21 +111,21 @@ apis:
 		return err == nil && held >= least
 	}
 	r.Eventually("the metric", func() bool {
-		return atLeast(7, r.Get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} `)
+		return atLeast(7, r.HTTP().Get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} `)
 	})
-	r.Eventually("the records of all calls", func() bool { return len(r.Ledger("pay", "k")) == 12 })
-	found, code := r.Verify()
-	if l := weirtest.LimitFound(t, found["pay"], "maybe"); code != 0 || !l.Shadow || l.Verdict != bucket.Fail || l.Worst != 12 || l.Allowed != 5 {
+	r.Eventually("the records of all calls", func() bool { return len(r.Store().Ledger("pay", "k")) == 12 })
+	found, code := r.CLI().Verify()
+	if l := program.LimitFound(t, found["pay"], "maybe"); code != 0 || !l.Shadow || l.Verdict != bucket.Fail || l.Worst != 12 || l.Allowed != 5 {
 		t.Errorf("verify: exit code %d, %+v", code, l)
 	}
-	r.Submit("weir.jobs.pay.slow", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.slow", nil, nil)
 	r.Follow(fmt.Sprintf(yaml, "1/h"))
 	for range 3 {
-		r.Submit("weir.jobs.pay.slow", nil, nil)
+		r.Producer().Submit("weir.jobs.pay.slow", nil, nil)
 	}
 	var shown string
 	r.Eventually("what show says of the limits", func() bool {
-		shown, _ = r.Command("show", "pay", "slow")
+		shown, _ = r.CLI().Run("show", "pay", "slow")
 		return atLeast(8, shown, "would have held ")
 	})
 	for _, want := range []string{"only watches: would have held", "of 100 used until"} {

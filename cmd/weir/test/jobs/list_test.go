@@ -18,7 +18,7 @@ import (
 // jobsOf asks /api/v1/jobs.
 func jobsOf(r *weirtest.Rig, query string) (page joblist.Page) {
 	r.T.Helper()
-	status, body := r.Say("GET", "/api/v1/jobs?"+query, "", "")
+	status, body := r.HTTP().Say("GET", "/api/v1/jobs?"+query, "", "")
 	if err := json.Unmarshal([]byte(body), &page); err != nil || status != http.StatusOK {
 		r.T.Fatalf("jobs?%s: %d %s", query, status, body)
 	}
@@ -54,7 +54,7 @@ apis:
   sms: {url: %[1]s, bucket: {rate: 100/s, capacity: 50}}
 `)
 	submit := func(api, key, id string) {
-		r.Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
+		r.Producer().Submit("weir.jobs."+api+"."+key, nil, map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
 	}
 	submit("pay", "good", "order-1")
 	submit("sms", "bad", "text-1")
@@ -91,7 +91,7 @@ apis:
 		t.Errorf("the pages have %v", all)
 	}
 	var told []string
-	for line := range strings.Lines(r.Must("jobs", "--json")) {
+	for line := range strings.Lines(r.CLI().Must("jobs", "--json")) {
 		var j joblist.Job
 		if err := json.Unmarshal([]byte(line), &j); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ apis:
 	if !slices.Equal(told, all) {
 		t.Errorf("the command lists %v, the API %v", told, all)
 	}
-	if _, code := r.Command("jobs", "--api", "pay", "--id", "none"); code != 3 {
+	if _, code := r.CLI().Run("jobs", "--api", "pay", "--id", "none"); code != 3 {
 		t.Errorf("no job: exit code %d", code)
 	}
 	close(release)
@@ -114,7 +114,7 @@ apis:
 	if again := jobsOf(r, ""); len(again.Jobs) != 6 || !again.Since.IsZero() {
 		t.Errorf("after a restart: %v since %s", named(again.Jobs), again.Since)
 	}
-	r.Must("dead", "purge", "--api", "sms", "--yes")
+	r.CLI().Must("dead", "purge", "--api", "sms", "--yes")
 	if dead := jobsOf(r, "state=dead").Jobs; len(dead) != 1 || dead[0].Job != "slow-3" {
 		t.Errorf("after a purge the dead are %v", named(dead))
 	}

@@ -74,7 +74,7 @@ apis:
 		}
 	}
 	r.AwaitCalls(accepted)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	arrivals := r.API.All()
 	t.Logf("accepted %d, throttled %d, called %d", accepted, throttled, len(arrivals))
 	if accepted < capacity || accepted+throttled != jobs {
@@ -83,10 +83,10 @@ apis:
 	if len(arrivals) != accepted {
 		t.Errorf("%d calls for %d accepted jobs", len(arrivals), accepted)
 	}
-	r.CheckOrder(arrivals)
-	r.CheckRate(arrivals, bucket.Rate{Count: rate, Per: time.Second, Burst: 1})
+	r.Referee().CheckOrder(arrivals)
+	r.Referee().CheckRate(arrivals, bucket.Rate{Count: rate, Per: time.Second, Burst: 1})
 	r.Referee().Used(arrivals, capacity/3, rate, 0.95)
-	if letters := r.Messages("WEIR_DEAD"); letters != throttled {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != throttled {
 		t.Errorf("%d letters for %d refusals", letters, throttled)
 	}
 	for i := range throttled {
@@ -98,10 +98,10 @@ apis:
 			t.Errorf("not a throttled event: %s", event.Data)
 		}
 	}
-	if results := r.Messages("WEIR_RESULTS"); results != accepted {
+	if results := r.Store().Messages("WEIR_RESULTS"); results != accepted {
 		t.Errorf("%d results for %d jobs", results, accepted)
 	}
-	if calls := r.Messages("WEIR_CALLS"); calls != accepted {
+	if calls := r.Store().Messages("WEIR_CALLS"); calls != accepted {
 		t.Errorf("%d ledger records for %d calls", calls, accepted)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/micro"
@@ -64,21 +66,21 @@ apis:
 		}
 	}
 	for _, api := range []string{"tiny", "wide"} {
-		if said, code := r.Command("pause", api); code != 0 {
+		if said, code := r.CLI().Run("pause", api); code != 0 {
 			t.Fatal(said)
 		}
 	}
 
 	wants(nats("pub", "weir.jobs.tiny.k", "1"), "Published 1 bytes")
-	r.Eventually("the published job", func() bool { return r.Waiting("tiny") == 1 })
+	r.Eventually("the published job", func() bool { return r.Store().Waiting("tiny") == 1 })
 	wants(nats("req", "weir.jobs.tiny.k", "2", "-H", "Nats-Msg-Id:order-2"), `"stream":"WEIR_tiny_`, `"job":"order-2","key":"k","position":2`)
 	wants(nats("req", "weir.jobs.tiny.k", "2", "-H", "Nats-Msg-Id:order-2"), `"duplicate":true`)
 	wants(nats("req", "weir.jobs.tiny.k", "3"), "Nats-Service-Error-Code: 429", "Nats-Service-Error: bucket full: tiny/k holds 2 of 2; try again in", `"dead_letter_seq":1`)
 
-	queue := r.Submit("weir.jobs.wide.k", nil, nil).Stream
+	queue := r.Producer().Submit("weir.jobs.wide.k", nil, nil).Stream
 	wants(nats("bench", "js", "pub", "async", "weir.jobs.wide.k", "--stream", queue, "--msgs", "200", "--size", "64", "--no-progress"), "publisher stats: ")
 	wants(nats("bench", "js", "pub", "sync", "weir.jobs.wide.k", "--stream", queue, "--msgs", "20", "--size", "64", "--no-progress"), "publisher stats: ")
-	if n := r.Waiting("wide"); n != 221 {
+	if n := r.Store().Waiting("wide"); n != 221 {
 		t.Errorf("%d jobs of 221 are queued", n)
 	}
 	wants(nats("bench", "js", "pub", "sync", "weir.jobs.tiny.k", "--stream", queue, "--msgs", "5", "--size", "64", "--no-progress"),
@@ -105,10 +107,10 @@ apis:
 func TestNATSChecksACluster(t *testing.T) {
 	t.Parallel()
 	tool := natsCLI(t)
-	url, servers := weirtest.ThreeServers(t)
+	url, servers := servers.ThreeServers(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:9\n    bucket: {rate: 1/s, capacity: 5}\n")
-	p, err := weirtest.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
+	p, err := program.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
 	if err != nil {
 		t.Fatal(err)
 	}

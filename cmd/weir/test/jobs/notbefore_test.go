@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest"
 )
 
@@ -25,52 +26,52 @@ func TestNotBefore(t *testing.T) {
 	due := time.Now().Add(time.Hour)
 	at := func(after time.Duration) string { return due.Add(after).Format(time.RFC3339Nano) }
 
-	third := r.SendNotBefore("k", "third", at(500*time.Millisecond))
-	second := r.SendNotBefore("k", "second", at(0), "Weir-Deadline", "1h")
-	year := r.SendNotBefore("k", "year", "8784h")
-	gone := r.SendNotBefore("k", "gone", "100h")
-	// A receipt may come before the owner has read the jobs before it.
+	third := r.Producer().SendNotBefore("k", "third", at(500*time.Millisecond))
+	second := r.Producer().SendNotBefore("k", "second", at(0), "Weir-Deadline", "1h")
+	year := r.Producer().SendNotBefore("k", "year", "8784h")
+	gone := r.Producer().SendNotBefore("k", "gone", "100h")
+	// A receipt may be sooner than its owner has read those before.
 	for n, name := range []string{"second", "third", "gone", "year"} {
 		r.Eventually(fmt.Sprintf("%s has position %d", name, n+1), func() bool {
-			a := r.SendNotBefore("k", name, "1h")
+			a := r.Producer().SendNotBefore("k", name, "1h")
 			return a.Duplicate && a.Position == n+1
 		})
 	}
 	for _, c := range []struct {
-		weirtest.Answer
+		producer.Answer
 		want time.Duration
 	}{{second, time.Until(due)}, {third, time.Until(due)}, {year, ingest.MostNotBefore - time.Minute}, {gone, 99 * time.Hour}} {
 		if c.Error != nil || c.Eta() < c.want {
 			t.Errorf("a receipt says that its job is called in %s, before its time: %+v", c.Eta(), c.Answer)
 		}
 	}
-	first := r.SendNotBefore("k", "first", "")
+	first := r.Producer().SendNotBefore("k", "first", "")
 	if first.Position != 1 || first.Eta() > time.Second {
 		t.Errorf("a job behind jobs that wait for their time: position %d, in %s", first.Position, first.Eta())
 	}
 	if all := r.AwaitCalls(1); string(all[0].Body) != "first" {
 		t.Fatalf("called first: %s", all[0].Body)
 	}
-	r.Eventually("four jobs wait", func() bool { return r.Waiting("pay") == 4 })
-	if again := r.SendNotBefore("k", "year", "8784h"); !again.Duplicate || again.Seq != year.Seq || again.Position != 4 || again.Eta() < 365*24*time.Hour {
+	r.Eventually("four jobs wait", func() bool { return r.Store().Waiting("pay") == 4 })
+	if again := r.Producer().SendNotBefore("k", "year", "8784h"); !again.Duplicate || again.Seq != year.Seq || again.Position != 4 || again.Eta() < 365*24*time.Hour {
 		t.Errorf("a copy: %+v", again)
 	}
-	r.RefuseNotBefore()
-	r.FillNotBefore()
-	r.SeeNotBefore(due)
-	if said, code := r.Command("cancel", "pay", "gone"); code != 0 {
+	r.Producer().RefuseNotBefore()
+	r.Producer().FillNotBefore()
+	r.CLI().SeeNotBefore(due)
+	if said, code := r.CLI().Run("cancel", "pay", "gone"); code != 0 {
 		t.Fatalf("cancel: %s", said)
 	}
-	// The pause keeps both jobs from being called before both are there, even if the machine stands still.
-	if said, code := r.Command("pause", "pay"); code != 0 {
+	// So that both are there before one is called, also if the machine stands still.
+	if said, code := r.CLI().Run("pause", "pay"); code != 0 {
 		t.Fatalf("pause: %s", said)
 	}
 	due = time.Now().Add(2 * time.Second)
-	r.SendNotBefore("k", "later", at(500*time.Millisecond))
-	r.SendNotBefore("k", "sooner", at(0))
+	r.Producer().SendNotBefore("k", "later", at(500*time.Millisecond))
+	r.Producer().SendNotBefore("k", "sooner", at(0))
 	r.Stop()
 	r.Start()
-	if said, code := r.Command("resume", "pay"); code != 0 {
+	if said, code := r.CLI().Run("resume", "pay"); code != 0 {
 		t.Fatalf("resume: %s", said)
 	}
 	for _, a := range r.AwaitCalls(3) {
@@ -82,8 +83,10 @@ func TestNotBefore(t *testing.T) {
 	if all := api.All(); string(all[1].Body)+" "+string(all[2].Body) != "sooner later" {
 		t.Errorf("called second and third: %s, %s", all[1].Body, all[2].Body)
 	}
-	if letters := r.Letters("pay", "k"); len(letters) != 1 || letters[0].Header.Get("Weir-Job-Id") != "gone" || letters[0].Header.Get(ingest.HeaderNotBefore) != "100h" {
+	if letters := r.Store().Letters("pay", "k"); len(letters) != 1 || letters[0].Header.Get("Weir-Job-Id") != "gone" || letters[0].Header.Get(ingest.HeaderNotBefore) != "100h" {
 		t.Errorf("%d letters", len(letters))
 	}
-	r.Eventually("three jobs of an hour and later and the six of the full bucket wait", func() bool { return r.Waiting("pay") == 9 })
+	r.Eventually("three jobs of an hour and later and the six of the full bucket wait", func() bool {
+		return r.Store().Waiting("pay") == 9
+	})
 }

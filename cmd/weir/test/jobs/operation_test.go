@@ -44,7 +44,7 @@ func operationRig(t *testing.T, o *fakeapi.Operations, polled, more string) *wei
 
 // recordsOf returns the outcomes of a key's records.
 func recordsOf(r *weirtest.Rig, key string) (outcomes []string) {
-	for _, c := range r.Ledger("pay", key) {
+	for _, c := range r.Store().Ledger("pay", key) {
 		outcomes = append(outcomes, c.Outcome)
 	}
 	return outcomes
@@ -60,9 +60,9 @@ func TestOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Order("k", "first")
-	r.Ended("pay", "k", 1)
-	results := r.Results("pay", "k")
+	r.Producer().Order("k", "first")
+	r.Store().Ended("pay", "k", 1)
+	results := r.Store().Results("pay", "k")
 	if len(results) != 1 || string(results[0].Data) != `{"of":"first"}` {
 		t.Fatalf("%d results: %v", len(results), results)
 	}
@@ -70,7 +70,7 @@ func TestOperation(t *testing.T) {
 		h.Get("Weir-Status") != "200" || h.Get("Weir-Called-At") == "" || h.Get("Content-Type") != "application/json" {
 		t.Errorf("the result is %v", h)
 	}
-	records := r.Ledger("pay", "k")
+	records := r.Store().Ledger("pay", "k")
 	if len(records) != 2 {
 		t.Fatalf("%+v", records)
 	}
@@ -93,19 +93,19 @@ func TestOperation(t *testing.T) {
 			t.Errorf("%s %s came without credentials", a.Method, a.Path)
 		}
 	}
-	if out, code := r.Command("spend", "--json"); code != 0 || !strings.Contains(out, `0.50`) || strings.Contains(out, "1.00") {
+	if out, code := r.CLI().Run("spend", "--json"); code != 0 || !strings.Contains(out, `0.50`) || strings.Contains(out, "1.00") {
 		t.Errorf("spend says %s", out)
 	}
-	if out, code := r.Command("verify", "--json"); code != 0 {
+	if out, code := r.CLI().Run("verify", "--json"); code != 0 {
 		t.Errorf("verify says %s", out)
 	}
-	out, _ := r.Command("job", "first")
+	out, _ := r.CLI().Run("job", "first")
 	for _, text := range []string{"submitted", "polled", "done"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("job does not say %q:\n%s", text, out)
 		}
 	}
-	if text := r.Get("/metrics"); !strings.Contains(text, `weir_operation_polls_total{api="pay",outcome="running"} 1`) ||
+	if text := r.HTTP().Get("/metrics"); !strings.Contains(text, `weir_operation_polls_total{api="pay",outcome="running"} 1`) ||
 		!strings.Contains(text, `weir_operation_polls_total{api="pay",outcome="done"} 1`) || !strings.Contains(text, `weir_operations{api="pay"} 0`) ||
 		!strings.Contains(text, `weir_calls_total{api="pay",outcome="submitted"} 1`) {
 		t.Errorf("the metrics are\n%s", text)
@@ -117,18 +117,18 @@ func TestOperationFails(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{EndState: func(string) string { return "failed" }}
 	r := operationRig(t, o, "1h", "")
-	r.Order("k", "bad")
-	r.Ended("pay", "k", 1)
-	letters := r.Letters("pay", "k")
-	if len(letters) != 1 || len(r.Results("pay", "k")) != 0 {
-		t.Fatalf("%d letters, %d results", len(letters), len(r.Results("pay", "k")))
+	r.Producer().Order("k", "bad")
+	r.Store().Ended("pay", "k", 1)
+	letters := r.Store().Letters("pay", "k")
+	if len(letters) != 1 || len(r.Store().Results("pay", "k")) != 0 {
+		t.Fatalf("%d letters, %d results", len(letters), len(r.Store().Results("pay", "k")))
 	}
 	h := letters[0].Header
 	if h.Get("Weir-Dead-Reason") != "rejected" || h.Get("Weir-Dead-Billed") != "yes" || !strings.Contains(h.Get("Weir-Dead-Detail"), "the operation failed") ||
 		h.Get("Weir-Dead-Operation") != r.API.URL()+"/operations/bad" {
 		t.Errorf("the letter is %v", h)
 	}
-	out, _ := r.Command("dead", "show", fmt.Sprint(letters[0].Sequence))
+	out, _ := r.CLI().Run("dead", "show", fmt.Sprint(letters[0].Sequence))
 	if !strings.Contains(out, `"state":"failed"`) || !strings.Contains(out, "operation") {
 		t.Errorf("the letter is shown as\n%s", out)
 	}
@@ -150,10 +150,10 @@ func TestOperationUnclear(t *testing.T) {
 		return fakeapi.Behaviour{}, false
 	}}
 	r := operationRig(t, o, "1h", "")
-	r.Order("k", "slow")
-	r.Ended("pay", "k", 1)
-	if len(r.Results("pay", "k")) != 1 || o.Submitted("slow") != 1 || o.Polled("slow") != 3 {
-		t.Errorf("%d results, submitted %d times, polled %d times", len(r.Results("pay", "k")), o.Submitted("slow"), o.Polled("slow"))
+	r.Producer().Order("k", "slow")
+	r.Store().Ended("pay", "k", 1)
+	if len(r.Store().Results("pay", "k")) != 1 || o.Submitted("slow") != 1 || o.Polled("slow") != 3 {
+		t.Errorf("%d results, submitted %d times, polled %d times", len(r.Store().Results("pay", "k")), o.Submitted("slow"), o.Polled("slow"))
 	}
 }
 
@@ -164,9 +164,9 @@ func TestOperationTakesTooLong(t *testing.T) {
 	o := &fakeapi.Operations{}
 	o.Hold("long")
 	r := operationRig(t, o, "2s", "")
-	r.Order("k", "long")
-	r.Ended("pay", "k", 1)
-	letters := r.Letters("pay", "k")
+	r.Producer().Order("k", "long")
+	r.Store().Ended("pay", "k", 1)
+	letters := r.Store().Letters("pay", "k")
 	if len(letters) != 1 {
 		t.Fatalf("%d letters", len(letters))
 	}
@@ -174,16 +174,16 @@ func TestOperationTakesTooLong(t *testing.T) {
 		h.Get("Weir-Dead-Operation") != r.API.URL()+"/operations/long" || !strings.Contains(h.Get("Weir-Dead-Detail"), "not ended within 2s") {
 		t.Errorf("the letter is %v", h)
 	}
-	if did, code := r.Reconcile("--api", "pay"); code != 0 || did.Stays != 1 || did.Each[0].Finding != "running" {
+	if did, code := r.CLI().Reconcile("--api", "pay"); code != 0 || did.Stays != 1 || did.Each[0].Finding != "running" {
 		t.Errorf("while it runs: exit code %d, %+v", code, did)
 	}
 	o.Finish("long")
-	if did, code := r.Reconcile("--api", "pay"); code != 0 || did.Done != 1 {
+	if did, code := r.CLI().Reconcile("--api", "pay"); code != 0 || did.Done != 1 {
 		t.Errorf("when it is done: exit code %d, %+v", code, did)
 	}
-	results := r.Results("pay", "k")
-	if len(results) != 1 || string(results[0].Data) != `{"of":"long"}` || results[0].Header.Get("Weir-Price") != "0.50" || len(r.Letters("pay", "k")) != 0 {
-		t.Errorf("results %v, %d letters", results, len(r.Letters("pay", "k")))
+	results := r.Store().Results("pay", "k")
+	if len(results) != 1 || string(results[0].Data) != `{"of":"long"}` || results[0].Header.Get("Weir-Price") != "0.50" || len(r.Store().Letters("pay", "k")) != 0 {
+		t.Errorf("results %v, %d letters", results, len(r.Store().Letters("pay", "k")))
 	}
 	if o.Submitted("long") != 1 {
 		t.Errorf("submitted %d times", o.Submitted("long"))
@@ -201,18 +201,18 @@ func TestOperationCancelled(t *testing.T) {
 		}
 		r := operationRig(t, o, "1h", more)
 		for _, name := range []string{"running", "done"} {
-			r.Order("k", name)
+			r.Producer().Order("k", name)
 			r.Eventually("a poll of "+name, func() bool { return o.Polled(name) > 0 })
 		}
 		o.Finish("done")
-		if out, code := r.Command("cancel", "pay", "running"); code != 0 {
+		if out, code := r.CLI().Run("cancel", "pay", "running"); code != 0 {
 			t.Errorf("cancel said %s", out)
 		}
-		r.Command("cancel", "pay", "done") // whichever comes first, it has one end
-		r.Ended("pay", "k", 2)
-		letters := r.Letters("pay", "k")
-		if len(letters) != 1 || len(r.Results("pay", "k")) != 1 {
-			t.Fatalf("%d letters and %d results", len(letters), len(r.Results("pay", "k")))
+		r.CLI().Run("cancel", "pay", "done") // whichever comes first, it has one end
+		r.Store().Ended("pay", "k", 2)
+		letters := r.Store().Letters("pay", "k")
+		if len(letters) != 1 || len(r.Store().Results("pay", "k")) != 1 {
+			t.Fatalf("%d letters and %d results", len(letters), len(r.Store().Results("pay", "k")))
 		}
 		h, says := letters[0].Header, "goes on"
 		if told {
@@ -239,9 +239,9 @@ func TestOperationElsewhere(t *testing.T) {
 	t.Cleanup(func() { _ = other.Close() }) // nothing has come
 	o := &fakeapi.Operations{Location: func(name string) string { return other.URL() + "/" + name }}
 	r := operationRig(t, o, "1h", "")
-	r.Order("k", "away")
-	r.Ended("pay", "k", 1)
-	letters := r.Letters("pay", "k")
+	r.Producer().Order("k", "away")
+	r.Store().Ended("pay", "k", 1)
+	letters := r.Store().Letters("pay", "k")
 	if len(letters) != 1 {
 		t.Fatalf("%d letters", len(letters))
 	}
@@ -260,9 +260,9 @@ func TestOperationOfFormerConfiguration(t *testing.T) {
 	o := &fakeapi.Operations{}
 	o.Hold("former")
 	r := operationRig(t, o, "1h", "")
-	r.Order("k", "former")
+	r.Producer().Order("k", "former")
 	r.Eventually("a poll", func() bool { return o.Polled("former") > 0 })
-	out, _ := r.Command("show", "pay", "k")
+	out, _ := r.CLI().Run("show", "pay", "k")
 	if !strings.Contains(out, "polling") {
 		t.Errorf("show does not say that it is polled:\n%s", out)
 	}
@@ -271,17 +271,17 @@ func TestOperationOfFormerConfiguration(t *testing.T) {
 	r.YAML = with[:strings.Index(with, "    operation:")]
 	o.Finish("former")
 	r.Start()
-	r.Order("other", "direct") // its answer ends it now
-	r.Ended("pay", "other", 1)
-	if n := len(r.Results("pay", "k")) + len(r.Letters("pay", "k")); n != 0 || r.Depth("pay", "k") != 1 {
-		t.Errorf("%d ends of a job that nothing says how to poll, %d wait", n, r.Depth("pay", "k"))
+	r.Producer().Order("other", "direct") // its answer ends it now
+	r.Store().Ended("pay", "other", 1)
+	if n := len(r.Store().Results("pay", "k")) + len(r.Store().Letters("pay", "k")); n != 0 || r.Store().Depth("pay", "k") != 1 {
+		t.Errorf("%d ends of a job that nothing says how to poll, %d wait", n, r.Store().Depth("pay", "k"))
 	}
 	r.Stop()
 	r.YAML = with
 	r.Start()
-	r.Ended("pay", "k", 1)
-	if len(r.Results("pay", "k")) != 1 || o.Submitted("former") != 1 {
-		t.Errorf("%d results, submitted %d times", len(r.Results("pay", "k")), o.Submitted("former"))
+	r.Store().Ended("pay", "k", 1)
+	if len(r.Store().Results("pay", "k")) != 1 || o.Submitted("former") != 1 {
+		t.Errorf("%d results, submitted %d times", len(r.Store().Results("pay", "k")), o.Submitted("former"))
 	}
 }
 
@@ -292,9 +292,9 @@ func TestOperationHoldsItsSlot(t *testing.T) {
 	o := &fakeapi.Operations{}
 	o.Hold("first")
 	r := operationRig(t, o, "1h", "hold_slot: true")
-	r.Order("k", "first")
+	r.Producer().Order("k", "first")
 	r.Eventually("a poll", func() bool { return o.Polled("first") > 0 })
-	r.Order("other", "second")
+	r.Producer().Order("other", "second")
 	for range 2 {
 		polls := o.Polled("first")
 		r.Eventually("another poll", func() bool { return o.Polled("first") > polls })
@@ -305,8 +305,8 @@ func TestOperationHoldsItsSlot(t *testing.T) {
 		r.Start()
 	}
 	o.Finish("first")
-	r.Ended("pay", "k", 1)
-	r.Ended("pay", "other", 1)
+	r.Store().Ended("pay", "k", 1)
+	r.Store().Ended("pay", "other", 1)
 	if o.Submitted("first") != 1 || o.Submitted("second") != 1 {
 		t.Errorf("submitted %d and %d times", o.Submitted("first"), o.Submitted("second"))
 	}
@@ -333,7 +333,7 @@ func TestOperationHoldsItsReplicasSlot(t *testing.T) {
 	r.Start()
 	t.Cleanup(r.Stop)
 	for _, job := range jobs { // a key each, so that only the replica's limit holds them up
-		r.Order(job, job)
+		r.Producer().Order(job, job)
 	}
 	for n, left := 1, slices.Clone(jobs); n <= len(jobs); n++ {
 		r.Eventually("a poll of what was submitted", func() bool {
@@ -344,7 +344,7 @@ func TestOperationHoldsItsReplicasSlot(t *testing.T) {
 		}
 		i := slices.IndexFunc(left, func(job string) bool { return o.Submitted(job) > 0 })
 		o.Finish(left[i])
-		r.Ended("pay", left[i], 1)
+		r.Store().Ended("pay", left[i], 1)
 		left = slices.Delete(left, i, i+1)
 	}
 }
@@ -355,12 +355,12 @@ func TestOperationDoesNotHoldItsSlot(t *testing.T) {
 	o := &fakeapi.Operations{}
 	o.Hold("first")
 	r := operationRig(t, o, "1h", "")
-	r.Order("k", "first")
-	r.Order("k", "second")
-	r.Eventually("the second result", func() bool { return len(r.Results("pay", "k")) == 1 })
+	r.Producer().Order("k", "first")
+	r.Producer().Order("k", "second")
+	r.Eventually("the second result", func() bool { return len(r.Store().Results("pay", "k")) == 1 })
 	o.Finish("first")
-	r.Ended("pay", "k", 2)
-	if began := r.Results("pay", "k"); len(began) != 2 || began[0].Header.Get("Weir-Job-Id") != "second" {
+	r.Store().Ended("pay", "k", 2)
+	if began := r.Store().Results("pay", "k"); len(began) != 2 || began[0].Header.Get("Weir-Job-Id") != "second" {
 		t.Errorf("%v", began)
 	}
 	if o.Submitted("first") != 1 || o.Submitted("second") != 1 {

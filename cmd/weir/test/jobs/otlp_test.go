@@ -19,6 +19,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -189,12 +191,12 @@ func TestTracesTellAJobsWay(t *testing.T) {
 `, map[string][]string{
 		"done": {"status=500;text=swordfish", "status=429"}, "no": {"status=400;text=swordfish"}, "hangs": {"hang"},
 	}, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment=test", "WEIR_INSTANCE=replica-1")
-	traced := nats.Header{"traceparent": {weirtest.SomeParent}, "tracestate": {"vendor=1"}}
+	traced := nats.Header{"traceparent": {web.SomeParent}, "tracestate": {"vendor=1"}}
 	r.Hand("done", "job-done", traced)
 	r.Hand("no", "job-no", traced)
 	r.Hand("plain", "job-plain", nil)
-	r.Hand("off", "job-off", nats.Header{"traceparent": {strings.TrimSuffix(weirtest.SomeParent, "01") + "00"}})
-	r.Hand("said", "job-said", nats.Header{"traceparent": {weirtest.SomeParent}, "Weir-Header-Traceparent": {strings.Replace(weirtest.SomeParent, "b7ad", "aaaa", 1)}})
+	r.Hand("off", "job-off", nats.Header{"traceparent": {strings.TrimSuffix(web.SomeParent, "01") + "00"}})
+	r.Hand("said", "job-said", nats.Header{"traceparent": {web.SomeParent}, "Weir-Header-Traceparent": {strings.Replace(web.SomeParent, "b7ad", "aaaa", 1)}})
 	r.Hand("full", "job-first", nil)
 	r.AwaitEmpty()
 	r.Hand("full", "job-second", nil) // waits for an hour
@@ -226,7 +228,7 @@ func TestTracesTellAJobsWay(t *testing.T) {
 		t.Errorf("a job with a letter does not say why: %v", no)
 	}
 	full := to.await("job-full", func(s map[string][]span) bool { return len(s["accept"]) == 1 })["accept"][0]
-	if full.trace != weirtest.SomeTrace || full.parent != "b7ad6b7169203331" || full.attr["weir.refusal.code"] != "429" || full.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
+	if full.trace != web.SomeTrace || full.parent != "b7ad6b7169203331" || full.attr["weir.refusal.code"] != "429" || full.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR {
 		t.Errorf("a refusal: %v", full)
 	}
 	plain := to.await("job-plain", func(s map[string][]span) bool { return len(s["process"]) == 1 })
@@ -239,10 +241,10 @@ func TestTracesTellAJobsWay(t *testing.T) {
 	if all := to.got("job-off"); len(all) != 0 {
 		t.Errorf("spans of a job whose producer records nothing: %v", all)
 	}
-	if got := r.API.Arrivals("off")[0].Header("Traceparent"); got != strings.TrimSuffix(weirtest.SomeParent, "01")+"00" {
+	if got := r.API.Arrivals("off")[0].Header("Traceparent"); got != strings.TrimSuffix(web.SomeParent, "01")+"00" {
 		t.Errorf("the api was told %s", got)
 	}
-	if got := r.API.Arrivals("said")[0].Header("Traceparent"); got != strings.Replace(weirtest.SomeParent, "b7ad", "aaaa", 1) {
+	if got := r.API.Arrivals("said")[0].Header("Traceparent"); got != strings.Replace(web.SomeParent, "b7ad", "aaaa", 1) {
 		t.Errorf("the job named a traceparent, and the api was told %s", got)
 	}
 	to.mu.Lock()
@@ -259,7 +261,7 @@ func TestTracesTellAJobsWay(t *testing.T) {
 func checkWay(t *testing.T, job string, all map[string][]span, calls []fakeapi.Arrival, outcome string) {
 	t.Helper()
 	p := all["process"][0]
-	if p.trace != weirtest.SomeTrace || p.parent != "b7ad6b7169203331" || p.TraceState != "vendor=1" || p.attr["weir.outcome"] != outcome || p.Kind != tracepb.Span_SPAN_KIND_CONSUMER {
+	if p.trace != web.SomeTrace || p.parent != "b7ad6b7169203331" || p.TraceState != "vendor=1" || p.attr["weir.outcome"] != outcome || p.Kind != tracepb.Span_SPAN_KIND_CONSUMER {
 		t.Errorf("%s: %v", job, p)
 	}
 	if len(all["POST"]) != len(calls) || len(all["settle"]) != len(calls) || len(all["wait"]) < len(calls)-1 || len(all["accept"]) != 1 {
@@ -272,7 +274,7 @@ func checkWay(t *testing.T, job string, all map[string][]span, calls []fakeapi.A
 	}
 	for name, spans := range all {
 		for _, s := range spans {
-			if s.trace != weirtest.SomeTrace || name != "process" && s.parent != p.id || s.EndTimeUnixNano < s.StartTimeUnixNano || s.EndTimeUnixNano > p.EndTimeUnixNano {
+			if s.trace != web.SomeTrace || name != "process" && s.parent != p.id || s.EndTimeUnixNano < s.StartTimeUnixNano || s.EndTimeUnixNano > p.EndTimeUnixNano {
 				t.Errorf("%s: %s is not within the job: %v", job, name, s)
 			}
 		}
@@ -294,7 +296,7 @@ func checkWay(t *testing.T, job string, all map[string][]span, calls []fakeapi.A
 func TestTracesHinderNothing(t *testing.T) {
 	t.Parallel()
 	const jobs, most = 200, 64
-	addr := weirtest.FreePort(t)
+	addr := servers.FreePort(t)
 	r := tracedRig(t, startReceiver(t, true), "    bucket: {rate: 1000/s, burst: 200, counts: token_bucket, capacity: 500, in_flight: 50}\n", nil,
 		fmt.Sprintf("OTEL_BSP_MAX_QUEUE_SIZE=%d", most), "OTEL_EXPORTER_OTLP_TIMEOUT=300", "WEIR_HTTP_LISTEN="+addr)
 	for n := range jobs {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/store"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go"
@@ -17,13 +18,13 @@ import (
 var outcomes = []struct {
 	what, apis string // the kind of the two apis: "" or -brief and so on
 	orders     []string
-	safe, once weirtest.End
+	safe, once store.End
 }{
-	{"200", "", nil, weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}, weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}},
-	{"204", "", []string{"status=204"}, weirtest.End{As: "done", Status: 204, Attempts: 1, Ledger: []string{"done"}}, weirtest.End{As: "done", Status: 204, Attempts: 1, Ledger: []string{"done"}}},
-	{"303", "", []string{"status=303;location=/v1/elsewhere"}, weirtest.End{As: "done", Status: 303, Attempts: 1, Ledger: []string{"done"}}, weirtest.End{As: "done", Status: 303, Attempts: 1, Ledger: []string{"done"}}},
-	{"304", "", []string{"status=304"}, weirtest.End{As: "done", Status: 304, Attempts: 1, Ledger: []string{"done"}}, weirtest.End{As: "done", Status: 304, Attempts: 1, Ledger: []string{"done"}}},
-	{"informational", "", []string{"informational=102;informational=103"}, weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}, weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}},
+	{"200", "", nil, store.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}, store.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}},
+	{"204", "", []string{"status=204"}, store.End{As: "done", Status: 204, Attempts: 1, Ledger: []string{"done"}}, store.End{As: "done", Status: 204, Attempts: 1, Ledger: []string{"done"}}},
+	{"303", "", []string{"status=303;location=/v1/elsewhere"}, store.End{As: "done", Status: 303, Attempts: 1, Ledger: []string{"done"}}, store.End{As: "done", Status: 303, Attempts: 1, Ledger: []string{"done"}}},
+	{"304", "", []string{"status=304"}, store.End{As: "done", Status: 304, Attempts: 1, Ledger: []string{"done"}}, store.End{As: "done", Status: 304, Attempts: 1, Ledger: []string{"done"}}},
+	{"informational", "", []string{"informational=102;informational=103"}, store.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}, store.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"done"}}},
 	{"429", "", []string{"status=429"}, pushedOnce, pushedOnce},
 	{"503", "", []string{"status=503"}, pushedOnce, pushedOnce},
 	{"429 with seconds", "", []string{"status=429;retry-after=1"}, pushedOnce, pushedOnce},
@@ -32,7 +33,7 @@ var outcomes = []struct {
 	{"429 with nonsense", "", []string{"status=429;retry-after=soon"}, pushedOnce, pushedOnce},
 	{"409 as listed", "", []string{"status=409;retry-after=0.1"}, pushedOnce, pushedOnce},
 	{"501 as listed", "", []string{"status=501"}, pushedOnce, pushedOnce},
-	{"429 more often than there are attempts", "", repeat("status=429", 5), weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: append(repeat("pushback", 5), "done")}, weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: append(repeat("pushback", 5), "done")}},
+	{"429 more often than there are attempts", "", repeat("status=429", 5), store.End{As: "done", Status: 200, Attempts: 1, Ledger: append(repeat("pushback", 5), "done")}, store.End{As: "done", Status: 200, Attempts: 1, Ledger: append(repeat("pushback", 5), "done")}},
 	{"400", "", []string{"status=400"}, rejected(400), rejected(400)},
 	{"404 with Retry-After", "", []string{"status=404;retry-after=1"}, rejected(404), rejected(404)},
 	{"422", "", []string{"status=422"}, rejected(422), rejected(422)},
@@ -53,20 +54,20 @@ var outcomes = []struct {
 }
 
 var (
-	pushedOnce  = weirtest.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"pushback", "done"}}
-	retriedOnce = weirtest.End{As: "done", Status: 200, Attempts: 2, Ledger: []string{"retry", "done"}}
+	pushedOnce  = store.End{As: "done", Status: 200, Attempts: 1, Ledger: []string{"pushback", "done"}}
+	retriedOnce = store.End{As: "done", Status: 200, Attempts: 2, Ledger: []string{"retry", "done"}}
 )
 
-func rejected(status int) weirtest.End {
-	return weirtest.End{As: "rejected", Status: status, Attempts: 1, Billed: "no", Ledger: []string{"rejected"}}
+func rejected(status int) store.End {
+	return store.End{As: "rejected", Status: status, Attempts: 1, Billed: "no", Ledger: []string{"rejected"}}
 }
 
-func unknownEnd(status int, billed string) weirtest.End {
-	return weirtest.End{As: "unknown", Status: status, Attempts: 1, Billed: deadletter.Billed(billed), Ledger: []string{"unknown"}}
+func unknownEnd(status int, billed string) store.End {
+	return store.End{As: "unknown", Status: status, Attempts: 1, Billed: deadletter.Billed(billed), Ledger: []string{"unknown"}}
 }
 
-func exhaustedEnd(status int, billed string) weirtest.End {
-	return weirtest.End{As: "exhausted", Status: status, Attempts: 3, Billed: deadletter.Billed(billed), Ledger: []string{"retry", "retry", "exhausted"}}
+func exhaustedEnd(status int, billed string) store.End {
+	return store.End{As: "exhausted", Status: status, Attempts: 3, Billed: deadletter.Billed(billed), Ledger: []string{"retry", "retry", "exhausted"}}
 }
 
 func repeat(s string, n int) []string { return strings.Fields(strings.Repeat(s+" ", n)) }
@@ -85,19 +86,19 @@ func TestOutcomes(t *testing.T) {
 	for i := range outcomes {
 		for _, kind := range []string{"safe", "once"} {
 			key := fmt.Sprintf("%s-%d", kind, i)
-			r.Send(kind+outcomes[i].apis, key, nats.Header{"Nats-Msg-Id": {"id-" + key}, "Weir-Path": {"/" + key}}, "pay "+key)
+			r.Producer().Send(kind+outcomes[i].apis, key, nats.Header{"Nats-Msg-Id": {"id-" + key}, "Weir-Path": {"/" + key}}, "pay "+key)
 		}
 	}
 	for i, c := range outcomes {
-		for kind, want := range map[string]weirtest.End{"safe": c.safe, "once": c.once} {
+		for kind, want := range map[string]store.End{"safe": c.safe, "once": c.once} {
 			t.Run(kind+" "+c.what, func(t *testing.T) {
 				key := fmt.Sprintf("%s-%d", kind, i)
-				r.CheckEnd(t, kind+c.apis, key, "id-"+key, "pay "+key, want)
+				r.Store().CheckEnd(t, kind+c.apis, key, "id-"+key, "pay "+key, want)
 				calls := len(want.Ledger)
 				if c.apis == "-refused" || c.apis == "-tls" {
 					calls = 0
 				}
-				r.CheckArrivals(t, key, calls, kind == "safe", c.orders)
+				r.Referee().CheckArrivals(t, key, calls, kind == "safe", c.orders)
 			})
 		}
 	}

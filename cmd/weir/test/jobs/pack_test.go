@@ -15,6 +15,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go"
@@ -136,7 +137,7 @@ func (r *packRig) give(api, key string, jobs ...packedJob) {
 			Subject: "weir.jobs." + api + "." + key, Data: body, Header: nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", j.N)}},
 		}
 	}
-	weirtest.FillTaken(r.T, r.NC, msgs)
+	producer.FillTaken(r.T, r.NC, msgs)
 }
 
 // TestPacks: 1,000 jobs take at most 25 calls of 50 jobs. Each job gets its own answer, record and share of the price,
@@ -150,12 +151,12 @@ func TestPacks(t *testing.T) {
 		all = append(all, packedJob{N: n + 1})
 	}
 	r.give("order", "a", all...)
-	r.Ended("order", "a", jobs)
+	r.Store().Ended("order", "a", jobs)
 	calls := r.made()
 	if len(calls) > 25 {
 		t.Errorf("%d calls", len(calls))
 	}
-	records := r.Ledger("order", "a")
+	records := r.Store().Ledger("order", "a")
 	planned := map[string]time.Time{} // by pack: a busy machine may let a call arrive just after the next one
 	for _, c := range records {
 		if c.Pack == nil {
@@ -178,7 +179,7 @@ func TestPacks(t *testing.T) {
 	if len(keys) != len(calls) {
 		t.Errorf("%d calls have %d keys", len(calls), len(keys))
 	}
-	results := byJob(r.Results("order", "a"))
+	results := byJob(r.Store().Results("order", "a"))
 	for n := range jobs {
 		id := fmt.Sprint("job-", n+1)
 		if got, want := string(results[id].Data), fmt.Sprintf(`{"n":%d,"code":200}`, n+1); got != want {
@@ -199,10 +200,10 @@ func TestPacks(t *testing.T) {
 	if want := int64(len(calls))*500_000 + 10_000*jobs*(jobs+1)/2; len(records) != jobs || price != want || units != int64(2*len(calls)) {
 		t.Errorf("%d records cost %d, want %d, and took %d units in %d calls", len(records), price, want, units, len(calls))
 	}
-	if out := r.Must("verify", "--api", "order"); !strings.Contains(out, fmt.Sprintf("%d calls", len(calls))) {
+	if out := r.CLI().Must("verify", "--api", "order"); !strings.Contains(out, fmt.Sprintf("%d calls", len(calls))) {
 		t.Error(out)
 	}
-	if out := r.Must("job", "job-7"); !strings.Contains(out, "in pack ") {
+	if out := r.CLI().Must("job", "job-7"); !strings.Contains(out, "in pack ") {
 		t.Error(out)
 	}
 }
@@ -218,7 +219,7 @@ func TestPackOfManyIntents(t *testing.T) {
 		all = append(all, packedJob{N: n + 1})
 	}
 	r.give("small", "a", all...)
-	r.Ended("small", "a", jobs)
+	r.Store().Ended("small", "a", jobs)
 	most, sum := 0, 0
 	for _, c := range r.made() {
 		most, sum = max(most, len(c.jobs)), sum+len(c.jobs)
@@ -234,9 +235,11 @@ func TestPackFailsInPart(t *testing.T) {
 	t.Parallel()
 	r := newPackRig(t)
 	r.give("match", "a", packedJob{N: 1}, packedJob{N: 2, Code: 422}, packedJob{N: 3, Code: 500}, packedJob{N: 4, Mute: true}, packedJob{N: 5, Code: 429})
-	r.Eventually("five ends but one", func() bool { return len(r.Letters("match", "a")) >= 3 && len(r.Results("match", "a")) >= 1 })
+	r.Eventually("five ends but one", func() bool {
+		return len(r.Store().Letters("match", "a")) >= 3 && len(r.Store().Results("match", "a")) >= 1
+	})
 	reasons := map[string]string{}
-	for _, m := range r.Letters("match", "a") {
+	for _, m := range r.Store().Letters("match", "a") {
 		reasons[m.Header.Get("Weir-Job-Id")] = m.Header.Get("Weir-Dead-Reason") + " " + m.Header.Get("Weir-Dead-Billed")
 	}
 	for id, want := range map[string]string{"job-2": "rejected no", "job-3": "unknown unknown", "job-4": "unknown yes"} {
@@ -244,8 +247,8 @@ func TestPackFailsInPart(t *testing.T) {
 			t.Errorf("%s became %q, want %q", id, reasons[id], want)
 		}
 	}
-	r.Ended("match", "a", 5)
-	if results := byJob(r.Results("match", "a")); results["job-1"] == nil || len(results) != 1 {
+	r.Store().Ended("match", "a", 5)
+	if results := byJob(r.Store().Results("match", "a")); results["job-1"] == nil || len(results) != 1 {
 		t.Errorf("%d results", len(results))
 	}
 	calls := r.made()
@@ -271,10 +274,10 @@ apis:
 	bodies := []string{`{"n":1}`, `{"n":2}`, large, `{"n":4}`, `{"n":5}`}
 	jobs := make([]*nats.Msg, len(bodies))
 	for i, body := range bodies {
-		jobs[i] = weirtest.JobFor("pay", "k", body)
+		jobs[i] = producer.JobFor("pay", "k", body)
 	}
-	weirtest.FillTaken(t, r.NC, jobs)
-	r.Ended("pay", "k", len(bodies))
+	producer.FillTaken(t, r.NC, jobs)
+	r.Store().Ended("pay", "k", len(bodies))
 	var called []string
 	for _, c := range packs.Calls() {
 		called = append(called, c.Body)
@@ -282,7 +285,7 @@ apis:
 	if want := []string{`[{"n":1},{"n":2}]`, "[" + large + "]", `[{"n":4},{"n":5}]`}; !slices.Equal(called, want) {
 		t.Errorf("the calls are %.40q", called)
 	}
-	if n := len(r.Results("pay", "k")); n != len(bodies) {
+	if n := len(r.Store().Results("pay", "k")); n != len(bodies) {
 		t.Errorf("%d results", n)
 	}
 }
@@ -295,7 +298,7 @@ func TestPackIsRepeatedAsItWas(t *testing.T) {
 	r.give("order", "a", packedJob{N: 1}, packedJob{N: 2, Fail: 500}, packedJob{N: 3})
 	r.Eventually("the first call", func() bool { return len(r.made()) > 0 })
 	r.give("order", "a", packedJob{N: 4})
-	r.Ended("order", "a", 4)
+	r.Store().Ended("order", "a", 4)
 	var same []packedCall
 	for _, c := range r.made() {
 		if len(c.jobs) == 3 {
@@ -305,7 +308,7 @@ func TestPackIsRepeatedAsItWas(t *testing.T) {
 	if len(same) != 2 || same[0].key != same[1].key || fmt.Sprint(same[0].jobs) != fmt.Sprint(same[1].jobs) || len(r.made()) != 3 {
 		t.Errorf("calls: %+v", r.made())
 	}
-	if n := len(r.Results("order", "a")); n != 4 {
+	if n := len(r.Store().Results("order", "a")); n != 4 {
 		t.Errorf("%d results", n)
 	}
 }
@@ -315,13 +318,13 @@ func TestTooFewAnswers(t *testing.T) {
 	t.Parallel()
 	r := newPackRig(t)
 	r.give("order", "a", packedJob{N: 1}, packedJob{N: 2, Mute: true})
-	r.Ended("order", "a", 2)
-	for _, m := range r.Letters("order", "a") {
+	r.Store().Ended("order", "a", 2)
+	for _, m := range r.Store().Letters("order", "a") {
 		if m.Header.Get("Weir-Dead-Reason") != "unknown" || !strings.Contains(m.Header.Get("Weir-Dead-Detail"), "1 answers to 2 jobs") {
 			t.Errorf("%v", m.Header)
 		}
 	}
-	if n := len(r.Letters("order", "a")); n != 2 || len(r.made()) != 1 {
+	if n := len(r.Store().Letters("order", "a")); n != 2 || len(r.made()) != 1 {
 		t.Errorf("%d letters, %d calls", n, len(r.made()))
 	}
 }
@@ -331,7 +334,7 @@ func TestBadJobsOfPacks(t *testing.T) {
 	t.Parallel()
 	r := newPackRig(t)
 	for body, api := range map[string]string{"no json": "order", "": "order", "1 2": "order", `{"m":1}`: "match", `{"n":{}}`: "match"} {
-		if a := r.Submit("weir.jobs."+api+".a", []byte(body), nil); a.Error == nil || a.Error.Code != 400 {
+		if a := r.Producer().Submit("weir.jobs."+api+".a", []byte(body), nil); a.Error == nil || a.Error.Code != 400 {
 			t.Errorf("%q is answered %+v", body, a)
 		}
 	}
@@ -342,9 +345,9 @@ func TestPackOfOtherRequests(t *testing.T) {
 	t.Parallel()
 	r := newPackRig(t)
 	for n, path := range []string{"/x/order", "/x/order", "/y/order"} {
-		r.Send("order", "a", nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", n+1)}, "Weir-Path": {path}}, fmt.Sprintf(`{"n":%d}`, n+1))
+		r.Producer().Send("order", "a", nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", n+1)}, "Weir-Path": {path}}, fmt.Sprintf(`{"n":%d}`, n+1))
 	}
-	r.Ended("order", "a", 3)
+	r.Store().Ended("order", "a", 3)
 	calls := r.made()
 	if len(calls) != 2 || len(calls[0].jobs) != 2 || len(calls[1].jobs) != 1 {
 		t.Errorf("calls: %+v", calls)
@@ -396,16 +399,16 @@ apis:
     pack: {jobs: 3, wait: 10s}
 `, at))
 	for n := range 3 {
-		r.Send("order", "a", nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", n)}}, fmt.Sprintf(`{"n":%d}`, n))
+		r.Producer().Send("order", "a", nats.Header{"Nats-Msg-Id": {fmt.Sprint("job-", n)}}, fmt.Sprintf(`{"n":%d}`, n))
 	}
 	r.Eventually("a call without a connection", func() bool {
-		return slices.ContainsFunc(r.Ledger("order", "a"), func(c ledger.Record) bool { return !c.Sent })
+		return slices.ContainsFunc(r.Store().Ledger("order", "a"), func(c ledger.Record) bool { return !c.Sent })
 	})
 	again := listen(at)
 	go func() { _ = server.Serve(again) }()
-	r.Ended("order", "a", 3)
-	if n := len(r.Results("order", "a")); n != 3 {
-		t.Errorf("%d results, %d letters", n, len(r.Letters("order", "a")))
+	r.Store().Ended("order", "a", 3)
+	if n := len(r.Store().Results("order", "a")); n != 3 {
+		t.Errorf("%d results, %d letters", n, len(r.Store().Letters("order", "a")))
 	}
 	mu.Lock()
 	defer mu.Unlock()

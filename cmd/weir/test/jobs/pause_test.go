@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/dispatcher/desk"
 	"weir/dispatcher/schedule"
 	"weir/ingest/await"
@@ -35,20 +36,22 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	api := weirtest.StartOrdered(t, nil)
 	r := weirtest.RigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
 	for i := range 60 {
-		r.Pay("paused", fmt.Sprint("p", i))
-		r.Pay("free", fmt.Sprint("f", i))
+		r.Producer().Pay("paused", fmt.Sprint("p", i))
+		r.Producer().Pay("free", fmt.Sprint("f", i))
 	}
 	r.PutPause("paused")
 	calls := len(r.API.Arrivals("paused")) // one may run still
-	r.Eventually("the free key's jobs to end", func() bool { return len(r.Results("pay", "free")) == 60 })
+	r.Eventually("the free key's jobs to end", func() bool { return len(r.Store().Results("pay", "free")) == 60 })
 	if n := len(r.API.Arrivals("paused")); n > calls+1 {
 		t.Fatalf("%d calls of the paused key started after its pause", n-calls)
 	}
 	r.Stop()
 	calls = len(r.API.Arrivals("paused")) // all have arrived
 	r.Start()
-	r.Pay("free", "after")
-	r.Eventually("a call of the free key after the restart", func() bool { return len(r.Results("pay", "free")) == 61 })
+	r.Producer().Pay("free", "after")
+	r.Eventually("a call of the free key after the restart", func() bool {
+		return len(r.Store().Results("pay", "free")) == 61
+	})
 	if n := len(r.API.Arrivals("paused")); n != calls {
 		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
 	}
@@ -64,11 +67,11 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("all jobs to end", func() bool { return len(r.Results("pay", "paused")) == 60 })
+	r.Eventually("all jobs to end", func() bool { return len(r.Store().Results("pay", "paused")) == 60 })
 	if n := len(r.API.Arrivals("paused")); n != 60 {
 		t.Errorf("%d calls of 60 jobs", n)
 	}
-	if n := r.Messages("WEIR_DEAD"); n != 0 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 0 {
 		t.Errorf("%d letters: a pause ends no job", n)
 	}
 }
@@ -101,7 +104,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	}
 	calledAfter := func(key string, ends time.Time) {
 		t.Helper()
-		r.Eventually("the end of the pause", func() bool { return len(r.Results("pay", key)) == 1 })
+		r.Eventually("the end of the pause", func() bool { return len(r.Store().Results("pay", key)) == 1 })
 		if got := r.API.Arrivals(key); len(got) != 1 || r.API.Started().Add(time.Duration(got[0].At)).Before(ends.Add(-10*time.Millisecond)) {
 			t.Errorf("%s was called %d times, or before the end of its pause at %s", key, len(got), ends)
 		}
@@ -113,7 +116,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	again := pause("kept", time.Hour).Add(-time.Hour) // for longer
 	shortly, restarted := pause("shortly", 500*time.Millisecond), pause("restarted", 2*time.Second)
 	for _, key := range []string{"shortly", "restarted", "kept"} {
-		r.Pay(key, key)
+		r.Producer().Pay(key, key)
 	}
 	calledAfter("shortly", shortly)
 	r.Stop()
@@ -124,7 +127,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	}
 
 	away := pause("away", time.Second)
-	r.Pay("away", "away")
+	r.Producer().Pay("away", "away")
 	r.Stop()
 	await.Until(t, "the end of the pause, while no weir runs", func() bool { return time.Now().After(away) })
 	r.Start()
@@ -133,7 +136,7 @@ func TestPauseEndsByItself(t *testing.T) {
 		t.Errorf("the entry of a pause that is over: %v", err)
 	}
 	over := 0
-	for _, m := range r.Stored("WEIR_EVENTS", "weir.events.resumed.pay.*") {
+	for _, m := range r.Store().Stored("WEIR_EVENTS", "weir.events.resumed.pay.*") {
 		if strings.Contains(string(m.Data), "the pause is over") {
 			over++
 		}
@@ -166,11 +169,11 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	r.WhilePaused(func() {
 		var jobs []*nats.Msg
 		for i := range 200 {
-			job := weirtest.JobFor("pay", "k", fmt.Sprint("j", i))
+			job := producer.JobFor("pay", "k", fmt.Sprint("j", i))
 			job.Header.Set("Nats-Msg-Id", fmt.Sprint("j", i))
 			jobs = append(jobs, job)
 		}
-		weirtest.FillTaken(t, r.NC, jobs)
+		producer.FillTaken(t, r.NC, jobs)
 	})
 	cancelled := map[string]bool{}
 	for i := 199; i > 0; i -= 8 {
@@ -188,7 +191,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	if len(cancelled) == 0 {
 		t.Fatal("nothing could be cancelled")
 	}
-	r.Eventually("all jobs to end", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("all jobs to end", func() bool { return r.Store().Waiting("pay") == 0 })
 	last := -1
 	for _, a := range r.API.Arrivals("k") {
 		var n int
@@ -206,7 +209,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	if n := len(r.API.Arrivals("k")); n != 200-len(cancelled) {
 		t.Errorf("%d calls of 200 jobs, %d cancelled", n, len(cancelled))
 	}
-	letters := r.Letters("pay", "k")
+	letters := r.Store().Letters("pay", "k")
 	if len(letters) != len(cancelled) {
 		t.Fatalf("%d letters of %d cancelled jobs", len(letters), len(cancelled))
 	}

@@ -10,19 +10,20 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
 )
 
 // sendUrgent submits a job with a priority, "" for none. Its name begins with the priority.
-func sendUrgent(r *weirtest.Rig, key, priority, name string) weirtest.Answer {
+func sendUrgent(r *weirtest.Rig, key, priority, name string) producer.Answer {
 	r.T.Helper()
 	h := map[string]string{"Nats-Msg-Id": name, "Weir-Path": "/" + key}
 	if priority != "" {
 		h[ingest.HeaderPriority] = priority
 	}
-	return r.Submit("weir.jobs.pay."+key, []byte(name), h)
+	return r.Producer().Submit("weir.jobs.pay."+key, []byte(name), h)
 }
 
 // kinds counts calls by what the names of their jobs begin with, up to the dash, and checks that those of one kind and
@@ -71,18 +72,18 @@ apis:
 		for n := 1; n < highs; n++ {
 			sendUrgent(r, "k", "high", fmt.Sprintf("high-%d", n))
 		}
-		r.Eventually("all jobs wait", func() bool { return r.Waiting("pay") == lows+normals+highs })
+		r.Eventually("all jobs wait", func() bool { return r.Store().Waiting("pay") == lows+normals+highs })
 		var shown admin.KeyShown
-		if err := json.Unmarshal([]byte(r.Must("show", "pay", "k", "--json")), &shown); err != nil {
+		if err := json.Unmarshal([]byte(r.CLI().Must("show", "pay", "k", "--json")), &shown); err != nil {
 			t.Fatal(err)
 		}
 		if shown.Jobs["high"] != highs || shown.Jobs["normal"] != normals || shown.Jobs["low"] != lows || shown.Next[0].Priority != "high" || shown.Next[0].Job != "high-0" {
 			t.Errorf("weir show lists %v, and first %+v", shown.Jobs, shown.Next[0])
 		}
-		if text := r.Must("show", "pay", "k"); !strings.Contains(text, "40 high, 16 normal, 12 low") || !strings.Contains(text, "PRIORITY") {
+		if text := r.CLI().Must("show", "pay", "k"); !strings.Contains(text, "40 high, 16 normal, 12 low") || !strings.Contains(text, "PRIORITY") {
 			t.Errorf("weir show prints:\n%s", text)
 		}
-		if text := r.Must("job", "low-11"); !strings.Contains(text, "with priority low") {
+		if text := r.CLI().Must("job", "low-11"); !strings.Contains(text, "with priority low") {
 			t.Errorf("weir job prints:\n%s", text)
 		}
 	})
@@ -116,7 +117,7 @@ apis:
 		for n := range highs {
 			sendUrgent(r, "bulk0", "high", fmt.Sprintf("high-%d", n))
 		}
-		r.Eventually("all jobs wait", func() bool { return r.Waiting("pay") == keys*each+highs })
+		r.Eventually("all jobs wait", func() bool { return r.Store().Waiting("pay") == keys*each+highs })
 	})
 	all := r.AwaitCalls(highs + 6)
 	kinds(t, all)
@@ -130,13 +131,13 @@ apis:
 func TestMaxWaitOfPriorities(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 1/20s, capacity: 100, max_wait: 10m}}\n")
-	submit := func(priority, deadline string) weirtest.Answer {
+	submit := func(priority, deadline string) producer.Answer {
 		t.Helper()
 		h := map[string]string{ingest.HeaderPriority: priority}
 		if deadline != "" {
 			h[ingest.HeaderDeadline] = deadline
 		}
-		return r.Submit("weir.jobs.pay.k", nil, h)
+		return r.Producer().Submit("weir.jobs.pay.k", nil, h)
 	}
 	accepted := 0
 	for ; submit("low", "").Error == nil; accepted++ {
@@ -149,7 +150,7 @@ func TestMaxWaitOfPriorities(t *testing.T) {
 	}
 	r.Eventually("the owner to have read all that wait", func() bool {
 		var shown admin.KeyShown
-		return json.Unmarshal([]byte(r.Must("show", "pay", "k", "--json")), &shown) == nil && shown.Jobs["low"] >= accepted-1
+		return json.Unmarshal([]byte(r.CLI().Must("show", "pay", "k", "--json")), &shown) == nil && shown.Jobs["low"] >= accepted-1
 	})
 	for n, deadline := range []string{"", "5m"} {
 		if a := submit("high", deadline); a.Error != nil || a.ETAms == nil || *a.ETAms > time.Minute.Milliseconds() || a.Position > n+2 {
@@ -188,7 +189,7 @@ apis:
 			"Nats-Msg-Id": {name}, "Weir-Path": {"/k"}, ingest.HeaderPriority: {priority},
 		}}
 		answer, err := r.NC.RequestMsg(msg, weirtest.Patience)
-		var a weirtest.Answer
+		var a producer.Answer
 		if err == nil {
 			err = json.Unmarshal(answer.Data, &a)
 		}

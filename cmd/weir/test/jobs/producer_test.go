@@ -14,6 +14,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -144,7 +145,7 @@ apis:
 	}
 	g.lift()
 	r.AwaitCalls(9)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	for _, way := range waysToPublish() {
 		for i := range 3 {
 			id := fmt.Sprintf("%s-%d", way.name, i)
@@ -158,7 +159,7 @@ apis:
 		}
 	}
 	r.AwaitCalls(12)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	if calls := len(r.API.All()); calls != 12 {
 		t.Errorf("%d calls for 12 jobs", calls)
 	}
@@ -190,22 +191,22 @@ apis:
 `)
 	id := func(i int) map[string]string { return map[string]string{"Nats-Msg-Id": fmt.Sprint("job-", i)} }
 	for i := range 3 {
-		if a := r.Submit("weir.jobs.credit.k", nil, id(i)); a.Position != i+1 || a.Duplicate || a.ETAms == nil || *a.ETAms < 0 {
+		if a := r.Producer().Submit("weir.jobs.credit.k", nil, id(i)); a.Position != i+1 || a.Duplicate || a.ETAms == nil || *a.ETAms < 0 {
 			t.Errorf("job %d: %+v", i, a)
 		}
 	}
 	for i := range 3 {
-		if a := r.Submit("weir.jobs.credit.k", nil, id(i)); a.Position != i+1 || !a.Duplicate || a.ETAms == nil || a.Job != fmt.Sprint("job-", i) || a.Key != "k" {
+		if a := r.Producer().Submit("weir.jobs.credit.k", nil, id(i)); a.Position != i+1 || !a.Duplicate || a.ETAms == nil || a.Job != fmt.Sprint("job-", i) || a.Key != "k" {
 			t.Errorf("job %d again: %+v", i, a)
 		}
 	}
-	if a := r.Submit("weir.jobs.credit.other", nil, id(0)); a.Duplicate || a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.credit.other", nil, id(0)); a.Duplicate || a.Error != nil {
 		t.Errorf("the same id under another key is another job: %+v", a)
 	}
 	g.lift()
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	for again := range 2 {
-		if a := r.Submit("weir.jobs.credit.k", nil, id(1)); !a.Duplicate || a.Position != 0 || a.ETAms != nil || a.Seq == 0 {
+		if a := r.Producer().Submit("weir.jobs.credit.k", nil, id(1)); !a.Duplicate || a.Position != 0 || a.ETAms != nil || a.Seq == 0 {
 			t.Errorf("finished, asked for after %d restarts: %+v", again, a)
 		}
 		r.Stop()
@@ -228,8 +229,8 @@ apis:
 	if a := r.AwaitCalls(1); string(a[0].Body) != "good" {
 		t.Errorf("called with %q", a[0].Body)
 	}
-	r.Eventually("the letter", func() bool { return len(r.Letters("_", "k")) == 1 })
-	if body := r.Letters("_", "k")[0].Data; string(body) != "lost its way" {
+	r.Eventually("the letter", func() bool { return len(r.Store().Letters("_", "k")) == 1 })
+	if body := r.Store().Letters("_", "k")[0].Data; string(body) != "lost its way" {
 		t.Errorf("the letter holds %q", body)
 	}
 }
@@ -256,14 +257,14 @@ apis:
 		for name, value := range header {
 			h[name] = value
 		}
-		r.Submit(subject, []byte(body), h)
+		r.Producer().Submit(subject, []byte(body), h)
 	}
 	send("done", "weir.jobs.credit.k", "x", nil)
 	send("rejected", "weir.jobs.credit.k", "x", map[string]string{"Weir-Path": "/no"})
 	send("invalid", "weir.jobs.credit.k", "x", map[string]string{"Weir-Method": "BREW"})
 	send("large", "weir.jobs.credit.k", strings.Repeat("x", 101), nil)
 	send("unknown-api", "weir.jobs.none.k", "x", nil)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	send("last", "weir.jobs.credit.k", "x", nil)
 	got := map[string]string{}
 	for got["last"] == "" {
@@ -297,24 +298,24 @@ apis:
 `)
 	keys := []string{"a b", "*", ">", "tenant.42", "naïve", "日本", "_", "100%", "%41", "\t\n", "a/b", "\x01", strings.Repeat("k", 128), strings.Repeat("é", 64)}
 	for i, key := range keys {
-		a := r.Submit("weir.jobs.credit."+ingest.Token(key), nil, nil)
+		a := r.Producer().Submit("weir.jobs.credit."+ingest.Token(key), nil, nil)
 		if a.Error != nil || a.Key != key {
 			t.Errorf("%q: %+v", key, a)
 		}
 		r.AwaitCalls(i + 1)
-		r.Eventually("its result", func() bool { return len(r.Results("credit", ingest.Token(key))) == 1 })
+		r.Eventually("its result", func() bool { return len(r.Store().Results("credit", ingest.Token(key))) == 1 })
 	}
 	for _, plain := range []string{"tenant.42", "naïve", "日本", "100%"} { // as a producer may write them too
-		if a := r.Submit("weir.jobs.credit."+plain, nil, nil); a.Error != nil || a.Key != plain {
+		if a := r.Producer().Submit("weir.jobs.credit."+plain, nil, nil); a.Error != nil || a.Key != plain {
 			t.Errorf("%q: %+v", plain, a)
 		}
 	}
 	for _, bad := range []string{strings.Repeat("k", 129), url.PathEscape(strings.Repeat("é", 65)), "%FF"} {
-		if a := r.Submit("weir.jobs.credit."+bad, nil, nil); a.Error == nil || a.Error.ErrCode != 20400 || a.Letter == 0 {
+		if a := r.Producer().Submit("weir.jobs.credit."+bad, nil, nil); a.Error == nil || a.Error.ErrCode != 20400 || a.Letter == 0 {
 			t.Errorf("%q: %+v", bad, a)
 		}
 	}
-	if letters := r.Letters("credit", "_"); len(letters) != 3 {
+	if letters := r.Store().Letters("credit", "_"); len(letters) != 3 {
 		t.Errorf("%d letters of keys that cannot be, want 3", len(letters))
 	}
 }
@@ -337,7 +338,7 @@ apis:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var a weirtest.Answer
+	var a producer.Answer
 	if err := json.Unmarshal(reply.Data, &a); err != nil || a.Error == nil || a.Error.ErrCode != 20400 {
 		t.Errorf("a fast batch is answered %s", reply.Data)
 	}
@@ -345,11 +346,11 @@ apis:
 		{"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"},
 		{"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"},
 	} {
-		if a := r.Submit("weir.jobs.credit.k", []byte("batch"), h); a.Error == nil || a.Error.ErrCode != 20400 {
+		if a := r.Producer().Submit("weir.jobs.credit.k", []byte("batch"), h); a.Error == nil || a.Error.ErrCode != 20400 {
 			t.Errorf("%v is answered %+v", h, a)
 		}
 	}
-	if letters := r.Letters("credit", "k"); len(letters) != 3 || len(r.API.All()) != 0 {
+	if letters := r.Store().Letters("credit", "k"); len(letters) != 3 || len(r.API.All()) != 0 {
 		t.Errorf("%d letters and %d calls", len(letters), len(r.API.All()))
 	}
 }

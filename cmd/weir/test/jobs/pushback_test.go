@@ -11,6 +11,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/store"
 
 	"github.com/nats-io/nats.go"
 )
@@ -49,8 +52,8 @@ apis:
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Pay("spent", "first")
-			r.Ended("pay", "spent", 1)
+			r.Producer().Pay("spent", "first")
+			r.Store().Ended("pay", "spent", 1)
 			if c.least > 0 {
 				checkEvent(t, events, "held", map[string]string{"key": "spent", "api": "_"}[c.holds])
 			}
@@ -58,15 +61,15 @@ apis:
 				r.Stop()
 				r.Start()
 			}
-			r.Pay("spent", "second")
+			r.Producer().Pay("spent", "second")
 			sent := int64(time.Since(api.Started()))
-			r.Pay("other", "other")
+			r.Producer().Pay("other", "other")
 			if c.holds == "key" {
-				r.Ended("pay", "other", 1)
+				r.Store().Ended("pay", "other", 1)
 			}
-			r.Ended("pay", "spent", 2)
-			r.Ended("pay", "other", 1)
-			r.CheckHeld(c.holds, c.least, sent)
+			r.Store().Ended("pay", "spent", 2)
+			r.Store().Ended("pay", "other", 1)
+			r.Referee().CheckHeld(c.holds, c.least, sent)
 		})
 	}
 }
@@ -121,7 +124,7 @@ func TestBreaker(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range jobs {
-				r.Pay(fmt.Sprintf("key-%d", i%10), fmt.Sprintf("job-%d", i))
+				r.Producer().Pay(fmt.Sprintf("key-%d", i%10), fmt.Sprintf("job-%d", i))
 			}
 			checkEvent(t, events, "held", "_")
 			opened := len(r.API.All())
@@ -130,7 +133,7 @@ func TestBreaker(t *testing.T) {
 			failed := r.API.All()
 			broken.Store(false)
 			for k := range 10 {
-				r.Ended("pay", fmt.Sprintf("key-%d", k), jobs/10)
+				r.Store().Ended("pay", fmt.Sprintf("key-%d", k), jobs/10)
 			}
 			const shut = 225 * time.Millisecond // at least: three quarters of min
 			tries, eps := failed[len(failed)-probes:], r.Referee().Eps()
@@ -144,11 +147,11 @@ func TestBreaker(t *testing.T) {
 				t.Errorf("%d calls failed in %v: three open the breaker, two may run at once, and one tries it then", len(failed), took)
 			}
 			for k := range 10 {
-				for _, letter := range r.Letters("pay", fmt.Sprintf("key-%d", k)) {
+				for _, letter := range r.Store().Letters("pay", fmt.Sprintf("key-%d", k)) {
 					t.Errorf("a job was given up while its api was broken: %v", letter.Header)
 				}
-				for _, result := range r.Results("pay", fmt.Sprintf("key-%d", k)) {
-					if n := weirtest.Number(t, result.Header, "Weir-Attempts"); n > attempts {
+				for _, result := range r.Store().Results("pay", fmt.Sprintf("key-%d", k)) {
+					if n := store.Number(t, result.Header, "Weir-Attempts"); n > attempts {
 						t.Errorf("%d attempts", n)
 					}
 				}
@@ -174,9 +177,9 @@ apis:
     retry: {attempts: 4, min: 5ms, max: 20ms}
     breaker: {failures: 2, min: 20ms, max: 40ms}
 `, api.URL()))
-	r.Pay("k", "one")
-	r.Ended("pay", "k", 1)
-	letters := r.Letters("pay", "k")
+	r.Producer().Pay("k", "one")
+	r.Store().Ended("pay", "k", 1)
+	letters := r.Store().Letters("pay", "k")
 	if len(letters) != 1 || letters[0].Header.Get("Weir-Dead-Reason") != "exhausted" || letters[0].Header.Get("Weir-Dead-Attempts") != "4" {
 		t.Errorf("it ended as %v", letters)
 	}
@@ -202,8 +205,8 @@ func TestFailureThatAsksToWait(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = api.Close() })
 	r := weirtest.RigOn(t, api, fmt.Sprintf(breakerYAML, api.URL(), "10s"))
-	r.Pay("k", "one")
-	r.Ended("pay", "k", 1)
+	r.Producer().Pay("k", "one")
+	r.Store().Ended("pay", "k", 1)
 	all := api.All()
 	if len(all) != 2 {
 		t.Fatalf("%d calls", len(all))
@@ -228,21 +231,21 @@ apis:
     breaker: {failures: 1, min: 1h, max: 1h}
 `, api.URL()))
 	env := []string{"WEIR_NATS_URL=" + r.Worker.NATSURL(), "WEIR_REPLICAS=1"}
-	if got := weirtest.Command(t, env, "resume", "pay"); got.Code != 3 {
+	if got := program.Command(t, env, "resume", "pay"); got.Code != 3 {
 		t.Errorf("nothing is to be resumed: %+v", got)
 	}
-	r.Pay("k", "one")
+	r.Producer().Pay("k", "one")
 	for n := range 2 { // still broken, and then not
 		r.AwaitCalls(1 + n)
 		broken.Store(n == 0)
 		said := false
 		r.Eventually("a try", func() bool { // when the call has ended its job there is nothing left to be resumed
-			said = said || strings.Contains(weirtest.Command(t, env, "resume", "pay").Stderr, "called once now by 1 replica")
-			return said && (len(r.API.All()) > 1+n || len(r.Results("pay", "k")) == 1)
+			said = said || strings.Contains(program.Command(t, env, "resume", "pay").Stderr, "called once now by 1 replica")
+			return said && (len(r.API.All()) > 1+n || len(r.Store().Results("pay", "k")) == 1)
 		})
 	}
-	r.Ended("pay", "k", 1)
-	if n := len(r.Results("pay", "k")); n != 1 {
+	r.Store().Ended("pay", "k", 1)
+	if n := len(r.Store().Results("pay", "k")); n != 1 {
 		t.Errorf("%d results", n)
 	}
 }
@@ -261,7 +264,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range jobs {
-		r.Pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
+		r.Producer().Pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
 	}
 	for range 6 {
 		checkEvent(t, events, "held", "_")
@@ -275,12 +278,12 @@ func TestUnreachable(t *testing.T) {
 	attempts := 0
 	for i := range jobs {
 		key := fmt.Sprintf("key-%d", i)
-		r.Ended("pay", key, 1)
-		for _, letter := range r.Letters("pay", key) {
+		r.Store().Ended("pay", key, 1)
+		for _, letter := range r.Store().Letters("pay", key) {
 			t.Errorf("a job was given up: %v", letter.Header)
 		}
-		for _, result := range r.Results("pay", key) {
-			attempts += weirtest.Number(t, result.Header, "Weir-Attempts") - 1
+		for _, result := range r.Store().Results("pay", key) {
+			attempts += store.Number(t, result.Header, "Weir-Attempts") - 1
 		}
 	}
 	if attempts > 3 {
@@ -318,11 +321,11 @@ apis:
 	r.WhilePaused(func() { // or the producer is what the calls wait for
 		var queue []*nats.Msg
 		for i := range jobs {
-			queue = append(queue, weirtest.JobFor("pay", "key", fmt.Sprint("job-", i)))
+			queue = append(queue, producer.JobFor("pay", "key", fmt.Sprint("job-", i)))
 		}
-		weirtest.FillTaken(t, r.NC, queue)
+		producer.FillTaken(t, r.NC, queue)
 	})
-	r.Ended("pay", "key", jobs)
+	r.Store().Ended("pay", "key", jobs)
 	arrivals := r.API.All()
 	meanGap := func(from, n int) time.Duration {
 		return time.Duration(arrivals[from+n].At-arrivals[from].At) / time.Duration(n)
@@ -336,5 +339,5 @@ apis:
 	}
 	t.Logf("%v between calls at best after a recovery at 5 ms configured, %v at worst", fastest, slowest)
 	r.Referee().Used(arrivals[80:], 40, 200, 5.0/7)
-	r.CheckRateOf(arrivals, 200)
+	r.Referee().CheckRateOf(arrivals, 200)
 }

@@ -15,6 +15,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -115,29 +116,29 @@ apis:
 			}
 		})
 	}
-	if a := r.Submit("weir.jobs.credit.k", []byte("good"), nil); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.credit.k", []byte("good"), nil); a.Error != nil {
 		t.Errorf("a good job behind them: %+v", a)
 	}
-	if a := r.Submit("weir.jobs.batch.k", []byte(`{"n":100}`), nil); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.batch.k", []byte(`{"n":100}`), nil); a.Error != nil {
 		t.Errorf("a job that takes the whole quota: %+v", a)
 	}
 	r.AwaitCalls(2)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit")+r.Waiting("batch") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit")+r.Store().Waiting("batch") == 0 })
 	if calls := len(r.API.All()); calls != 2 {
 		t.Errorf("%d calls, of two good jobs", calls)
 	}
-	if n := r.Messages("WEIR_DEAD"); n != len(refusalCases()) {
+	if n := r.Store().Messages("WEIR_DEAD"); n != len(refusalCases()) {
 		t.Errorf("%d letters for %d refusals", n, len(refusalCases()))
 	}
 }
 
-func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) weirtest.Answer {
+func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) producer.Answer {
 	t.Helper()
 	if reply.Header.Get("Status") != "" || len(reply.Header) != 2 {
 		t.Errorf("the answer has a status line, or other headers than an error of a service: %v", reply.Header)
 	}
 	var parts struct{ Error map[string]any }
-	var a weirtest.Answer
+	var a producer.Answer
 	for _, into := range []any{&parts, &a} {
 		if err := json.Unmarshal(reply.Data, into); err != nil {
 			t.Fatalf("%s: %v", reply.Data, err)
@@ -158,7 +159,7 @@ func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) weirtest.Answer {
 	return a
 }
 
-func checkLetter(t *testing.T, r *weirtest.Rig, c refusalCase, a weirtest.Answer) *jetstream.RawStreamMsg {
+func checkLetter(t *testing.T, r *weirtest.Rig, c refusalCase, a producer.Answer) *jetstream.RawStreamMsg {
 	t.Helper()
 	dead, err := r.JS.Stream(t.Context(), "WEIR_DEAD")
 	if err != nil {
@@ -204,7 +205,7 @@ func checkLetter(t *testing.T, r *weirtest.Rig, c refusalCase, a weirtest.Answer
 	return letter
 }
 
-func checkDeadEvent(t *testing.T, events *nats.Subscription, c refusalCase, a weirtest.Answer, letter *jetstream.RawStreamMsg) {
+func checkDeadEvent(t *testing.T, events *nats.Subscription, c refusalCase, a producer.Answer, letter *jetstream.RawStreamMsg) {
 	t.Helper()
 	msg, err := events.NextMsg(weirtest.Patience)
 	if err != nil {
@@ -324,7 +325,7 @@ apis:
 			t.Fatal(err)
 		}
 		name := strings.TrimPrefix(msg.Subject, "answers.")
-		var a weirtest.Answer
+		var a producer.Answer
 		if err := json.Unmarshal(msg.Data, &a); err != nil {
 			t.Fatal(err)
 		}
@@ -336,14 +337,14 @@ apis:
 	for name, c := range odd {
 		if c.ok {
 			taken++
-		} else if len(r.Letters("credit", name)) != 1 {
-			t.Errorf("%s left %d letters", name, len(r.Letters("credit", name)))
+		} else if len(r.Store().Letters("credit", name)) != 1 {
+			t.Errorf("%s left %d letters", name, len(r.Store().Letters("credit", name)))
 		}
 	}
 	g.lift()
 	r.AwaitCalls(taken)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
-	if results := r.Messages("WEIR_RESULTS"); results != taken {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
+	if results := r.Store().Messages("WEIR_RESULTS"); results != taken {
 		t.Errorf("%d results of %d jobs", results, taken)
 	}
 }
@@ -356,7 +357,7 @@ func TestReplySubjectsOfOthers(t *testing.T) {
 apis:
   credit: {url: %s, bucket: {rate: 1000/s, capacity: 100}}
 `)
-	r.Submit("weir.jobs.none.k", nil, nil) // a letter to be lost
+	r.Producer().Submit("weir.jobs.none.k", nil, nil) // a letter to be lost
 	heard, err := r.NC.SubscribeSync("_INBOX.operator.>")
 	if err != nil {
 		t.Fatal(err)
@@ -372,25 +373,25 @@ apis:
 			}
 			published++
 		}
-		a := r.Submit("weir.jobs.credit.k", nil, map[string]string{"Weir-Reply-To": subject})
+		a := r.Producer().Submit("weir.jobs.credit.k", nil, map[string]string{"Weir-Reply-To": subject})
 		if a.Error == nil || a.Letter != uint64(i+2) {
 			t.Errorf("reply to %s: %+v", subject, a)
 		}
 	}
-	if a := r.Submit("weir.jobs.credit.k", nil, nil); a.Position != published+1 {
+	if a := r.Producer().Submit("weir.jobs.credit.k", nil, nil); a.Position != published+1 {
 		t.Errorf("behind five unanswered jobs: %+v", a)
 	}
-	if n := r.Messages("WEIR_DEAD"); n != 8 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 8 {
 		t.Errorf("%d letters, want 8", n)
 	}
 	if msg, err := heard.NextMsg(100 * time.Millisecond); err == nil {
 		t.Errorf("a producer had weir speak in an operator's inbox: %v", msg.Header)
 	}
-	if n := r.Depth("credit", "echo"); n != 0 {
+	if n := r.Store().Depth("credit", "echo"); n != 0 {
 		t.Errorf("weir submitted %d jobs of its own", n)
 	}
 	g.lift()
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 }
 
 // TestSmallestCapacity: a bucket of one, also over restarts.
@@ -400,14 +401,14 @@ func TestSmallestCapacity(t *testing.T) {
 apis:
   credit: {url: %s, bucket: {rate: 1/h, capacity: 1}}
 `)
-	r.Submit("weir.jobs.credit.k", nil, nil)
+	r.Producer().Submit("weir.jobs.credit.k", nil, nil)
 	r.AwaitCalls(1)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
 	for restarts := range 3 {
-		if a := r.Submit("weir.jobs.credit.k", nil, map[string]string{"Nats-Msg-Id": "one"}); a.Error != nil || a.Duplicate != (restarts > 0) || a.Position != 1 {
+		if a := r.Producer().Submit("weir.jobs.credit.k", nil, map[string]string{"Nats-Msg-Id": "one"}); a.Error != nil || a.Duplicate != (restarts > 0) || a.Position != 1 {
 			t.Errorf("the one, after %d restarts: %+v", restarts, a)
 		}
-		if a := r.Submit("weir.jobs.credit.k", nil, nil); a.Error == nil || a.Error.Code != 429 {
+		if a := r.Producer().Submit("weir.jobs.credit.k", nil, nil); a.Error == nil || a.Error.Code != 429 {
 			t.Errorf("a second, after %d restarts: %+v", restarts, a)
 		}
 		r.Stop()

@@ -24,11 +24,11 @@ apis:
 func TestRefusedAgainIsOneLetter(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, fullConfig)
-	r.Command("pause", "full", "k")
-	r.Submit("weir.jobs.full.k", nil, nil)
+	r.CLI().Run("pause", "full", "k")
+	r.Producer().Submit("weir.jobs.full.k", nil, nil)
 	ids := []string{"a", "b", "c", "d"}
-	told := r.RefusedAgain(110, ids...)
-	letters := r.Letters("full", "k")
+	told := r.Producer().RefusedAgain(110, ids...)
+	letters := r.Store().Letters("full", "k")
 	if len(letters) != len(ids) {
 		t.Fatalf("%d letters of %d jobs that were refused 110 times each", len(letters), len(ids))
 	}
@@ -40,29 +40,29 @@ func TestRefusedAgainIsOneLetter(t *testing.T) {
 			t.Errorf("no producer was told letter %d", letter.Sequence)
 		}
 	}
-	for id, counts := range r.ThrottledEvents() {
+	for id, counts := range r.Store().ThrottledEvents() {
 		if len(counts) < 2 || len(counts) > 3 || counts[0] != 0 || counts[len(counts)-1] < 100 {
 			t.Errorf("the events of job %s count %v refusals: there is one at the first, and when they are ten times as many", id, counts)
 		}
 	}
-	if out, code := r.Command("dead", "show", fmt.Sprint(letters[0].Sequence), "--json"); code != 0 || !jsonHas(t, out, "refusals") {
+	if out, code := r.CLI().Run("dead", "show", fmt.Sprint(letters[0].Sequence), "--json"); code != 0 || !jsonHas(t, out, "refusals") {
 		t.Errorf("dead show tells nothing of the refusals: %s", out)
 	}
 
-	if _, code := r.Command("dead", "purge", "--yes"); code != 0 {
+	if _, code := r.CLI().Run("dead", "purge", "--yes"); code != 0 {
 		t.Fatal("the letters could not be purged")
 	}
-	if again := r.RefusedAgain(5, "a"); len(r.Letters("full", "k")) != 1 || r.Letters("full", "k")[0].Sequence != again[4] {
-		t.Errorf("refused again after its letter was purged a job has %d letters", len(r.Letters("full", "k")))
+	if again := r.Producer().RefusedAgain(5, "a"); len(r.Store().Letters("full", "k")) != 1 || r.Store().Letters("full", "k")[0].Sequence != again[4] {
+		t.Errorf("refused again after its letter was purged a job has %d letters", len(r.Store().Letters("full", "k")))
 	}
-	other := r.Submit("weir.jobs.full.k", []byte("another job"), map[string]string{"Nats-Msg-Id": "a"})
-	if other.Error == nil || len(r.Letters("full", "k")) != 2 {
-		t.Errorf("another job under the same id was answered %+v, and there are %d letters", other, len(r.Letters("full", "k")))
+	other := r.Producer().Submit("weir.jobs.full.k", []byte("another job"), map[string]string{"Nats-Msg-Id": "a"})
+	if other.Error == nil || len(r.Store().Letters("full", "k")) != 2 {
+		t.Errorf("another job under the same id was answered %+v, and there are %d letters", other, len(r.Store().Letters("full", "k")))
 	}
 	for range 3 {
-		r.Submit("weir.jobs.full.k", []byte("without an id"), nil)
+		r.Producer().Submit("weir.jobs.full.k", []byte("without an id"), nil)
 	}
-	if n := len(r.Letters("full", "k")); n != 5 {
+	if n := len(r.Store().Letters("full", "k")); n != 5 {
 		t.Errorf("%d letters: jobs without an id of their own are one each", n)
 	}
 }
@@ -72,11 +72,11 @@ func TestRefusedAgainIsOneLetter(t *testing.T) {
 func TestRefusedAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{}, fullConfig)
-	r.Command("pause", "full", "k")
-	r.Submit("weir.jobs.full.k", nil, nil)
-	before := r.RefusedAgain(9, "a")
+	r.CLI().Run("pause", "full", "k")
+	r.Producer().Submit("weir.jobs.full.k", nil, nil)
+	before := r.Producer().RefusedAgain(9, "a")
 	// the process dies between the letter that counts ten and the deletion of the one before it
-	half := r.Letters("full", "k")[0]
+	half := r.Store().Letters("full", "k")[0]
 	msg, id := &nats.Msg{Subject: half.Subject, Header: nats.Header{}, Data: half.Data}, half.Header.Get("Nats-Msg-Id")
 	for name, values := range half.Header {
 		if !strings.HasPrefix(name, "Nats-") {
@@ -91,16 +91,16 @@ func TestRefusedAgainAfterARestart(t *testing.T) {
 	}
 	r.Stop()
 	r.Start()
-	r.Eventually("one letter", func() bool { return len(r.Letters("full", "k")) == 1 })
-	kept := r.Letters("full", "k")[0]
+	r.Eventually("one letter", func() bool { return len(r.Store().Letters("full", "k")) == 1 })
+	kept := r.Store().Letters("full", "k")[0]
 	if kept.Header.Get("Weir-Dead-Refusals") != "10" {
 		t.Errorf("the letter that is left counts %q", kept.Header.Get("Weir-Dead-Refusals"))
 	}
-	if told := r.RefusedAgain(1, "a"); told[0] != kept.Sequence {
+	if told := r.Producer().RefusedAgain(1, "a"); told[0] != kept.Sequence {
 		t.Errorf("told of letter %d, where %d stands", told[0], kept.Sequence)
 	}
-	r.RefusedAgain(90, "a")
-	letters := r.Letters("full", "k")
+	r.Producer().RefusedAgain(90, "a")
+	letters := r.Store().Letters("full", "k")
 	if len(letters) != 1 || letters[0].Header.Get("Weir-Dead-Refusals") < "100" {
 		t.Errorf("%d letters; the first counts %q", len(letters), letters[0].Header.Get("Weir-Dead-Refusals"))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +21,7 @@ func TestEqualJobsShareAnOperation(t *testing.T) {
 	o := &fakeapi.Operations{}
 	r := operationRig(t, o, "1h", "hold_slot: false\n    reuse: {for: 1h, across_keys: true}")
 	order := func(key, film string) {
-		r.Send("pay", key, nats.Header{"Nats-Msg-Id": {key + "-" + film}, "Weir-Path": {"/pay/" + film}}, "the film")
+		r.Producer().Send("pay", key, nats.Header{"Nats-Msg-Id": {key + "-" + film}, "Weir-Path": {"/pay/" + film}}, "the film")
 	}
 	wait := func(film string) {
 		o.Hold(film)
@@ -28,16 +29,16 @@ func TestEqualJobsShareAnOperation(t *testing.T) {
 		r.Eventually("a poll", func() bool { return o.Polled(film) > 0 })
 		order("b", film)
 		r.Eventually("a job that waits", func() bool {
-			return strings.Contains(r.Must("show", "pay", "b"), "the answer to an equal job: job a-"+film+" of key a asks the same")
+			return strings.Contains(r.CLI().Must("show", "pay", "b"), "the answer to an equal job: job a-"+film+" of key a asks the same")
 		})
 	}
 	wait("one")
 	o.Finish("one")
-	r.Ended("pay", "b", 1)
+	r.Store().Ended("pay", "b", 1)
 	order("c", "one")
-	r.Ended("pay", "c", 1)
+	r.Store().Ended("pay", "c", 1)
 	for _, key := range []string{"b", "c"} {
-		m := byJob(r.Results("pay", key))[key+"-one"]
+		m := byJob(r.Store().Results("pay", key))[key+"-one"]
 		if from(m) != "a-one" || string(m.Data) != `{"of":"one"}` || fmt.Sprint(recordsOf(r, key)) != "[reused]" {
 			t.Errorf("key %s got the answer of %q: %s, with the records %v", key, from(m), m.Data, recordsOf(r, key))
 		}
@@ -47,25 +48,25 @@ func TestEqualJobsShareAnOperation(t *testing.T) {
 	}
 
 	wait("two")
-	r.Must("pause", "pay", "a")
+	r.CLI().Must("pause", "pay", "a")
 	r.Eventually("a call of the job that waited", func() bool { return o.Submitted("two") == 2 })
 	o.Finish("two")
-	r.Must("resume", "pay", "a")
-	r.Ended("pay", "a", 2)
-	r.Ended("pay", "b", 2)
+	r.CLI().Must("resume", "pay", "a")
+	r.Store().Ended("pay", "a", 2)
+	r.Store().Ended("pay", "b", 2)
 }
 
 // TestReusedEndsArePosted: a job that gets another one's answer has an end like any other, which is posted once and
 // says whose answer it is.
 func TestReusedEndsArePosted(t *testing.T) {
-	hook := weirtest.NewHookReceiver(t)
+	hook := web.NewHookReceiver(t)
 	t.Setenv("CALLBACK_URL", hook.URL+"/swordfish")
-	t.Setenv("HOOK_SECRET", weirtest.HookSecret)
+	t.Setenv("HOOK_SECRET", web.HookSecret)
 	r := weirtest.ReadyRig(t, fakeapi.Options{}, callbackYAML+"    reuse: {for: 1h}\n")
 	r.Start()
 	t.Cleanup(r.Stop)
 	for _, id := range []string{"one", "two"} {
-		r.Send("pay", "k", nats.Header{"Nats-Msg-Id": {id}}, "the question")
+		r.Producer().Send("pay", "k", nats.Header{"Nats-Msg-Id": {id}}, "the question")
 	}
 	var ids []string
 	await.Until(t, "both ends", func() bool {

@@ -82,7 +82,7 @@ func (r *reuseRig) ask(api, key, id, path string, more ...string) {
 	for i := 0; i+1 < len(more); i += 2 {
 		h[more[i]] = []string{more[i+1]}
 	}
-	r.Send(api, key, h, "the question")
+	r.Producer().Send(api, key, h, "the question")
 }
 
 // calls returns how many calls for a path's last part arrived.
@@ -91,8 +91,8 @@ func (r *reuseRig) calls(last string) int { return len(r.API.Arrivals(last)) }
 // ends waits for n ends of a key and returns the results by their jobs.
 func (r *reuseRig) ends(api, key string, n int) map[string]*jetstream.RawStreamMsg {
 	r.T.Helper()
-	r.Ended(api, key, n)
-	results := r.Results(api, key)
+	r.Store().Ended(api, key, n)
+	results := r.Store().Results(api, key)
 	by := byJob(results)
 	if len(by) != len(results) {
 		r.T.Errorf("%d results of %d jobs", len(results), len(by))
@@ -120,7 +120,9 @@ func from(m *jetstream.RawStreamMsg) string {
 func (r *reuseRig) waitsForAnswer(api, key, leader string) {
 	r.T.Helper()
 	want := "the answer to an equal job: job " + leader
-	r.Eventually("a job that waits for "+leader, func() bool { return strings.Contains(r.Must("show", api, key), want) })
+	r.Eventually("a job that waits for "+leader, func() bool {
+		return strings.Contains(r.CLI().Must("show", api, key), want)
+	})
 }
 
 // TestEqualJobsShareOneCall: 100 equal jobs are called once. The others wait for that answer, and each gets a result, a
@@ -137,7 +139,7 @@ func TestEqualJobsShareOneCall(t *testing.T) {
 		r.ask("pay", "a", fmt.Sprint("job-", i), "/held", "Weir-Reply-To", replies.Subject)
 	}
 	r.waitsForAnswer("pay", "a", "job-0")
-	if out := r.Must("job", "job-1"); !strings.Contains(out, "job job-0 asks the same") {
+	if out := r.CLI().Must("job", "job-1"); !strings.Contains(out, "job job-0 asks the same") {
 		t.Errorf("the second job's story: %s", out)
 	}
 	close(r.gate)
@@ -172,7 +174,7 @@ func TestEqualJobsShareOneCall(t *testing.T) {
 	if len(told) != jobs {
 		t.Errorf("%d jobs have a reply", len(told))
 	}
-	for i, c := range r.Ledger("pay", "a") {
+	for i, c := range r.Store().Ledger("pay", "a") {
 		switch {
 		case i == 0 && (c.Outcome != ledger.Done || c.Call != 1 || c.Price != "0.25"):
 			t.Errorf("the call's record: %+v", c)
@@ -181,16 +183,16 @@ func TestEqualJobsShareOneCall(t *testing.T) {
 		}
 	}
 	var spent spend.Account
-	if err := json.Unmarshal([]byte(r.Must("spend", "--json")), &spent); err != nil || spent.Spent != "0.25" || spent.Reused != jobs-1 || spent.Saved != "24.75" {
+	if err := json.Unmarshal([]byte(r.CLI().Must("spend", "--json")), &spent); err != nil || spent.Spent != "0.25" || spent.Reused != jobs-1 || spent.Saved != "24.75" {
 		t.Errorf("%v: %+v", err, spent)
 	}
-	if out := r.Must("status"); !strings.Contains(out, "REUSED TODAY") || !strings.Contains(out, "24.75") {
+	if out := r.CLI().Must("status"); !strings.Contains(out, "REUSED TODAY") || !strings.Contains(out, "24.75") {
 		t.Errorf("the status: %s", out)
 	}
-	if out := r.Must("verify", "--api", "pay"); !strings.Contains(out, "99 jobs that got the answer of an equal one") {
+	if out := r.CLI().Must("verify", "--api", "pay"); !strings.Contains(out, "99 jobs that got the answer of an equal one") {
 		t.Errorf("verify: %s", out)
 	}
-	if out := r.Must("job", "job-7"); !strings.Contains(out, "not called: it got the answer of job job-0") || !strings.Contains(out, "done") {
+	if out := r.CLI().Must("job", "job-7"); !strings.Contains(out, "not called: it got the answer of job job-0") || !strings.Contains(out, "done") {
 		t.Errorf("the story of job 7: %s", out)
 	}
 }
@@ -205,7 +207,7 @@ func TestAnswersNeedNoSlotOfTheirKey(t *testing.T) {
 	}
 	r.ask("pay", "slow", "other", "/other")
 	r.ask("pay", "slow", "behind", "/slowly")
-	r.Eventually("the ends of the equal jobs", func() bool { return len(r.Results("pay", "slow")) == 5 })
+	r.Eventually("the ends of the equal jobs", func() bool { return len(r.Store().Results("pay", "slow")) == 5 })
 	if n := r.calls("slowly"); n != 1 || r.calls("other") != 0 {
 		t.Errorf("%d calls of equal jobs, %d of another", n, r.calls("other"))
 	}
@@ -214,7 +216,7 @@ func TestAnswersNeedNoSlotOfTheirKey(t *testing.T) {
 		if i == 0 {
 			want = ""
 		}
-		if got := from(byJob(r.Results("pay", "slow"))[fmt.Sprint("job-", i)]); got != want {
+		if got := from(byJob(r.Store().Results("pay", "slow"))[fmt.Sprint("job-", i)]); got != want {
 			t.Errorf("job %d got the answer of %q", i, got)
 		}
 	}
@@ -234,7 +236,7 @@ func TestKeysShareOnlyIfTheyMay(t *testing.T) {
 	r.Eventually("two keys that wait for the third", func() bool {
 		waiting := 0
 		for _, key := range []string{"x", "y", "z"} {
-			if strings.Contains(r.Must("show", "open", key), "asks the same") {
+			if strings.Contains(r.CLI().Must("show", "open", key), "asks the same") {
 				waiting++
 			} else {
 				leader = "open-" + key
@@ -296,7 +298,7 @@ func TestAnswersExpire(t *testing.T) {
 	r.Eventually("a second call", func() bool {
 		n++
 		r.ask("brief", "a", fmt.Sprint("job-", n), "/brief")
-		r.Ended("brief", "a", n)
+		r.Store().Ended("brief", "a", n)
 		return r.calls("brief") == 2
 	})
 	if n < 3 {
@@ -326,8 +328,8 @@ func TestNextIsCalledIfTheLeaderFails(t *testing.T) {
 	r.waitsForAnswer("pay", "b", "again-0")
 	close(r.gate)
 	got := r.ends("pay", "a", 4)
-	if n := r.calls("held"); n != 2 || len(r.Letters("pay", "a")) != 1 || got["job-0"] != nil || from(got["job-1"]) != "" {
-		t.Errorf("%d calls, %d letters, the second job got the answer of %q", n, len(r.Letters("pay", "a")), from(got["job-1"]))
+	if n := r.calls("held"); n != 2 || len(r.Store().Letters("pay", "a")) != 1 || got["job-0"] != nil || from(got["job-1"]) != "" {
+		t.Errorf("%d calls, %d letters, the second job got the answer of %q", n, len(r.Store().Letters("pay", "a")), from(got["job-1"]))
 	}
 	if from(got["job-2"]) != "job-1" || from(got["job-3"]) != "job-1" {
 		t.Errorf("the others got the answers of %q and %q", from(got["job-2"]), from(got["job-3"]))
@@ -378,12 +380,14 @@ func TestWaitingJobsEndAsOthersDo(t *testing.T) {
 	r.ask("pay", "late", "late-leader", "/held-late")
 	r.ask("pay", "late", "late", "/held-late", "Weir-Deadline", "1s")
 	r.waitsForAnswer("pay", "a", "leader")
-	r.Must("cancel", "pay", "cancelled")
-	r.Eventually("the letters", func() bool { return len(r.Letters("pay", "a")) == 1 && len(r.Letters("pay", "late")) == 1 })
-	if got := r.Letters("pay", "a")[0].Header; got.Get("Weir-Dead-Reason") != "cancelled" || got.Get("Weir-Job-Id") != "cancelled" {
+	r.CLI().Must("cancel", "pay", "cancelled")
+	r.Eventually("the letters", func() bool {
+		return len(r.Store().Letters("pay", "a")) == 1 && len(r.Store().Letters("pay", "late")) == 1
+	})
+	if got := r.Store().Letters("pay", "a")[0].Header; got.Get("Weir-Dead-Reason") != "cancelled" || got.Get("Weir-Job-Id") != "cancelled" {
 		t.Errorf("the cancelled job's letter: %v", got)
 	}
-	if got := r.Letters("pay", "late")[0].Header; got.Get("Weir-Dead-Reason") != "expired" || got.Get("Weir-Job-Id") != "late" {
+	if got := r.Store().Letters("pay", "late")[0].Header; got.Get("Weir-Dead-Reason") != "expired" || got.Get("Weir-Job-Id") != "late" {
 		t.Errorf("the late job's letter: %v", got)
 	}
 	r.waitsForAnswer("pay", "a", "leader")
@@ -411,10 +415,10 @@ func TestPausedJobsGetNoAnswer(t *testing.T) {
 	r.ask("pay", "a", "two", "/paused")
 	r.ask("pay", "b", "free", "/free")
 	r.ends("pay", "b", 1)
-	if n := len(r.Results("pay", "a")); n != 1 {
+	if n := len(r.Store().Results("pay", "a")); n != 1 {
 		t.Errorf("%d results of a paused key", n)
 	}
-	r.Must("resume", "pay", "a")
+	r.CLI().Must("resume", "pay", "a")
 	if got := r.ends("pay", "a", 2); from(got["two"]) != "one" {
 		t.Errorf("after the pause: the answer of %q", from(got["two"]))
 	}
@@ -434,16 +438,16 @@ func TestNoJobWaitsForAKeyThatIsNotCalled(t *testing.T) {
 			t.Parallel()
 			r := newReuseRig(t, map[string][]string{"busy": {c.order}})
 			r.ask("open", c.key, "x", "/busy")
-			r.Eventually("the pushback", func() bool { return len(r.Ledger("open", c.key)) == 1 })
+			r.Eventually("the pushback", func() bool { return len(r.Store().Ledger("open", c.key)) == 1 })
 			r.ask("open", "y", "y", "/busy")
 			if c.pause {
 				r.waitsForAnswer("open", "y", "x")
-				r.Must("pause", "open", c.key)
+				r.CLI().Must("pause", "open", c.key)
 			}
 			if got := r.ends("open", "y", 1); from(got["y"]) != "" || r.calls("busy") != 2 {
 				t.Errorf("%d calls; the answer of %q", r.calls("busy"), from(got["y"]))
 			}
-			r.Must("cancel", "open", "x")
+			r.CLI().Must("cancel", "open", "x")
 		})
 	}
 }

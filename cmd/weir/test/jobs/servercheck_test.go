@@ -8,6 +8,8 @@ import (
 
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -17,7 +19,7 @@ import (
 func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	ca, here := weirtest.SelfSigned(t, filepath.Join(dir, "other.pem"), "weir.example.com"), weirtest.SelfSigned(t, filepath.Join(dir, "here.pem"), "127.0.0.1")
+	ca, here := servers.SelfSigned(t, filepath.Join(dir, "other.pem"), "weir.example.com"), servers.SelfSigned(t, filepath.Join(dir, "here.pem"), "127.0.0.1")
 	for name, c := range map[string]struct {
 		conf     string            // of the server
 		env      map[string]string // of the worker
@@ -55,15 +57,15 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-			ns := weirtest.StartNATS(t, opts)
+			ns := servers.StartNATS(t, opts)
 			if c.host == "" {
 				c.host = "nats://"
 			}
 			url := c.host + c.user + ns.Addr().String()
 			if subject := c.env["TEST_STREAM"]; subject != "" {
-				weirtest.Occupy(t, url, subject)
+				servers.Occupy(t, url, subject)
 			}
-			s := weirtest.ExternalSettingsWith(t, url, file, c.env)
+			s := program.ExternalSettingsWith(t, url, file, c.env)
 			w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 			if err == nil {
 				w.Stop()
@@ -93,8 +95,8 @@ func TestStreamsGetTheRoomTheAccountHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	ns := weirtest.StartNATS(t, opts)
-	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), weirtest.TestLog(t))
+	ns := servers.StartNATS(t, opts)
+	w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 // storyOf asks for a job's story.
 func storyOf(r *weirtest.Rig, id, query string) (t jobstory.Timeline) {
 	r.T.Helper()
-	status, body := r.Say("GET", "/api/v1/jobs/"+id+"?"+query, "", "")
+	status, body := r.HTTP().Say("GET", "/api/v1/jobs/"+id+"?"+query, "", "")
 	if err := json.Unmarshal([]byte(body), &t); err != nil || status != http.StatusOK {
 		r.T.Fatalf("job %s: %d %s", id, status, body)
 	}
@@ -52,13 +52,13 @@ apis:
   pay: {url: %s, bucket: {rate: 100/s, capacity: 3}, keys: {full: {rate: 1/h, capacity: 1}}}
 `)
 	submit := func(key, id string) {
-		r.Submit("weir.jobs.pay."+key, []byte("a body"), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
+		r.Producer().Submit("weir.jobs.pay."+key, []byte("a body"), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
 	}
 	for _, job := range [][2]string{{"good", "done"}, {"again", "pushed-back"}, {"bad", "rejected"}, {"good", "twice"}, {"other", "twice"}, {"full", "first"}, {"full", "waits"}, {"full", "refused"}} {
 		submit(job[0], job[1])
 	}
 	r.Eventually("the ends", func() bool { return len(jobsOf(r, "state=done").Jobs) == 5 && len(jobsOf(r, "state=dead").Jobs) >= 2 })
-	if status, said := r.Say("POST", fmt.Sprintf("/api/v1/dead/%d/reveal", jobsOf(r, "status=422").Jobs[0].Letter), "", "{}"); status != http.StatusOK {
+	if status, said := r.HTTP().Say("POST", fmt.Sprintf("/api/v1/dead/%d/reveal", jobsOf(r, "status=422").Jobs[0].Letter), "", "{}"); status != http.StatusOK {
 		t.Fatalf("reveal: %d %s", status, said)
 	}
 	want := map[string]int{"done": 1, "pushed-back": 2, "rejected": 1, "twice": 2, "refused": 0}
@@ -77,13 +77,13 @@ apis:
 	if all := strings.Join(searched["rejected"], "\n"); strings.Count(all, "event") != 2 || !strings.Contains(all, "letter") {
 		t.Errorf("the story of the revealed letter has\n%s", all)
 	}
-	if text := r.Must("job", "done"); !strings.Contains(text, "\nresult, ") || !strings.Contains(text, `"status":200}`) || strings.Contains(text, "looked through") {
+	if text := r.CLI().Must("job", "done"); !strings.Contains(text, "\nresult, ") || !strings.Contains(text, `"status":200}`) || strings.Contains(text, "looked through") {
 		t.Errorf("weir job says\n%s", text)
 	}
 	if story := storyOf(r, "done", ""); story.Jobs[0].Result == nil || story.Jobs[0].Result.Size == 0 || story.Jobs[0].Result.Text != nil {
 		t.Errorf("over HTTP a story has no body of a result, and here it has %+v", story.Jobs[0].Result)
 	}
-	if text := r.Must("results", "get", "done"); !strings.Contains(text, `"status":200}`) {
+	if text := r.CLI().Must("results", "get", "done"); !strings.Contains(text, `"status":200}`) {
 		t.Errorf("weir results get says %s", text)
 	}
 	calls, err := r.Operators().Stream(t.Context(), "WEIR_CALLS")
@@ -105,7 +105,7 @@ apis:
 func stepsOfSearch(r *weirtest.Rig, id string) []string {
 	r.T.Helper()
 	var story jobstory.Timeline
-	if err := json.Unmarshal([]byte(r.Must("job", id, "--scan", "0", "--json")), &story); err != nil {
+	if err := json.Unmarshal([]byte(r.CLI().Must("job", id, "--scan", "0", "--json")), &story); err != nil {
 		r.T.Fatal(err)
 	}
 	return steps(&story)

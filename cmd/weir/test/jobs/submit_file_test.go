@@ -18,6 +18,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 	"weir/ingest/await"
 )
 
@@ -26,13 +29,13 @@ import (
 func TestSubmitFileResumedLate(t *testing.T) {
 	t.Parallel()
 	const jobs = 2000
-	r := weirtest.NewRig(t, fakeapi.Options{}, "dedupe: 1s\n"+weirtest.ManyJobsYAML)
-	file := weirtest.JobsFile(t, jobs)
-	r.KillSubmission(file, jobs/4)
+	r := weirtest.NewRig(t, fakeapi.Options{}, "dedupe: 1s\n"+producer.ManyJobsYAML)
+	file := producer.JobsFile(t, jobs)
+	r.CLI().KillSubmission(file, jobs/4)
 	sent := time.Now()
 	r.Eventually("ids that weir has forgotten", func() bool { return time.Since(sent) > 2*time.Second })
 	var out bytes.Buffer
-	err := await.Result(t, "the second run", r.SubmitFile(&out, file, "credit").Wait)
+	err := await.Result(t, "the second run", r.CLI().SubmitFile(&out, file, "credit").Wait)
 	told := regexp.MustCompile(`2000 lines: (\d+) taken, (\d+) taken by an earlier run(?:, (\d+) unsure)?`).FindStringSubmatch(out.String())
 	if told == nil {
 		t.Fatalf("the second run: %v\n%s", err, out.String())
@@ -45,8 +48,8 @@ func TestSubmitFileResumedLate(t *testing.T) {
 		t.Errorf("%s (%v)", told[0], err)
 	}
 	r.AwaitCalls(taken)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
-	weirtest.CalledOnce(t, r.API.All(), taken)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
+	referee.CalledOnce(t, r.API.All(), taken)
 }
 
 func counted(t *testing.T, text string) int {
@@ -76,11 +79,11 @@ apis:
 	}
 	weirtest.WriteFile(t, file, text.String())
 	var out bytes.Buffer
-	if err := await.Result(t, "the run", r.SubmitFile(&out, file, "credit", "vip").Wait); err != nil {
+	if err := await.Result(t, "the run", r.CLI().SubmitFile(&out, file, "credit", "vip").Wait); err != nil {
 		t.Fatalf("%v: %s", err, out.String())
 	}
 	t.Logf("%s", out.String())
-	letters := r.Messages("WEIR_DEAD")
+	letters := r.Store().Messages("WEIR_DEAD")
 	calls := r.AwaitCalls(jobs)
 	for i := 1; i < len(calls) && len(calls) == jobs; i++ {
 		if calls[i].Path < calls[i-1].Path {
@@ -115,20 +118,22 @@ apis:
     bucket: {rate: 20/s, capacity: 3, in_flight: 1}
 `)
 	for i := range 3 {
-		if a := r.Submit("weir.jobs.credit.vip", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("before-%d", i)}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.credit.vip", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("before-%d", i)}); a.Error != nil {
 			t.Fatal(a.Error)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	weirtest.WriteFile(t, file, strings.Repeat("{}\n", 12))
 	var out bytes.Buffer
-	run := r.SubmitFile(&out, file, "credit", "vip")
-	r.Eventually("a job of the file to be refused", func() bool { return !strings.Contains(r.Get("/metrics"), `weir_jobs_throttled_total{api="credit"} 0`) })
+	run := r.CLI().SubmitFile(&out, file, "credit", "vip")
+	r.Eventually("a job of the file to be refused", func() bool {
+		return !strings.Contains(r.HTTP().Get("/metrics"), `weir_jobs_throttled_total{api="credit"} 0`)
+	})
 	leave()
 	if err := await.Result(t, "the run", run.Wait); err != nil {
 		t.Fatalf("%v: %s", err, out.String())
 	}
-	if calls, letters := r.AwaitCalls(15), r.Messages("WEIR_DEAD"); len(calls) != 15 || letters != 0 {
+	if calls, letters := r.AwaitCalls(15), r.Store().Messages("WEIR_DEAD"); len(calls) != 15 || letters != 0 {
 		t.Errorf("%d calls of 15 jobs, and %d letters: %s", len(calls), letters, out.String())
 	}
 }
@@ -137,10 +142,10 @@ apis:
 // even its end.
 func TestSubmitFileEndsBesideASilentPipe(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ManyJobsYAML)
+	r := weirtest.NewRig(t, fakeapi.Options{}, producer.ManyJobsYAML)
 	var out bytes.Buffer
 	cmd := exec.CommandContext(await.Context(t, "a run that is told to end"), os.Args[0], "submit", "--file", "-", "credit", "--json")
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
 	cmd.Stderr = &out
 	in, err := cmd.StdinPipe()
 	if err != nil {

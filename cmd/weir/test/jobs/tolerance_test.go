@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -16,7 +17,7 @@ import (
 // reported.
 func TestToleranceIsOfASubject(t *testing.T) {
 	t.Parallel()
-	as := weirtest.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
+	as := servers.RoleServer(t, filepath.Join(weirtest.Repository, "deploy", "nats", "accounts.conf"))
 	open := func() *connect.Connection {
 		c, err := connect.Open(connect.Address{URL: as("producer"), At: "the test's server", Timeout: weirtest.Patience})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +19,7 @@ import (
 func TestTraceContextIsTold(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, map[string][]string{"done": {"status=503"}, "no": {"status=400"}})
-	r := &weirtest.Rig{T: t, API: api, Dir: t.TempDir(), Said: &weirtest.Book{}, YAML: "apis:\n  pay:\n    url: " + api.URL() + "\n    bucket: {rate: 100/s, capacity: 9}\n    retry: {min: 1ms, max: 2ms}\n" +
+	r := &weirtest.Rig{T: t, API: api, Dir: t.TempDir(), Said: &program.Book{}, YAML: "apis:\n  pay:\n    url: " + api.URL() + "\n    bucket: {rate: 100/s, capacity: 9}\n    retry: {min: 1ms, max: 2ms}\n" +
 		"    keys: {full: {rate: 1/h, capacity: 1}}\n"}
 	r.Start()
 	t.Cleanup(r.Stop)
@@ -31,34 +33,34 @@ func TestTraceContextIsTold(t *testing.T) {
 	}
 	header := func(id, path string) map[string]string {
 		return map[string]string{
-			"Nats-Msg-Id": id, "Weir-Path": path, "Traceparent": weirtest.SomeParent, "Tracestate": "vendor=1", "Weir-Reply-To": "_INBOX.ends",
+			"Nats-Msg-Id": id, "Weir-Path": path, "Traceparent": web.SomeParent, "Tracestate": "vendor=1", "Weir-Reply-To": "_INBOX.ends",
 		}
 	}
-	r.Submit("weir.jobs.pay.done", nil, header("job-done", "/done"))
-	r.Ended("pay", "done", 1)
-	r.Submit("weir.jobs.pay.no", nil, header("job-no", "/no"))
-	r.Ended("pay", "no", 1)
-	r.Submit("weir.jobs.pay.full", nil, map[string]string{"Weir-Path": "/full"})
-	r.Ended("pay", "full", 1)
-	r.Submit("weir.jobs.pay.full", nil, map[string]string{"Weir-Path": "/full"}) // waits for an hour
-	r.Submit("weir.jobs.pay.full", nil, header("job-full", "/full"))
+	r.Producer().Submit("weir.jobs.pay.done", nil, header("job-done", "/done"))
+	r.Store().Ended("pay", "done", 1)
+	r.Producer().Submit("weir.jobs.pay.no", nil, header("job-no", "/no"))
+	r.Store().Ended("pay", "no", 1)
+	r.Producer().Submit("weir.jobs.pay.full", nil, map[string]string{"Weir-Path": "/full"})
+	r.Store().Ended("pay", "full", 1)
+	r.Producer().Submit("weir.jobs.pay.full", nil, map[string]string{"Weir-Path": "/full"}) // waits for an hour
+	r.Producer().Submit("weir.jobs.pay.full", nil, header("job-full", "/full"))
 
 	has := func(what string, h nats.Header) {
 		t.Helper()
-		if got := ingest.TraceOf(h); got != (ingest.Trace{Parent: weirtest.SomeParent, State: "vendor=1"}) {
+		if got := ingest.TraceOf(h); got != (ingest.Trace{Parent: web.SomeParent, State: "vendor=1"}) {
 			t.Errorf("%s tells %+v: %v", what, got, h)
 		}
 	}
-	has("the result", r.Results("pay", "done")[0].Header)
+	has("the result", r.Store().Results("pay", "done")[0].Header)
 	for _, key := range []string{"no", "full"} {
-		has("the letter of "+key, r.Letters("pay", key)[0].Header)
+		has("the letter of "+key, r.Store().Letters("pay", key)[0].Header)
 	}
-	records := append(r.Ledger("pay", "done"), r.Ledger("pay", "no")...)
+	records := append(r.Store().Ledger("pay", "done"), r.Store().Ledger("pay", "no")...)
 	if len(records) != 3 {
 		t.Errorf("%d records of 3 calls", len(records))
 	}
 	for _, c := range records {
-		if c.Trace != weirtest.SomeParent {
+		if c.Trace != web.SomeParent {
 			t.Errorf("the record of call %d of %s tells %q", c.Call, c.Job, c.Trace)
 		}
 	}
@@ -82,18 +84,18 @@ func TestTraceContextIsTold(t *testing.T) {
 		if err := json.Unmarshal(msg.Data, &e); err != nil {
 			t.Fatal(err)
 		}
-		if told[e.Data.Job] = true; e.Data.Job != "" && e.Trace != weirtest.SomeParent {
+		if told[e.Data.Job] = true; e.Data.Job != "" && e.Trace != web.SomeParent {
 			t.Errorf("an event tells nothing of the trace: %s", msg.Data)
 		}
 		delete(told, "") // of a hold
 	}
 	r.Eventually("a line on the letter", func() bool { return strings.Contains(r.Said.String(), "job buried") })
 	for line := range strings.Lines(r.Said.String()) {
-		if strings.Contains(line, "job_id=job-") && !strings.Contains(line, "trace_id="+weirtest.SomeTrace) {
+		if strings.Contains(line, "job_id=job-") && !strings.Contains(line, "trace_id="+web.SomeTrace) {
 			t.Errorf("a line of the log has no trace id: %s", line)
 		}
 	}
-	r.CheckExemplars()
+	r.HTTP().CheckExemplars()
 }
 
 // TestRefusedAgainInAnotherSpan: a job that is refused repeatedly leaves one letter, although its producer submits it
@@ -102,16 +104,16 @@ func TestRefusedAgainInAnotherSpan(t *testing.T) {
 	t.Parallel()
 	api := weirtest.StartOrdered(t, nil)
 	r := weirtest.RigOn(t, api, "apis:\n  pay:\n    url: "+api.URL()+"\n    bucket: {rate: 1/h, capacity: 1}\n")
-	r.Submit("weir.jobs.pay.k", nil, nil)
-	r.Ended("pay", "k", 1)
-	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.k", nil, nil)
+	r.Store().Ended("pay", "k", 1)
+	r.Producer().Submit("weir.jobs.pay.k", nil, nil)
 	for _, span := range []string{"1", "2", "3"} {
-		a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "a", "Traceparent": "00-" + weirtest.SomeTrace + "-b7ad6b716920333" + span + "-01"})
+		a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "a", "Traceparent": "00-" + web.SomeTrace + "-b7ad6b716920333" + span + "-01"})
 		if a.Error == nil || a.Error.Code != 429 {
 			t.Fatalf("answered %+v", a)
 		}
 	}
-	if n := len(r.Letters("pay", "k")); n != 1 {
+	if n := len(r.Store().Letters("pay", "k")); n != 1 {
 		t.Errorf("%d letters of one job", n)
 	}
 }

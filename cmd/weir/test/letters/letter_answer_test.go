@@ -8,19 +8,21 @@ import (
 	"testing"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/store"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go"
 )
 
-func answerIn(t *testing.T, h nats.Header) weirtest.Answered {
+func answerIn(t *testing.T, h nats.Header) program.Answered {
 	t.Helper()
 	body, err := base64.StdEncoding.DecodeString(h.Get("Weir-Answer"))
 	if err != nil {
 		t.Errorf("Weir-Answer: %v", err)
 	}
-	return weirtest.Answered{Status: h.Get("Weir-Answer-Status"), ContentType: h.Get("Weir-Answer-Content-Type"), Body: string(body), Cut: h.Get("Weir-Answer-Cut") != ""}
+	return program.Answered{Status: h.Get("Weir-Answer-Status"), ContentType: h.Get("Weir-Answer-Content-Type"), Body: string(body), Cut: h.Get("Weir-Answer-Cut") != ""}
 }
 
 // TestLetterKeepsTheAnswer: whatever the api answered last to a job that became a letter stands in the letter, bounded and without
@@ -51,7 +53,7 @@ apis:
     bucket: {rate: 1000/s, capacity: 50}
     retry: {attempts: 2, min: 5ms, max: 20ms}
 `, api.URL(), filepath.Join(dir, "token")))
-	for key, want := range map[string]weirtest.Answered{
+	for key, want := range map[string]program.Answered{
 		"refused":   {Status: "422", ContentType: "application/problem+json", Body: problem, Cut: false},
 		"exhausted": {Status: "502", ContentType: "text/plain; charset=utf-8", Body: "second", Cut: false},
 		"no-answer": {Status: "500", ContentType: "text/plain; charset=utf-8", Body: "boom", Cut: false},
@@ -60,9 +62,9 @@ apis:
 		"echo":      {Status: "400", ContentType: "text/plain; charset=utf-8", Body: "you sent Bearer ***, which is no good", Cut: false},
 		"nothing":   {},
 	} {
-		r.Pay(key, "job-"+key)
-		r.Ended("pay", key, 1)
-		letters := r.Letters("pay", key)
+		r.Producer().Pay(key, "job-"+key)
+		r.Store().Ended("pay", key, 1)
+		letters := r.Store().Letters("pay", key)
 		if len(letters) != 1 {
 			t.Fatalf("%s: %d letters", key, len(letters))
 		}
@@ -73,22 +75,22 @@ apis:
 		if got != want {
 			t.Errorf("%s: the letter keeps %s, want %s", key, got, want)
 		}
-		for _, c := range r.Stored(ledger.CallsStream, "weir.calls.pay."+key) {
+		for _, c := range r.Store().Stored(ledger.CallsStream, "weir.calls.pay."+key) {
 			if len(c.Data) > 4<<10 || strings.Contains(string(c.Data), secret) {
 				t.Errorf("%s: a record of %d bytes, or with a secret", key, len(c.Data))
 			}
 		}
-		r.CheckShown(t, letters[0].Sequence, want)
+		r.CLI().CheckShown(t, letters[0].Sequence, want)
 	}
-	did, code := r.Redrive("--key", "refused")
+	did, code := r.CLI().Redrive("--key", "refused")
 	if code != 0 || did.Redriven != 1 {
 		t.Fatalf("redrive: %d, %+v", code, did)
 	}
-	r.Ended("pay", "refused", 1)
-	if n := len(r.Results("pay", "refused")); n != 1 {
+	r.Store().Ended("pay", "refused", 1)
+	if n := len(r.Store().Results("pay", "refused")); n != 1 {
 		t.Errorf("%d results of a letter that was redriven", n)
 	}
-	refused := r.Submit("weir.jobs.pay.forged", nil, map[string]string{"Weir-Answer-Status": "200"})
+	refused := r.Producer().Submit("weir.jobs.pay.forged", nil, map[string]string{"Weir-Answer-Status": "200"})
 	if refused.Error == nil || refused.Error.ErrCode != 20400 {
 		t.Errorf("a producer's answer is taken: %+v", refused)
 	}
@@ -104,22 +106,22 @@ apis:
   once: {url: %[1]s, bucket: {rate: 1000/s, capacity: 50}}
   pay: {url: %[1]s, idempotency: {header: Idempotency-Key}, bucket: {rate: 1000/s, capacity: 50}, retry: {attempts: 2, min: 1s, max: 1s}}
 `, api.URL()))
-	r.Pay("waits", "job-waits")
-	r.Eventually("the record of the first attempt", func() bool { return len(r.Ledger("pay", "waits")) == 1 })
+	r.Producer().Pay("waits", "job-waits")
+	r.Eventually("the record of the first attempt", func() bool { return len(r.Store().Ledger("pay", "waits")) == 1 })
 	r.Stop()
-	r.Offline(func(o *weirtest.Offline) {
-		o.Leave("once", "died", weirtest.Left{Intents: []int{1}, Record: &ledger.Record{
+	r.Offline(func(o *store.Offline) {
+		o.Leave("once", "died", store.Left{Intents: []int{1}, Record: &ledger.Record{
 			Call: 1, Attempt: 1, Sent: true, Status: 422, Outcome: "rejected", Final: true,
 			Answer: &deadletter.Answer{Status: 422, ContentType: "text/plain", Body: []byte("no such order"), Cut: true},
 		}})
 	})
 	r.Start()
-	for key, want := range map[string]weirtest.Answered{
+	for key, want := range map[string]program.Answered{
 		"once/died": {Status: "422", ContentType: "text/plain", Body: "no such order", Cut: true}, "pay/waits": {Status: "500", ContentType: "", Body: "before the death", Cut: false},
 	} {
 		name, key, _ := strings.Cut(key, "/")
-		r.Ended(name, key, 1)
-		letters := r.Letters(name, key)
+		r.Store().Ended(name, key, 1)
+		letters := r.Store().Letters(name, key)
 		if len(letters) != 1 {
 			t.Fatalf("%s: %d letters", key, len(letters))
 		}

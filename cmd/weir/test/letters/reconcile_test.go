@@ -18,6 +18,9 @@ import (
 	"weir/cmd/weir/internal/serve/clock"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
@@ -104,7 +107,7 @@ func TestReconcile(t *testing.T) { testReconcile(t, config.Secret{}) }
 // TestReconcileWithRedis does the same where slots come from Redis.
 func TestReconcileWithRedis(t *testing.T) {
 	t.Parallel()
-	testReconcile(t, weirtest.RedisSetting(t, "redis://"+weirtest.StartRedis(t).Addr))
+	testReconcile(t, weirtest.RedisSetting(t, "redis://"+servers.StartRedis(t).Addr))
 }
 
 func testReconcile(t *testing.T, redis config.Secret) {
@@ -115,10 +118,10 @@ func testReconcile(t *testing.T, redis config.Secret) {
 		t.Fatal(err)
 	}
 	for _, order := range []string{"paid-1", "paid-2", "lost-1", "odd-1"} {
-		r.Order("k", order)
+		r.Producer().Order("k", order)
 	}
-	r.Ended("pay", "k", 4)
-	for _, letter := range r.Letters("pay", "k") {
+	r.Store().Ended("pay", "k", 4)
+	for _, letter := range r.Store().Letters("pay", "k") {
 		for _, name := range []string{"Weir-Dead-Called-At", "Weir-Dead-Wrote-At", "Weir-Dead-Sent-Bytes", "Weir-Dead-Connection", "Weir-Dead-Ended-At", "Weir-Dead-Target"} {
 			if letter.Header.Get(name) == "" {
 				t.Errorf("a letter says nothing of %s: %v", name, letter.Header)
@@ -128,24 +131,26 @@ func testReconcile(t *testing.T, redis config.Secret) {
 			t.Errorf("its call was cut by %q", by)
 		}
 	}
-	out, _ := r.Command("dead", "show", fmt.Sprint(r.Letters("pay", "k")[0].Sequence))
+	out, _ := r.CLI().Run("dead", "show", fmt.Sprint(r.Store().Letters("pay", "k")[0].Sequence))
 	for _, text := range []string{"last call  ", "over a new connection", "broke the connection off"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("dead show does not say %q:\n%s", text, out)
 		}
 	}
-	if out, code := r.Command("dead", "reconcile", "--dry-run", "--json"); code != 0 || !strings.Contains(out, `"letters":4`) || len(r.API.All()) != 4 {
+	if out, code := r.CLI().Run("dead", "reconcile", "--dry-run", "--json"); code != 0 || !strings.Contains(out, `"letters":4`) || len(r.API.All()) != 4 {
 		t.Errorf("a dry run said %s, after %d calls", out, len(r.API.All()))
 	}
 	r.Clock.Set(time.Minute) // the letters are as old as the api's timeout
 
-	did, code := r.Reconcile("--api", "pay")
+	did, code := r.CLI().Reconcile("--api", "pay")
 	if code != 0 || did.Done != 2 || did.Redriven != 1 || did.Stays != 1 || did.Letters != 4 {
 		t.Fatalf("exit code %d, %+v", code, did)
 	}
-	r.Eventually("a result of each but the odd one", func() bool { return len(r.Results("pay", "k")) == 3 && len(r.Letters("pay", "k")) == 1 })
+	r.Eventually("a result of each but the odd one", func() bool {
+		return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	found := 0
-	for _, msg := range r.Results("pay", "k") {
+	for _, msg := range r.Store().Results("pay", "k") {
 		if msg.Header.Get("Weir-Found-By") != "inquiry" {
 			continue
 		}
@@ -164,7 +169,7 @@ func testReconcile(t *testing.T, redis config.Secret) {
 		}
 	}
 	inquiries := map[string]ledger.Record{}
-	for _, c := range r.Ledger("pay", "k") {
+	for _, c := range r.Store().Ledger("pay", "k") {
 		if c.Inquiry != "" {
 			inquiries[c.Job] = c
 		}
@@ -186,10 +191,10 @@ func testReconcile(t *testing.T, redis config.Secret) {
 	if told["unknown"] != 4 || told["done"] != 3 {
 		t.Errorf("the waiting client was told %v", told)
 	}
-	if out, code := r.Command("verify", "--json"); code != 0 {
+	if out, code := r.CLI().Run("verify", "--json"); code != 0 {
 		t.Errorf("verify says %s", out)
 	}
-	if did, code := r.Reconcile("--reason", "unknown"); code != 0 || did.Stays != 1 || did.Letters != 1 {
+	if did, code := r.CLI().Reconcile("--reason", "unknown"); code != 0 || did.Stays != 1 || did.Letters != 1 {
 		t.Errorf("asked again: exit code %d, %+v", code, did)
 	}
 }
@@ -199,21 +204,21 @@ func testReconcile(t *testing.T, redis config.Secret) {
 func TestReconcileRefusals(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 1h")
-	r.Order("k", "lost-1")
-	r.Ended("pay", "k", 1)
-	did, code := r.Reconcile()
+	r.Producer().Order("k", "lost-1")
+	r.Store().Ended("pay", "k", 1)
+	did, code := r.CLI().Reconcile()
 	if code != 0 || did.Stays != 1 || !strings.Contains(did.Each[0].Why, "the api may process late") || did.Each[0].Finding != "not_processed" {
 		t.Errorf("a young letter: exit code %d, %+v", code, did)
 	}
-	r.Command("pause", "pay")
-	if did, _ := r.Reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "paused") {
+	r.CLI().Run("pause", "pay")
+	if did, _ := r.CLI().Reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "paused") {
 		t.Errorf("while the api is paused: %+v", did)
 	}
-	r.Command("resume", "pay")
+	r.CLI().Run("resume", "pay")
 	r.Stop()
 	r.YAML = strings.Replace(r.YAML, "/v1\n", "/v2\n", 1)
 	r.Start()
-	if did, _ := r.Reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "url is another") {
+	if did, _ := r.CLI().Reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "url is another") {
 		t.Errorf("where the url is another: %+v", did)
 	}
 	if n := a.times(a.asks, "lost-1"); n != 1 {
@@ -222,10 +227,10 @@ func TestReconcileRefusals(t *testing.T) {
 	r.Stop()
 	r.YAML = r.YAML[:strings.Index(r.YAML, "    inquiry:")]
 	r.Start()
-	if _, code := r.Reconcile(); code != cli.ExitRefused {
+	if _, code := r.CLI().Reconcile(); code != cli.ExitRefused {
 		t.Errorf("without an inquiry: exit code %d", code)
 	}
-	if _, code := r.Command("dead", "reconcile", "--reason", "overflow"); code != cli.ExitUsage {
+	if _, code := r.CLI().Run("dead", "reconcile", "--reason", "overflow"); code != cli.ExitUsage {
 		t.Errorf("of another reason: exit code %d", code)
 	}
 }
@@ -235,10 +240,10 @@ func TestReconcileRefusals(t *testing.T) {
 func TestReconcileSurvivesADeath(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 0s")
-	r.Order("k", "paid-1")
-	r.Ended("pay", "k", 1)
-	letter := r.Letters("pay", "k")[0]
-	if did, _ := r.Reconcile(); did.Done != 1 {
+	r.Producer().Order("k", "paid-1")
+	r.Store().Ended("pay", "k", 1)
+	letter := r.Store().Letters("pay", "k")[0]
+	if did, _ := r.CLI().Reconcile(); did.Done != 1 {
 		t.Fatalf("%+v", did)
 	}
 	// the letter stands again, as where the process died before it could delete it
@@ -254,11 +259,11 @@ func TestReconcileSurvivesADeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	asks := a.times(a.asks, "paid-1")
-	if did, _ := r.Reconcile(); did.Done != 1 || !strings.Contains(did.Each[0].Why, "stands already") {
+	if did, _ := r.CLI().Reconcile(); did.Done != 1 || !strings.Contains(did.Each[0].Why, "stands already") {
 		t.Errorf("after a death: %+v", did)
 	}
-	if len(r.Results("pay", "k")) != 1 || len(r.Letters("pay", "k")) != 0 || a.times(a.asks, "paid-1") != asks {
-		t.Errorf("%d results and %d letters; asked %d times", len(r.Results("pay", "k")), len(r.Letters("pay", "k")), a.times(a.asks, "paid-1"))
+	if len(r.Store().Results("pay", "k")) != 1 || len(r.Store().Letters("pay", "k")) != 0 || a.times(a.asks, "paid-1") != asks {
+		t.Errorf("%d results and %d letters; asked %d times", len(r.Store().Results("pay", "k")), len(r.Store().Letters("pay", "k")), a.times(a.asks, "paid-1"))
 	}
 }
 
@@ -268,15 +273,15 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 	r, a := askedRig(t, "after: 0s")
 	orders := []string{"paid-1", "lost-1", "paid-2", "lost-2", "paid-3", "lost-3"}
 	for _, order := range orders {
-		r.Order("k", order)
+		r.Producer().Order("k", order)
 	}
-	r.Ended("pay", "k", len(orders))
+	r.Store().Ended("pay", "k", len(orders))
 	r.Clock.Set(time.Minute)
-	var both [2]weirtest.Reconciled
+	var both [2]program.Reconciled
 	var group sync.WaitGroup
 	for i := range both {
 		group.Go(func() {
-			out, code := r.Command("dead", "reconcile", "--yes", "--json")
+			out, code := r.CLI().Run("dead", "reconcile", "--yes", "--json")
 			if code != 0 && code != cli.ExitNotFound { // the other one may have ended all letters before
 				t.Errorf("operator %d ends with %d", i, code)
 			}
@@ -287,7 +292,9 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 	if both[0].Done+both[1].Done != 3 || both[0].Redriven+both[1].Redriven != 3 {
 		t.Errorf("together they ended %+v and %+v", both[0], both[1])
 	}
-	r.Eventually("the ends", func() bool { return len(r.Results("pay", "k")) == len(orders) && len(r.Letters("pay", "k")) == 0 })
+	r.Eventually("the ends", func() bool {
+		return len(r.Store().Results("pay", "k")) == len(orders) && len(r.Store().Letters("pay", "k")) == 0
+	})
 	for _, order := range orders {
 		want := 1
 		if strings.HasPrefix(order, "lost") {
@@ -305,10 +312,12 @@ func TestInquiryByItself(t *testing.T) {
 	t.Parallel()
 	r, a := askedRig(t, "after: 1s\n      auto: true\n      tries: 2")
 	for _, order := range []string{"paid-1", "lost-1", "odd-1"} {
-		r.Order("k", order)
+		r.Producer().Order("k", order)
 	}
 	r.Clock.Set(15 * time.Second) // the first time to ask has come
-	r.Eventually("results", func() bool { return len(r.Results("pay", "k")) == 2 && len(r.Letters("pay", "k")) == 1 })
+	r.Eventually("results", func() bool {
+		return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1
+	})
 	if a.times(a.calls, "paid-1") != 1 || a.times(a.calls, "lost-1") != 2 {
 		t.Errorf("the calls are %v", a.calls)
 	}
@@ -317,10 +326,12 @@ func TestInquiryByItself(t *testing.T) {
 	r.Clock.Set(time.Hour)
 	r.Eventually("the second inquiry about the odd one", func() bool { return a.times(a.asks, "odd-1") == 2 })
 	r.Clock.Set(24 * time.Hour)
-	r.Order("k", "paid-2") // the look that finds its letter has passed the older one
-	r.Eventually("a look at the letters", func() bool { return len(r.Results("pay", "k")) == 3 && len(r.Letters("pay", "k")) == 1 })
-	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.Letters("pay", "k")) != 1 {
-		t.Errorf("asked %d times, %d letters", n, len(r.Letters("pay", "k")))
+	r.Producer().Order("k", "paid-2") // the look that finds its letter has passed the older one
+	r.Eventually("a look at the letters", func() bool {
+		return len(r.Store().Results("pay", "k")) == 3 && len(r.Store().Letters("pay", "k")) == 1
+	})
+	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.Store().Letters("pay", "k")) != 1 {
+		t.Errorf("asked %d times, %d letters", n, len(r.Store().Letters("pay", "k")))
 	}
 }
 
@@ -337,18 +348,20 @@ func TestInquiryAfterADeath(t *testing.T) {
 	target := worker.DispatchAPI(&c.APIs[0], c).Target()
 	a.calls["lost-9"] = 1    // the call that was lost
 	r.Clock.Set(time.Minute) // the letters to come are as old as the api's timeout
-	r.Offline(func(o *weirtest.Offline) {
+	r.Offline(func(o *store.Offline) {
 		for order, at := range map[string]string{"paid-9": target, "lost-9": target, "paid-8": "elsewhere"} {
 			p := queue.PartitionOf("k", 4)
 			header := nats.Header{"Weir-Job-Id": {order}, "Weir-Path": {"/pay/" + order}}
-			seq := o.Put(weirtest.QueueName("pay", p, "j", "k"), "k/"+order, map[string]string{"order": order}, header)
+			seq := o.Put(store.QueueName("pay", p, "j", "k"), "k/"+order, map[string]string{"order": order}, header)
 			accepted := bucket.MicrosOf(o.StoredAt(queue.StreamName("pay", p), seq))
-			o.Put(weirtest.QueueName("pay", p, "i", order), "", []queue.Intent{{Seq: seq, Call: 1, Accepted: accepted, Timeout: time.Second, Price: 500_000, Target: at}}, nil)
+			o.Put(store.QueueName("pay", p, "i", order), "", []queue.Intent{{Seq: seq, Call: 1, Accepted: accepted, Timeout: time.Second, Price: 500_000, Target: at}}, nil)
 		}
 	})
 	r.Start()
-	r.Eventually("two results and a letter", func() bool { return len(r.Results("pay", "k")) == 2 && len(r.Letters("pay", "k")) == 1 })
-	if letter := r.Letters("pay", "k")[0]; letter.Header.Get("Weir-Job-Id") != "paid-8" || letter.Header.Get("Weir-Dead-Cut-By") != "weir" {
+	r.Eventually("two results and a letter", func() bool {
+		return len(r.Store().Results("pay", "k")) == 2 && len(r.Store().Letters("pay", "k")) == 1
+	})
+	if letter := r.Store().Letters("pay", "k")[0]; letter.Header.Get("Weir-Job-Id") != "paid-8" || letter.Header.Get("Weir-Dead-Cut-By") != "weir" {
 		t.Errorf("the letter that is left is %v", letter.Header)
 	}
 	if a.times(a.calls, "paid-9") != 0 || a.times(a.calls, "lost-9") != 2 || a.times(a.asks, "paid-8") != 0 {

@@ -34,9 +34,9 @@ apis:
     retry: {attempts: 1}
     bucket: {rate: 100/s, capacity: 20}
 `, api.URL()))
-	r.Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Nats-Msg-Id": "order-7", "Weir-Path": "/old", "X-Own": "kept", "Weir-Deadline": "1h"})
-	r.Ended("pay", "k", 1)
-	first := strconv.FormatUint(r.Letters("pay", "k")[0].Sequence, 10)
+	r.Producer().Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Nats-Msg-Id": "order-7", "Weir-Path": "/old", "X-Own": "kept", "Weir-Deadline": "1h"})
+	r.Store().Ended("pay", "k", 1)
+	first := strconv.FormatUint(r.Store().Letters("pay", "k")[0].Sequence, 10)
 	for _, c := range []struct {
 		code int
 		args []string
@@ -49,51 +49,51 @@ apis:
 		{cli.ExitRefused, []string{first, "--data", "right"}}, // no weir runs to be asked
 		{cli.ExitNotFound, []string{"4711", "--data", "right", "--yes"}},
 	} {
-		if _, code := r.Command(append([]string{"dead", "edit"}, c.args...)...); code != c.code {
+		if _, code := r.CLI().Run(append([]string{"dead", "edit"}, c.args...)...); code != c.code {
 			t.Errorf("%v: exit code %d, want %d", c.args, code, c.code)
 		}
-		if letters := r.Letters("pay", "k"); len(letters) != 1 || string(letters[0].Data) != "wrong" || len(r.API.All()) != 1 {
+		if letters := r.Store().Letters("pay", "k"); len(letters) != 1 || string(letters[0].Data) != "wrong" || len(r.API.All()) != 1 {
 			t.Fatalf("%v: the letters are %+v", c.args, letters)
 		}
 	}
-	status, answer := r.Say("POST", "/api/v1/redrives", "", fmt.Sprintf(`{"seqs": [%s], "edit": {"body": %q}}`, first, strings.Repeat("x", 101)))
+	status, answer := r.HTTP().Say("POST", "/api/v1/redrives", "", fmt.Sprintf(`{"seqs": [%s], "edit": {"body": %q}}`, first, strings.Repeat("x", 101)))
 	if status != http.StatusConflict || !strings.Contains(answer, "max_body") {
 		t.Errorf("a body above max_body over HTTP: %d %s", status, answer)
 	}
-	if out, code := r.Command("dead", "edit", first, "--data", "right", "--set-header", "weir-path: /new", "--set-header", "Weir-Header-X-Source: shop", "--unset-header",
+	if out, code := r.CLI().Run("dead", "edit", first, "--data", "right", "--set-header", "weir-path: /new", "--set-header", "Weir-Header-X-Source: shop", "--unset-header",
 		"weir-deadline", "--yes"); code != 0 {
 		t.Fatalf("%s: exit code %d", out, code)
 	}
 	r.Eventually("the letter of the edited job", func() bool {
-		letters := r.Letters("pay", "k")
+		letters := r.Store().Letters("pay", "k")
 		return len(letters) == 1 && letters[0].Header.Get("Weir-Redrives") == "1"
 	})
 	call := r.AwaitCalls(2)[1]
 	if string(call.Body) != "right" || call.Path != "/new" || call.Header("Idempotency-Key") != "order-7" || call.Header("X-Source") != "shop" {
 		t.Errorf("the api got %+v", call)
 	}
-	r.Ended("pay", "k", 1)
-	letter := r.Letters("pay", "k")[0]
+	r.Store().Ended("pay", "k", 1)
+	letter := r.Store().Letters("pay", "k")[0]
 	want := first + " Weir-Header-X-Source body weir-deadline weir-path"
 	if h := letter.Header; h.Get(deadletter.HeaderEdited) != want || h.Get("X-Own") != "kept" || h.Get("Weir-Deadline") != "" || h.Get("Weir-Job-Id") != "order-7" {
 		t.Errorf("its letter is %v", h)
 	}
 	// What was edited stays noted.
-	if did, code := r.Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
+	if did, code := r.CLI().Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
 		t.Errorf("redriven again: exit code %d, %+v", code, did)
 	}
-	r.Eventually("its result", func() bool { return len(r.Results("pay", "k")) == 1 })
-	if n := r.Messages(deadletter.Stream); n != 0 {
+	r.Eventually("its result", func() bool { return len(r.Store().Results("pay", "k")) == 1 })
+	if n := r.Store().Messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
 
-	r.Submit("weir.jobs.pay.doubt", []byte("wrong"), map[string]string{"Weir-Path": "/doubt"})
-	r.Ended("pay", "doubt", 1)
-	doubt := strconv.FormatUint(r.Letters("pay", "doubt")[0].Sequence, 10)
-	if _, code := r.Command("dead", "edit", doubt, "--data", "right", "--yes"); code != cli.ExitRefused || len(r.Letters("pay", "doubt")) != 1 {
+	r.Producer().Submit("weir.jobs.pay.doubt", []byte("wrong"), map[string]string{"Weir-Path": "/doubt"})
+	r.Store().Ended("pay", "doubt", 1)
+	doubt := strconv.FormatUint(r.Store().Letters("pay", "doubt")[0].Sequence, 10)
+	if _, code := r.CLI().Run("dead", "edit", doubt, "--data", "right", "--yes"); code != cli.ExitRefused || len(r.Store().Letters("pay", "doubt")) != 1 {
 		t.Errorf("a letter of a call that may have been processed: exit code %d", code)
 	}
-	if _, code := r.Command("dead", "edit", doubt, "--data", "right", "--yes", "--include-unknown"); code != 0 {
+	if _, code := r.CLI().Run("dead", "edit", doubt, "--data", "right", "--yes", "--include-unknown"); code != 0 {
 		t.Errorf("the same with the word for it: exit code %d", code)
 	}
 }
@@ -113,7 +113,7 @@ apis:
 	}
 	for i, edit := range []func(seq string){
 		func(seq string) {
-			r.Must("dead", "edit", seq, "--data", "@"+file, "--set-header", "Weir-Path: /new", "--yes")
+			r.CLI().Must("dead", "edit", seq, "--data", "@"+file, "--set-header", "Weir-Path: /new", "--yes")
 		},
 		func(seq string) {
 			said, err := json.Marshal(map[string]any{
@@ -122,21 +122,21 @@ apis:
 			if err != nil {
 				t.Fatal(err)
 			}
-			if status, answer := r.Say("POST", "/api/v1/redrives", "", string(said)); status != http.StatusOK {
+			if status, answer := r.HTTP().Say("POST", "/api/v1/redrives", "", string(said)); status != http.StatusOK {
 				t.Fatalf("over HTTP: %d %s", status, answer)
 			}
 		},
 	} {
-		r.Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Weir-Path": "/old"})
-		r.Eventually("its letter", func() bool { return len(r.Letters("pay", "k")) == 1 })
-		edit(strconv.FormatUint(r.Letters("pay", "k")[0].Sequence, 10))
+		r.Producer().Submit("weir.jobs.pay.k", []byte("wrong"), map[string]string{"Weir-Path": "/old"})
+		r.Eventually("its letter", func() bool { return len(r.Store().Letters("pay", "k")) == 1 })
+		edit(strconv.FormatUint(r.Store().Letters("pay", "k")[0].Sequence, 10))
 		if call := r.AwaitCalls(2*i + 2)[2*i+1]; call.Path != "/new" || call.BodySize != int64(len(body)) {
 			t.Errorf("the api got %d bytes at %s", call.BodySize, call.Path)
 		}
-		r.Eventually("no letter", func() bool { return len(r.Letters("pay", "k")) == 0 })
+		r.Eventually("no letter", func() bool { return len(r.Store().Letters("pay", "k")) == 0 })
 	}
 	r.Eventually("the edited bodies are deleted", func() bool { // after the task has ended
-		return !slices.ContainsFunc(r.Stored("KV_weir_control", "$KV.weir_control.>"), func(msg *jetstream.RawStreamMsg) bool {
+		return !slices.ContainsFunc(r.Store().Stored("KV_weir_control", "$KV.weir_control.>"), func(msg *jetstream.RawStreamMsg) bool {
 			return len(msg.Data) > 64<<10
 		})
 	})

@@ -16,6 +16,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/store"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -34,16 +36,16 @@ apis:
 	r.WhilePaused(func() {
 		for i := range jobs {
 			for _, key := range []string{"a", "b"} {
-				r.Submit("weir.jobs.pay."+key, fmt.Appendf(nil, "%s-%d", key, i), map[string]string{"Weir-Path": "/" + key})
+				r.Producer().Submit("weir.jobs.pay."+key, fmt.Appendf(nil, "%s-%d", key, i), map[string]string{"Weir-Path": "/" + key})
 			}
 		}
 	})
-	overflowed := r.Messages(deadletter.Stream)
-	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
+	overflowed := r.Store().Messages(deadletter.Stream)
+	r.Eventually("room", func() bool { return r.Store().Waiting("pay") == 0 })
 	if overflowed != jobs-capacity {
 		t.Fatalf("%d of %d jobs overflowed", overflowed, 2*jobs)
 	}
-	out, code := r.Command("dead", "redrive", "--dry-run", "--json")
+	out, code := r.CLI().Run("dead", "redrive", "--dry-run", "--json")
 	var plan deadview.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 0 {
 		t.Fatalf("%s: exit code %d, %v", out, code, err)
@@ -52,21 +54,21 @@ apis:
 		plan.NoRoom != int64(max(0, overflowed-capacity)) {
 		t.Errorf("the plan for %d letters is %+v", overflowed, plan)
 	}
-	if n := r.Messages(deadletter.Stream); n != overflowed || len(r.API.All()) != 2*jobs-overflowed {
+	if n := r.Store().Messages(deadletter.Stream); n != overflowed || len(r.API.All()) != 2*jobs-overflowed {
 		t.Fatalf("a dry run left %d of %d letters, after %d calls", n, overflowed, len(r.API.All()))
 	}
-	letters := r.Letters("pay", "a")
-	if did, code := r.Redrive("--rate", "45/s"); code != 0 || did.Redriven != overflowed {
+	letters := r.Store().Letters("pay", "a")
+	if did, code := r.CLI().Redrive("--rate", "45/s"); code != 0 || did.Redriven != overflowed {
 		t.Errorf("redriven: exit code %d, %+v", code, did)
 	}
 	arrivals := r.AwaitCalls(2 * jobs)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	for body, n := range r.PerBody() {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	for body, n := range r.Referee().PerBody() {
 		if n != 1 {
 			t.Errorf("%s was called %d times", body, n)
 		}
 	}
-	called := slices.DeleteFunc(weirtest.RecordsOf(t, r.JS), func(c ledger.Record) bool { return c.Key != "a" || !c.Sent })
+	called := slices.DeleteFunc(store.RecordsOf(t, r.JS), func(c ledger.Record) bool { return c.Key != "a" || !c.Sent })
 	// A busy machine may let a call arrive just after the next one.
 	slices.SortFunc(called, func(a, b ledger.Record) int { return a.Planned.Compare(b.Planned) })
 	for i, letter := range letters {
@@ -74,8 +76,8 @@ apis:
 			t.Fatalf("letter %d of the key is of job %q, and the call in its place is of %q", i, letter.Header.Get("Weir-Job-Id"), got)
 		}
 	}
-	r.CheckRate(fakeapi.OfKey(arrivals, "a"), bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
-	if n := r.Messages(deadletter.Stream); n != 0 {
+	r.Referee().CheckRate(fakeapi.OfKey(arrivals, "a"), bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
+	if n := r.Store().Messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
 }
@@ -104,23 +106,23 @@ apis:
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	body := []byte("a\x00b\xff")
-	if a := r.Submit("weir.jobs.pay.k%201", body, header); a.Error != nil {
+	if a := r.Producer().Submit("weir.jobs.pay.k%201", body, header); a.Error != nil {
 		t.Fatal(a.Error)
 	}
 	for n := range 2 {
-		r.Ended("pay", "k%201", 1)
-		letter := r.Letters("pay", "k%201")[0]
+		r.Store().Ended("pay", "k%201", 1)
+		letter := r.Store().Letters("pay", "k%201")[0]
 		if letter.Header.Get("Weir-Redrives") != strconv.Itoa(n) || !bytes.Equal(letter.Data, body) || letter.Header.Get("X-Own") != "kept" ||
 			letter.Header.Get("Weir-Job-Id") != "order-7" {
 			t.Errorf("letter %d is %v %q", n, letter.Header, letter.Data)
 		}
-		if did, code := r.Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
+		if did, code := r.CLI().Redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
 			t.Fatalf("redrive %d: exit code %d, %+v", n+1, code, did)
 		}
 		r.AwaitCalls(n + 2)
 	}
-	r.Eventually("a result", func() bool { return len(r.Results("pay", "k%201")) == 1 })
-	if n := r.Messages(deadletter.Stream); n != 0 {
+	r.Eventually("a result", func() bool { return len(r.Store().Results("pay", "k%201")) == 1 })
+	if n := r.Store().Messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters beside the result", n)
 	}
 	arrivals := r.API.All()
@@ -144,19 +146,19 @@ func TestRedriveOverflowsAgain(t *testing.T) {
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 3}}
 `)
-	r.Submit("weir.jobs.pay.k", nil, nil) // is called at once, the next in an hour
+	r.Producer().Submit("weir.jobs.pay.k", nil, nil) // is called at once, the next in an hour
 	r.AwaitCalls(1)
-	r.Eventually("an empty bucket", func() bool { return r.Depth("pay", "k") == 0 })
+	r.Eventually("an empty bucket", func() bool { return r.Store().Depth("pay", "k") == 0 })
 	for i := range 8 {
-		r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+		r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
 	}
 	for round := 1; round <= 2; round++ {
-		did, code := r.Redrive()
+		did, code := r.CLI().Redrive()
 		if code != cli.ExitRefused || did.Overflowed != 5 || did.Redriven != 0 {
 			t.Errorf("round %d: exit code %d, %+v", round, code, did)
 		}
 		jobs := map[string]int{}
-		for _, letter := range r.Letters("pay", "k") {
+		for _, letter := range r.Store().Letters("pay", "k") {
 			jobs[letter.Header.Get("Weir-Job-Id")]++
 			if letter.Header.Get("Weir-Redrives") != strconv.Itoa(round) {
 				t.Errorf("round %d: a letter says %v", round, letter.Header)
@@ -168,7 +170,7 @@ apis:
 			}
 		}
 	}
-	if depth := r.Depth("pay", "k"); depth != 3 {
+	if depth := r.Store().Depth("pay", "k"); depth != 3 {
 		t.Errorf("%d jobs wait", depth)
 	}
 }
@@ -187,47 +189,47 @@ apis:
 `, api.URL()))
 	keys := []string{"waits", "called", "died", "fresh"}
 	for _, key := range keys {
-		r.Submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key})
-		r.Ended("pay", key, 1)
+		r.Producer().Submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key})
+		r.Store().Ended("pay", key, 1)
 	}
-	r.Submit("weir.jobs.pay.full", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.full", nil, nil)
 	r.AwaitCalls(len(keys) + 1)
-	r.Eventually("an empty bucket", func() bool { return r.Depth("pay", "full") == 0 })
-	r.Submit("weir.jobs.pay.full", nil, map[string]string{"Nats-Msg-Id": "first"})
-	r.Submit("weir.jobs.pay.full", []byte("again"), map[string]string{"Nats-Msg-Id": "again"})
+	r.Eventually("an empty bucket", func() bool { return r.Store().Depth("pay", "full") == 0 })
+	r.Producer().Submit("weir.jobs.pay.full", nil, map[string]string{"Nats-Msg-Id": "first"})
+	r.Producer().Submit("weir.jobs.pay.full", []byte("again"), map[string]string{"Nats-Msg-Id": "again"})
 
 	for _, key := range []string{"waits", "called", "died"} {
 		header := resubmission(r, key, key, 1)
 		header["Weir-Path"] = "/" + key
-		r.Submit(ingest.RedrivePrefix+"pay."+key, []byte(key), header)
+		r.Producer().Submit(ingest.RedrivePrefix+"pay."+key, []byte(key), header)
 	}
-	r.Submit(ingest.RedrivePrefix+"pay.full", []byte("again"), resubmission(r, "full", "again", 1)) // overflows again
-	r.Submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"})
-	r.Ended("pay", "called", 2)
-	r.Ended("pay", "died", 2)
+	r.Producer().Submit(ingest.RedrivePrefix+"pay.full", []byte("again"), resubmission(r, "full", "again", 1)) // overflows again
+	r.Producer().Submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"})
+	r.Store().Ended("pay", "called", 2)
+	r.Store().Ended("pay", "died", 2)
 	r.Eventually("the ids to be forgotten", func() bool {
-		return !r.Submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"}).Duplicate
+		return !r.Producer().Submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"}).Duplicate
 	})
-	did, code := r.Redrive("--reason", "rejected")
+	did, code := r.CLI().Redrive("--reason", "rejected")
 	if code != 0 || did.Redriven != 2 || did.Settled != 3 {
 		t.Errorf("exit code %d, %+v: one was never redriven, one died again, and three had gone on", code, did)
 	}
-	did, code = r.Redrive("--key", "full")
+	did, code = r.CLI().Redrive("--key", "full")
 	if code != cli.ExitRefused || did.Settled != 1 || did.Overflowed != 1 {
 		t.Errorf("exit code %d, %+v: one of two letters had a later one", code, did)
 	}
-	r.Ended("pay", "died", 1)
-	r.Ended("pay", "fresh", 1)
+	r.Store().Ended("pay", "died", 1)
+	r.Store().Ended("pay", "fresh", 1)
 	want := map[string]int{"": 1, "waits": 1, "called": 2, "died": 3, "fresh": 2}
-	calls := r.PerBody()
+	calls := r.Referee().PerBody()
 	delete(calls, "probe")
 	if !maps.Equal(calls, want) {
 		t.Errorf("calls %v, want %v", calls, want)
 	}
-	if letters := r.Letters("pay", "full"); len(letters) != 1 || letters[0].Header.Get("Weir-Redrives") != "2" {
+	if letters := r.Store().Letters("pay", "full"); len(letters) != 1 || letters[0].Header.Get("Weir-Redrives") != "2" {
 		t.Errorf("%d letters of a job that overflowed thrice", len(letters))
 	}
-	if depth := r.Depth("pay", "waits"); depth != 1 {
+	if depth := r.Store().Depth("pay", "waits"); depth != 1 {
 		t.Errorf("%d jobs wait where one was redriven", depth)
 	}
 }
@@ -240,15 +242,15 @@ func TestRedriveLeavesAlone(t *testing.T) {
 apis:
   pay: {url: "%s", price: 1.00, bucket: {rate: 100/s, capacity: 5}, keys: {slow: {rate: 1/h, capacity: 1}}}
 `, api.URL()))
-	r.Submit("weir.jobs.pay.unsure", []byte("unsure"), map[string]string{"Weir-Path": "/unsure"})
-	r.Ended("pay", "unsure", 1)
-	r.Submit("weir.jobs.pay.slow", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.unsure", []byte("unsure"), map[string]string{"Weir-Path": "/unsure"})
+	r.Store().Ended("pay", "unsure", 1)
+	r.Producer().Submit("weir.jobs.pay.slow", nil, nil)
 	r.AwaitCalls(2)
-	r.Eventually("an empty bucket", func() bool { return r.Depth("pay", "slow") == 0 })
-	r.Submit("weir.jobs.pay.slow", nil, nil) // waits for an hour
+	r.Eventually("an empty bucket", func() bool { return r.Store().Depth("pay", "slow") == 0 })
+	r.Producer().Submit("weir.jobs.pay.slow", nil, nil) // waits for an hour
 
-	late := func(deadline string) weirtest.Answer {
-		return r.Submit("weir.jobs.pay.slow", []byte("late"), map[string]string{"Weir-Deadline": deadline})
+	late := func(deadline string) producer.Answer {
+		return r.Producer().Submit("weir.jobs.pay.slow", []byte("late"), map[string]string{"Weir-Deadline": deadline})
 	}
 	if a := late("1ms"); a.Letter == 0 {
 		t.Fatalf("answered %+v", a)
@@ -259,23 +261,23 @@ apis:
 		if a.Error != nil && a.Error.Code == 429 {
 			break
 		}
-		if _, code := r.Command("dead", "purge", strconv.FormatUint(a.Letter, 10), "--yes"); code != 0 || ahead > weirtest.Patience {
+		if _, code := r.CLI().Run("dead", "purge", strconv.FormatUint(a.Letter, 10), "--yes"); code != 0 || ahead > weirtest.Patience {
 			t.Fatalf("a job with a deadline %s ahead is answered %+v", ahead, a)
 		}
 	}
-	r.Submit("weir.jobs.pay.slow", nil, nil) // overflows, and has no deadline
-	r.Eventually("the deadlines", func() bool { return r.Skips("slow")[deadletter.SkipDeadline] == 2 })
-	if did, code := r.Redrive("--reason", "unknown"); code != cli.ExitRefused || did.Redriven != 0 || len(r.Letters("pay", "unsure")) != 1 {
+	r.Producer().Submit("weir.jobs.pay.slow", nil, nil) // overflows, and has no deadline
+	r.Eventually("the deadlines", func() bool { return r.CLI().Skips("slow")[deadletter.SkipDeadline] == 2 })
+	if did, code := r.CLI().Redrive("--reason", "unknown"); code != cli.ExitRefused || did.Redriven != 0 || len(r.Store().Letters("pay", "unsure")) != 1 {
 		t.Errorf("unknown: exit code %d, %+v", code, did)
 	}
-	if did, code := r.Redrive("--reason", "unknown", "--include-unknown"); code != 0 || did.Redriven != 1 {
+	if did, code := r.CLI().Redrive("--reason", "unknown", "--include-unknown"); code != 0 || did.Redriven != 1 {
 		t.Errorf("unknown, included: exit code %d, %+v", code, did)
 	}
-	r.Eventually("its result", func() bool { return len(r.Results("pay", "unsure")) == 1 })
-	if did, code := r.Redrive("--key", "slow", "--drop-deadline"); code != cli.ExitRefused || did.Overflowed != 3 {
+	r.Eventually("its result", func() bool { return len(r.Store().Results("pay", "unsure")) == 1 })
+	if did, code := r.CLI().Redrive("--key", "slow", "--drop-deadline"); code != cli.ExitRefused || did.Overflowed != 3 {
 		t.Errorf("without deadlines: exit code %d, %+v", code, did)
 	}
-	for _, letter := range r.Letters("pay", "slow") {
+	for _, letter := range r.Store().Letters("pay", "slow") {
 		if letter.Header.Get("Weir-Deadline") != "" {
 			t.Errorf("a dropped deadline stands in the next letter: %v", letter.Header)
 		}
@@ -291,8 +293,8 @@ func TestRedriveSeesWhatProducersDid(t *testing.T) {
 apis:
   pay: {url: %s, bucket: {rate: 20/s, capacity: 1}}
 `)
-	send := func(id string) weirtest.Answer {
-		return r.Submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id})
+	send := func(id string) producer.Answer {
+		return r.Producer().Submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id})
 	}
 	// overflow returns a job that was refused once, and never taken.
 	overflow := func(name string) (id string, seq string) {
@@ -308,25 +310,25 @@ apis:
 	}
 	taken := func(prefix, id string) {
 		r.Eventually("room for "+id, func() bool {
-			return r.Submit(prefix+"pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id}).Error == nil
+			return r.Producer().Submit(prefix+"pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id}).Error == nil
 		})
-		r.Eventually("its call", func() bool { return r.Waiting("pay") == 0 && r.PerBody()[id] == 1 })
+		r.Eventually("its call", func() bool { return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()[id] == 1 })
 	}
 	again, letter := overflow("again")
 	taken(ingest.SubjectPrefix, again)
-	if did, code := r.Redrive(letter); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+	if did, code := r.CLI().Redrive(letter); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("a job that was sent again: exit code %d, %+v", code, did)
 	}
 	x, letter := overflow("x")
 	taken(ingest.RedrivePrefix, x+".r1") // without a check of the id: it is in the queue as it was
-	if did, code := r.Redrive(letter); code != 0 || did.Redriven != 1 {
+	if did, code := r.CLI().Redrive(letter); code != 0 || did.Redriven != 1 {
 		t.Errorf("a job beside one that is called like its redrive: exit code %d, %+v", code, did)
 	}
-	r.Eventually("its call", func() bool { return r.PerBody()[x] == 1 })
+	r.Eventually("its call", func() bool { return r.Referee().PerBody()[x] == 1 })
 	if a := send(x); !a.Duplicate {
 		t.Errorf("a job that was refused, and redriven, is taken from its producer as well: %+v", a)
 	}
-	if calls := r.PerBody(); calls[again] != 1 || calls[x+".r1"] != 1 || calls[x] != 1 {
+	if calls := r.Referee().PerBody(); calls[again] != 1 || calls[x+".r1"] != 1 || calls[x] != 1 {
 		t.Errorf("calls %v", calls)
 	}
 }
@@ -336,27 +338,29 @@ apis:
 func TestRedriveOfARefusedRepeat(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, "dedupe: 2s\napis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 20}}\n")
-	send := func(id, deadline string) weirtest.Answer {
+	send := func(id, deadline string) producer.Answer {
 		header := map[string]string{"Nats-Msg-Id": id}
 		if deadline != "" {
 			header["Weir-Deadline"] = deadline
 		}
-		return r.Submit("weir.jobs.pay.k", []byte(id), header)
+		return r.Producer().Submit("weir.jobs.pay.k", []byte(id), header)
 	}
 	send("paid", "1h")
-	r.Eventually("its call and its record", func() bool { return r.Waiting("pay") == 0 && r.PerBody()["paid"] == 1 })
+	r.Eventually("its call and its record", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["paid"] == 1
+	})
 	refused := send("paid", "2026-01-02T15:04:05Z")
 	if refused.Letter == 0 {
 		t.Fatalf("a deadline that has passed: %+v", refused)
 	}
 	send("later", "")
 	r.Eventually("the ids to be forgotten", func() bool { return !send("later", "").Duplicate })
-	did, code := r.Redrive(strconv.FormatUint(refused.Letter, 10), "--drop-deadline")
+	did, code := r.CLI().Redrive(strconv.FormatUint(refused.Letter, 10), "--drop-deadline")
 	if code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("exit code %d, %+v", code, did)
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	if calls := r.PerBody(); calls["paid"] != 1 {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	if calls := r.Referee().PerBody(); calls["paid"] != 1 {
 		t.Errorf("calls %v", calls)
 	}
 }
@@ -368,23 +372,25 @@ func TestRedriveOfTwoJobsOfOneID(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{KeepBody: 64}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 1}}\n")
 	var older, newer uint64
 	r.WhilePaused(func() {
-		r.Submit("weir.jobs.pay.k", []byte("before"), nil)
-		older = r.Submit("weir.jobs.pay.k", []byte("older"), map[string]string{"Nats-Msg-Id": "same"}).Letter
-		newer = r.Submit("weir.jobs.pay.k", []byte("newer"), map[string]string{"Nats-Msg-Id": "same"}).Letter
+		r.Producer().Submit("weir.jobs.pay.k", []byte("before"), nil)
+		older = r.Producer().Submit("weir.jobs.pay.k", []byte("older"), map[string]string{"Nats-Msg-Id": "same"}).Letter
+		newer = r.Producer().Submit("weir.jobs.pay.k", []byte("newer"), map[string]string{"Nats-Msg-Id": "same"}).Letter
 	})
-	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("room", func() bool { return r.Store().Waiting("pay") == 0 })
 	if older == 0 || newer <= older {
 		t.Fatalf("the letters are %d and %d", older, newer)
 	}
-	if did, _ := r.Redrive(); did.Redriven != 1 || did.Skipped[deadletter.SkipSameID] != 1 {
+	if did, _ := r.CLI().Redrive(); did.Redriven != 1 || did.Skipped[deadletter.SkipSameID] != 1 {
 		t.Fatalf("both: %+v", did)
 	}
-	r.Eventually("the call of the newer", func() bool { return r.Waiting("pay") == 0 && r.PerBody()["newer"] == 1 })
-	if did, code := r.Redrive(); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+	r.Eventually("the call of the newer", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Referee().PerBody()["newer"] == 1
+	})
+	if did, code := r.CLI().Redrive(); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("the older: exit code %d, %+v", code, did)
 	}
-	if left := r.Letters("pay", "k"); len(left) != 1 || left[0].Sequence != older || r.PerBody()["older"] != 0 {
-		t.Errorf("%d letters are left, calls %v", len(left), r.PerBody())
+	if left := r.Store().Letters("pay", "k"); len(left) != 1 || left[0].Sequence != older || r.Referee().PerBody()["older"] != 0 {
+		t.Errorf("%d letters are left, calls %v", len(left), r.Referee().PerBody())
 	}
 }
 
@@ -394,12 +400,12 @@ func TestRedriveLooksAgain(t *testing.T) {
 	refused := []string{"status=400"}
 	api := weirtest.StartOrdered(t, map[string][]string{"a": refused, "b": refused, "c": refused})
 	r := weirtest.RigOn(t, api, fmt.Sprintf("dedupe: 1s\napis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n", api.URL()))
-	send := func(id string) weirtest.Answer {
-		return r.Submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + id})
+	send := func(id string) producer.Answer {
+		return r.Producer().Submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + id})
 	}
 	for i, id := range []string{"a", "b", "c"} {
 		send(id)
-		r.Eventually("its letter", func() bool { return r.Messages(deadletter.Stream) == i+1 })
+		r.Eventually("its letter", func() bool { return r.Store().Messages(deadletter.Stream) == i+1 })
 	}
 	type end struct {
 		out  string
@@ -407,19 +413,19 @@ func TestRedriveLooksAgain(t *testing.T) {
 	}
 	ended := make(chan end, 1)
 	go func() {
-		out, code := r.Command("dead", "redrive", "--yes", "--json", "--rate", "1/5s")
+		out, code := r.CLI().Run("dead", "redrive", "--yes", "--json", "--rate", "1/5s")
 		ended <- end{out, code}
 	}()
-	r.Eventually("the first to be called again", func() bool { return r.PerBody()["a"] == 2 })
+	r.Eventually("the first to be called again", func() bool { return r.Referee().PerBody()["a"] == 2 })
 	r.Eventually("the last to be taken again", func() bool { return !send("c").Duplicate })
-	r.Eventually("its call", func() bool { return r.PerBody()["c"] == 2 })
+	r.Eventually("its call", func() bool { return r.Referee().PerBody()["c"] == 2 })
 	var did deadletter.Tally
 	e := await.Receive(t, "the end of the redrive", ended)
 	if err := json.Unmarshal([]byte(e.out), &did); err != nil || did.Redriven != 2 || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("exit code %d, %s, %v", e.code, e.out, err)
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	if calls := r.PerBody(); calls["a"] != 2 || calls["b"] != 2 || calls["c"] != 2 {
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	if calls := r.Referee().PerBody(); calls["a"] != 2 || calls["b"] != 2 || calls["c"] != 2 {
 		t.Errorf("calls %v: the producer has sent c again, and the redrive has called it too", calls)
 	}
 }
@@ -432,14 +438,14 @@ apis:
   pay: {url: %s, key: {from: "header:X-Customer"}, bucket: {rate: 100/s, capacity: 1}}
 `)
 	r.Eventually("an overflow", func() bool {
-		return r.Submit("weir.jobs.pay", []byte("b"), map[string]string{"X-Customer": "c 1"}).Letter > 0
+		return r.Producer().Submit("weir.jobs.pay", []byte("b"), map[string]string{"X-Customer": "c 1"}).Letter > 0
 	})
-	r.Eventually("room", func() bool { return r.Waiting("pay") == 0 })
-	before := len(r.Letters("pay", "c%201"))
-	if did, code := r.Redrive("--key", "c 1", "--rate", "20/s"); code != 0 || did.Redriven != before {
+	r.Eventually("room", func() bool { return r.Store().Waiting("pay") == 0 })
+	before := len(r.Store().Letters("pay", "c%201"))
+	if did, code := r.CLI().Redrive("--key", "c 1", "--rate", "20/s"); code != 0 || did.Redriven != before {
 		t.Errorf("exit code %d, %+v of %d", code, did, before)
 	}
-	if n := r.Messages(deadletter.Stream); n != 0 {
+	if n := r.Store().Messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
 }
@@ -456,10 +462,10 @@ func TestProducersForgeNoRedrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"ended", "victim"} {
-		if a := r.Submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key}); a.Error != nil {
 			t.Fatalf("%+v", a)
 		}
-		r.Ended("pay", key, 1)
+		r.Store().Ended("pay", key, 1)
 	}
 	if _, err := events.NextMsg(weirtest.Patience); err != nil { // of the victim's letter
 		t.Fatal(err)
@@ -469,7 +475,7 @@ func TestProducersForgeNoRedrive(t *testing.T) {
 		for n := range 2 {
 			header := resubmission(r, key, key, n+1)
 			header["Weir-Path"] = "/" + key
-			a := r.Submit("weir.jobs.pay."+key, []byte(key), header)
+			a := r.Producer().Submit("weir.jobs.pay."+key, []byte(key), header)
 			if a.Error == nil || a.Error.Code != 400 || a.Error.ErrCode != 20400 || a.Job == key || !strings.Contains(a.Error.Description, "Weir-Redrives") {
 				t.Errorf("a forged redrive of %s: %+v", key, a)
 			}
@@ -480,18 +486,18 @@ func TestProducersForgeNoRedrive(t *testing.T) {
 			}
 		}
 	}
-	if a := r.Submit("weir.jobs.pay.ended", []byte("ended"), map[string]string{"Nats-Msg-Id": "ended.r3"}); a.Error == nil || a.Error.Code != 400 || a.Letter == 0 {
+	if a := r.Producer().Submit("weir.jobs.pay.ended", []byte("ended"), map[string]string{"Nats-Msg-Id": "ended.r3"}); a.Error == nil || a.Error.Code != 400 || a.Letter == 0 {
 		t.Errorf("a redrive's id: %+v", a)
 	}
-	if n := r.LetterCount(); n != 1+forged+1 {
+	if n := r.Store().LetterCount(); n != 1+forged+1 {
 		t.Errorf("%d letters, want the victim's and one of each forgery", n)
 	}
-	did, code := r.Redrive("--reason", "rejected")
+	did, code := r.CLI().Redrive("--reason", "rejected")
 	if code != 0 || did.Redriven != 1 || did.Settled != 0 {
 		t.Errorf("the victim's redrive: exit code %d, %+v", code, did)
 	}
-	r.Eventually("the redriven call", func() bool { return len(r.Results("pay", "victim")) == 1 })
-	if calls := r.PerBody(); !maps.Equal(calls, map[string]int{"ended": 1, "victim": 2}) {
+	r.Eventually("the redriven call", func() bool { return len(r.Store().Results("pay", "victim")) == 1 })
+	if calls := r.Referee().PerBody(); !maps.Equal(calls, map[string]int{"ended": 1, "victim": 2}) {
 		t.Errorf("calls %v", calls)
 	}
 }

@@ -19,6 +19,10 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go"
@@ -53,7 +57,7 @@ const sharedLines = `      - {name: calls, rate: 40/s}
 // sharedByBoth are the limits of sharedLines, as the api sees them.
 func sharedByBoth() []bucket.Limit {
 	return []bucket.Limit{
-		weirtest.SharedRate("calls", 40, 1),
+		referee.SharedRate("calls", 40, 1),
 		{Name: "three", Quota: &bucket.Quota{Count: 90, Window: bucket.Sliding, Per: 3 * time.Second}},
 		{Name: "open", InFlight: 6},
 	}
@@ -65,10 +69,10 @@ func submitTo(t *testing.T, nc *nats.Conn, api string, n int) {
 	jobs := make([]*nats.Msg, n)
 	for i := range jobs {
 		key := fmt.Sprint("k", i%4)
-		jobs[i] = weirtest.JobFor(api, key, "")
+		jobs[i] = producer.JobFor(api, key, "")
 		jobs[i].Header.Set("Nats-Msg-Id", fmt.Sprintf("%s-%d", api, i))
 	}
-	weirtest.FillTaken(t, nc, jobs)
+	producer.FillTaken(t, nc, jobs)
 }
 
 // ofAPI returns the arrivals at one api's path.
@@ -86,10 +90,10 @@ func checkAccount(r *weirtest.Rig) {
 	r.T.Helper()
 	all := r.API.All()
 	for _, l := range sharedByBoth() {
-		r.Referee().Hold("both apis", weirtest.Stamped(all), l, 20*time.Millisecond)
+		r.Referee().Hold("both apis", referee.Stamped(all), l, 20*time.Millisecond)
 	}
-	own := weirtest.SharedRate("own", 30, 1)
-	r.Referee().Hold("search alone", weirtest.Stamped(ofAPI(all, "search")), own, 20*time.Millisecond)
+	own := referee.SharedRate("own", 30, 1)
+	r.Referee().Hold("search alone", referee.Stamped(ofAPI(all, "search")), own, 20*time.Millisecond)
 }
 
 const ownOfSearch = "    limits: [{name: own, rate: 30/s}]\n"
@@ -118,7 +122,9 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			r.Stop()
 			stopped := time.Now()
 			r.Start()
-			r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("search") == 0 })
+			r.Eventually("empty queues", func() bool {
+				return r.Store().Waiting("chat")+r.Store().Waiting("search") == 0
+			})
 			checkAccount(r)
 			if n := len(r.API.All()); n != 2*jobs {
 				t.Errorf("%d calls for %d jobs", n, 2*jobs)
@@ -128,8 +134,8 @@ func TestAccountOfTwoAPIs(t *testing.T) {
 			if slot := time.Second / 40; r.Referee().Eps() > 2*slot {
 				most = jobs / 5
 			}
-			records := weirtest.RecordsOf(t, r.JS)
-			// Calls before and after the stop are judged apart, because one api is ready before the other after the start.
+			records := store.RecordsOf(t, r.JS)
+			// One api is ready before the other after the start.
 			for when, of := range map[string]func(c ledger.Record) (not bool){
 				"before the stop": func(c ledger.Record) bool { return c.Planned.After(stopped) },
 				"after it":        func(c ledger.Record) bool { return c.Planned.Before(stopped) },
@@ -190,7 +196,7 @@ func TestAccountOverAKill(t *testing.T) {
 		t.Fatalf("after the kills the quota was not used: %v", err)
 	}
 	hourly := bucket.Limit{Name: "hourly", Quota: &bucket.Quota{Count: count, Window: bucket.Sliding, Per: time.Hour}}
-	if v := bucket.Check(weirtest.Stamped(r.API.All()), bucket.Expectation{Limit: hourly}); v.Outcome == bucket.Fail {
+	if v := bucket.Check(referee.Stamped(r.API.All()), bucket.Expectation{Limit: hourly}); v.Outcome == bucket.Fail {
 		t.Error(v)
 	}
 }
@@ -203,32 +209,32 @@ func TestAccountIsShown(t *testing.T) {
 		accountOf("      - {name: daily, quota: 1000/day}\n      - {name: spend, budget: 12.00/day, on_exhausted: dead_letter}", "", ""))
 	submitTo(t, r.NC, "chat", 8)
 	submitTo(t, r.NC, "search", 20)
-	r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("search") == 0 })
+	r.Eventually("empty queues", func() bool { return r.Store().Waiting("chat")+r.Store().Waiting("search") == 0 })
 	if n := len(r.API.All()); n != 24 {
 		t.Errorf("%d calls of 0.50 for a budget of 12.00", n)
 	}
 	r.Eventually("status to say what the account used", func() bool {
-		said, _ := r.Command("status")
+		said, _ := r.CLI().Run("status")
 		return strings.Count(said, "acme/daily") == 1 && strings.Count(said, "24 of 1000 used") == 1
 	})
 	for _, args := range [][]string{{"spend"}, {"spend", "--api", "chat"}} {
-		said, _ := r.Command(args...)
+		said, _ := r.CLI().Run(args...)
 		if budget := regexp.MustCompile(`(?m)^acme/spend +12\.00 +0\.00 +12\.00 +12\.00 `); len(budget.FindAllString(said, -1)) != 1 || strings.Count(said, "acme/spend") != 1 {
 			t.Errorf("weir %s does not tell once what both apis spent of the account's budget: %s", strings.Join(args, " "), said)
 		}
 	}
-	found, code := r.Verify("--api", "chat")
-	if l := weirtest.LimitFound(t, found["chat"], "acme/daily"); code != 0 || l.Calls != 24 || l.Worst != 24 {
+	found, code := r.CLI().Verify("--api", "chat")
+	if l := program.LimitFound(t, found["chat"], "acme/daily"); code != 0 || l.Calls != 24 || l.Worst != 24 {
 		t.Errorf("verify says of both apis' calls: exit code %d, %+v", code, l)
 	}
 	for _, api := range []string{"chat", "search"} {
 		r.Eventually("the metric", func() bool {
-			return strings.Contains(r.Get("/metrics"), `weir_limit_used_ratio{api="`+api+`",limit="acme/daily"} 0.024`)
+			return strings.Contains(r.HTTP().Get("/metrics"), `weir_limit_used_ratio{api="`+api+`",limit="acme/daily"} 0.024`)
 		})
 	}
 	events := map[string]int{}
 	for _, api := range []string{"chat", "search"} {
-		for range r.Stored("WEIR_EVENTS", "weir.events.budget."+api+"._") {
+		for range r.Store().Stored("WEIR_EVENTS", "weir.events.budget."+api+"._") {
 			events["budget"]++
 		}
 	}
@@ -247,16 +253,16 @@ func TestAccountJoined(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, chatAlone)
 	submitTo(t, r.NC, "chat", 12)
 	submitTo(t, r.NC, "search", 5)
-	r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("search") == 0 })
+	r.Eventually("empty queues", func() bool { return r.Store().Waiting("chat")+r.Store().Waiting("search") == 0 })
 	r.Follow(both)
 	for _, api := range []string{"chat", "search"} {
 		for i := range 20 {
-			r.Submit("weir.jobs."+api+".k0", nil, map[string]string{"Weir-Path": "/k0", "Nats-Msg-Id": fmt.Sprint("more-", api, i)})
+			r.Producer().Submit("weir.jobs."+api+".k0", nil, map[string]string{"Weir-Path": "/k0", "Nats-Msg-Id": fmt.Sprint("more-", api, i)})
 		}
 	}
 	r.AwaitCalls(30)
 	r.Eventually("a quota that is used up", func() bool {
-		said, _ := r.Command("status")
+		said, _ := r.CLI().Run("status")
 		return strings.Contains(said, "30 of 30 used")
 	})
 	if n := len(r.API.All()); n != 30 {
@@ -264,7 +270,7 @@ func TestAccountJoined(t *testing.T) {
 	}
 	search := len(ofAPI(r.API.All(), "search"))
 	r.Follow(chatAlone)
-	r.Eventually("an empty queue of the api that left", func() bool { return r.Waiting("chat") == 0 })
+	r.Eventually("an empty queue of the api that left", func() bool { return r.Store().Waiting("chat") == 0 })
 	if n := len(ofAPI(r.API.All(), "search")); n != search {
 		t.Errorf("%d calls of the api that stayed, beside a quota that was used up after %d", n, search)
 	}
@@ -303,17 +309,19 @@ func TestAccountsSwapAPIs(t *testing.T) {
 			submit := func(api string, jobs int) {
 				for range jobs {
 					n++
-					r.Submit("weir.jobs."+api+".k0", nil, map[string]string{"Weir-Path": "/k0", "Nats-Msg-Id": fmt.Sprint("job-", n)})
+					r.Producer().Submit("weir.jobs."+api+".k0", nil, map[string]string{"Weir-Path": "/k0", "Nats-Msg-Id": fmt.Sprint("job-", n)})
 				}
 			}
 			used := func(account, said string) {
 				r.Eventually(account+" used up", func() bool {
-					status, _ := r.Command("status")
+					status, _ := r.CLI().Run("status")
 					return strings.Contains(status, said)
 				})
 			}
 			empty := func() {
-				r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("search")+r.Waiting("mail") == 0 })
+				r.Eventually("empty queues", func() bool {
+					return r.Store().Waiting("chat")+r.Store().Waiting("search")+r.Store().Waiting("mail") == 0
+				})
 			}
 			submit("chat", 8)
 			submit("search", 7)
@@ -340,7 +348,7 @@ func TestAccountsSwapAPIs(t *testing.T) {
 			r.Follow(threeAPIs("acme", "", "acme"))
 			submit("mail", 3)
 			r.Eventually("a quota that knows what was called without it", func() bool {
-				status, _ := r.Command("status")
+				status, _ := r.CLI().Run("status")
 				return strings.Contains(status, "acme/hourly")
 			})
 			r.Stop()
@@ -358,7 +366,7 @@ func TestAccountsSwapAPIs(t *testing.T) {
 func TestJobsOfARemovedAPIOfAnAccount(t *testing.T) {
 	t.Parallel()
 	r := accountRigs["redis"](t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, accountOf("      - {name: calls, rate: 2/s}", "", ""))
-	r.Said = &weirtest.Book{}
+	r.Said = &program.Book{}
 	r.Stop()
 	r.Start()
 	submitTo(t, r.NC, "chat", 40) // most must still wait when the api is gone
@@ -374,7 +382,7 @@ func TestJobsOfARemovedAPIOfAnAccount(t *testing.T) {
 	}
 	submitTo(t, r.NC, "search", 30)
 	r.Eventually("the calls of search", func() bool { return len(ofAPI(r.API.All(), "search")) == 30 })
-	if r.Waiting("chat") == 0 {
+	if r.Store().Waiting("chat") == 0 {
 		t.Error("Redis does not refuse the api that was removed")
 	}
 }
@@ -392,13 +400,13 @@ func TestRefusalIsShown(t *testing.T) {
 	submitTo(t, r.NC, "search", 1)
 	said := ""
 	r.Eventually("status to say why calls hold", func() bool {
-		said, _ = r.Command("status")
+		said, _ = r.CLI().Run("status")
 		return strings.Contains(said, "api search: redis counts the limits by a newer configuration")
 	})
 	if strings.Contains(said, "does not answer") || !strings.Contains(said, "says why it refused the configuration") {
 		t.Errorf("status says\n%s", said)
 	}
-	keys, _ := r.Command("keys", "search")
+	keys, _ := r.CLI().Run("keys", "search")
 	if !strings.Contains(keys, "the limiter: redis counts") {
 		t.Errorf("keys says\n%s", keys)
 	}
@@ -465,16 +473,16 @@ func TestShowSumsAccounts(t *testing.T) {
 	defer close(answers)
 	for api, calls := range map[string]int{"chat": 2, "search": 1} {
 		for i := range calls {
-			r.Send(api, "k", nats.Header{"Nats-Msg-Id": {fmt.Sprint(api, i)}}, "{}")
+			r.Producer().Send(api, "k", nats.Header{"Nats-Msg-Id": {fmt.Sprint(api, i)}}, "{}")
 		}
 	}
 	r.Eventually("three calls", func() bool { return running.Load() == 3 })
 	for _, api := range []string{"chat", "search"} {
 		var said, told admin.KeyShown
-		if err := json.Unmarshal([]byte(r.Must("show", api, "k", "--json")), &said); err != nil {
+		if err := json.Unmarshal([]byte(r.CLI().Must("show", api, "k", "--json")), &said); err != nil {
 			t.Fatal(err)
 		}
-		if status, answer := r.Say("GET", "/api/v1/apis/"+api+"/keys/k", "", ""); json.Unmarshal([]byte(answer), &told) != nil {
+		if status, answer := r.HTTP().Say("GET", "/api/v1/apis/"+api+"/keys/k", "", ""); json.Unmarshal([]byte(answer), &told) != nil {
 			t.Fatalf("%d: %s", status, answer)
 		}
 		for where, shown := range map[string]admin.KeyShown{"weir show": said, "HTTP": told} {

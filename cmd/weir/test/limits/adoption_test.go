@@ -14,6 +14,8 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -24,7 +26,7 @@ import (
 func newSharedRig(t *testing.T, yaml string) (r *weirtest.Rig, url string) {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -34,7 +36,7 @@ func newSharedRig(t *testing.T, yaml string) (r *weirtest.Rig, url string) {
 	r, url = weirtest.ReadyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, yaml), server.ClientURL()
 	file := filepath.Join(r.Dir, "weir.yaml")
 	weirtest.WriteFile(t, file, r.YAML)
-	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, file, "first"), weirtest.TestLog(t)); err != nil {
+	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, url, file, "first"), weirtest.TestLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.NC, err = nats.Connect(url, nats.Timeout(await.Patience)); err != nil {
@@ -61,7 +63,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 	second := func(rate, more string, change func(s *config.Settings)) (*worker.Worker, error) {
 		file := filepath.Join(t.TempDir(), "second.yaml")
 		weirtest.WriteFile(t, file, fmt.Sprintf(fmt.Sprintf(yaml, rate, more, "1d"), r.API.URL()))
-		s := weirtest.ExternalSettings(t, url, file, "second")
+		s := program.ExternalSettings(t, url, file, "second")
 		change(s)
 		return worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))
 	}
@@ -106,7 +108,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 	}
 	defer func() { w.Stop(); _ = await.Result(t, "the end of the worker", w.Wait) }()
 	r.Eventually("the new file to be followed", func() bool { return r.Worker.ConfigState().Version == 2 })
-	if events := r.ConfigEvents(); len(events) != 2 || events[1].OldVersion != 1 || events[1].NewVersion != 2 || events[1].Changes != 2 {
+	if events := r.Store().ConfigEvents(); len(events) != 2 || events[1].OldVersion != 1 || events[1].NewVersion != 2 || events[1].Changes != 2 {
 		t.Errorf("the events are %+v", events)
 	}
 	if got := letters(); got != 24*time.Hour {
@@ -120,7 +122,7 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 	const limit = "    limits: [{name: all, rate: 1/24h}]\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s")+limit)
 	for i := range 40 {
-		r.SubmitMany("pay", fmt.Sprintf("k%d", i), 1)
+		r.Producer().SubmitMany("pay", fmt.Sprintf("k%d", i), 1)
 	}
 	r.AwaitCalls(1)
 	r.Stop()

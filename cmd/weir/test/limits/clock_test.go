@@ -22,7 +22,7 @@ func TestClockSetForward(t *testing.T) {
 			r.Start()
 			t.Cleanup(r.Stop)
 			for _, id := range []string{"first", "second"} {
-				if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": id}); a.Error != nil {
+				if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": id}); a.Error != nil {
 					t.Fatalf("%+v", a.Error)
 				}
 			}

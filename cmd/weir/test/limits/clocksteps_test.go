@@ -20,13 +20,17 @@ func TestClockStepsOverMidnight(t *testing.T) {
 	t.Cleanup(r.Stop)
 	r.Clock = clock.New()
 	r.Start()
-	r.Send("pay", "a", nil, "first")
+	r.Producer().Send("pay", "a", nil, "first")
 	r.AwaitCalls(1)
-	r.Send("pay", "a", nil, "second")
-	r.Eventually("the budget holds the api", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.Producer().Send("pay", "a", nil, "second")
+	r.Eventually("the budget holds the api", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1
+	})
 	r.Clock.Set(24 * time.Hour)
 	r.AwaitCalls(2)
-	r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+	r.Eventually("the event", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1
+	})
 }
 
 // TestStartWithASlowClock: a process that starts by a clock that is 30 days behind calls as soon as its limits allow, and tells of the
@@ -38,16 +42,18 @@ func TestStartWithASlowClock(t *testing.T) {
 		"    limits: [{name: account, rate: 1/100ms}, {name: calls, in_flight: 1}, {name: day, quota: 100/day}]\n")
 	t.Cleanup(r.Stop)
 	r.Start()
-	r.Send("pay", "a", nil, "first")
+	r.Producer().Send("pay", "a", nil, "first")
 	r.AwaitCalls(1)
 	r.Stop()
 	r.Clock = clock.StartingAt(time.Now().Add(-behind))
 	r.Clock.Set(-behind)
 	r.Start()
-	r.Send("pay", "a", nil, "second")
+	r.Producer().Send("pay", "a", nil, "second")
 	r.AwaitCalls(2)
-	r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
-	if out, code := r.Command("status"); code != 1 || !strings.Contains(out, "behind the one that its limits were counted by") {
+	r.Eventually("the event", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1
+	})
+	if out, code := r.CLI().Run("status"); code != 1 || !strings.Contains(out, "behind the one that its limits were counted by") {
 		t.Errorf("status ends with %d: %s", code, out)
 	}
 }
@@ -64,10 +70,10 @@ func TestDeadlinesGoByTheWallClock(t *testing.T) {
 		r.Clock = clock.StartingAt(time.Now().Add(time.Hour))
 		r.Start()
 		due := time.Now().Add(5 * time.Second)
-		if a := r.SendNotBefore("k", "later", due.UTC().Format(time.RFC3339Nano)); a.Error != nil {
+		if a := r.Producer().SendNotBefore("k", "later", due.UTC().Format(time.RFC3339Nano)); a.Error != nil {
 			t.Fatalf("%+v", a.Error)
 		}
-		if a := r.Submit("weir.jobs.pay.l", nil, map[string]string{"Nats-Msg-Id": "soon", "Weir-Deadline": "1m"}); a.Error != nil {
+		if a := r.Producer().Submit("weir.jobs.pay.l", nil, map[string]string{"Nats-Msg-Id": "soon", "Weir-Deadline": "1m"}); a.Error != nil {
 			t.Fatalf("a job that can be called in time is refused: %+v", a.Error)
 		}
 		r.AwaitCalls(2)
@@ -81,10 +87,10 @@ func TestDeadlinesGoByTheWallClock(t *testing.T) {
 		t.Cleanup(r.Stop)
 		r.Clock = clock.StartingAt(time.Now().Add(-time.Hour))
 		r.Start()
-		r.Must("pause", "pay")
-		if a := r.Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "late", "Weir-Deadline": "1s"}); a.Error != nil {
+		r.CLI().Must("pause", "pay")
+		if a := r.Producer().Submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": "late", "Weir-Deadline": "1s"}); a.Error != nil {
 			t.Fatalf("%+v", a.Error)
 		}
-		r.Eventually("the letter", func() bool { return len(r.Letters("pay", "k")) == 1 })
+		r.Eventually("the letter", func() bool { return len(r.Store().Letters("pay", "k")) == 1 })
 	})
 }

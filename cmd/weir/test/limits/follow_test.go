@@ -15,6 +15,9 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 
 	"github.com/nats-io/nats.go"
 )
@@ -34,7 +37,7 @@ func TestRateFollowed(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "1/24h"))
 	const jobs = 450 // some must still wait when a configuration is followed, also where that takes eight seconds
-	r.SubmitMany("pay", "k", jobs)
+	r.Producer().SubmitMany("pay", "k", jobs)
 	r.AwaitCalls(1) // the next one would be tomorrow
 
 	r.Follow(fmt.Sprintf(oneAPI, "50/s"))
@@ -45,8 +48,8 @@ func TestRateFollowed(t *testing.T) {
 	r.Follow(fmt.Sprintf(oneAPI, "200/s"))
 	arrivals := r.AwaitCalls(jobs)
 
-	r.CheckStamps("all", weirtest.StampsOf(arrivals, func(int64) bool { return true }), weirtest.EverySecond(200))
-	r.CheckStamps("while 20/s", weirtest.StampsOf(arrivals[:before+10], func(at int64) bool { return at > lowered }), weirtest.EverySecond(20))
+	r.Referee().CheckStamps("all", referee.StampsOf(arrivals, func(int64) bool { return true }), referee.EverySecond(200))
+	r.Referee().CheckStamps("while 20/s", referee.StampsOf(arrivals[:before+10], func(at int64) bool { return at > lowered }), referee.EverySecond(20))
 	if n := len(arrivals); n != jobs {
 		t.Errorf("%d calls of %d jobs", n, jobs)
 	}
@@ -73,24 +76,24 @@ apis:
 	// early is less than budget: the budget pays for all jobs that come before it, however late it comes.
 	const jobs, budget, early = 300, 100, 80
 	for i := range jobs {
-		queue = append(queue, weirtest.JobFor("pay", fmt.Sprint("k", i%7), ""))
+		queue = append(queue, producer.JobFor("pay", fmt.Sprint("k", i%7), ""))
 	}
-	weirtest.FillTaken(t, r.NC, queue[:early])
+	producer.FillTaken(t, r.NC, queue[:early])
 	r.AwaitCalls(20)
 	spend := "{name: spend, budget: 50.00/day, tz: " + machine.Noon() + ", on_exhausted: dead_letter}"
 	r.Follow(fmt.Sprintf(yaml, spend+", {name: account, rate: 40/s}"))
-	weirtest.FillTaken(t, r.NC, queue[early:])
+	producer.FillTaken(t, r.NC, queue[early:])
 	after := len(r.API.All())
 	r.AwaitCalls(after + 10)
 	r.Follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}, "+spend+", {name: few, in_flight: 2}"))
 	limited := int64(time.Since(r.API.Started()))
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
 	arrivals := r.API.All()
-	all := weirtest.StampsOf(arrivals, func(int64) bool { return true })
-	r.CheckStamps("account", all, weirtest.EverySecond(40))
+	all := referee.StampsOf(arrivals, func(int64) bool { return true })
+	r.Referee().CheckStamps("account", all, referee.EverySecond(40))
 	limited += int64(100*time.Millisecond + r.Referee().Eps()) // what had its slot by then has come
-	r.CheckStamps("few", weirtest.StampsOf(arrivals, func(at int64) bool { return at > limited }), bucket.Limit{Name: "few", InFlight: 2})
-	if n, letters := len(arrivals), r.Messages("WEIR_DEAD"); n+letters != jobs || n != budget {
+	r.Referee().CheckStamps("few", referee.StampsOf(arrivals, func(at int64) bool { return at > limited }), bucket.Limit{Name: "few", InFlight: 2})
+	if n, letters := len(arrivals), r.Store().Messages("WEIR_DEAD"); n+letters != jobs || n != budget {
 		t.Errorf("%d calls and %d letters of %d jobs and a budget of %d calls, those before it came counted", n, letters, jobs, budget)
 	}
 }
@@ -100,24 +103,24 @@ func TestCapacityLowered(t *testing.T) {
 	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    bucket: {rate: %s, capacity: %d}\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "1/h", 100))
-	r.SubmitMany("pay", "k", 60)
+	r.Producer().SubmitMany("pay", "k", 60)
 	r.AwaitCalls(1)
 	r.Follow(fmt.Sprintf(yaml, "1/h", 10))
-	if a := r.Submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 || !strings.Contains(a.Error.Description, "of 10") {
+	if a := r.Producer().Submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 || !strings.Contains(a.Error.Description, "of 10") {
 		t.Errorf("a job for a bucket over its lowered capacity was not refused: %+v", a)
 	}
-	r.SubmitMany("pay", "other", 1)
+	r.Producer().SubmitMany("pay", "other", 1)
 	r.AwaitCalls(2)
-	r.Eventually("the first job of the other key to be gone", func() bool { return r.Waiting("pay") == 59 })
-	r.SubmitMany("pay", "other", 10)
-	if a := r.Submit("weir.jobs.pay.other", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 {
+	r.Eventually("the first job of the other key to be gone", func() bool { return r.Store().Waiting("pay") == 59 })
+	r.Producer().SubmitMany("pay", "other", 10)
+	if a := r.Producer().Submit("weir.jobs.pay.other", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 {
 		t.Errorf("the eleventh job of a bucket of 10 was not refused: %+v", a)
 	}
 	r.Follow(fmt.Sprintf(yaml, "1/h", 1000))
-	r.SubmitMany("pay", "k", 100) // more than ever fitted
+	r.Producer().SubmitMany("pay", "k", 100) // more than ever fitted
 	r.Follow(fmt.Sprintf(yaml, "1000/s", 10))
 	r.AwaitCalls(171)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
 	if n := len(r.API.All()); n != 171 {
 		t.Errorf("%d calls of 171 jobs", n)
 	}
@@ -127,16 +130,16 @@ func TestCapacityLowered(t *testing.T) {
 func TestAPIsComeAndGo(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "20/s"))
-	r.SubmitMany("pay", "k", 30)
+	r.Producer().SubmitMany("pay", "k", 30)
 	r.Follow("\napis:\n  sms:\n    url: %s/sms\n    bucket: {rate: 50/s, capacity: 9}\n    limits: [{name: all, rate: 50/s}]\n")
-	if a := r.Submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20404 {
+	if a := r.Producer().Submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20404 {
 		t.Errorf("an api that is not configured any more takes jobs: %+v", a)
 	}
-	r.SubmitMany("sms", "k", 5)
+	r.Producer().SubmitMany("sms", "k", 5)
 	r.AwaitCalls(35)
-	r.Eventually("empty queues", func() bool { return r.Waiting("pay") == 0 && r.Waiting("sms") == 0 })
+	r.Eventually("empty queues", func() bool { return r.Store().Waiting("pay") == 0 && r.Store().Waiting("sms") == 0 })
 	r.Follow("\napis:\n  pay:\n    url: %s/again\n    bucket: {rate: 50/s, capacity: 9}\n")
-	r.SubmitMany("pay", "k", 1)
+	r.Producer().SubmitMany("pay", "k", 1)
 	arrivals := r.AwaitCalls(36)
 	if path := arrivals[35].Path; path != "/again/k" {
 		t.Errorf("an api that came back is called by its former configuration, at %s", path)
@@ -148,11 +151,11 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 	t.Parallel()
 	const pay, sms = "  pay:\n    url: %s\n    bucket: {rate: 1/s, capacity: 9}\n", "  sms:\n    url: %s/sms\n    bucket: {rate: 1/s, capacity: 9}\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "\napis:\n"+pay)
-	r.Said = &weirtest.Book{}
+	r.Said = &program.Book{}
 	r.Stop()
 	r.Start()
 	const jobs = 9 // some must still wait when the api is gone
-	r.SubmitMany("pay", "k", jobs)
+	r.Producer().SubmitMany("pay", "k", jobs)
 	r.AwaitCalls(1)
 	without := "\napis:\n" + sms
 	r.Follow(without)
@@ -164,9 +167,9 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 	r.YAML = fmt.Sprintf(without, r.API.URL())
 	called := len(r.API.All())
 	r.Start()
-	r.SubmitMany("sms", "k", 3)
+	r.Producer().SubmitMany("sms", "k", 3)
 	r.AwaitCalls(called + 3)
-	if n := r.Waiting("pay"); n != jobs-called || len(r.API.All()) != called+3 {
+	if n := r.Store().Waiting("pay"); n != jobs-called || len(r.API.All()) != called+3 {
 		t.Errorf("%d of %d jobs wait after %d calls and a restart", n, jobs, called)
 	}
 	r.Stop()
@@ -196,7 +199,7 @@ func TestWaitingJobsGetNewTerms(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
 		strings.ReplaceAll(fmt.Sprintf(yaml, "/old", "1", "1/3s"), "%s/old", old.URL()+"/old%.0s"))
 	const jobs = 8
-	r.SubmitMany("pay", "k", jobs)
+	r.Producer().SubmitMany("pay", "k", jobs)
 	r.Eventually("the first call", func() bool { return len(old.All()) > 0 })
 	r.Follow(fmt.Sprintf(yaml, "/new", "2", "100/s"))
 	followed := time.Since(old.Started())
@@ -225,11 +228,11 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 		return fakeapi.Behaviour{Status: 500}
 	}},
 		fmt.Sprintf(yaml, "1s", "    idempotency: {header: Idempotency-Key}\n"))
-	r.SubmitMany("pay", "k", 1)
+	r.Producer().SubmitMany("pay", "k", 1)
 	r.Eventually("the first call", func() bool { return len(r.API.All()) == 1 })
 	r.PutPause("") // it is not called again before the change, however long that takes
 	close(answer)
-	r.Eventually("its record", func() bool { return len(r.Ledger("pay", "k")) == 1 })
+	r.Eventually("its record", func() bool { return len(r.Store().Ledger("pay", "k")) == 1 })
 	r.Follow(fmt.Sprintf(yaml, "1ms", ""))
 	r.Stop() // the doubt outlives a restart
 	r.YAML = fmt.Sprintf(fmt.Sprintf(yaml, "1ms", ""), r.API.URL())
@@ -237,9 +240,9 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
-	r.SubmitMany("pay", "other", 1)
+	r.Producer().SubmitMany("pay", "other", 1)
 	r.AwaitCalls(2)
-	r.Eventually("two letters", func() bool { return r.Messages("WEIR_DEAD") == 2 })
+	r.Eventually("two letters", func() bool { return r.Store().Messages("WEIR_DEAD") == 2 })
 	if n := len(r.API.All()); n != 2 {
 		t.Errorf("%d calls of two jobs that may not be repeated", n)
 	}
@@ -267,11 +270,11 @@ func TestInvalidConfigChangesNothing(t *testing.T) {
 	if got := r.Worker.ConfigState().Version; got != present {
 		t.Errorf("version %d is in force, want %d", got, present)
 	}
-	r.SubmitMany("pay", "k", 5)
+	r.Producer().SubmitMany("pay", "k", 5)
 	r.AwaitCalls(5)
 	r.Stop()
 	r.Start() // a restart is not stopped by it either
-	r.SubmitMany("pay", "k", 5)
+	r.Producer().SubmitMany("pay", "k", 5)
 	r.AwaitCalls(10)
 	r.Follow(fmt.Sprintf(oneAPI, "200/s")) // and a valid one mends it
 }
@@ -289,15 +292,15 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	if got := rate(); got != "30/s" {
 		t.Errorf("a restart with the same file runs at %s, want what was applied, 30/s", got)
 	}
-	events := r.ConfigEvents()
+	events := r.Store().ConfigEvents()
 	r.Stop()
 	r.YAML = strings.ReplaceAll(r.YAML, "10/s", "40/s")
 	r.Start()
 	if got := rate(); got != "40/s" {
 		t.Errorf("a restart with another file runs at %s, want the file's 40/s", got)
 	}
-	r.Eventually("its event", func() bool { return len(r.ConfigEvents()) > len(events) })
-	last := r.ConfigEvents()[len(events)]
+	r.Eventually("its event", func() bool { return len(r.Store().ConfigEvents()) > len(events) })
+	last := r.Store().ConfigEvents()[len(events)]
 	if last.OldVersion != 2 || last.NewVersion != 3 || last.Changes != 1 || last.Who == "" {
 		t.Errorf("the event of the file says %+v", last)
 	}
@@ -317,7 +320,7 @@ func TestSecretsOverNATS(t *testing.T) {
 	if got := r.Worker.ConfigState().Version; got == theirs {
 		t.Error("a configuration is in force that refers to a secret that is not allowed")
 	}
-	r.SubmitMany("pay", "k", 1)
+	r.Producer().SubmitMany("pay", "k", 1)
 	if a := r.AwaitCalls(1)[0]; a.Header("X-Secret") != "own" {
 		t.Errorf("the api was sent %q", a.Header("X-Secret"))
 	}

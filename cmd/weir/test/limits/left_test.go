@@ -14,6 +14,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -108,7 +110,7 @@ func TestAnotherProgramUsesTheAccount(t *testing.T) {
 				a := &account{count: 30, others: 15, per: 3 * time.Second}
 				r := rig(t, a, fmt.Sprintf(accountYAML, readsLeft))
 				submitMany(r, jobs)
-				r.Ended("pay", "k", jobs)
+				r.Store().Ended("pay", "k", jobs)
 				if refused, calls := a.counted(); refused > 0 || calls != jobs {
 					t.Errorf("%d calls for %d jobs, of which the vendor refused %d", calls, jobs, refused)
 				}
@@ -132,15 +134,15 @@ apis:
 	r.Eventually("the calls that are left", func() bool { _, calls := a.counted(); return calls == 5 })
 	for _, command := range [][]string{{"status"}, {"show", "pay", "k"}, {"doctor"}} {
 		r.Eventually(strings.Join(command, " ")+" to say what the vendor counts", func() bool {
-			said, _ := r.Command(command...)
+			said, _ := r.CLI().Run(command...)
 			_, after, found := strings.Cut(said, "the vendor counts ")
 			return found && strings.Contains(after, " more than weir until ")
 		})
 	}
 	r.Eventually("the metric", func() bool {
-		return strings.Contains(r.Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_limit_vendor_excess_units{api="pay",limit="account"} `)
 	})
-	events := func() int { return len(r.Stored("WEIR_EVENTS", "weir.events.excess.pay._")) }
+	events := func() int { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.excess.pay._")) }
 	r.Eventually("the event", func() bool { return events() == 1 })
 	if refused, calls := a.counted(); refused > 0 || calls != 5 {
 		t.Errorf("%d calls where five are left, of which the vendor refused %d", calls, refused)
@@ -155,9 +157,9 @@ func submitMany(r *weirtest.Rig, n int) {
 	r.T.Helper()
 	jobs := make([]*nats.Msg, n)
 	for i := range jobs {
-		jobs[i] = weirtest.JobFor("pay", "k", fmt.Sprint("job ", i))
+		jobs[i] = producer.JobFor("pay", "k", fmt.Sprint("job ", i))
 	}
-	weirtest.FillTaken(r.T, r.NC, jobs)
+	producer.FillTaken(r.T, r.NC, jobs)
 }
 
 // TestLeftOutlivesAKill: a weir that is killed and started again waits for the vendor's next period, and then goes on.
@@ -175,7 +177,7 @@ apis:
 	ctx := await.Context(t, "a kill while the vendor has nothing left")
 	r.Publish(ctx, "weir.jobs.pay.k", "first", nil)
 	r.AwaitEmpty()
-	control, err := weirtest.OperatorsAt(t, r.NC).KeyValue(ctx, connect.ControlBucket)
+	control, err := servers.OperatorsAt(t, r.NC).KeyValue(ctx, connect.ControlBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,14 +232,14 @@ apis:
     limits: [{name: account, quota: 100/30d, window: fixed, left: header:X-Left}]
 `)
 	for n, key := range []string{"a", "b"} {
-		weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", key, "job")})
+		producer.FillTaken(t, r.NC, []*nats.Msg{producer.JobFor("pay", key, "job")})
 		r.Eventually("its call", func() bool { return int(s.calls.Load()) == n+1 })
 	}
 	close(s.answer[0])
-	r.Ended("pay", "a", 1)
-	weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", "c", "job")})
+	r.Store().Ended("pay", "a", 1)
+	producer.FillTaken(t, r.NC, []*nats.Msg{producer.JobFor("pay", "c", "job")})
 	r.Eventually("the job to wait for the vendor", func() bool {
-		said, _ := r.Command("show", "pay", "c")
+		said, _ := r.CLI().Run("show", "pay", "c")
 		return strings.Contains(said, "limit account until")
 	})
 	if n := s.calls.Load(); n != 2 {

@@ -33,7 +33,7 @@ func TestLimitsComeBack(t *testing.T) {
 				t.Run(strings.Join([]string{name, was, how}, " "), func(t *testing.T) {
 					t.Parallel()
 					r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ComebackYAML(first...))
-					r.ComesBack(live, limit, func(n int) { r.SubmitMany("pay", "k", n) })
+					r.ComesBack(live, limit, func(n int) { r.Producer().SubmitMany("pay", "k", n) })
 				})
 			}
 		}

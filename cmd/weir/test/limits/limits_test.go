@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestSharedLimitsOverARestart: every kind of limit holds on the arrivals, also over a stop in the middle.
@@ -29,22 +30,22 @@ apis:
 `)
 	for i := range 150 {
 		key := fmt.Sprintf("k%d", i%7)
-		r.Submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
+		r.Producer().Submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
 	}
 	r.AwaitCalls(40)
 	r.Stop()
 	r.Start()
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
 	arrivals := r.API.All()
-	r.CheckRate(arrivals, bucket.Rate{Count: 60, Per: time.Second, Burst: 1})
+	r.Referee().CheckRate(arrivals, bucket.Rate{Count: 60, Per: time.Second, Burst: 1})
 	three := bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 80, Window: bucket.Sliding, Per: 3 * time.Second}}
-	r.Referee().Hold("calls", weirtest.Stamped(arrivals), three, 20*time.Millisecond)
-	r.CheckStarts(weirtest.SharedRate("account", 60, 1), three)
+	r.Referee().Hold("calls", referee.Stamped(arrivals), three, 20*time.Millisecond)
+	r.CheckStarts(referee.SharedRate("account", 60, 1), three)
 	// 60.00 buys 120 calls; an orderly stop wastes none of them.
 	if len(arrivals) != 120 {
 		t.Errorf("%d calls for a budget of 120", len(arrivals))
 	}
-	if letters := r.Messages("WEIR_DEAD"); letters != 30 {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != 30 {
 		t.Errorf("%d letters over budget, want 30", letters)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/deadletter"
 
 	"github.com/nats-io/nats.go"
@@ -21,11 +22,11 @@ func sendModelJobs(r *weirtest.Rig, n int, path, estimate, body string) {
 	r.T.Helper()
 	jobs := make([]*nats.Msg, n)
 	for i := range jobs {
-		jobs[i] = weirtest.JobFor("pay", "k"+strconv.Itoa(i%5), body)
+		jobs[i] = producer.JobFor("pay", "k"+strconv.Itoa(i%5), body)
 		jobs[i].Header.Set("Weir-Path", path)
 		jobs[i].Header.Set("Weir-Cost", estimate)
 	}
-	weirtest.FillTaken(r.T, r.NC, jobs)
+	producer.FillTaken(r.T, r.NC, jobs)
 }
 
 // modelYAML returns a vendor's configuration with further lines, and with prices for the tokens that answers report.
@@ -110,7 +111,9 @@ func TestModelLimits(t *testing.T) {
 				Latency: fakeapi.Latency{Mean: 20 * time.Millisecond, Min: 20 * time.Millisecond},
 			}, modelYAML(c.vendor, c.ours, "retry: {headers: ignore}")) // for tokens Anthropic's give only rounded thousands
 			sendModelJobs(r, 25, c.path, c.estimate, c.body)
-			r.Eventually("the calls that fit, and their records", func() bool { return r.Messages("WEIR_CALLS") >= c.fits })
+			r.Eventually("the calls that fit, and their records", func() bool {
+				return r.Store().Messages("WEIR_CALLS") >= c.fits
+			})
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			r.Stop()
 			if totals := r.API.Totals(); totals.Billed != int64(c.fits) || totals.Arrivals != totals.Billed {
@@ -148,17 +151,17 @@ apis:
 	}
 	_ = answer.Body.Close()
 	for i := range 5 {
-		r.Send("pay", "k", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {"/k"}}, `{"max_tokens":20}`)
+		r.Producer().Send("pay", "k", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {"/k"}}, `{"max_tokens":20}`)
 	}
 	r.Eventually("status to say what the vendor counts", func() bool {
-		said, _ := r.Command("status")
+		said, _ := r.CLI().Run("status")
 		return strings.Contains(said, "the vendor counts ")
 	})
-	r.Eventually("the calls that are left", func() bool { return len(r.Results("pay", "k")) >= 2 })
+	r.Eventually("the calls that are left", func() bool { return len(r.Store().Results("pay", "k")) >= 2 })
 	if calls, totals := r.API.Arrivals("k"), r.API.Totals(); len(calls) != 2 || totals.Limited > 0 {
 		t.Errorf("%d calls where 50 tokens are left: %+v", len(calls), totals)
 	}
-	if metrics := r.Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
+	if metrics := r.HTTP().Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
 		t.Error("a header could not be read")
 	}
 }
@@ -181,7 +184,7 @@ func TestRefusedCallsGiveBack(t *testing.T) {
 	}, modelYAML(fakeapi.OpenAI,
 		"limits: [{name: spend, budget: 0.0007/1h, window: sliding}]", "retry: {min: 5ms, max: 20ms}"))
 	sendModelJobs(r, 20, "/v1/chat/completions", "5", `{"max_tokens":20}`) // 165 millionths each, and 315 reserved
-	r.Eventually("the calls that the budget pays for", func() bool { return r.Messages("WEIR_RESULTS") >= 3 })
+	r.Eventually("the calls that the budget pays for", func() bool { return r.Store().Messages("WEIR_RESULTS") >= 3 })
 	r.Stop()
 	if totals := r.API.Totals(); totals.Billed != 3 || totals.Charged != 3*165 {
 		t.Errorf("the budget pays for three calls: %+v", totals)
@@ -207,9 +210,9 @@ func TestModelStreamsThatEndEarly(t *testing.T) {
 				}
 				r := weirtest.NewRig(t, fakeapi.Options{Vendor: vendor, Script: script},
 					modelYAML(vendor, "idle_timeout: 500ms", "breaker: {failures: 0}"))
-				r.Send("pay", "k", nats.Header{"Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"30"}}, body)
-				r.Ended("pay", "k", 1)
-				letters, totals := r.Letters("pay", "k"), r.API.Totals()
+				r.Producer().Send("pay", "k", nats.Header{"Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"30"}}, body)
+				r.Store().Ended("pay", "k", 1)
+				letters, totals := r.Store().Letters("pay", "k"), r.API.Totals()
 				if len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "unknown" || totals.Arrivals != 1 {
 					t.Errorf("the letters are %v, after %d calls", letters, totals.Arrivals)
 				}

@@ -32,23 +32,25 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = api.Close() })
 	r := weirtest.RigOn(t, api, fmt.Sprintf(plannedYAML, api.URL(), 5))
-	if _, code := r.Command("plan", "--api", "pay", "--since", "1h"); code != cli.ExitNotFound {
+	if _, code := r.CLI().Run("plan", "--api", "pay", "--since", "1h"); code != cli.ExitNotFound {
 		t.Errorf("a plan from nothing ends with %d", code)
 	}
-	if out, code := r.Command("check", "--against", "1h"); code != 0 || !strings.Contains(out, "pay: no key overflows") {
+	if out, code := r.CLI().Run("check", "--against", "1h"); code != 0 || !strings.Contains(out, "pay: no key overflows") {
 		t.Errorf("a check against nothing ends with %d: %s", code, out)
 	}
-	codes := r.Flood("pay", "vip", 4, 10)
-	r.Submit("weir.jobs.pay.quiet", nil, nil)
+	codes := r.Producer().Flood("pay", "vip", 4, 10)
+	r.Producer().Submit("weir.jobs.pay.quiet", nil, nil)
 	over := codes[429]
 	if over == 0 || codes[200]+over != 40 {
 		t.Fatalf("40 jobs at once for a bucket of 5 are answered by %v", codes)
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 && r.Messages("WEIR_CALLS") == codes[200]+1 })
+	r.Eventually("an empty queue", func() bool {
+		return r.Store().Waiting("pay") == 0 && r.Store().Messages("WEIR_CALLS") == codes[200]+1
+	})
 
 	plan := func(args ...string) (o outlook.Outlook) {
 		t.Helper()
-		out := r.Must(append([]string{"plan", "--since", "1h", "--json"}, args...)...)
+		out := r.CLI().Must(append([]string{"plan", "--since", "1h", "--json"}, args...)...)
 		if err := json.Unmarshal([]byte(out), &o); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -73,36 +75,36 @@ func TestPlanFromWhatWeirRecorded(t *testing.T) {
 	var tried struct {
 		Overflowed int `json:"overflowed"`
 	}
-	out := r.Must("plan", "--since", "1h", "--capacity", fmt.Sprint(needs), "--json")
+	out := r.CLI().Must("plan", "--since", "1h", "--capacity", fmt.Sprint(needs), "--json")
 	if err := json.Unmarshal([]byte(out), &tried); err != nil || tried.Overflowed != 0 {
 		t.Errorf("a plan with a capacity of %d says %s, %v", needs, out, err)
 	}
-	if text := r.Must("plan", "--since", "1h"); !strings.Contains(text, "NEEDS") || !strings.Contains(text, "limits bear: not even the recorded jobs: key vip of pay") {
+	if text := r.CLI().Must("plan", "--since", "1h"); !strings.Contains(text, "NEEDS") || !strings.Contains(text, "limits bear: not even the recorded jobs: key vip of pay") {
 		t.Errorf("a plan for people: %s", text)
 	}
-	if out, code := r.Command("check", "--against", "1h"); code != 1 || !strings.Contains(out, "pay: keys overflow next by the jobs of 1h: vip (") {
+	if out, code := r.CLI().Run("check", "--against", "1h"); code != 1 || !strings.Contains(out, "pay: keys overflow next by the jobs of 1h: vip (") {
 		t.Errorf("the check ends with %d: %s", code, out)
 	}
 	file := r.Dir + "/larger.yaml"
 	weirtest.WriteFile(t, file, fmt.Sprintf(plannedYAML, api.URL(), needs))
-	if out, code := r.Command("check", "--against", "1h", "-f", file); code != 0 {
+	if out, code := r.CLI().Run("check", "--against", "1h", "-f", file); code != 0 {
 		t.Errorf("the check of a file with a capacity of %d ends with %d: %s", needs, code, out)
 	}
-	if out, code := r.Command("check", "--against", "1h", "-f", r.Dir+"/missing.yaml"); code != 3 || !strings.Contains(out, "no problem") || !strings.Contains(out, "not known whether keys overflow next: ") {
+	if out, code := r.CLI().Run("check", "--against", "1h", "-f", r.Dir+"/missing.yaml"); code != 3 || !strings.Contains(out, "no problem") || !strings.Contains(out, "not known whether keys overflow next: ") {
 		t.Errorf("the check of a file that is not there ends with %d, without the other checks: %s", code, out)
 	}
 	r.Stop()
 	r.Start()
 	r.Follow(fmt.Sprintf(plannedYAML, "%s", needs))
-	if out, code := r.Command("check", "--against", "1h", "--format", "nagios"); code != 0 {
+	if out, code := r.CLI().Run("check", "--against", "1h", "--format", "nagios"); code != 0 {
 		t.Errorf("the check with a capacity of %d ends with %d: %s", needs, code, out)
 	}
-	r.Must("pause", "pay")
+	r.CLI().Must("pause", "pay")
 	for range 4 {
-		r.Submit("weir.jobs.pay.quiet", nil, nil)
+		r.Producer().Submit("weir.jobs.pay.quiet", nil, nil)
 	}
 	r.Eventually("4 waiting jobs of 45", func() bool {
-		out, code := r.Command("check", "--against", "1h")
+		out, code := r.CLI().Run("check", "--against", "1h")
 		return code == 3 && strings.Contains(out, "; 4 jobs wait: those that were never called are not in the plan")
 	})
 }
@@ -124,13 +126,13 @@ func TestPlanFollowsTheGrowth(t *testing.T) {
 	seq := uint64(100_000)
 	for range 100 { // of an api that was removed
 		seq++
-		r.Record(ledger.Record{API: "former", Key: "k", Job: fmt.Sprint("f", seq), Stream: "WEIR_former_0", Seq: seq, Call: 1, Accepted: midnight, Final: true})
+		r.Store().Record(ledger.Record{API: "former", Key: "k", Job: fmt.Sprint("f", seq), Stream: "WEIR_former_0", Seq: seq, Call: 1, Accepted: midnight, Final: true})
 	}
 	for day := range 5 {
 		for i := range 20 + 5*day {
 			at := midnight.AddDate(0, 0, day-5).Add(time.Duration(i) * time.Minute)
 			seq++
-			r.Record(ledger.Record{
+			r.Store().Record(ledger.Record{
 				API: []string{"chat", "search"}[i%2], Key: "k", Job: fmt.Sprint("j", seq), Stream: "WEIR_chat_0", Seq: seq, Call: 1, Attempt: 1,
 				Accepted: at, Planned: at, Started: at, Ended: at.Add(time.Second), Sent: true, Status: 200, Outcome: ledger.Done, Final: true,
 				Price: "0.00", Billed: "yes", Limits: []string{"acme/calls"}, Costs: []int64{1},
@@ -139,7 +141,7 @@ func TestPlanFollowsTheGrowth(t *testing.T) {
 	}
 	var o outlook.Outlook
 	since := midnight.AddDate(0, 0, -5).Format(time.RFC3339)
-	if err := json.Unmarshal([]byte(r.Must("plan", "--account", "acme", "--since", since, "--json")), &o); err != nil {
+	if err := json.Unmarshal([]byte(r.CLI().Must("plan", "--account", "acme", "--since", since, "--json")), &o); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", o)
@@ -152,7 +154,7 @@ func TestPlanFollowsTheGrowth(t *testing.T) {
 	file := r.Dir + "/short.yaml"
 	weirtest.WriteFile(t, file, fmt.Sprintf(grownYAML, r.API.URL())+"dead_letters: {max_age: 4d}\n")
 	var kept outlook.Outlook
-	if err := json.Unmarshal([]byte(r.Must("plan", "--account", "acme", "--since", since, "--json", "-f", file)), &kept); err != nil {
+	if err := json.Unmarshal([]byte(r.CLI().Must("plan", "--account", "acme", "--since", since, "--json", "-f", file)), &kept); err != nil {
 		t.Fatal(err)
 	}
 	if g := kept.Growth; g == nil || g.Days != 3 || len(kept.Days) != 5 || !strings.Contains(strings.Join(kept.Notes, "\n"), "letters are kept since ") {
@@ -168,11 +170,11 @@ func TestPlanFollowsTheGrowth(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"--account", "nobody"}, {"--api", "nobody"}} {
-		if _, code := r.Command(append([]string{"plan", "--since", since}, args...)...); code != cli.ExitNotFound {
+		if _, code := r.CLI().Run(append([]string{"plan", "--since", since}, args...)...); code != cli.ExitNotFound {
 			t.Errorf("plan %v ends with %d", args, code)
 		}
 	}
-	if _, code := r.Command("plan", "--since", since); code != cli.ExitUsage {
+	if _, code := r.CLI().Run("plan", "--since", since); code != cli.ExitUsage {
 		t.Errorf("a plan of two apis ends with %d", code)
 	}
 }

@@ -16,6 +16,10 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -39,7 +43,7 @@ apis:
 `)
 	r.SubmitMany(0, jobs)
 	arrivals := r.AwaitCalls(jobs)
-	r.Check(bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 150, 1))
+	r.Check(bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, referee.SharedRate("account", 150, 1))
 	r.Referee().Used(arrivals[:jobs*3/4], 100, 150, 0.9) // while every key had jobs
 }
 
@@ -49,17 +53,17 @@ func TestRedisStopped(t *testing.T) {
 	r := weirtest.NewRedisRig(t, fakeapi.Options{KeepBody: 64}, weirtest.RedisYAML)
 	r.SubmitMany(0, 100)
 	r.AwaitCalls(30)
-	r.Server.Signal(weirtest.Freezes)
+	r.Server.Signal(program.Freezes)
 	r.Eventually("a limiter that is down", func() bool { return !r.LimiterUp() })
 	held := len(r.API.All())
 	r.SubmitMany(100, 100)
 	if n := len(r.API.All()); n != held {
 		t.Errorf("%d calls were made without a limiter", n-held)
 	}
-	r.Server.Signal(weirtest.Thaws)
+	r.Server.Signal(program.Thaws)
 	r.AwaitCalls(200)
 	r.Eventually("a limiter that answers to be up", r.LimiterUp)
-	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 }
 
 // TestRedisKilled: a Redis that dies and comes back empty holds calls, not jobs.
@@ -73,14 +77,14 @@ func TestRedisKilled(t *testing.T) {
 	r.SubmitMany(100, 100)
 	r.Server.Start()
 	r.AwaitCalls(200)
-	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 }
 
 // TestRedisRefusals: what will not work is refused at the start, with the fix, and no password is shown.
 func TestRedisRefusals(t *testing.T) {
 	t.Parallel()
-	evicting := weirtest.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
-	locked := weirtest.StartRedis(t)
+	evicting := servers.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
+	locked := servers.StartRedis(t)
 	if err := locked.Client().ConfigSet(t.Context(), "requirepass", "open-sesame").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +113,8 @@ func TestRedisRefusals(t *testing.T) {
 // weir with what the start would have said, before the first call.
 func TestRedisThatIsLateRefuses(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
-	dir, addr := t.TempDir(), weirtest.FreePort(t)
+	redis := servers.StartRedis(t)
+	dir, addr := t.TempDir(), servers.FreePort(t)
 	store := filepath.Join(dir, "nats")
 	serve := func() *server.Server {
 		_, text, _ := net.SplitHostPort(addr)
@@ -124,7 +128,7 @@ func TestRedisThatIsLateRefuses(t *testing.T) {
 	t.Cleanup(func() { _ = api.Close() })
 	file := filepath.Join(dir, "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf(weirtest.RedisYAML, api.URL()))
-	settings := weirtest.ExternalSettings(t, "nats://"+addr, file, "late")
+	settings := program.ExternalSettings(t, "nats://"+addr, file, "late")
 	settings.RedisURL, settings.StateDir = weirtest.RedisSetting(t, "redis://"+redis.Addr), ""
 	start := func() *worker.Worker {
 		w, err := worker.Start(await.Context(t, "a worker to start"), settings, weirtest.TestLog(t))
@@ -151,10 +155,10 @@ func TestRedisThatIsLateRefuses(t *testing.T) {
 	}
 	weirtest.CopyTree(t, store+".backup", store)
 	serve()
-	redis.Signal(weirtest.Freezes)
+	redis.Signal(program.Freezes)
 	r := weirtest.RigBeside(t, start(), api)
-	weirtest.FillTaken(t, r.NC, []*nats.Msg{weirtest.JobFor("pay", "k", "{}")})
-	redis.Signal(weirtest.Thaws)
+	producer.FillTaken(t, r.NC, []*nats.Msg{producer.JobFor("pay", "k", "{}")})
+	redis.Signal(program.Thaws)
 	err = await.Result(t, "the end of the worker", r.Worker.Wait)
 	r.Worker = nil
 	if err == nil || !strings.Contains(err.Error(), "weir was started 1 times on this store") || !strings.Contains(err.Error(), "weir serve --restored") {

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 )
 
@@ -22,12 +23,12 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	r, url := newSharedRig(t, fmt.Sprintf(oneAPI, "10/s"))
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, r.YAML)
-	second, err := worker.Start(t.Context(), weirtest.ExternalSettings(t, url, file, "second"), weirtest.TestLog(t))
+	second, err := worker.Start(t.Context(), program.ExternalSettings(t, url, file, "second"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { second.Stop(); _ = await.Result(t, "the second worker to stop", second.Wait) }()
-	events := len(r.ConfigEvents())
+	events := len(r.Store().ConfigEvents())
 
 	r.ApplyConfig(fmt.Sprintf(oneAPI, "20/s"))
 	r.Eventually("what was applied", func() bool { return second.ConfigState().Version == 2 })
@@ -49,8 +50,8 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	if got := config.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
 		t.Errorf("the rate in force is %s", got)
 	}
-	r.Eventually("its event", func() bool { return len(r.ConfigEvents()) > events })
-	if e := r.ConfigEvents()[events]; e.OldVersion != 2 || e.NewVersion != 3 || e.Changes != 1 || e.From != file {
+	r.Eventually("its event", func() bool { return len(r.Store().ConfigEvents()) > events })
+	if e := r.Store().ConfigEvents()[events]; e.OldVersion != 2 || e.NewVersion != 3 || e.Changes != 1 || e.From != file {
 		t.Errorf("the event says %+v", e)
 	}
 }
@@ -62,7 +63,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 	const day = "    price: 0.01\n    limits: [{name: day, %s}]\n"
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s")+fmt.Sprintf(day, "quota: 1000/day"))
 	r.Stop()
-	log := &weirtest.Book{}
+	log := &program.Book{}
 	settings := r.Settings()
 	w, err := worker.Start(t.Context(), settings, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
@@ -103,13 +104,13 @@ func TestReloadFindsSecrets(t *testing.T) {
 	weirtest.WriteFile(t, secret, "first")
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
 		fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n")
-	r.SubmitMany("pay", "k", 1)
+	r.Producer().SubmitMany("pay", "k", 1)
 	r.AwaitCalls(1)
 	weirtest.WriteFile(t, secret, "second")
 	if err := r.Worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.SubmitMany("pay", "k", 1)
+	r.Producer().SubmitMany("pay", "k", 1)
 	for i, want := range []string{"first", "second"} {
 		if got := r.AwaitCalls(2)[i].Header("X-Secret"); got != want {
 			t.Errorf("call %d has the secret %s, want %s", i, got, want)
@@ -132,17 +133,17 @@ func TestReloadTriesWhoDeniedWeir(t *testing.T) {
 		}
 		return fakeapi.Behaviour{}
 	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
-	r.SubmitMany("pay", "k", 1)
-	r.Eventually("a call to be denied", func() bool { return len(r.Ledger("pay", "k")) == 1 })
+	r.Producer().SubmitMany("pay", "k", 1)
+	r.Eventually("a call to be denied", func() bool { return len(r.Store().Ledger("pay", "k")) == 1 })
 	if err := r.Worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("a try with the same secret", func() bool { return len(r.Ledger("pay", "k")) == 2 })
+	r.Eventually("a try with the same secret", func() bool { return len(r.Store().Ledger("pay", "k")) == 2 })
 	weirtest.WriteFile(t, secret, "second")
 	if err := r.Worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("a call that is accepted", func() bool { return len(r.Results("pay", "k")) == 1 })
+	r.Eventually("a call that is accepted", func() bool { return len(r.Store().Results("pay", "k")) == 1 })
 	if n := len(r.API.All()); n != 3 {
 		t.Errorf("%d calls were made, want two that were denied and one", n)
 	}
@@ -157,9 +158,9 @@ func TestLostSecretHoldsTheAPI(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
 		fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {attempts: 1, min: 10ms, max: 20ms}\n")
 	weirtest.WriteFile(t, secret, "")
-	r.SubmitMany("pay", "k", 3)
-	r.Eventually("a call that was not sent", func() bool { return len(r.Ledger("pay", "k")) > 0 })
-	if c := r.Ledger("pay", "k")[0]; c.Outcome != "denied" || c.Sent || !strings.Contains(c.Detail, secret) {
+	r.Producer().SubmitMany("pay", "k", 3)
+	r.Eventually("a call that was not sent", func() bool { return len(r.Store().Ledger("pay", "k")) > 0 })
+	if c := r.Store().Ledger("pay", "k")[0]; c.Outcome != "denied" || c.Sent || !strings.Contains(c.Detail, secret) {
 		t.Errorf("without its secret a call ended as %s, sent %v: %s", c.Outcome, c.Sent, c.Detail)
 	}
 	weirtest.WriteFile(t, secret, "second")
@@ -168,7 +169,7 @@ func TestLostSecretHoldsTheAPI(t *testing.T) {
 			t.Errorf("a call has the secret %q", got)
 		}
 	}
-	if n := len(r.Letters("pay", "k")); n != 0 {
+	if n := len(r.Store().Letters("pay", "k")); n != 0 {
 		t.Errorf("%d jobs became letters", n)
 	}
 }

@@ -17,14 +17,14 @@ func TestRestartKeepsInterval(t *testing.T) {
 			t.Parallel()
 			api := weirtest.StartOrdered(t, nil)
 			r := weirtest.RigOn(t, api, fmt.Sprintf("apis: {pay: {url: %q, %s, bucket: {rate: 1/3s, capacity: 9}}}", api.URL(), line))
-			r.Pay("slow", "first")
-			r.Ended("pay", "slow", 1)
-			r.Pay("slow", "waits")
+			r.Producer().Pay("slow", "first")
+			r.Store().Ended("pay", "slow", 1)
+			r.Producer().Pay("slow", "waits")
 			r.Stop()
 			r.Start()
-			r.Pay("slow", "comes")
-			r.Ended("pay", "slow", 3)
-			ledger := r.Ledger("pay", "slow")
+			r.Producer().Pay("slow", "comes")
+			r.Store().Ended("pay", "slow", 3)
+			ledger := r.Store().Ledger("pay", "slow")
 			for i := 1; i < len(ledger); i++ {
 				if d := ledger[i].Planned.Sub(ledger[i-1].Planned); d < 3*time.Second {
 					t.Errorf("call %d was planned %v after the one before", i+1, d)
@@ -46,18 +46,18 @@ dedupe: 1s
 apis:
   pay: {url: %s, bucket: {rate: 2/24h, burst: 2, capacity: 9}}
 `, api.URL()))
-	r.Pay("seldom", "first")
-	r.Pay("seldom", "second")
-	r.Ended("pay", "seldom", 2)
-	r.Pay("seldom", "waits")
+	r.Producer().Pay("seldom", "first")
+	r.Producer().Pay("seldom", "second")
+	r.Store().Ended("pay", "seldom", 2)
+	r.Producer().Pay("seldom", "waits")
 	r.Stop()
 	r.Start()
-	r.Pay("other", "other")
-	r.Ended("pay", "other", 1)
-	r.Pay("seldom", "comes")
-	r.Pay("another", "another")
-	r.Ended("pay", "another", 1)
-	if n := len(r.API.Arrivals("seldom")); n != 2 || r.Depth("pay", "seldom") != 2 {
+	r.Producer().Pay("other", "other")
+	r.Store().Ended("pay", "other", 1)
+	r.Producer().Pay("seldom", "comes")
+	r.Producer().Pay("another", "another")
+	r.Store().Ended("pay", "another", 1)
+	if n := len(r.API.Arrivals("seldom")); n != 2 || r.Store().Depth("pay", "seldom") != 2 {
 		t.Errorf("%d calls of a key that may be called twice a day", n)
 	}
 }

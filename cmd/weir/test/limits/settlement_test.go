@@ -15,6 +15,8 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go"
@@ -46,20 +48,20 @@ func TestVerifyTellsSettlementsApart(t *testing.T) {
 	call := func(api, estimate string, after time.Duration) {
 		t.Helper()
 		begins := time.Now().Add(after).UTC().Format(time.RFC3339Nano)
-		r.Send(api, "k", nats.Header{"Weir-Cost": {estimate}, "Weir-Not-Before": {begins}}, "{}")
-		r.Eventually("the call's record", func() bool { return len(r.Ledger(api, "k")) == 1 })
+		r.Producer().Send(api, "k", nats.Header{"Weir-Cost": {estimate}, "Weir-Not-Before": {begins}}, "{}")
+		r.Eventually("the call's record", func() bool { return len(r.Store().Ledger(api, "k")) == 1 })
 	}
 	check := func(api string, worst, allowed, beyond int64) {
 		t.Helper()
-		found, code := r.Verify()
-		l := weirtest.LimitFound(t, found[api], "acme/tokens")
+		found, code := r.CLI().Verify()
+		l := program.LimitFound(t, found[api], "acme/tokens")
 		if code != 0 || l.Verdict != bucket.Pass || l.Worst != worst || l.Allowed != allowed || l.Beyond != beyond {
 			t.Errorf("verify ends with %d and says %+v, want %d reserved of %d, and %d beyond", code, l, worst, allowed, beyond)
 		}
 	}
 	call("chat", "60", 0)
 	check("chat", 60, 100, 50)
-	if said := r.Must("verify"); !strings.Contains(said, "acme/tokens: calls took more than they had reserved: up to 50 over 100 per 1h") {
+	if said := r.CLI().Must("verify"); !strings.Contains(said, "acme/tokens: calls took more than they had reserved: up to 50 over 100 per 1h") {
 		t.Errorf("verify says %s", said)
 	}
 	r.Follow(tokensYAML("200"))
@@ -83,31 +85,31 @@ func TestReservationsOutliveTheirProducers(t *testing.T) {
 		return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: `{"n":10}`}
 	}}, tokensYAML("100"))
 	defer release()
-	producer, err := nats.Connect(r.Worker.NATSURL(), nats.Timeout(weirtest.Patience))
+	conn, err := nats.Connect(r.Worker.NATSURL(), nats.Timeout(weirtest.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer producer.Close()
-	job := weirtest.JobFor("chat", "gone", "{}")
+	defer conn.Close()
+	job := producer.JobFor("chat", "gone", "{}")
 	job.Header.Set("Weir-Cost", "60")
-	if _, err := producer.RequestMsg(job, weirtest.Patience); err != nil {
+	if _, err := conn.RequestMsg(job, weirtest.Patience); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("the producer's call", func() bool { return begun.Load() == 1 })
-	producer.Close()
-	r.Send("search", "k", nats.Header{"Weir-Cost": {"60"}}, "{}")
+	conn.Close()
+	r.Producer().Send("search", "k", nats.Header{"Weir-Cost": {"60"}}, "{}")
 	r.Eventually("the other job to wait for the account's limit", func() bool {
-		said, code := r.Command("show", "search", "k")
+		said, code := r.CLI().Run("show", "search", "k")
 		return code == 0 && strings.Contains(said, "limit acme/tokens") && strings.Contains(said, "60 of 100 used")
 	})
 	if n := begun.Load(); n != 1 {
 		t.Errorf("%d calls that reserve 60 units each, of 100", n)
 	}
 	release()
-	r.Ended("chat", "gone", 1)
-	r.Ended("search", "k", 1)
-	r.Eventually("both records", func() bool { return r.Messages("WEIR_CALLS") == 2 })
-	if v, code := r.Verify(); code != 0 || weirtest.LimitFound(t, v["search"], "acme/tokens").Worst != 20 {
+	r.Store().Ended("chat", "gone", 1)
+	r.Store().Ended("search", "k", 1)
+	r.Eventually("both records", func() bool { return r.Store().Messages("WEIR_CALLS") == 2 })
+	if v, code := r.CLI().Verify(); code != 0 || program.LimitFound(t, v["search"], "acme/tokens").Worst != 20 {
 		t.Errorf("verify ends with %d: %+v", code, v)
 	}
 }
@@ -123,25 +125,25 @@ func TestStreamsOfJSONLines(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Vendor: fakeapi.OpenAI}, modelYAML(fakeapi.OpenAI, "forward_headers: [Accept]"))
 	input := 0
 	for i, key := range []string{"a", "a", "b"} {
-		r.Send("pay", key, nats.Header{
+		r.Producer().Send("pay", key, nats.Header{
 			"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"100"}, "Weir-Header-Accept": {form},
 		}, streamed)
 	}
-	r.Ended("pay", "a", 2)
-	r.Ended("pay", "b", 1)
-	r.Eventually("the calls' records", func() bool { return r.Messages("WEIR_CALLS") == 3 })
-	result := r.Results("pay", "b")[0]
+	r.Store().Ended("pay", "a", 2)
+	r.Store().Ended("pay", "b", 1)
+	r.Eventually("the calls' records", func() bool { return r.Store().Messages("WEIR_CALLS") == 3 })
+	result := r.Store().Results("pay", "b")[0]
 	if got := result.Header.Get("Content-Type"); got != form || strings.Count(string(result.Data), "\n") != 3 {
 		t.Errorf("the result is of type %s:\n%s", got, result.Data)
 	}
-	for _, c := range append(r.Ledger("pay", "a"), r.Ledger("pay", "b")...) {
+	for _, c := range append(r.Store().Ledger("pay", "a"), r.Store().Ledger("pay", "b")...) {
 		input = int(c.Usage["input_tokens"])
 		if want := ledger.Money(int64(3*input + 15*10)); c.Usage["output_tokens"] != 10 || input == 0 || c.Price != want || c.Unsettled != nil {
 			t.Errorf("%+v, want the price %s", c, want)
 		}
 	}
 	weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
-	said := r.Must("spend", "--by", "key", "--since", "1d")
+	said := r.CLI().Must("spend", "--by", "key", "--since", "1d")
 	for _, want := range []string{
 		`API/KEY +CALLS +SPENT +IN DOUBT .*INPUT_TOKENS.* OUTPUT_TOKENS`,
 		fmt.Sprintf(`pay/a +2 +%s +0.00 .*\b%d\b.* 20\b`, ledger.Money(int64(2*(3*input+150))), 2*input),
@@ -151,7 +153,7 @@ func TestStreamsOfJSONLines(t *testing.T) {
 			t.Errorf("weir spend lacks %s:\n%s", want, said)
 		}
 	}
-	metrics := r.Get("/metrics")
+	metrics := r.HTTP().Get("/metrics")
 	for name, want := range map[string]int{"input_tokens": 3 * input, "output_tokens": 30} {
 		if line := fmt.Sprintf("weir_usage_total{api=\"pay\",name=%q} %d\n", name, want); !strings.Contains(metrics, line) {
 			t.Errorf("the metrics lack %s", line)
@@ -174,18 +176,18 @@ func TestCutStreamsAreRepeatedUnderTheirKey(t *testing.T) {
 	}
 	r := weirtest.NewRig(t, cut, modelYAML(fakeapi.OpenAI, "idempotency: {header: Idempotency-Key}", "retry: {min: 5ms, max: 20ms}",
 		"limits: [{name: spend, budget: 1.00/1h, window: sliding}]"))
-	r.Send("pay", "k", nats.Header{"Nats-Msg-Id": {"one"}, "Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"100"}}, streamed)
-	r.Ended("pay", "k", 1)
-	r.Eventually("the calls' records", func() bool { return r.Messages("WEIR_CALLS") == 2 })
+	r.Producer().Send("pay", "k", nats.Header{"Nats-Msg-Id": {"one"}, "Weir-Path": {"/v1/chat/completions"}, "Weir-Cost": {"100"}}, streamed)
+	r.Store().Ended("pay", "k", 1)
+	r.Eventually("the calls' records", func() bool { return r.Store().Messages("WEIR_CALLS") == 2 })
 	calls := r.API.All()
 	if len(calls) != 2 || calls[0].Header("Idempotency-Key") != "one" || calls[1].Header("Idempotency-Key") != "one" {
 		t.Fatalf("the calls are %+v", calls)
 	}
-	results := r.Results("pay", "k")
+	results := r.Store().Results("pay", "k")
 	if len(results) != 1 || !strings.Contains(string(results[0].Data), "data: [DONE]") || results[0].Header.Get("Weir-Calls") != "2" {
 		t.Errorf("the results are %v", results)
 	}
-	if records := r.Ledger("pay", "k"); records[0].Outcome != "retry" || records[0].Unsettled == nil || records[1].Outcome != ledger.Done || records[1].Unsettled != nil {
+	if records := r.Store().Ledger("pay", "k"); records[0].Outcome != "retry" || records[0].Unsettled == nil || records[1].Outcome != ledger.Done || records[1].Unsettled != nil {
 		t.Errorf("the records are %+v", records)
 	}
 }
@@ -217,9 +219,9 @@ apis:
 	defer release()
 	var accepted int
 	deadline := time.Now().Add(10 * time.Minute).UTC().Format(time.RFC3339)
-	submit := func(api string) weirtest.Answer {
+	submit := func(api string) producer.Answer {
 		accepted++
-		return r.Submit("weir.jobs."+api+".k", []byte("{}"), map[string]string{
+		return r.Producer().Submit("weir.jobs."+api+".k", []byte("{}"), map[string]string{
 			"Nats-Msg-Id": strconv.Itoa(accepted), "Weir-Cost": "60", "Weir-Deadline": deadline,
 		})
 	}
@@ -236,5 +238,5 @@ apis:
 		return a.ETAms != nil && time.Duration(*a.ETAms)*time.Millisecond > 10*time.Minute
 	})
 	release()
-	r.Eventually("the jobs' ends", func() bool { return len(r.Results("settled", "k")) == accepted })
+	r.Eventually("the jobs' ends", func() bool { return len(r.Store().Results("settled", "k")) == accepted })
 }

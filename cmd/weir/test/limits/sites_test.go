@@ -18,6 +18,9 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -81,7 +84,7 @@ func keepCalling(t *testing.T, r *weirtest.Rig, n int) {
 // shares runs weir shares, and returns the share in force by site.
 func shares(t *testing.T, where string, args ...string) map[string]int64 {
 	t.Helper()
-	did := weirtest.Command(t, []string{"WEIR_SITES=" + where}, append([]string{"shares", "acme"}, args...)...)
+	did := program.Command(t, []string{"WEIR_SITES=" + where}, append([]string{"shares", "acme"}, args...)...)
 	if did.Code != 0 {
 		t.Fatalf("weir shares %v ends with %d: %s%s", args, did.Code, did.Stdout, did.Stderr)
 	}
@@ -102,7 +105,7 @@ func shares(t *testing.T, where string, args ...string) map[string]int64 {
 func holdWhole(t *testing.T, r *weirtest.Rig) {
 	t.Helper()
 	for _, l := range wholeAcme() {
-		r.Referee().Hold("both sites", weirtest.Stamped(r.API.All()), l, 20*time.Millisecond)
+		r.Referee().Hold("both sites", referee.Stamped(r.API.All()), l, 20*time.Millisecond)
 	}
 }
 
@@ -115,7 +118,7 @@ func TestSharesOfTwoSites(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*weirtest.Rig){
 		"process": func(*weirtest.Rig) {},
-		"redis":   func(r *weirtest.Rig) { r.Redis = weirtest.RedisSetting(t, "redis://"+weirtest.StartRedis(t).Addr) },
+		"redis":   func(r *weirtest.Rig) { r.Redis = weirtest.RedisSetting(t, "redis://"+servers.StartRedis(t).Addr) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +171,7 @@ type moving struct {
 func startMove(t *testing.T, where string, args ...string) *moving {
 	t.Helper()
 	cmd := exec.CommandContext(await.Context(t, "weir shares"), os.Args[0], append([]string{"shares", "acme"}, args...)...)
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_SITES="+where)
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_SITES="+where)
 	cmd.Dir = t.TempDir()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -207,7 +210,7 @@ func (m *moving) end(t *testing.T) (code int, said string) {
 	for m.lines.Scan() {
 		m.said = append(m.said, m.lines.Text())
 	}
-	return weirtest.ExitCode(await.Result(t, "the end of weir shares", m.cmd.Wait)), strings.Join(m.said, "\n")
+	return program.ExitCode(await.Result(t, "the end of weir shares", m.cmd.Wait)), strings.Join(m.said, "\n")
 }
 
 // TestMoveCutOff cuts the link to the site that would be raised, after the other site was lowered: nothing is raised. The
@@ -218,7 +221,7 @@ func TestMoveCutOff(t *testing.T) {
 	keepCalling(t, eu, 600)
 	keepCalling(t, us, 600)
 	direct := sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
-	link := weirtest.NewRelay(t, strings.TrimPrefix(us.Worker.NATSURL(), "nats://"))
+	link := servers.NewRelay(t, strings.TrimPrefix(us.Worker.NATSURL(), "nats://"))
 	behind := sitesAt(eu.Worker.NATSURL(), "nats://"+link.Addr())
 	eu.AwaitCalls(60)
 
@@ -233,7 +236,7 @@ func TestMoveCutOff(t *testing.T) {
 		t.Errorf("after the cut: %v", now)
 	}
 	saysUnfinished(t, direct, us)
-	did := weirtest.Command(t, []string{"WEIR_SITES=" + behind}, "shares", "acme", "eu=50%", "us=50%")
+	did := program.Command(t, []string{"WEIR_SITES=" + behind}, "shares", "acme", "eu=50%", "us=50%")
 	if did.Code != 5 || !strings.Contains(did.Stderr, "site us: ") {
 		t.Errorf("without a link the move ends with %d: %s", did.Code, did.Stderr)
 	}
@@ -243,7 +246,7 @@ func TestMoveCutOff(t *testing.T) {
 	if now := shares(t, direct, "eu=20%", "us=80%"); now["eu"] != 20 || now["us"] != 80 {
 		t.Errorf("gone on: %v", now)
 	}
-	if said := weirtest.Command(t, []string{"WEIR_SITES=" + direct}, "shares", "acme"); said.Stderr != "" {
+	if said := program.Command(t, []string{"WEIR_SITES=" + direct}, "shares", "acme"); said.Stderr != "" {
 		t.Errorf("weir shares after the move says %s", said.Stderr)
 	}
 	eu.AwaitCalls(len(eu.API.All()) + 90)
@@ -254,13 +257,13 @@ func TestMoveCutOff(t *testing.T) {
 func saysUnfinished(t *testing.T, where string, us *weirtest.Rig) {
 	t.Helper()
 	const goesOn = "weir shares acme eu=20% us=80%"
-	said := weirtest.Command(t, []string{"WEIR_SITES=" + where}, "shares", "acme")
+	said := program.Command(t, []string{"WEIR_SITES=" + where}, "shares", "acme")
 	for _, want := range []string{goesOn, "60% together"} {
 		if !strings.Contains(said.Stderr, want) {
 			t.Errorf("weir shares does not say %q: %s%s", want, said.Stdout, said.Stderr)
 		}
 	}
-	said = weirtest.Command(t, []string{"WEIR_NATS_URL=" + us.Worker.NATSURL()}, "doctor")
+	said = program.Command(t, []string{"WEIR_NATS_URL=" + us.Worker.NATSURL()}, "doctor")
 	if !strings.Contains(said.Stdout, goesOn) {
 		t.Errorf("weir doctor does not say %q: %s%s", goesOn, said.Stdout, said.Stderr)
 	}
@@ -293,7 +296,7 @@ func TestShareOfRemovedAPI(t *testing.T) {
 	without := strings.Replace(fmt.Sprintf(sharesOf("eu", "{eu: 60%%, us: 40%%}"), eu.API.URL()), "    account: acme\n", "", 1)
 	without = strings.Replace(without, "  eu:\n    url", "  other:\n    url", 1)
 	env := []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}
-	if did := weirtest.Command(t, env, "config", "apply", "--yes", "-f", written(t, without)); did.Code != 0 {
+	if did := program.Command(t, env, "config", "apply", "--yes", "-f", written(t, without)); did.Code != 0 {
 		t.Fatalf("weir config apply: %s%s", did.Stdout, did.Stderr)
 	}
 	where := sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
@@ -320,23 +323,23 @@ func TestSiteIsRefused(t *testing.T) {
 	where := sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())
 	shares(t, where, "eu=50%", "us=50%")
 	other := strings.Replace(eu.YAML, "eu: 60%, us: 40%", "eu: 70%, us: 30%", 1)
-	did := weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, other))
+	did := program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, other))
 	if did.Code == 0 || !strings.Contains(did.Stderr, "a file may lower a share, and never raises it") {
 		t.Errorf("a text that raises is applied with %d: %s", did.Code, did.Stderr)
 	}
 	same := strings.Replace(eu.YAML, "eu: 60%, us: 40%", "eu: 50%, us: 50%", 1)
-	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, same))
+	did = program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, same))
 	if did.Code != 0 {
 		t.Errorf("a text with what is in force: %d: %s", did.Code, did.Stderr)
 	}
-	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "rollback", "--yes")
+	did = program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "rollback", "--yes")
 	if did.Code != 0 {
 		t.Errorf("a rollback: %d: %s", did.Code, did.Stderr)
 	}
 	if now := shares(t, where); now["eu"] != 50 {
 		t.Errorf("after a rollback: %v", now)
 	}
-	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "show", "--explain", "--json")
+	did = program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "show", "--explain", "--json")
 	if !strings.Contains(did.Stdout, `{"path":"accounts.acme.shares.eu","value":"50%","moved":true}`) {
 		t.Errorf("the explanation: %s", did.Stdout)
 	}
@@ -371,7 +374,7 @@ func TestRestoredSiteIsPaused(t *testing.T) {
 	}()
 	pausesFirst(t, w.NATSURL(), "eu")
 	env := []string{"WEIR_NATS_URL=" + w.NATSURL()}
-	if did := weirtest.Command(t, env, "show", "eu", "k0"); !strings.Contains(did.Stdout, "may have an old share of account acme") {
+	if did := program.Command(t, env, "show", "eu", "k0"); !strings.Contains(did.Stdout, "may have an old share of account acme") {
 		t.Errorf("weir show: %s%s", did.Stdout, did.Stderr)
 	}
 	where := sitesAt(w.NATSURL(), us.Worker.NATSURL())
@@ -379,7 +382,7 @@ func TestRestoredSiteIsPaused(t *testing.T) {
 		t.Errorf("in force: %v", now)
 	}
 	called := len(eu.API.All())
-	if did := weirtest.Command(t, env, "resume", "eu"); did.Code != 0 {
+	if did := program.Command(t, env, "resume", "eu"); did.Code != 0 {
 		t.Errorf("weir resume: %s", did.Stderr)
 	}
 	eu.AwaitCalls(called + 10)
@@ -433,7 +436,7 @@ func written(t *testing.T, yaml string) string {
 func TestSharesAreShown(t *testing.T) {
 	t.Parallel()
 	eu, us := twoSites(t)
-	did := weirtest.Command(t, []string{"WEIR_SITES=" + sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())}, "shares", "acme", "--json")
+	did := program.Command(t, []string{"WEIR_SITES=" + sitesAt(eu.Worker.NATSURL(), us.Worker.NATSURL())}, "shares", "acme", "--json")
 	var all []string
 	for decoder := json.NewDecoder(strings.NewReader(did.Stdout)); ; {
 		var s struct {
@@ -451,12 +454,12 @@ func TestSharesAreShown(t *testing.T) {
 	if !slices.Equal(all, []string{"eu 60 60", "us 40 40"}) {
 		t.Errorf("%v: %s", all, did.Stderr)
 	}
-	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "status")
+	did = program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "status")
 	if !strings.Contains(did.Stdout, "(this site has 60%)") {
 		t.Errorf("weir status: %s", did.Stdout)
 	}
 	us.Stop()
-	did = weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "shares", "acme")
+	did = program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "shares", "acme")
 	if did.Code != 0 || !strings.Contains(did.Stdout, "WEIR_SITES does not say where site us is") {
 		t.Errorf("one site alone: %d %s%s", did.Code, did.Stdout, did.Stderr)
 	}
@@ -466,16 +469,16 @@ func TestSharesAreShown(t *testing.T) {
 // shares: only a move asks what Redis counts.
 func TestSilentRedisDelaysNoApply(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
+	redis := servers.StartRedis(t)
 	eu, _ := twoSitesWith(t, func(r *weirtest.Rig) {
 		if r.Site == "eu" {
 			r.Redis = weirtest.RedisSetting(t, "redis://"+redis.Addr)
 		}
 	})
-	redis.Signal(weirtest.Freezes)
-	defer redis.Signal(weirtest.Thaws)
+	redis.Signal(program.Freezes)
+	defer redis.Signal(program.Thaws)
 	other := strings.Replace(fmt.Sprintf(sharesOf("eu", "{eu: 60%%, us: 40%%}"), eu.API.URL()), "capacity: 2000", "capacity: 2001", 1)
-	did := weirtest.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, other))
+	did := program.Command(t, []string{"WEIR_NATS_URL=" + eu.Worker.NATSURL()}, "config", "apply", "--yes", "-f", written(t, other))
 	if did.Code != 0 || !strings.Contains(did.Stderr, "1 dispatching replica follows it") {
 		t.Errorf("weir config apply ends with %d: %s%s", did.Code, did.Stdout, did.Stderr)
 	}

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/ops/spend"
 	"weir/cmd/weir/internal/ops/verify"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 )
 
 // TestSpendIsTheSameEverywhere: every report of the spending shows the same number, with doubtful calls apart, over
@@ -28,15 +29,17 @@ apis:
 	api := weirtest.StartOrdered(t, map[string][]string{"odd": {"status=500"}, "bad": {"status=400"}, "busy": {"status=429", "status=200"}})
 	r := weirtest.RigOn(t, api, fmt.Sprintf(yaml, api.URL(), "200/s"))
 	call := func(jobs ...string) {
-		before := r.Messages("WEIR_CALLS")
+		before := r.Store().Messages("WEIR_CALLS")
 		for _, job := range jobs {
-			r.Pay(job, job)
+			r.Producer().Pay(job, job)
 		}
-		r.Eventually("the calls to be recorded", func() bool { return r.Messages("WEIR_CALLS") >= before+len(jobs) && r.Waiting("pay") == 0 })
+		r.Eventually("the calls to be recorded", func() bool {
+			return r.Store().Messages("WEIR_CALLS") >= before+len(jobs) && r.Store().Waiting("pay") == 0
+		})
 	}
 	say := func(into any, args ...string) {
 		t.Helper()
-		got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, args...)
+		got := program.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, args...)
 		if got.Code != 0 {
 			t.Fatalf("weir %s ended with %+v", strings.Join(args, " "), got)
 		}
@@ -68,7 +71,7 @@ apis:
 		if say(&v, append([]string{"verify", "--json"}, since...)...); v.BilledYes != spent || v.BilledUnknown != doubt {
 			t.Errorf("verify %v says %s and %s, want %s and %s", since, v.BilledYes, v.BilledUnknown, spent, doubt)
 		}
-		got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "status")
+		got := program.Command(t, []string{"WEIR_NATS_URL=" + r.Worker.NATSURL()}, "status")
 		if want := budget + " of 200.00 used"; !strings.Contains(got.Stdout, want) {
 			t.Errorf("status does not say %q: %s", want, got.Stdout)
 		}

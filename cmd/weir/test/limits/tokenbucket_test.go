@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestTokenBucket: an api that keeps a token bucket gets a bucket full at once after a pause, and then what it lets in, of a key and of
@@ -25,7 +26,7 @@ apis:
 `)
 	r.PutPause("")
 	for i := range 60 {
-		if a := r.Submit(fmt.Sprintf("weir.jobs.pay.k%d", i%2), nil, map[string]string{"X-Key": "x"}); a.Error != nil {
+		if a := r.Producer().Submit(fmt.Sprintf("weir.jobs.pay.k%d", i%2), nil, map[string]string{"X-Key": "x"}); a.Error != nil {
 			t.Fatalf("%+v", a.Error)
 		}
 	}
@@ -35,12 +36,12 @@ apis:
 	all := r.AwaitCalls(60)
 	account := bucket.Rate{Count: 30, Per: time.Second, Burst: 45, Counts: bucket.ByTokens}
 	r.CheckStarts(bucket.Limit{Name: "account", Rate: &account})
-	if v := bucket.Check(weirtest.Stamped(all), bucket.Expectation{Limit: bucket.Limit{Rate: &account}, Eps: r.Referee().Eps()}); v.Outcome == bucket.Fail {
+	if v := bucket.Check(referee.Stamped(all), bucket.Expectation{Limit: bucket.Limit{Rate: &account}, Eps: r.Referee().Eps()}); v.Outcome == bucket.Fail {
 		t.Errorf("account: %v", v)
 	} else {
 		t.Logf("%.1f calls of a bucket of 45 left at once; how many do is the machine's speed", v.Burst)
 	}
-	said, code := r.Command("verify", "--json", "--api", "pay")
+	said, code := r.CLI().Run("verify", "--json", "--api", "pay")
 	var verdict struct {
 		Limits []struct {
 			Limit, Verdict string
@@ -62,7 +63,7 @@ apis:
 		t.Errorf("verify judges by %v", judged)
 	}
 	window := bucket.Rate{Count: 30, Per: time.Second, Burst: 30}
-	if v := bucket.Check(weirtest.Stamped(all), bucket.Expectation{Limit: bucket.Limit{Rate: &window}}); v.Outcome != bucket.Fail {
+	if v := bucket.Check(referee.Stamped(all), bucket.Expectation{Limit: bucket.Limit{Rate: &window}}); v.Outcome != bucket.Fail {
 		t.Errorf("no more left than a window allows: %v", v)
 	}
 }

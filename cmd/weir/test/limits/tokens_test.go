@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -57,7 +58,9 @@ func TestEstimates(t *testing.T) {
 			if err := errors.Join(failed...); err != nil {
 				t.Fatal(err)
 			}
-			r.Eventually("all results", func() bool { return r.Messages("WEIR_RESULTS") == c.jobs && r.Waiting("pay") == 0 })
+			r.Eventually("all results", func() bool {
+				return r.Store().Messages("WEIR_RESULTS") == c.jobs && r.Store().Waiting("pay") == 0
+			})
 			c.CheckWindows(t, r.Referee(), r.API.All())
 			weirtest.CheckBill(t, r.Worker.NATSURL(), fakeapi.Bills(r.API.All()))
 			if totals := r.API.Totals(); totals.Billed != int64(c.jobs) {
@@ -115,8 +118,10 @@ apis:`, limit.Count, limit.Burst, budget, machine.Noon())
 					all = append(all, m)
 				}
 			}
-			weirtest.FillTaken(t, r.NC, all)
-			r.Eventually("empty queues", func() bool { return r.Waiting("chat")+r.Waiting("draft") == 0 })
+			producer.FillTaken(t, r.NC, all)
+			r.Eventually("empty queues", func() bool {
+				return r.Store().Waiting("chat")+r.Store().Waiting("draft") == 0
+			})
 			arrivals := r.API.All()
 			loads["draft"].CheckWindows(t, r.Referee(), arrivals)
 			bill := fakeapi.Bills(arrivals)
@@ -125,7 +130,7 @@ apis:`, limit.Count, limit.Burst, budget, machine.Noon())
 			if bill.Charged > int64(budget) || bill.Charged < int64(budget)/2 {
 				t.Errorf("the account bills %s, the budget is %s", config.Money(bill.Charged), budget)
 			}
-			results, letters := r.Messages("WEIR_RESULTS"), r.Messages("WEIR_DEAD")
+			results, letters := r.Store().Messages("WEIR_RESULTS"), r.Store().Messages("WEIR_DEAD")
 			if results != bill.Calls || letters == 0 || results+letters != len(all) {
 				t.Errorf("%d results and %d letters for %d jobs, and %d billed calls", results, letters, len(all), bill.Calls)
 			}

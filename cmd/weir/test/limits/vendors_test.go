@@ -49,7 +49,7 @@ func with(b fakeapi.Behaviour, fields ...fakeapi.Field) fakeapi.Behaviour {
 // outcomes are the outcomes and the charges of a key's calls, in order.
 func outcomes(r *weirtest.Rig, key string) (all []string) {
 	r.T.Helper()
-	for _, c := range r.Ledger("pay", key) {
+	for _, c := range r.Store().Ledger("pay", key) {
 		all = append(all, c.Outcome+" "+string(c.Billed))
 	}
 	return all
@@ -100,7 +100,7 @@ func TestVendorsPushBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Pay("first", "first")
+			r.Producer().Pay("first", "first")
 			held, err := events.NextMsg(weirtest.Patience)
 			if err != nil {
 				t.Fatal(err)
@@ -109,14 +109,14 @@ func TestVendorsPushBack(t *testing.T) {
 				t.Errorf("the hold is of the %s, want the %s", scope, c.holds)
 			}
 			sent := int64(time.Since(r.API.Started()))
-			r.Pay("other", "other")
-			r.Ended("pay", "first", 1)
-			r.Ended("pay", "other", 1)
-			r.CheckHeld(c.holds, c.least, sent)
+			r.Producer().Pay("other", "other")
+			r.Store().Ended("pay", "first", 1)
+			r.Store().Ended("pay", "other", 1)
+			r.Referee().CheckHeld(c.holds, c.least, sent)
 			if got, want := outcomes(r, "first"), []string{c.outcome + " no", "done yes"}; !slices.Equal(got, want) {
 				t.Errorf("the ledger has %v, want %v", got, want)
 			}
-			if attempts := r.Results("pay", "first")[0].Header.Get("Weir-Attempts"); attempts != "1" {
+			if attempts := r.Store().Results("pay", "first")[0].Header.Get("Weir-Attempts"); attempts != "1" {
 				t.Errorf("it took %s attempts", attempts)
 			}
 			if totals := r.API.Totals(); totals.Billed != 2 {
@@ -139,11 +139,11 @@ func TestVendorsIdempotency(t *testing.T) {
 				o.Script = stripeConflict
 			}
 			r := weirtest.NewRig(t, o, vendorYAML(vendor, "retry: {min: 5ms, max: 20ms}"))
-			r.Pay("cut", "cut")
-			r.Ended("pay", "cut", 1)
+			r.Producer().Pay("cut", "cut")
+			r.Store().Ended("pay", "cut", 1)
 			calls := r.API.Arrivals("cut")
 			if vendor != fakeapi.Stripe {
-				if letters := r.Letters("pay", "cut"); len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "unknown" || len(calls) != 1 {
+				if letters := r.Store().Letters("pay", "cut"); len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "unknown" || len(calls) != 1 {
 					t.Errorf("%d letters, %d calls", len(letters), len(calls))
 				}
 				return
@@ -153,7 +153,7 @@ func TestVendorsIdempotency(t *testing.T) {
 					t.Errorf("call %d has the key %q", i+1, key)
 				}
 			}
-			if totals := r.API.Totals(); len(calls) != 3 || totals.Billed != 1 || len(r.Results("pay", "cut")) != 1 {
+			if totals := r.API.Totals(); len(calls) != 3 || totals.Billed != 1 || len(r.Store().Results("pay", "cut")) != 1 {
 				t.Errorf("%d calls, %+v, ledger %v", len(calls), totals, outcomes(r, "cut"))
 			}
 		})
@@ -288,11 +288,11 @@ func TestVendorsUsage(t *testing.T) {
 			t.Parallel()
 			r := weirtest.NewRig(t, fakeapi.Options{Vendor: c.vendor, Price: 7}, vendorYAML(c.vendor, c.lines...))
 			for i := range 2 {
-				r.Send("pay", "one", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {c.path}}, c.body)
+				r.Producer().Send("pay", "one", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Path": {c.path}}, c.body)
 			}
-			r.Ended("pay", "one", 2)
+			r.Store().Ended("pay", "one", 2)
 			var bill config.Money
-			for _, record := range r.Ledger("pay", "one") {
+			for _, record := range r.Store().Ledger("pay", "one") {
 				if !maps.Equal(record.Usage, c.want) {
 					t.Errorf("the ledger has %v, want %v", record.Usage, c.want)
 				}
@@ -316,10 +316,10 @@ func TestVendorsLimits(t *testing.T) {
 	r := weirtest.NewRig(t, fakeapi.Options{Vendor: fakeapi.Anthropic}, vendorYAML(fakeapi.Anthropic,
 		"limits: [{name: input_tokens, quota: 1000/day}, {name: output_tokens, quota: 1000/day}, {name: requests, quota: 1000/day}]"))
 	for i := range 3 {
-		r.Send("pay", "one", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Cost": {"100"}}, `{"max_tokens":20,"cache_control":{}}`)
+		r.Producer().Send("pay", "one", nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}, "Weir-Cost": {"100"}}, `{"max_tokens":20,"cache_control":{}}`)
 	}
-	r.Ended("pay", "one", 3)
-	for _, record := range r.Ledger("pay", "one") {
+	r.Store().Ended("pay", "one", 3)
+	for _, record := range r.Store().Ledger("pay", "one") {
 		took := map[string]int64{}
 		for i, limit := range record.Limits {
 			took[limit] = record.Costs[i]
@@ -361,17 +361,19 @@ apis:
 				_ = answer.Body.Close()
 			}
 			for i := range 12 {
-				r.Pay("k", strconv.Itoa(i))
+				r.Producer().Pay("k", strconv.Itoa(i))
 			}
 			r.Eventually("status to say what the vendor counts", func() bool {
-				said, _ := r.Command("status")
+				said, _ := r.CLI().Run("status")
 				return strings.Contains(said, "the vendor counts ")
 			})
-			r.Eventually("the calls that are left", func() bool { return len(r.Results("pay", "k")) >= count-others })
+			r.Eventually("the calls that are left", func() bool {
+				return len(r.Store().Results("pay", "k")) >= count-others
+			})
 			if calls, totals := r.API.Arrivals("k"), r.API.Totals(); len(calls) != count-others || totals.ByStatus[http.StatusTooManyRequests] > 0 || totals.ByStatus[http.StatusForbidden] > 0 {
 				t.Errorf("%d calls where %d are left: %+v", len(calls), count-others, totals)
 			}
-			if metrics := r.Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
+			if metrics := r.HTTP().Get("/metrics"); strings.Contains(metrics, `weir_left_unreadable_total{api="pay"`) {
 				t.Error("a header could not be read")
 			}
 		})
@@ -384,14 +386,14 @@ func TestVendorsReject(t *testing.T) {
 	t.Parallel()
 	declined := fakeapi.Behaviour{Status: http.StatusPaymentRequired, Bill: fakeapi.BillNever}
 	r := weirtest.NewRig(t, ordered(fakeapi.Stripe, declined), vendorYAML(fakeapi.Stripe))
-	r.Pay("declined", "declined")
-	r.Ended("pay", "declined", 1)
-	r.Pay("other", "other")
-	r.Ended("pay", "other", 1)
-	if letters := r.Letters("pay", "declined"); len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "rejected" || letters[0].Header.Get(deadletter.HeaderBilled) != "no" {
+	r.Producer().Pay("declined", "declined")
+	r.Store().Ended("pay", "declined", 1)
+	r.Producer().Pay("other", "other")
+	r.Store().Ended("pay", "other", 1)
+	if letters := r.Store().Letters("pay", "declined"); len(letters) != 1 || letters[0].Header.Get(deadletter.HeaderReason) != "rejected" || letters[0].Header.Get(deadletter.HeaderBilled) != "no" {
 		t.Errorf("the letters are %v", letters)
 	}
-	if n := len(r.Results("pay", "other")); n != 1 || len(r.API.Arrivals("declined")) != 1 || len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")) > 0 {
+	if n := len(r.Store().Results("pay", "other")); n != 1 || len(r.API.Arrivals("declined")) != 1 || len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) > 0 {
 		t.Errorf("%d results of another job, %d calls of the declined one", n, len(r.API.Arrivals("declined")))
 	}
 }

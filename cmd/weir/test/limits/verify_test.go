@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -32,43 +33,43 @@ apis:
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, verifiedYAML)
-	if _, code := r.Verify(); code != cli.ExitNotFound {
+	if _, code := r.CLI().Verify(); code != cli.ExitNotFound {
 		t.Errorf("an empty ledger gives exit code %d", code)
 	}
 	for i := range 60 {
 		key := []string{"vip", "k1", "k2"}[i%3]
-		r.Submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
+		r.Producer().Submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	found, code := r.Verify()
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	found, code := r.CLI().Verify()
 	v := found["pay"]
 	t.Logf("%+v", v)
 	if code != 0 || v.Verdict != bucket.Pass || v.Calls != 40 || v.Keys != 3 || v.BilledYes != "20.00" || v.Repeats != 0 {
 		t.Errorf("a run that kept its limits: exit code %d, %+v", code, v)
 	}
-	if l := weirtest.LimitFound(t, v, "spend"); l.Worst != 20_000_000 || l.Allowed != 20_000_000 {
+	if l := program.LimitFound(t, v, "spend"); l.Worst != 20_000_000 || l.Allowed != 20_000_000 {
 		t.Errorf("the budget is said to be used by %d of %d", l.Worst, l.Allowed)
 	}
-	if _, code := r.Verify("--api", "nowhere"); code != cli.ExitNotFound {
+	if _, code := r.CLI().Verify("--api", "nowhere"); code != cli.ExitNotFound {
 		t.Errorf("an unknown api gives exit code %d", code)
 	}
 
 	at := time.Now().UTC().Add(time.Second)
 	for i := range uint64(3) {
-		r.Record(ledger.Record{
+		r.Store().Record(ledger.Record{
 			API: "pay", Key: "k3", Job: "j", Stream: "WEIR_pay_0", Seq: 100_000 + i, Call: 1, Attempt: 1, Planned: at, Started: at,
 			Ended: at.Add(time.Microsecond), Sent: true, Status: 200, Outcome: ledger.Done, Final: true, Price: "0.50",
 			Billed: deadletter.BilledYes, Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 0},
 		})
 		at = at.Add(time.Millisecond)
 	}
-	found, code = r.Verify()
+	found, code = r.CLI().Verify()
 	v = found["pay"]
-	rate, few := weirtest.LimitFound(t, v, "bucket.rate"), weirtest.LimitFound(t, v, "few")
+	rate, few := program.LimitFound(t, v, "bucket.rate"), program.LimitFound(t, v, "few")
 	if code != cli.ExitFailed || v.Verdict != bucket.Fail || rate.Verdict != bucket.Fail || rate.Key != "k3" || few.Verdict != bucket.Pass {
 		t.Errorf("three calls at once are not found: exit code %d, %+v", code, v)
 	}
-	if found, code := r.Verify("--since", at.Add(time.Hour).Format(time.RFC3339)); code != cli.ExitNotFound {
+	if found, code := r.CLI().Verify("--since", at.Add(time.Hour).Format(time.RFC3339)); code != cli.ExitNotFound {
 		t.Errorf("calls of the future: exit code %d, %+v", code, found)
 	}
 }
@@ -98,12 +99,12 @@ func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
 		{4, 2, ledger.Done, true, "Key@b", 3, 2},
 	} {
 		at := now.Add(time.Duration(i) * time.Second)
-		r.Record(ledger.Record{
+		r.Store().Record(ledger.Record{
 			API: "pay", Key: "k", Job: fmt.Sprint("j", c.seq), Stream: "WEIR_pay_0", Seq: c.seq, Call: c.call, Planned: at, Started: at,
 			Ended: at.Add(time.Millisecond), Sent: c.sent, Outcome: c.outcome, Price: "0.50", Billed: deadletter.BilledUnknown,
 			Idempotency: c.keyed, Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 1},
 		})
-		found, code := r.Verify()
+		found, code := r.CLI().Verify()
 		v := found["pay"]
 		if v.Repeats != c.repeats || v.Unkeyed != c.unkeyed || (code == cli.ExitFailed) != (c.unkeyed > 0) {
 			t.Errorf("call %d of job %d: exit code %d, %d repeats, %d without their key", c.call, c.seq, code, v.Repeats, v.Unkeyed)
@@ -118,14 +119,14 @@ func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
 func TestVerifyBeginsWhenLimitsChanged(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
-	r.SubmitMany("pay", "k", 10)
+	r.Producer().SubmitMany("pay", "k", 10)
 	r.AwaitCalls(10)
-	r.Eventually("the ledger", func() bool { return r.Messages("WEIR_CALLS") == 10 })
+	r.Eventually("the ledger", func() bool { return r.Store().Messages("WEIR_CALLS") == 10 })
 	r.Follow(fmt.Sprintf(oneAPI, "1/s"))
-	if found, code := r.Verify(); code != cli.ExitNotFound {
+	if found, code := r.CLI().Verify(); code != cli.ExitNotFound {
 		t.Errorf("calls of the former limit are held against the present one: exit code %d, %+v", code, found)
 	}
-	if _, code := r.Verify("--since", "1h"); code != cli.ExitFailed {
+	if _, code := r.CLI().Verify("--since", "1h"); code != cli.ExitFailed {
 		t.Errorf("calls that --since asks for: exit code %d", code)
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -29,8 +32,8 @@ func damagedRig(t *testing.T, keys ...string) *weirtest.Rig {
 	t.Cleanup(r.Stop)
 	r.Start()
 	for _, key := range keys {
-		r.Send("pay", key, nil, "the first of "+key)
-		r.Send("pay", key, nil, "the body of "+key)
+		r.Producer().Send("pay", key, nil, "the first of "+key)
+		r.Producer().Send("pay", key, nil, "the body of "+key)
 	}
 	r.AwaitCalls(len(keys))
 	r.Stop()
@@ -42,11 +45,11 @@ func damagedRig(t *testing.T, keys ...string) *weirtest.Rig {
 func TestDamagedJobIsTold(t *testing.T) {
 	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
-	r.Flip("the body of b")
-	r.Said = &weirtest.Book{}
+	r.Disk().Flip("the body of b")
+	r.Said = &program.Book{}
 	r.Start()
-	r.Eventually("the letter", func() bool { return len(r.Letters("pay", "b")) == 1 })
-	letter := r.Letters("pay", "b")[0]
+	r.Eventually("the letter", func() bool { return len(r.Store().Letters("pay", "b")) == 1 })
+	letter := r.Store().Letters("pay", "b")[0]
 	for header, want := range map[string]string{
 		"Weir-Dead-Reason": "unknown", "Weir-Dead-Billed": "no", "Weir-Dead-Body": "left out", "Weir-Key": "b", "Weir-Dead-Attempts": "0",
 	} {
@@ -58,20 +61,22 @@ func TestDamagedJobIsTold(t *testing.T) {
 		t.Errorf("the letter says %q", detail)
 	}
 	const line = `weir_jobs_finished_total{api="pay",outcome="lost"} 1`
-	r.Eventually("the metric", func() bool { return strings.Contains(r.Get("/metrics"), line) })
+	r.Eventually("the metric", func() bool { return strings.Contains(r.HTTP().Get("/metrics"), line) })
 	if said := r.Said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "an accepted job is lost") {
 		t.Error("the log does not tell of it")
 	}
-	r.CheckDeadEvents("b", 1)
-	if n := r.Messages("WEIR_DEAD"); n != 1 {
+	r.Store().CheckDeadEvents("b", 1)
+	if n := r.Store().Messages("WEIR_DEAD"); n != 1 {
 		t.Errorf("there are %d letters", n)
 	}
 	r.Stop()
-	r.Said = &weirtest.Book{}
+	r.Said = &program.Book{}
 	r.Start()
-	r.Eventually("the others in their queue", func() bool { return strings.Contains(r.Get("/metrics"), `weir_queued_jobs{api="pay"} 2`) })
+	r.Eventually("the others in their queue", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 2`)
+	})
 	r.Eventually("the word that it was told", func() bool { return strings.Contains(r.Said.String(), "that were already reported") })
-	if n := r.Messages("WEIR_DEAD"); n != 1 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 1 {
 		t.Errorf("after another start there are %d letters", n)
 	}
 }
@@ -95,8 +100,8 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Stop()
-	r.Flip("the body of b")
-	r.Said = &weirtest.Book{}
+	r.Disk().Flip("the body of b")
+	r.Said = &program.Book{}
 	r.Start()
 	r.Eventually("the attempt to tell", func() bool { return strings.Contains(r.Said.String(), "could not look up or report") })
 	r.Stop()
@@ -105,7 +110,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	if _, err := r.Operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("the letter", func() bool { return len(r.Letters("pay", "b")) == 1 })
+	r.Eventually("the letter", func() bool { return len(r.Store().Letters("pay", "b")) == 1 })
 }
 
 // TestDroppedMessagesAreTold: a server that rebuilds its index discards what stands behind a damaged message. Which
@@ -113,16 +118,16 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 func TestDroppedMessagesAreTold(t *testing.T) {
 	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
-	r.Flip("the body of b")
-	for _, file := range r.Blocks() {
+	r.Disk().Flip("the body of b")
+	for _, file := range r.Disk().Blocks() {
 		if err := os.Remove(filepath.Join(filepath.Dir(file), "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
-	r.Said = &weirtest.Book{}
+	r.Said = &program.Book{}
 	r.Start()
 	r.Eventually("the metric", func() bool {
-		return strings.Contains(r.Get("/metrics"), "weir_queue_damages_total{api=\"pay\"} 1")
+		return strings.Contains(r.HTTP().Get("/metrics"), "weir_queue_damages_total{api=\"pay\"} 1")
 	})
 	if said := r.Said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "discarded messages") {
 		t.Error("the log does not tell of it")
@@ -135,21 +140,23 @@ func TestEndedJobsAreNotTold(t *testing.T) {
 	r := damagedRig(t, "a", "b", "c")
 	r.Start()
 	for i := range 20 {
-		r.Send("pay", fmt.Sprint("k", i), nil, "")
+		r.Producer().Send("pay", fmt.Sprint("k", i), nil, "")
 		if i%5 == 0 {
-			r.Send("pay", "a", nil, "")
+			r.Producer().Send("pay", "a", nil, "")
 		}
 	}
 	r.AwaitCalls(23)
 	r.Stop()
 	r.Start()
-	r.Eventually("the jobs in their queue", func() bool { return strings.Contains(r.Get("/metrics"), `weir_queued_jobs{api="pay"} 7`) })
+	r.Eventually("the jobs in their queue", func() bool {
+		return strings.Contains(r.HTTP().Get("/metrics"), `weir_queued_jobs{api="pay"} 7`)
+	})
 	for _, line := range []string{`weir_jobs_finished_total{api="pay",outcome="lost"} 0`, `weir_queue_damages_total{api="pay"} 0`} {
-		if !strings.Contains(r.Get("/metrics"), line) {
+		if !strings.Contains(r.HTTP().Get("/metrics"), line) {
 			t.Errorf("the metrics have no %s", line)
 		}
 	}
-	if n := r.Messages("WEIR_DEAD"); n != 0 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 0 {
 		t.Errorf("there are %d letters", n)
 	}
 }
@@ -159,10 +166,10 @@ func TestEndedJobsAreNotTold(t *testing.T) {
 func TestMessageGoneWhileItRuns(t *testing.T) {
 	t.Parallel()
 	const jobs, large = 36, 1 << 20 // more than is kept in memory: the last are loaded when they are called
-	addr, dir := weirtest.FreePort(t), t.TempDir()
+	addr, dir := servers.FreePort(t), t.TempDir()
 	start := func() *embedded.Server {
 		t.Helper()
-		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: weirtest.Roomy, Listen: addr, Dir: dir, MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: servers.Roomy, Listen: addr, Dir: dir, MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +192,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	r := &weirtest.Rig{T: t, API: api, Dir: t.TempDir()}
 	file := filepath.Join(r.Dir, "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/k\n    timeout: 2m\n    max_body: 1MiB\n    bucket: {rate: 100/s, capacity: 100, in_flight: 1}\n", api.URL()))
-	s := weirtest.ExternalSettings(t, server.ClientURL(), file, "first")
+	s := program.ExternalSettings(t, server.ClientURL(), file, "first")
 	s.Partitions = 1
 	begin := func() {
 		t.Helper()
@@ -204,7 +211,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	t.Cleanup(r.Stop)
 	for i := range jobs {
 		body := fmt.Sprintf("the body of %d:", i)
-		r.Send("pay", "k", nil, body+strings.Repeat(".", large-len(body)))
+		r.Producer().Send("pay", "k", nil, body+strings.Repeat(".", large-len(body)))
 	}
 	stream, err := r.JS.Stream(t.Context(), "WEIR_pay_0")
 	if err != nil {
@@ -215,7 +222,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Shutdown()
-	r.FlipIn(dir, fmt.Sprintf("the body of %d:", jobs-1))
+	store.Disk{T: t, Dir: dir}.Flip(fmt.Sprintf("the body of %d:", jobs-1))
 	server = start()
 	r.Eventually("weir to be ready again", func() bool { return r.Worker.Ready(t.Context()) == nil })
 	if err := stream.DeleteMsg(t.Context(), last.Sequence-1); err != nil {
@@ -223,8 +230,8 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	}
 	close(gone)
 	r.AwaitCalls(jobs - 2)
-	r.Eventually("the letters", func() bool { return len(r.Letters("pay", "k")) == 2 })
-	for _, letter := range r.Letters("pay", "k") {
+	r.Eventually("the letters", func() bool { return len(r.Store().Letters("pay", "k")) == 2 })
+	for _, letter := range r.Store().Letters("pay", "k") {
 		h, want := letter.Header, fmt.Sprintf("deleted: message %d of WEIR_pay_0", last.Sequence-1)
 		if detail := h.Get("Weir-Dead-Detail"); strings.HasPrefix(detail, "lost: ") {
 			// On a busy machine the partition may have been taken over. Then the detail names the loss in another way.
@@ -234,16 +241,16 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 			t.Errorf("a letter says %v, and not %q", h, want)
 		}
 	}
-	r.CheckDeadEvents("k", 2)
+	r.Store().CheckDeadEvents("k", 2)
 	for _, outcome := range []string{"lost", "deleted"} {
 		line := fmt.Sprintf("weir_jobs_finished_total{api=\"pay\",outcome=%q} 1", outcome)
-		r.Eventually("the metric", func() bool { return strings.Contains(r.Get("/metrics"), line) })
+		r.Eventually("the metric", func() bool { return strings.Contains(r.HTTP().Get("/metrics"), line) })
 	}
 	r.Stop()
 	begin()
-	r.Send("pay", "k", nil, "after")
+	r.Producer().Send("pay", "k", nil, "after")
 	r.AwaitCalls(jobs - 1)
-	if n := r.Messages("WEIR_DEAD"); n != 2 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 2 {
 		t.Errorf("after another start there are %d letters", n)
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -51,7 +54,7 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 // flightRigOf is newFlightRig with further lines in its api's configuration.
 func flightRigOf(t *testing.T, more string, env ...string) *flightRig {
 	t.Helper()
-	dir, addr, http := t.TempDir(), weirtest.FreePort(t), weirtest.FreePort(t)
+	dir, addr, http := t.TempDir(), servers.FreePort(t), servers.FreePort(t)
 	r := &flightRig{KillRig: &weirtest.KillRig{T: t, Acks: map[string]bool{}}, http: http, answer: make(chan struct{})}
 	var err error
 	r.API, err = fakeapi.Start(fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
@@ -127,7 +130,7 @@ func (r *flightRig) killAnswered() {
 func (r *flightRig) startServer() {
 	r.T.Helper()
 	r.server = exec.Command(os.Args[0], "nats-server", "--listen", r.addr, "--dir", r.store)
-	r.server.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1")
+	r.server.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1")
 	if err := r.server.Start(); err != nil {
 		r.T.Fatal(err)
 	}
@@ -157,7 +160,7 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	r.killAnswered()
 	// Killed again as soon as something of it is settled: what follows must not be done twice. What was pushed back is not called in
 	// between: a kill in the middle of that call would rightly leave it unknown.
-	pauses, err := weirtest.JetStreamOf(t, r.NC).KeyValue(t.Context(), connect.ControlBucket)
+	pauses, err := servers.JetStreamOf(t, r.NC).KeyValue(t.Context(), connect.ControlBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +205,7 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 		}
 	}
 	records := map[string][]ledger.Record{}
-	for _, c := range weirtest.RecordsOf(t, js) {
+	for _, c := range store.RecordsOf(t, js) {
 		records[c.Key] = append(records[c.Key], c)
 	}
 	for key, of := range map[string][]ledger.Record{"good": {{Outcome: "done", Status: 200, Final: true, Attempt: 1}}, "push": {

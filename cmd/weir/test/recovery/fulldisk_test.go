@@ -8,6 +8,8 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,12 +28,12 @@ func TestFullStoreDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	url := "nats://u:p@" + weirtest.StartNATS(t, opts).Addr().String()
+	url := "nats://u:p@" + servers.StartNATS(t, opts).Addr().String()
 	api := weirtest.StartOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    max_body: 200KiB\n    bucket: {rate: 2000/s, capacity: 1000}\n", api.URL()))
 	r := &weirtest.Rig{T: t, API: api}
-	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, file, "small"), weirtest.TestLog(t)); err != nil {
+	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, url, file, "small"), weirtest.TestLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.NC, err = nats.Connect(url, nats.Timeout(await.Patience)); err != nil {
@@ -45,7 +47,7 @@ func TestFullStoreDrains(t *testing.T) {
 	body, taken := make([]byte, 100<<10), 0
 	// It takes no job and is unready at one moment. In the next it may have looked again, and have found room for another few.
 	r.Eventually("a worker that takes no job to be unready", func() bool {
-		a := r.Submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": fmt.Sprint("j", taken)})
+		a := r.Producer().Submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": fmt.Sprint("j", taken)})
 		switch {
 		case a.Error == nil:
 			taken++
@@ -62,11 +64,11 @@ func TestFullStoreDrains(t *testing.T) {
 	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("every job to end", func() bool { return r.Messages("WEIR_RESULTS") == taken })
+	r.Eventually("every job to end", func() bool { return r.Store().Messages("WEIR_RESULTS") == taken })
 	r.Eventually("room again", func() bool {
-		return r.Submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": "again"}).Error == nil
+		return r.Producer().Submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": "again"}).Error == nil
 	})
-	if n := r.Messages("WEIR_DEAD"); n != 0 {
+	if n := r.Store().Messages("WEIR_DEAD"); n != 0 {
 		t.Errorf("%d letters", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
 	"weir/deadletter"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -97,13 +98,13 @@ func openDoor(t *testing.T, o doorOptions) *door {
 	return d
 }
 
-func (d *door) submit(key, id string, body []byte) weirtest.Answer {
+func (d *door) submit(key, id string, body []byte) producer.Answer {
 	d.t.Helper()
 	reply, err := d.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.credit." + key, Header: nats.Header{"Nats-Msg-Id": {id}}, Data: body}, weirtest.Patience)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	var a weirtest.Answer
+	var a producer.Answer
 	if err := json.Unmarshal(reply.Data, &a); err != nil {
 		d.t.Fatalf("%s: %v", reply.Data, err)
 	}

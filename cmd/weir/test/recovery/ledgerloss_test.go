@@ -21,12 +21,12 @@ func TestDamagedLedgerIsTold(t *testing.T) {
 	t.Cleanup(r.Stop)
 	r.Start()
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		r.Send("pay", key, nil, "the body of "+key)
+		r.Producer().Send("pay", key, nil, "the body of "+key)
 	}
 	r.AwaitCalls(8)
-	r.Eventually("all are recorded", func() bool { return len(r.Stored("WEIR_CALLS", "weir.calls.>")) == 8 })
+	r.Eventually("all are recorded", func() bool { return len(r.Store().Stored("WEIR_CALLS", "weir.calls.>")) == 8 })
 	r.Eventually("that is noted", func() bool {
-		noted := r.Stored("KV_weir_control", "$KV.weir_control.ledger")
+		noted := r.Store().Stored("KV_weir_control", "$KV.weir_control.ledger")
 		return len(noted) == 1 && strings.Contains(string(noted[0].Data), `"last":8`)
 	})
 	r.Stop()
@@ -40,17 +40,19 @@ func TestDamagedLedgerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Start()
-	r.Eventually("the event", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.ledger.>")) == 1 })
-	if out, code := r.Command("status"); code != 1 || !strings.Contains(out, "of the ledger (WEIR_CALLS)") {
+	r.Eventually("the event", func() bool { return len(r.Store().Stored("WEIR_EVENTS", "weir.events.ledger.>")) == 1 })
+	if out, code := r.CLI().Run("status"); code != 1 || !strings.Contains(out, "of the ledger (WEIR_CALLS)") {
 		t.Errorf("status ends with %d: %s", code, out)
 	}
-	if out, code := r.Command("verify"); code != 3 {
+	if out, code := r.CLI().Run("verify"); code != 3 {
 		t.Errorf("verify ends with %d: %s", code, out)
 	}
 	for _, key := range []string{"k", "l", "m", "n"} {
-		r.Send("pay", key, nil, "after")
+		r.Producer().Send("pay", key, nil, "after")
 	}
-	r.Eventually("the budget holds the api", func() bool { return len(r.Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.Eventually("the budget holds the api", func() bool {
+		return len(r.Store().Stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1
+	})
 	if n := len(r.API.All()); n > 10 {
 		t.Errorf("%d calls of 10", n)
 	}

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
@@ -18,7 +20,7 @@ import (
 func loneResult(t *testing.T) *flightRig {
 	t.Helper()
 	r := newFlightRig(t)
-	js := weirtest.JetStreamOf(t, r.NC)
+	js := servers.JetStreamOf(t, r.NC)
 	calls, err := js.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +68,14 @@ func TestResultWithoutItsRecord(t *testing.T) {
 			if n := len(r.API.All()); n != 1 {
 				t.Errorf("%d calls", n)
 			}
-			records := weirtest.RecordsOf(t, weirtest.JetStreamOf(t, r.NC))
+			records := store.RecordsOf(t, servers.JetStreamOf(t, r.NC))
 			if len(records) != 1 {
 				t.Fatalf("%+v", records)
 			}
 			if c := records[0]; c.Outcome != ledger.Done || !c.Final || c.Status != 200 || c.Call != 1 || c.Attempt != 1 || c.Price != "0.40" || c.TAT == 0 {
 				t.Errorf("%+v", c)
 			}
-			if got := weirtest.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "0.40") {
+			if got := program.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "0.40") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -89,7 +91,7 @@ func TestRecordWaitsForItsResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js := weirtest.JetStreamOf(t, r.NC)
+	js := servers.JetStreamOf(t, r.NC)
 	s, err := js.Stream(t.Context(), ledger.ResultsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +113,7 @@ func TestRecordWaitsForItsResult(t *testing.T) {
 	await.Until(t, "both calls", func() bool { return len(r.API.All()) == 2 })
 	close(r.answer)
 	await.Until(t, "results that cannot be stored", func() bool {
-		return r.ended() == "2" && strings.Contains(weirtest.Command(t, r.Env, "status").Stdout, "outcomes cannot be stored")
+		return r.ended() == "2" && strings.Contains(program.Command(t, r.Env, "status").Stdout, "outcomes cannot be stored")
 	})
 	calls, err := js.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
@@ -133,7 +135,7 @@ func TestRecordWaitsForItsResult(t *testing.T) {
 			t.Errorf("%s ended as %v", id, got)
 		}
 	}
-	if records := weirtest.RecordsOf(t, js); len(records) != 2 {
+	if records := store.RecordsOf(t, js); len(records) != 2 {
 		t.Errorf("%d records", len(records))
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -78,12 +81,12 @@ func TestKilledWhilePolling(t *testing.T) {
 	r.Start()
 	r.AwaitEmpty()
 	checkOperations(r, o, names...)
-	for _, c := range weirtest.RecordsOf(t, weirtest.JetStreamOf(t, r.NC)) {
+	for _, c := range store.RecordsOf(t, servers.JetStreamOf(t, r.NC)) {
 		if !c.Polled && (c.Outcome != ledger.Submitted || c.Price != "0.40") || c.Polled && c.Price != "0.00" {
 			t.Errorf("%+v", c)
 		}
 	}
-	if got := weirtest.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "2.40") {
+	if got := program.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "2.40") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -95,8 +98,8 @@ func TestKilledBeforeTheFirstPoll(t *testing.T) {
 	o := &fakeapi.Operations{}
 	r := weirtest.NewKillRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script}, strings.Replace(operationYAML, "every: 1s", "every: 1h", 1))
 	r.Publish(t.Context(), "weir.jobs.pay.one", "job-one", []byte("job-one"))
-	js := weirtest.JetStreamOf(t, r.NC)
-	await.Until(t, "the record of its call", func() bool { return len(weirtest.RecordsOf(t, js)) == 1 })
+	js := servers.JetStreamOf(t, r.NC)
+	await.Until(t, "the record of its call", func() bool { return len(store.RecordsOf(t, js)) == 1 })
 	r.Proc.Kill()
 	if n := o.Polled("one"); n != 0 {
 		t.Fatalf("polled %d times", n)

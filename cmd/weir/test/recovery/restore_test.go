@@ -10,6 +10,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -19,11 +20,11 @@ import (
 // backup, and that a server has lost everything.
 func TestRestoredStreams(t *testing.T) {
 	t.Parallel()
-	addr := weirtest.FreePort(t)
+	addr := servers.FreePort(t)
 	store := filepath.Join(t.TempDir(), "nats")
 	serverAt := func(dir string) (stop func()) {
 		t.Helper()
-		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: weirtest.Roomy, Listen: addr, Dir: dir, SyncAlways: true, MaxPayload: 1 << 20, Log: weirtest.TestLog(t)})
+		server, err := embedded.Start(t.Context(), embedded.Options{MaxStore: servers.Roomy, Listen: addr, Dir: dir, SyncAlways: true, MaxPayload: 1 << 20, Log: weirtest.TestLog(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

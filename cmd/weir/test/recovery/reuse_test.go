@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
@@ -18,7 +20,7 @@ func answeredOnce(t *testing.T) (*flightRig, jetstream.JetStream) {
 	close(r.answer)
 	r.Publish(t.Context(), "weir.jobs.pay.good", "one", []byte("the question"))
 	r.AwaitEmpty()
-	return r, weirtest.JetStreamOf(t, r.NC)
+	return r, servers.JetStreamOf(t, r.NC)
 }
 
 // refuse lets a stream take nothing, and returns what lets it take messages again. A start does that, too.
@@ -68,14 +70,14 @@ func TestKilledWithAnotherJobsAnswer(t *testing.T) {
 	if n := resultsOf(t, js); n["one"] != 1 || n["two"] != 1 {
 		t.Errorf("results: %v", n)
 	}
-	records := weirtest.RecordsOf(t, js)
+	records := store.RecordsOf(t, js)
 	if len(records) != 2 {
 		t.Fatalf("%+v", records)
 	}
 	if c := records[1]; c.Outcome != ledger.Reused || !c.Final || c.Job != "two" || c.ReusedFrom != "one" || c.Call != 0 || c.Price != "0.00" || c.Saved != "0.40" || c.TAT == 0 {
 		t.Errorf("%+v", c)
 	}
-	if got := weirtest.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "REUSED") {
+	if got := program.Command(t, r.Env, "spend"); got.Code != 0 || !strings.Contains(got.Stdout, "REUSED") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -88,7 +90,7 @@ func TestKilledBeforeAnotherJobsAnswer(t *testing.T) {
 	refuse(t, js, ledger.ResultsStream)
 	r.Publish(t.Context(), "weir.jobs.pay.good", "two", []byte("the question"))
 	await.Until(t, "a result that cannot be stored", func() bool {
-		return strings.Contains(weirtest.Command(t, r.Env, "status").Stdout, "outcomes cannot be stored")
+		return strings.Contains(program.Command(t, r.Env, "status").Stdout, "outcomes cannot be stored")
 	})
 	r.Proc.Kill()
 	r.Start()
@@ -97,7 +99,7 @@ func TestKilledBeforeAnotherJobsAnswer(t *testing.T) {
 		t.Errorf("results: %v", n)
 	}
 	of := map[string]int{}
-	for _, c := range weirtest.RecordsOf(t, js) {
+	for _, c := range store.RecordsOf(t, js) {
 		of[c.Job]++
 	}
 	if of["one"] != 1 || of["two"] != 1 || len(r.API.All()) > 2 {

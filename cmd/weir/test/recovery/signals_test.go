@@ -17,6 +17,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 )
 
@@ -38,7 +39,7 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
 	}, strings.Replace(reloadedYAML, "%s}}", "1/h}}", 1))
 	r.Proc.Kill()
-	var log *weirtest.Book
+	var log *program.Book
 	r.Proc, log = startHeard(t, r.Env, "msg=ready", "serve")
 	file := strings.TrimPrefix(r.Env[0], "WEIR_CONFIG=")
 	ctx, cancel := context.WithTimeout(t.Context(), weirtest.Patience)
@@ -148,7 +149,7 @@ func TestLogPipeCloses(t *testing.T) {
 	r := weirtest.NewKillRig(t, fakeapi.Options{KeepBody: 64}, strings.Replace(reloadedYAML, "%s}}", "1/s}}", 1))
 	r.Proc.Kill()
 	cmd := exec.Command(os.Args[0], "serve")
-	cmd.Env = append(append(append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1"), r.Env...), "WEIR_LOG_LEVEL=debug")
+	cmd.Env = append(append(append(program.Environ(), "WEIR_TEST_AS_WEIR=1"), r.Env...), "WEIR_LOG_LEVEL=debug")
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestLogPipeCloses(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.Proc = &weirtest.Process{Cmd: cmd, Exited: make(chan struct{})}
+	r.Proc = &program.Process{Cmd: cmd, Exited: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
 		close(r.Proc.Exited)
@@ -191,13 +192,13 @@ func TestLogPipeCloses(t *testing.T) {
 // TestDemoCleansUp after its terminal has gone, even if it gets that signal more than once or its output is not read.
 func TestDemoCleansUp(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(t *testing.T, p *weirtest.Process, out *os.File){
-		"terminal": func(t *testing.T, p *weirtest.Process, _ *os.File) {
+	for name, end := range map[string]func(t *testing.T, p *program.Process, out *os.File){
+		"terminal": func(t *testing.T, p *program.Process, _ *os.File) {
 			for range 3 {
 				_ = p.Cmd.Process.Signal(syscall.SIGHUP) // it may have ended
 			}
 		},
-		"pipe": func(t *testing.T, _ *weirtest.Process, out *os.File) {
+		"pipe": func(t *testing.T, _ *program.Process, out *os.File) {
 			if err := out.Close(); err != nil {
 				t.Error(err)
 			}
@@ -206,7 +207,7 @@ func TestDemoCleansUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child must be weir too
-			cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
+			cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
 			out, in, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
@@ -215,7 +216,7 @@ func TestDemoCleansUp(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			p := &weirtest.Process{Cmd: cmd, Exited: make(chan struct{})}
+			p := &program.Process{Cmd: cmd, Exited: make(chan struct{})}
 			go func() {
 				_ = cmd.Wait()
 				close(p.Exited)

@@ -9,6 +9,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/store"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -26,12 +27,12 @@ func fillStock(r *weirtest.Rig) (keys [4]string) {
 	}
 	for _, key := range keys {
 		for n := range 6 {
-			r.Send("pay", key, nil, fmt.Sprint("job ", n))
+			r.Producer().Send("pay", key, nil, fmt.Sprint("job ", n))
 		}
 	}
 	r.AwaitCalls(4)
 	for _, key := range keys {
-		r.Eventually("only waiting jobs are left", func() bool { return r.Depth("pay", key) == 5 })
+		r.Eventually("only waiting jobs are left", func() bool { return r.Store().Depth("pay", key) == 5 })
 	}
 	return keys
 }
@@ -67,10 +68,10 @@ func tamper(t *testing.T, js jetstream.JetStream) {
 func requireStock(r *weirtest.Rig, keys [4]string, billed string) {
 	r.T.Helper()
 	for p, lost := range []int{5, 2, 5, 0} {
-		r.Eventually("the letters of "+keys[p], func() bool { return len(r.Letters("pay", keys[p])) >= lost })
-		letters := r.Letters("pay", keys[p])
-		if len(letters) != lost || r.Depth("pay", keys[p]) != 5-lost {
-			r.T.Errorf("partition %d has %d letters and %d jobs", p, len(letters), r.Depth("pay", keys[p]))
+		r.Eventually("the letters of "+keys[p], func() bool { return len(r.Store().Letters("pay", keys[p])) >= lost })
+		letters := r.Store().Letters("pay", keys[p])
+		if len(letters) != lost || r.Store().Depth("pay", keys[p]) != 5-lost {
+			r.T.Errorf("partition %d has %d letters and %d jobs", p, len(letters), r.Store().Depth("pay", keys[p]))
 		}
 		for _, l := range letters {
 			if l.Header.Get("Weir-Dead-Reason") != "unknown" || !strings.HasPrefix(l.Header.Get("Weir-Dead-Detail"), "deleted: ") || l.Header.Get("Weir-Dead-Billed") != billed {
@@ -79,7 +80,7 @@ func requireStock(r *weirtest.Rig, keys [4]string, billed string) {
 		}
 	}
 	events := func() (text string) {
-		for _, e := range r.Stored("WEIR_EVENTS", "weir.events.unhealthy.>") {
+		for _, e := range r.Store().Stored("WEIR_EVENTS", "weir.events.unhealthy.>") {
 			text += string(e.Data)
 		}
 		return text
@@ -90,7 +91,7 @@ func requireStock(r *weirtest.Rig, keys [4]string, billed string) {
 		"WEIR_pay_2: the stream was deleted by hand while weir was stopped, and is made again, empty; 5 jobs that waited",
 	} {
 		r.Eventually("an event: "+said, func() bool { return strings.Contains(events(), said) })
-		out, _ = r.Command("status", "--json")
+		out, _ = r.CLI().Run("status", "--json")
 		if _, what, _ := strings.Cut(said, ": "); !strings.Contains(out, what) {
 			r.T.Errorf("status does not say %q: %s", said, out)
 		}
@@ -110,22 +111,22 @@ func TestJobsDeletedWhileStoppedBecomeLetters(t *testing.T) {
 	r.Start()
 	keys := fillStock(r)
 	r.Stop()
-	r.Offline(func(o *weirtest.Offline) { tamper(t, o.JS) })
+	r.Offline(func(o *store.Offline) { tamper(t, o.JS) })
 	r.Start()
 	requireStock(r, keys, "no")
 	if s, err := r.JS.Stream(t.Context(), "WEIR_pay_2"); err != nil || s.CachedInfo().State.FirstSeq < 1<<20 {
 		t.Errorf("the stream that was deleted begins at %d: %v", s.CachedInfo().State.FirstSeq, err)
 	}
-	told := len(r.Stored("WEIR_EVENTS", "weir.events.unhealthy.>"))
+	told := len(r.Store().Stored("WEIR_EVENTS", "weir.events.unhealthy.>"))
 	r.Stop()
 	r.Start()
-	r.Send("pay", "another", nil, "a job")
+	r.Producer().Send("pay", "another", nil, "a job")
 	r.AwaitCalls(5)
-	if now := len(r.Stored("WEIR_EVENTS", "weir.events.unhealthy.>")); now != told {
+	if now := len(r.Store().Stored("WEIR_EVENTS", "weir.events.unhealthy.>")); now != told {
 		t.Errorf("%d events of changed streams after a second start, %d before", now, told)
 	}
 	for p, lost := range []int{5, 2, 5, 0} {
-		if n := len(r.Letters("pay", keys[p])); n != lost {
+		if n := len(r.Store().Letters("pay", keys[p])); n != lost {
 			t.Errorf("partition %d has %d letters after a second start", p, n)
 		}
 	}
@@ -159,7 +160,7 @@ func TestJobsDeletedAfterAKillBecomeLetters(t *testing.T) {
 		notes[key] = entry.Value()
 	}
 	r.Stop()
-	r.Offline(func(o *weirtest.Offline) { // a kill leaves the last note of those that are made while weir runs
+	r.Offline(func(o *store.Offline) { // a kill leaves the last note of those that are made while weir runs
 		kv, err := o.JS.KeyValue(t.Context(), "weir_control")
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -26,7 +28,7 @@ import (
 func newExternalRig(t *testing.T) *weirtest.Rig {
 	t.Helper()
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		MaxStore: weirtest.Roomy,
+		MaxStore: servers.Roomy,
 		Listen:   "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -40,7 +42,7 @@ func newExternalRig(t *testing.T) *weirtest.Rig {
 	t.Cleanup(func() { _ = r.API.Close() })
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", r.API.URL()))
-	s := weirtest.ExternalSettings(t, server.ClientURL(), file, "first")
+	s := program.ExternalSettings(t, server.ClientURL(), file, "first")
 	s.ShutdownTimeout = 2 * time.Second
 	if r.Worker, err = worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t)); err != nil {
 		t.Fatal(err)
@@ -124,7 +126,7 @@ func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
 		}
 	}
 	await.Receive(t, "the receipts", r.JS.PublishAsyncComplete())
-	r.Eventually("a hold", func() bool { return r.DispatchHeld() })
+	r.Eventually("a hold", func() bool { return r.HTTP().DispatchHeld() })
 	if n := len(r.API.All()); n > jobs*4/5 {
 		t.Errorf("%d of %d calls were paid for while not one outcome could be kept", n, jobs)
 	}

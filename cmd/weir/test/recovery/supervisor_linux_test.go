@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 )
 
@@ -27,7 +28,7 @@ func TestSupervisor(t *testing.T) {
 	t.Cleanup(func() { _ = socket.Close() })
 	file := filepath.Join(dir, "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  a:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n")
-	p, err := weirtest.StartProcess(t, "NOTIFY_SOCKET="+filepath.Join(dir, "n"), "WATCHDOG_USEC=300000", "WEIR_CONFIG="+file,
+	p, err := program.StartProcess(t, "NOTIFY_SOCKET="+filepath.Join(dir, "n"), "WATCHDOG_USEC=300000", "WEIR_CONFIG="+file,
 		"WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=127.0.0.1:0", "WEIR_NATS_URL=")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestUnitStartsWeirAgain(t *testing.T) {
 		signal syscall.Signal
 		again  bool
 	}{{syscall.SIGSEGV, true}, {syscall.SIGABRT, true}, {syscall.SIGKILL, true}, {syscall.SIGTERM, false}} {
-		p, err := weirtest.StartProcess(t, env...)
+		p, err := program.StartProcess(t, env...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func TestUnitStartsWeirAgain(t *testing.T) {
 		"a variable that is wrong": "WEIR_REPLICAS=many", "a context that is not there": "WEIR_NATS_CONTEXT=none",
 	} {
 		cmd := exec.CommandContext(await.Context(t, "weir serve"), os.Args[0], "serve")
-		cmd.Env = append(append(append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1"), env...), wrong)
+		cmd.Env = append(append(append(program.Environ(), "WEIR_TEST_AS_WEIR=1"), env...), wrong)
 		if err := cmd.Run(); err == nil || startsAgain(cmd.ProcessState) {
 			t.Errorf("%s: weir ends with %v, and is started again", what, cmd.ProcessState)
 		}

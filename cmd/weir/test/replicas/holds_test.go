@@ -14,6 +14,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -79,7 +82,7 @@ func (c *council) startWorkers(url string, n int) {
 	file := filepath.Join(c.T.TempDir(), "weir.yaml")
 	weirtest.WriteFile(c.T, file, fmt.Sprintf(holdsAPI, c.API.URL()))
 	for i := range n {
-		s := weirtest.ExternalSettings(c.T, url, file, fmt.Sprint("replica-", i))
+		s := program.ExternalSettings(c.T, url, file, fmt.Sprint("replica-", i))
 		s.Partitions = 12
 		w, err := worker.Start(await.Context(c.T, "a replica to start"), s, weirtest.TestLog(c.T))
 		if err != nil {
@@ -175,7 +178,7 @@ func (c *council) awaitHeld() int {
 // each has jobs, and go on when it is over.
 func TestReplicasShareAHold(t *testing.T) {
 	t.Parallel()
-	url := weirtest.OneServer(t)
+	url := servers.OneServer(t)
 	c := newCouncil(t, url)
 	c.startWorkers(url, 3)
 	c.submit("before")
@@ -259,7 +262,7 @@ func (c *council) instances() map[string]int {
 			c.T.Fatal(err)
 		}
 		n := 0
-		for _, r := range weirtest.RecordsOf(c.T, js) {
+		for _, r := range store.RecordsOf(c.T, js) {
 			by[r.Instance]++
 			n++
 		}
@@ -275,7 +278,7 @@ func TestReplicasShareTheBreaker(t *testing.T) {
 	for what, code := range map[string]int{"failures": 500, "denial": 401} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			url := weirtest.OneServer(t)
+			url := servers.OneServer(t)
 			c := newCouncil(t, url)
 			c.startWorkers(url, 3)
 			c.answers(answering(code))
@@ -315,7 +318,7 @@ func TestReplicasShareTheBreaker(t *testing.T) {
 // while, one of them probes the api.
 func TestProberKilled(t *testing.T) {
 	t.Parallel()
-	url := weirtest.OneServer(t)
+	url := servers.OneServer(t)
 	var answer atomic.Pointer[fakeapi.Behaviour]
 	answer.Store(&fakeapi.Behaviour{Status: 500})
 	probes, release := make(chan string, 100), make(chan struct{})

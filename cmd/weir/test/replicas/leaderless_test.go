@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -19,7 +19,7 @@ import (
 // leader. That server still answers for a stream that it alone stores.
 func TestLeaderlessStream(t *testing.T) {
 	t.Parallel()
-	url, servers := weirtest.ThreeServers(t)
+	url, servers := servers.ThreeServers(t)
 	everywhere, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)

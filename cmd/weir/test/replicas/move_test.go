@@ -9,6 +9,9 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -18,18 +21,18 @@ import (
 // startCluster runs three nats-servers, and returns when they have a leader that knows them all.
 func startCluster(t *testing.T) []*server.Server {
 	t.Helper()
-	var servers []*server.Server
+	var cluster []*server.Server
 	var routes []string
 	for range 3 {
-		routes = append(routes, "nats://"+weirtest.FreePort(t))
+		routes = append(routes, "nats://"+servers.FreePort(t))
 	}
 	for i := range 3 {
 		opts := &server.Options{ServerName: fmt.Sprint("n", i), JetStream: true}
 		opts.Cluster.Name = "c"
-		servers = append(servers, weirtest.StartNATS(t, weirtest.Clustered(opts, routes, i, t.TempDir())))
+		cluster = append(cluster, servers.StartNATS(t, servers.Clustered(opts, routes, i, t.TempDir())))
 	}
-	weirtest.AwaitCluster(t, servers)
-	return servers
+	servers.AwaitCluster(t, cluster)
+	return cluster
 }
 
 const moveYAML = `
@@ -51,10 +54,10 @@ func TestMoveToACluster(t *testing.T) {
 	r := &weirtest.Rig{T: t, API: api, Dir: t.TempDir(), YAML: fmt.Sprintf(moveYAML, api.URL())}
 	r.Start()
 	t.Cleanup(r.Stop)
-	send := func(key, id string) weirtest.Answer {
-		return r.Submit("weir.jobs.pay."+key, []byte(id), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
+	send := func(key, id string) producer.Answer {
+		return r.Producer().Submit("weir.jobs.pay."+key, []byte(id), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + key})
 	}
-	first := map[string]weirtest.Answer{}
+	first := map[string]producer.Answer{}
 	r.PutPause("")
 	for n := range 12 {
 		for k := range 4 {
@@ -86,19 +89,19 @@ func TestMoveToACluster(t *testing.T) {
 	servers := startCluster(t)
 	url := servers[0].ClientURL()
 	data := filepath.Join(r.Dir, "data")
-	got := weirtest.Command(t, nil, "move", "--from", data, "--to", url)
+	got := program.Command(t, nil, "move", "--from", data, "--to", url)
 	if got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	t.Log(got.Stderr + got.Stdout)
-	if got := weirtest.Command(t, nil, "move", "--from", data, "--to", url); got.Code != 0 || !strings.Contains(got.Stderr, "already") {
+	if got := program.Command(t, nil, "move", "--from", data, "--to", url); got.Code != 0 || !strings.Contains(got.Stderr, "already") {
 		t.Errorf("once more: %+v", got)
 	}
 	if _, err := worker.Start(await.Context(t, "a worker to start"), r.Settings(), weirtest.TestLog(t)); err == nil || !strings.Contains(err.Error(), "were moved to") {
 		t.Fatalf("weir starts where the jobs were: %v", err)
 	}
 	file := filepath.Join(r.Dir, "weir.yaml")
-	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), weirtest.TestLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +117,10 @@ func TestMoveToACluster(t *testing.T) {
 	if err := r.Control().Delete(t.Context(), admin.PauseEntry("pay", "k3")); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("49 results", func() bool { return r.Messages("WEIR_RESULTS") == 49 })
-	r.Eventually("two letters", func() bool { return r.Messages("WEIR_DEAD") == 2 })
-	r.JudgeMove(before)
-	letter := r.Submit("weir.jobs.nowhere.k", nil, nil)
+	r.Eventually("49 results", func() bool { return r.Store().Messages("WEIR_RESULTS") == 49 })
+	r.Eventually("two letters", func() bool { return r.Store().Messages("WEIR_DEAD") == 2 })
+	r.Referee().JudgeMove(before)
+	letter := r.Producer().Submit("weir.jobs.nowhere.k", nil, nil)
 	if letter.Letter != 3 {
 		t.Errorf("the next letter is %d, want 3", letter.Letter)
 	}
@@ -131,7 +134,7 @@ func TestMoveToACluster(t *testing.T) {
 	if err != nil || c.CachedInfo().NumPending == 0 {
 		t.Errorf("a user's own consumer was not moved: %v", err)
 	}
-	if got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url}, "verify"); got.Code != 0 {
+	if got := program.Command(t, []string{"WEIR_NATS_URL=" + url}, "verify"); got.Code != 0 {
 		t.Errorf("weir verify: %+v", got)
 	}
 }

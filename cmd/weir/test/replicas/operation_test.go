@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -30,7 +31,7 @@ apis:
 func TestReplicaKilledWhilePolling(t *testing.T) {
 	t.Parallel()
 	o := &fakeapi.Operations{}
-	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 3, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script}, operationAPI)
+	r := weirtest.NewReplicasOf(t, servers.OneServer(t), 3, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script}, operationAPI)
 	var names []string
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("o%d", i))
@@ -73,10 +74,10 @@ func TestReplicaKilledWhilePolling(t *testing.T) {
 // more.
 func TestReplicasShareHeldSlots(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
+	redis := servers.StartRedis(t)
 	o := &fakeapi.Operations{}
 	o.Hold("first")
-	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script},
+	r := weirtest.NewReplicasOf(t, servers.OneServer(t), 2, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}, Script: o.Script},
 		operationAPI+"      hold_slot: true\n    limits: [{name: one, in_flight: 1}]\n", "WEIR_REDIS_URL=redis://"+redis.Addr)
 	r.Publish(t.Context(), "weir.jobs.pay.first", "job-first", []byte("job-first"))
 	await.Until(t, "a poll", func() bool { return o.Polled("first") > 0 })

@@ -8,6 +8,8 @@ import (
 
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 )
 
@@ -15,7 +17,7 @@ import (
 // stops, the other has them all.
 func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, "dead_letters: {max_bytes: 256MiB}\n"+fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, "dead_letters: {max_bytes: 256MiB}\n"+fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, r), 2) })
 	r.StopOne(0)
 	await.Until(t, "one to own all", func() bool { return shared(statusOf(t, r), 1) })
@@ -26,7 +28,7 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 
 // statusOf returns what weir says of replicas.
 func statusOf(t *testing.T, r *weirtest.Replicas) (s status.Status) {
-	got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl()}, "status", "--json")
+	got := program.Command(t, []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl()}, "status", "--json")
 	if err := json.Unmarshal([]byte(got.Stdout), &s); err != nil {
 		t.Fatalf("%+v: %v", got, err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -36,7 +38,7 @@ const packKeys, packJobs = 12, 5
 func newPacks(t *testing.T, more string) *packs {
 	t.Helper()
 	p := &packs{}
-	p.Replicas = weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2,
+	p.Replicas = weirtest.NewReplicasOf(t, servers.OneServer(t), 2,
 		fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: p.api.Script}, fmt.Sprintf(packAPI, more))
 	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, p.Replicas), 2) })
 	for n := range packKeys * packJobs {
@@ -127,7 +129,7 @@ func TestReplicaKilledDuringPacks(t *testing.T) {
 func TestReplicaStoppedDuringPacks(t *testing.T) {
 	t.Parallel()
 	eachAPI(t, func(t *testing.T, p *packs, keyed bool) {
-		p.Signal(0, weirtest.Freezes)
+		p.Signal(0, program.Freezes)
 		before, _ := p.of("replica-0")
 		await.Until(t, "the other replica to have the packs", func() bool {
 			if keyed {
@@ -143,7 +145,7 @@ func TestReplicaStoppedDuringPacks(t *testing.T) {
 			return unknown == len(before)*packJobs
 		})
 		p.api.Release()
-		p.Signal(0, weirtest.Thaws)
+		p.Signal(0, program.Thaws)
 		p.judge(keyed)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,7 +33,7 @@ func TestPausesThatAreGoneWhenTheServerIsBack(t *testing.T) {
 	t.Cleanup(func() { _ = api.Close() })
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 10/s, capacity: 100}\n", api.URL()))
-	w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, ns.ClientURL(), file, "away"), weirtest.TestLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, ns.ClientURL(), file, "away"), weirtest.TestLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

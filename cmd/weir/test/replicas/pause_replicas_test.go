@@ -10,6 +10,8 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -20,7 +22,7 @@ import (
 func TestWhoKeepsSilentIsNamed(t *testing.T) {
 	t.Parallel()
 	const most = 10
-	url := weirtest.OneServer(t)
+	url := servers.OneServer(t)
 	r := weirtest.NewReplicas(t, url, 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	js, err := jetstream.New(r.NC)
 	if err != nil {
@@ -32,7 +34,7 @@ func TestWhoKeepsSilentIsNamed(t *testing.T) {
 	}
 	for range most {
 		m := joinMute(t, js, registry)
-		got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
+		got := program.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
 		if m.ended() {
 			continue
 		}

@@ -10,6 +10,9 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestLimitsOfEachReplica lets replicas call with limits of their own, with Redis beside limits that they share, and
@@ -20,9 +23,9 @@ func TestLimitsOfEachReplica(t *testing.T) {
 	for what, shared := range map[string]string{"alone": "", "with Redis": "      - {name: account, rate: 30/s}\n"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			url, env := weirtest.OneServer(t), []string(nil)
+			url, env := servers.OneServer(t), []string(nil)
 			if shared != "" {
-				env = append(env, "WEIR_REDIS_URL=redis://"+weirtest.StartRedis(t).Addr)
+				env = append(env, "WEIR_REDIS_URL=redis://"+servers.StartRedis(t).Addr)
 			}
 			r := weirtest.NewReplicas(t, url, 2, fmt.Sprintf(weirtest.ReplicaAPI, "idempotency: {header: Idempotency-Key}")+own+shared, env...)
 			r.UnderLoad(16, 100*time.Millisecond, func(ctx context.Context) {
@@ -31,7 +34,7 @@ func TestLimitsOfEachReplica(t *testing.T) {
 				for began := time.Now(); len(r.CallsBy()) < 2 && time.Since(began) < weirtest.Patience; {
 					r.AwaitCalls(ctx, 20)
 				}
-				status := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "status")
+				status := program.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "status")
 				for _, want := range []string{"of 20 used in the last 1s at replica-", "of 2 calls running at replica-"} {
 					if !strings.Contains(status.Stdout, want) {
 						t.Errorf("weir status does not say %q: %s%s", want, status.Stdout, status.Stderr)
@@ -58,9 +61,9 @@ func TestLimitsOfEachReplica(t *testing.T) {
 				}
 			}
 			if shared != "" {
-				r.CheckArrivals(weirtest.SharedRate("account", 30, 1))
+				r.CheckArrivals(referee.SharedRate("account", 30, 1))
 			}
-			got := weirtest.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "verify")
+			got := program.Command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "verify")
 			if got.Code != 0 || !strings.Contains(got.Stdout, "address") || !strings.Contains(got.Stdout, "replica-") {
 				t.Errorf("weir verify ends with %d: %s%s", got.Code, got.Stdout, got.Stderr)
 			}

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -18,14 +21,14 @@ import (
 // TestStartedTogether: replicas that meet a new cluster at the same moment make the same streams at the same moment, and all start.
 func TestStartedTogether(t *testing.T) {
 	t.Parallel()
-	url, _ := weirtest.ThreeServers(t)
+	url, _ := servers.ThreeServers(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:9\n    bucket: {rate: 1/s, capacity: 5}\n")
 	var starts sync.WaitGroup
 	failed := make([]error, 3)
 	for i := range failed {
 		starts.Go(func() {
-			p, err := weirtest.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=3",
+			p, err := program.StartProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=3",
 				fmt.Sprintf("WEIR_INSTANCE=replica-%d", i))
 			if failed[i] = err; err == nil {
 				t.Cleanup(p.Kill)
@@ -42,17 +45,17 @@ func TestStartedTogether(t *testing.T) {
 // refused now, and goes on taking others.
 func TestRefusalsOnACluster(t *testing.T) {
 	t.Parallel()
-	url, _ := weirtest.ThreeServers(t)
+	url, _ := servers.ThreeServers(t)
 	yaml := "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 3, in_flight: 1}\n    keys: {small: {capacity: 1}}\n"
 	r := weirtest.NewReplicas(t, url, 1, yaml, "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
-	submit := func(key, id string) (a weirtest.Answer) {
+	submit := func(key, id string) (a producer.Answer) {
 		t.Helper()
 		await.Until(t, "an answer to "+id, func() bool { // again while the cluster elects a leader
 			reply, err := r.NC.RequestMsg(&nats.Msg{Subject: "weir.jobs.pay." + key, Header: nats.Header{"Nats-Msg-Id": {id}}}, 20*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a = weirtest.Answer{}
+			a = producer.Answer{}
 			if err := json.Unmarshal(reply.Data, &a); err != nil {
 				t.Fatal(err)
 			}

@@ -8,15 +8,18 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestReplicasShareTheWork: three replicas call under one set of limits, each its part.
 func TestReplicasShareTheWork(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
+	redis := servers.StartRedis(t)
 	yaml := fmt.Sprintf(weirtest.ReplicaAPI, "idempotency: {header: Idempotency-Key}") +
 		"    limits:\n      - {name: account, rate: 150/s}\n      - {name: concurrent, in_flight: 40}\n"
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 3, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
 	least := func() int {
 		by := r.CallsBy()
 		return min(by["replica-0"], by["replica-1"], by["replica-2"])
@@ -29,7 +32,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 		}
 	})
 	r.Judge("idempotency")
-	r.CheckArrivals(weirtest.SharedRate("account", 150, 1))
+	r.CheckArrivals(referee.SharedRate("account", 150, 1))
 	by := r.CallsBy()
 	t.Logf("calls by replica: %v", by)
 	for i := range 3 {
@@ -43,7 +46,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 // long that takes is the schedule of ownership, which package ownership tests in virtual time.
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.AwaitCalls(ctx, 200)
 		r.Procs[0].Kill()
@@ -58,12 +61,12 @@ func TestReplicaKilled(t *testing.T) {
 // TestReplicaStopped: a replica that was stopped for longer than its lease makes no call of what others own by then.
 func TestReplicaStopped(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.AwaitCalls(ctx, 200)
-		r.Signal(0, weirtest.Freezes)
+		r.Signal(0, program.Freezes)
 		<-time.After(lease.Term * 3 / 2)
-		r.Signal(0, weirtest.Thaws)
+		r.Signal(0, program.Thaws)
 		r.AwaitCalls(ctx, 800)
 	})
 	r.Judge(weirtest.NotIdempotent)

@@ -8,7 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +18,7 @@ import (
 // written to the configuration since.
 func TestClaimsOnACluster(t *testing.T) {
 	t.Parallel()
-	url, _ := weirtest.ThreeServers(t)
+	url, _ := servers.ThreeServers(t)
 	c, err := connect.Open(connect.Address{URL: url, At: url, Name: "test", Timeout: await.Patience, Options: []nats.Option{nats.MaxReconnects(-1)}})
 	if err != nil {
 		t.Fatal(err)

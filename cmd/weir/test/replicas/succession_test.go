@@ -7,6 +7,8 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/dispatcher/recorder"
 	"weir/ingest/await"
 
@@ -26,7 +28,7 @@ func TestGoneAreKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+state)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+state)
 	js, err := jetstream.New(r.NC)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +51,7 @@ func TestGoneAreKnown(t *testing.T) {
 		})
 	}()
 	await.Receive(t, "the sessions of all replicas", all)
-	r.Signal(1, weirtest.Freezes)
+	r.Signal(1, program.Freezes)
 	r.Procs[0].Kill()
 	for instance, want := range map[string]bool{"replica-0": true, "replica-1": false, "replica-2": false} {
 		if registry.Gone(sessions[instance]) != want {
@@ -62,5 +64,5 @@ func TestGoneAreKnown(t *testing.T) {
 			t.Errorf("%s counts as gone for a replica that cannot know", instance)
 		}
 	}
-	r.Signal(1, weirtest.Thaws)
+	r.Signal(1, program.Thaws)
 }

@@ -14,6 +14,9 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -37,9 +40,9 @@ func benchTakeover(b *testing.B, keys int) {
 	}
 	b.Cleanup(func() { _ = api.Close() })
 	dir := b.TempDir()
-	file, listen := filepath.Join(dir, "weir.yaml"), weirtest.FreePort(b)
+	file, listen := filepath.Join(dir, "weir.yaml"), servers.FreePort(b)
 	weirtest.WriteFile(b, file, fmt.Sprintf("apis:\n  bench:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1000000}\n", api.URL()))
-	server, err := weirtest.StartProcess(b,
+	server, err := program.StartProcess(b,
 		"WEIR_CONFIG="+file, "WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_NATS_LISTEN="+listen, "WEIR_HTTP_LISTEN=",
 		"WEIR_ROLES=ingest", "WEIR_PARTITIONS=1", "WEIR_DURABILITY=interval")
 	if err != nil {
@@ -47,7 +50,7 @@ func benchTakeover(b *testing.B, keys int) {
 	}
 	b.Cleanup(server.Kill)
 	url := "nats://" + listen
-	weirtest.BenchPublish(b, url, "weir.jobs.bench", keys)
+	producer.BenchPublish(b, url, "weir.jobs.bench", keys)
 	bare := bareRead(b, url, "WEIR_bench_0")
 
 	b.ResetTimer()
@@ -71,7 +74,7 @@ func benchTakeover(b *testing.B, keys int) {
 		_ = api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Arrivals > 0 })
 		called <- time.Since(begun)
 	}()
-	w, err := worker.Start(b.Context(), weirtest.ExternalSettings(b, url, file, "bench", config.RoleDispatch), slog.New(slog.DiscardHandler))
+	w, err := worker.Start(b.Context(), program.ExternalSettings(b, url, file, "bench", config.RoleDispatch), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

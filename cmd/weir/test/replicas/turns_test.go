@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -19,18 +22,18 @@ func TestReplicasTakeTurns(t *testing.T) {
 		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
 			t.Parallel()
 			keys, each := 12*replicas, 10
-			redis := weirtest.StartRedis(t)
+			redis := servers.StartRedis(t)
 			yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
-			r := weirtest.NewReplicas(t, weirtest.OneServer(t), replicas, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+			r := weirtest.NewReplicas(t, servers.OneServer(t), replicas, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
 			var jobs []*nats.Msg
 			for n := range each {
 				for key := range keys {
-					jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("key-", key), fmt.Sprint(n)))
+					jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("key-", key), fmt.Sprint(n)))
 				}
 			}
 			r.FillPaused(jobs)
 			r.AwaitEmpty()
-			r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
+			r.CheckArrivals(referee.SharedRate("account", 20, 1))
 
 			run, uneven := longestRun(r.Records()), mostUneven(r.Records())
 			t.Logf("calls by replica: %v; longest run of one replica while another waits: %d; keys differ by up to %d calls", r.CallsBy(), run, uneven)
@@ -48,9 +51,9 @@ func TestReplicasTakeTurns(t *testing.T) {
 // Redis the high jobs pass the low ones of the other replica too. Otherwise that replica would have every second turn.
 func TestReplicasShareByPriority(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
+	redis := servers.StartRedis(t)
 	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits:\n      - {name: account, rate: 20/s}\n"
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
 	await.Until(t, "both to own some", func() bool { return shared(statusOf(t, r), 2) })
 	const lows, highs = 20, 20
 	var jobs []*nats.Msg
@@ -59,13 +62,13 @@ func TestReplicasShareByPriority(t *testing.T) {
 		if n >= lows {
 			key, of = "urgent", ingest.High
 		}
-		job := weirtest.JobFor("pay", key, fmt.Sprint(n))
+		job := producer.JobFor("pay", key, fmt.Sprint(n))
 		job.Header.Set(ingest.HeaderPriority, of.String())
 		jobs = append(jobs, job)
 	}
 	r.FillPaused(jobs)
 	r.AwaitEmpty()
-	r.CheckArrivals(weirtest.SharedRate("account", 20, 1))
+	r.CheckArrivals(referee.SharedRate("account", 20, 1))
 	calls, by := r.Records(), map[string]int{}
 	for i := range calls[:highs] { // in which all wait: one or two are of low jobs, and a few more at the beginning
 		by[calls[i].Key]++

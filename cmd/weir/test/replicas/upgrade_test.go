@@ -10,6 +10,8 @@ import (
 
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,11 +20,11 @@ import (
 // TestOlderVersionTakesNothingAway: a weir that starts on streams of a version that needs more leaves them as they are.
 func TestOlderVersionTakesNothingAway(t *testing.T) {
 	t.Parallel()
-	url := weirtest.OneServer(t)
+	url := servers.OneServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n")
 	run := func(look func(r *weirtest.Rig)) {
-		w, err := worker.Start(await.Context(t, "a worker to start"), weirtest.ExternalSettings(t, url, file, "first"), weirtest.TestLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, url, file, "first"), weirtest.TestLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +34,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 	}
 	newer := map[string]jetstream.StreamConfig{}
 	run(func(r *weirtest.Rig) {
-		for _, s := range r.Streams() {
+		for _, s := range r.Store().Streams() {
 			stream, err := r.Operators().UpdateStream(t.Context(), newerStream(s.Config))
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +43,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 		}
 	})
 	run(func(r *weirtest.Rig) {
-		for _, s := range r.Streams() {
+		for _, s := range r.Store().Streams() {
 			if got, want := ownSettings(s.Config), newer[s.Config.Name]; !reflect.DeepEqual(got, want) {
 				t.Errorf("%s is\n%+v, was\n%+v", s.Config.Name, got, want)
 			}

@@ -10,12 +10,13 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestBench: each measurement has every contender do each round, and gives ratios of them; what it started is gone afterwards.
 func TestBench(t *testing.T) {
-	t.Setenv(weirtest.AsWeir, "1")
+	t.Setenv(program.AsWeir, "1")
 	for name, contenders := range map[string][]string{
 		"accept":   {"weir", "weir, batches of 100", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
@@ -29,7 +30,7 @@ func TestBench(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			const seconds = 2
-			heldUp := weirtest.MeasureHeldUp(t)
+			heldUp := referee.MeasureHeldUp(t)
 			err := bench.Run(t.Context(), name, bench.Options{
 				Rounds: 2, Jobs: 40, Keys: 20, Body: 100, Seconds: seconds, Durability: "always", Server: bench.Inside, Dir: t.TempDir(),
 				As: cli.AsJSON, Out: &out, Talk: io.Discard,

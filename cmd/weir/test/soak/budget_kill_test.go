@@ -25,6 +25,9 @@ import (
 	"weir/cmd/weir/internal/serve/admin"
 	"weir/cmd/weir/internal/serve/limitstate"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/store"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 
@@ -40,7 +43,7 @@ type budgetRig struct {
 
 func newBudgetRig(t *testing.T, o fakeapi.Options, yaml string) *budgetRig {
 	t.Helper()
-	r := &budgetRig{http: weirtest.FreePort(t)}
+	r := &budgetRig{http: servers.FreePort(t)}
 	r.KillRig = weirtest.NewKillRig(t, o, yaml, "WEIR_HTTP_LISTEN="+r.http)
 	r.dir = filepath.Join(filepath.Dir(r.Env[0][len("WEIR_CONFIG="):]), "data")
 	return r
@@ -96,7 +99,7 @@ func (r *budgetRig) weir(args ...string) []byte {
 	ctx, cancel := context.WithTimeout(r.T.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL=nats://"+r.Addr, "WEIR_DATA_DIR="+r.dir)
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL=nats://"+r.Addr, "WEIR_DATA_DIR="+r.dir)
 	var talk bytes.Buffer
 	cmd.Stderr = &talk
 	out, err := cmd.Output()
@@ -113,7 +116,7 @@ func (r *budgetRig) verified(limit string) int64 {
 	if err := json.Unmarshal(r.weir("verify", "--json", "--api", "pay"), &v); err != nil {
 		r.T.Fatal(err)
 	}
-	l := weirtest.LimitFound(r.T, v, limit)
+	l := program.LimitFound(r.T, v, limit)
 	if l.Used == nil {
 		r.T.Fatalf("verify does not say how much of %s is used: %+v", limit, l)
 	}
@@ -181,7 +184,7 @@ func TestIdleKillsUseNothing(t *testing.T) {
 func (r *budgetRig) killEarly(after time.Duration) {
 	r.T.Helper()
 	cmd := exec.CommandContext(r.T.Context(), os.Args[0], "serve")
-	cmd.Env = append(append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1"), r.Env...)
+	cmd.Env = append(append(program.Environ(), "WEIR_TEST_AS_WEIR=1"), r.Env...)
 	if err := cmd.Start(); err != nil {
 		r.T.Fatal(err)
 	}
@@ -327,7 +330,7 @@ func (r *budgetRig) lost(ctx context.Context) (n int64) {
 		number int
 	}
 	seen := map[call]bool{}
-	for _, c := range weirtest.RecordsOf(r.T, js) {
+	for _, c := range store.RecordsOf(r.T, js) {
 		of := call{c.Stream, c.Seq, c.Call}
 		if seen[of] {
 			r.T.Errorf("call %d of job %s is in the ledger twice", c.Call, c.Job)
@@ -359,7 +362,7 @@ func (r *budgetRig) agree(ctx context.Context) {
 	}
 	sum, calls := int64(0), int64(0)
 	spend := bucket.Limit{Name: "spend", Budget: &bucket.Budget{}}
-	for _, c := range weirtest.RecordsOf(r.T, js) {
+	for _, c := range store.RecordsOf(r.T, js) {
 		units, _ := c.Took(&spend)
 		sum += units
 		slid, _ := c.Took(&bucket.Limit{Name: "slide"})

@@ -10,6 +10,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 )
 
@@ -22,7 +24,7 @@ apis:
 `
 
 // stuckAt lets a receiver hold its n-th post up: it closes reached, and answers when killed is closed.
-func stuckAt(hook *weirtest.HookReceiver, n int) (reached, killed chan struct{}) {
+func stuckAt(hook *web.HookReceiver, n int) (reached, killed chan struct{}) {
 	reached, killed = make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	hook.Answers(func(tried int, _ string) int {
@@ -41,7 +43,7 @@ func stuckAt(hook *weirtest.HookReceiver, n int) (reached, killed chan struct{})
 }
 
 // posted returns the ids of each job's accepted posts, by job.
-func posted(hook *weirtest.HookReceiver) map[string]map[string]bool {
+func posted(hook *web.HookReceiver) map[string]map[string]bool {
 	of := map[string]map[string]bool{}
 	hook.Each(func(id, body string) {
 		_, rest, _ := strings.Cut(body, `"job":"`)
@@ -61,8 +63,8 @@ func TestCallbackAfterKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	hook := weirtest.NewHookReceiver(t)
-	r := weirtest.NewKillRig(t, fakeapi.Options{}, callbackYAML, "CALLBACK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+weirtest.HookSecret)
+	hook := web.NewHookReceiver(t)
+	r := weirtest.NewKillRig(t, fakeapi.Options{}, callbackYAML, "CALLBACK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+web.HookSecret)
 	await.Until(t, "weir", r.NC.IsConnected)
 	const jobs = 600
 	job := func(i int) string { return fmt.Sprintf("job-%d-", i) }
@@ -90,9 +92,9 @@ func TestCallbackAfterKill(t *testing.T) {
 // goes on: each end arrives at least once, always under the same id.
 func TestCallbackOfTwoReplicas(t *testing.T) {
 	t.Parallel()
-	hook := weirtest.NewHookReceiver(t)
-	r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, fakeapi.Options{}, callbackYAML, "CALLBACK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+weirtest.HookSecret)
-	kv := controlAt(t, weirtest.JetStreamOf(t, r.NC))
+	hook := web.NewHookReceiver(t)
+	r := weirtest.NewReplicasOf(t, servers.OneServer(t), 2, fakeapi.Options{}, callbackYAML, "CALLBACK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+web.HookSecret)
+	kv := controlAt(t, servers.JetStreamOf(t, r.NC))
 	const before, after = 40, 20
 	reached, killed := stuckAt(hook, before/2)
 	submit := func(from, n int) {

@@ -25,11 +25,11 @@ apis:
 	if out, err := r.ClientRun(dir, append(command, "order-1")...); err != nil || !strings.HasPrefix(out, "done ") {
 		t.Errorf("the first job: %v\n%s", err, out)
 	}
-	r.Eventually("the end of the first job", func() bool { return r.Waiting("credit-check") == 0 })
+	r.Eventually("the end of the first job", func() bool { return r.Store().Waiting("credit-check") == 0 })
 	if out, err := r.ClientRun(dir, append(command, "order-1")...); err != nil || !strings.HasPrefix(out, "done ") || len(r.AwaitCalls(1)) != 1 {
 		t.Errorf("the first job once more: %v\n%s", err, out)
 	}
-	if answer := r.Submit("weir.jobs.credit-check.customer-7", nil, nil); answer.Error != nil {
+	if answer := r.Producer().Submit("weir.jobs.credit-check.customer-7", nil, nil); answer.Error != nil {
 		t.Fatalf("the second job: %+v", answer.Error)
 	}
 	if out, err := r.ClientRun(dir, append(command, "order-3")...); err != nil || !strings.Contains(out, "throttled, come back in") {
@@ -98,14 +98,14 @@ apis:
     bucket: {rate: 1/h, capacity: 10}
     keys: {"customer 3": {capacity: 8}}
 `)
-	if _, code := r.Command("pause", "credit-check"); code != 0 {
+	if _, code := r.CLI().Run("pause", "credit-check"); code != 0 {
 		t.Fatal("the api could not be paused")
 	}
 	out, err := r.ClientRun(pythonProgram(t, weirtest.Program(t, "submission", "python")), "python3", "client.py")
 	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, "order-93 bucket full: credit-check/customer 3 holds 8 of 8") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if n := r.Waiting("credit-check"); n != 98 {
+	if n := r.Store().Waiting("credit-check"); n != 98 {
 		t.Errorf("%d jobs are stored, 98 fit", n)
 	}
 }
@@ -121,11 +121,11 @@ apis:
 `)
 	read := goProgram(t, weirtest.Program(t, "results", "go"))
 	for i := range 3 {
-		if answer := r.Submit("weir.jobs.credit-check.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("order-%d", i)}); answer.Error != nil {
+		if answer := r.Producer().Submit("weir.jobs.credit-check.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprintf("order-%d", i)}); answer.Error != nil {
 			t.Fatalf("%+v", answer.Error)
 		}
 		r.AwaitCalls(i + 1)
-		r.Eventually("the results", func() bool { return r.Messages("WEIR_RESULTS") == i+1 })
+		r.Eventually("the results", func() bool { return r.Store().Messages("WEIR_RESULTS") == i+1 })
 		out := ""
 		r.Eventually("a run of the program that is given something in the second it waits", func() bool {
 			said, err := r.ClientRun(t.TempDir(), read)

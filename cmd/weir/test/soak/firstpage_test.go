@@ -7,6 +7,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/web"
 
 	"github.com/nats-io/nats.go"
 )
@@ -19,10 +21,10 @@ var manyLetters = flag.Int("letters", 10_000, "letters and keys of TestFirstPage
 func TestFirstPages(t *testing.T) {
 	t.Parallel()
 	r := manyLettersAndKeys(t, *manyLetters)
-	bare := weirtest.LeastOf(3, func() { r.ReadAll(*manyLetters) })
+	bare := web.LeastOf(3, func() { r.Store().ReadAll(*manyLetters) })
 	t.Logf("a bare read of the letters' headers takes %s", bare)
 	for _, page := range firstPages {
-		took := r.AskFor(page)
+		took := r.HTTP().AskFor(page)
 		t.Logf("%-36s %6.1f ms, %.3f of a bare read", page.Path, float64(took.Microseconds())/1000, took.Seconds()/bare.Seconds())
 		if held := r.HeldUp.Worst(); (took - held).Seconds() > page.Part*bare.Seconds() {
 			t.Errorf("%s took %s; a bare read of the letters takes %s, and this machine let programs wait for up to %s", page.Path, took, bare, held)
@@ -31,7 +33,7 @@ func TestFirstPages(t *testing.T) {
 }
 
 // firstPages are asked for in this order, each so many times, and may take a part of a bare read at most.
-var firstPages = []weirtest.FirstPage{
+var firstPages = []web.FirstPage{
 	{Path: "/api/v1/status", Tries: 1, Part: 5},
 	{Path: "/api/v1/apis/pay/keys", Tries: 5, Part: 1},
 	{Path: "/api/v1/apis/pay/keys?match=k777", Tries: 5, Part: 1},
@@ -57,17 +59,17 @@ func manyLettersAndKeys(t *testing.T, many int) *weirtest.Rig {
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 1}, limits: [{name: account, rate: 50/s}]}
 `)
-	r.Command("pause", "pay")
+	r.CLI().Run("pause", "pay")
 	for _, keys := range []int{many, 1000} {
 		for from := 0; from < many; from += 10_000 {
 			var jobs []*nats.Msg
 			for i := from; i < from+10_000; i++ {
-				jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
+				jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
 			}
-			weirtest.Fill(t, r.NC, jobs)
+			producer.Fill(t, r.NC, jobs)
 		}
 	}
-	if letters, keys := r.Messages("WEIR_DEAD"), r.Waiting("pay"); keys != many || letters != many {
+	if letters, keys := r.Store().Messages("WEIR_DEAD"), r.Store().Waiting("pay"); keys != many || letters != many {
 		t.Fatalf("%d letters, %d keys", letters, keys)
 	}
 	return r

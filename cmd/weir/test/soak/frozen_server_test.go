@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 )
 
 // TestCommandWaitsForAFrozenServer: a command that finds the server without a processor for four seconds does its work
@@ -19,10 +20,10 @@ import (
 func TestCommandWaitsForAFrozenServer(t *testing.T) {
 	t.Parallel()
 	r := weirtest.NewKillRig(t, fakeapi.Options{}, "apis:\n  pay: {url: '%s', bucket: {rate: 10/s, capacity: 5}}\n")
-	r.Proc.Signal(t, weirtest.Freezes)
-	thaw := time.AfterFunc(4*time.Second, func() { r.Proc.Signal(t, weirtest.Thaws) })
+	r.Proc.Signal(t, program.Freezes)
+	thaw := time.AfterFunc(4*time.Second, func() { r.Proc.Signal(t, program.Thaws) })
 	defer thaw.Stop()
-	if got := weirtest.Command(t, []string{"WEIR_NATS_URL=nats://" + r.Addr}, "status"); got.Code != 0 {
+	if got := program.Command(t, []string{"WEIR_NATS_URL=nats://" + r.Addr}, "status"); got.Code != 0 {
 		t.Errorf("weir status ended with %+v", got)
 	}
 }
@@ -53,7 +54,7 @@ func TestCommandAsksASilentServerOnce(t *testing.T) {
 		}
 	}()
 	env := append(slices.Clone(r.Env), "WEIR_NATS_LISTEN="+silent.Addr().String())
-	got := weirtest.Command(t, env, "status")
+	got := program.Command(t, env, "status")
 	if got.Code != cli.ExitUnreachable || asked.Load() != 1 {
 		t.Errorf("weir status asked %d times and ended with %+v", asked.Load(), got)
 	}

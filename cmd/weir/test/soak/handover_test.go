@@ -9,6 +9,8 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestPaceOverHandovers: a key that changes hands is called at its pace: the new owner learns it from
@@ -17,7 +19,7 @@ func TestPaceOverHandovers(t *testing.T) {
 	t.Parallel()
 	const yaml = "apis:\n  pay:\n    url: %s/v1\n    idempotency: {header: Idempotency-Key}\n    jitter: 20ms\n" +
 		"    bucket: {rate: 1/1s, capacity: 5000}\n"
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 1, yaml)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 1, yaml)
 	r.Each, r.Procs = append(r.Each, append([]string{}, r.Each[0]...)), append(r.Procs, nil)
 	r.Each[1] = append(r.Each[1], "WEIR_INSTANCE=replica-1")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -42,8 +44,8 @@ func TestPaceOverHandovers(t *testing.T) {
 	}
 	for _, key := range fakeapi.KeysOf(all) {
 		limit := bucket.Limit{Name: key, Rate: &rate}
-		r.Referee().Hold("starts", started[key], limit, weirtest.RedisJitter)
-		r.Referee().Hold("arrivals", weirtest.Stamped(fakeapi.OfKey(all, key)), limit, 10*weirtest.RedisJitter)
+		r.Referee().Hold("starts", started[key], limit, referee.RedisJitter)
+		r.Referee().Hold("arrivals", referee.Stamped(fakeapi.OfKey(all, key)), limit, 10*referee.RedisJitter)
 	}
 	orderly := r.LongestGap()
 	t.Logf("%d calls; the longest a key waited while owners changed in order: %s; by replica: %v", len(all), orderly, r.CallsBy())

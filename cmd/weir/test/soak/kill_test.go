@@ -12,6 +12,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 	"weir/ingest/client"
 )
@@ -24,7 +25,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		{"not idempotent", "timeout: 10s"},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
-			r := restartUnderLoad(t, kind.yaml, 10, (*weirtest.Process).Kill)
+			r := restartUnderLoad(t, kind.yaml, 10, (*program.Process).Kill)
 			r.Judge(kind.yaml)
 		})
 	}
@@ -72,7 +73,7 @@ func TestBatchesAreSentAgain(t *testing.T) {
 // a deployment parks no job, not even on an api that is not idempotent.
 func TestOrderlyStopLeavesNothingUnknown(t *testing.T) {
 	t.Parallel()
-	r := restartUnderLoad(t, "timeout: 10s", 5, func(p *weirtest.Process) {
+	r := restartUnderLoad(t, "timeout: 10s", 5, func(p *program.Process) {
 		if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
@@ -96,7 +97,7 @@ func killableRig(t *testing.T, line string) *weirtest.KillRig {
 }
 
 // restartUnderLoad ends a worker and starts it again, several times, while eight producers publish for a key each.
-func restartUnderLoad(t *testing.T, line string, times int, end func(*weirtest.Process)) *weirtest.KillRig {
+func restartUnderLoad(t *testing.T, line string, times int, end func(*program.Process)) *weirtest.KillRig {
 	t.Helper()
 	r := killableRig(t, line)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of all restarts together

@@ -16,6 +16,8 @@ import (
 	"weir/cmd/weir/internal/ops/migrate"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -25,23 +27,23 @@ import (
 // TestMoveAbandoned takes a move back that was killed: the target is empty again, and weir goes on at the source.
 func TestMoveAbandoned(t *testing.T) {
 	t.Parallel()
-	url, other := weirtest.StartTarget(t), weirtest.StartTarget(t)
+	url, other := servers.StartTarget(t), servers.StartTarget(t)
 	r := weirtest.NewRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n")
 	data := filepath.Join(r.Dir, "data")
-	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.k", nil, nil)
 	r.AwaitCalls(1)
 	r.Stop()
 	env := []string{"WEIR_REPLICAS=1"}
 	if killedMove(t, data, url, 2) {
 		t.Fatal("the move ended before it could be killed")
 	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, " to "+url+" was begun") {
+	if got := program.Command(t, env, "move", "--from", data, "--to", other); got.Code != cli.ExitRefused || !strings.Contains(got.Stderr, " to "+url+" was begun") {
 		t.Errorf("a move to elsewhere meanwhile: %+v", got)
 	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.Code != cli.ExitRefused {
+	if got := program.Command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.Code != cli.ExitRefused {
 		t.Errorf("a move is taken back with its copies left: %+v", got)
 	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != 0 {
+	if got := program.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	nc, err := nats.Connect(url, nats.Timeout(await.Patience))
@@ -57,13 +59,13 @@ func TestMoveAbandoned(t *testing.T) {
 		t.Errorf("%d streams are left at the target, %v", len(left), err)
 	}
 	r.Start()
-	r.Submit("weir.jobs.pay.k", nil, nil)
+	r.Producer().Submit("weir.jobs.pay.k", nil, nil)
 	r.AwaitCalls(2)
 	r.Stop()
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url); got.Code != 0 {
+	if got := program.Command(t, env, "move", "--from", data, "--to", url); got.Code != 0 {
 		t.Errorf("the same move again: %+v", got)
 	}
-	if got := weirtest.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != cli.ExitRefused {
+	if got := program.Command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.Code != cli.ExitRefused {
 		t.Errorf("a move that is done is taken back: %+v", got)
 	}
 }
@@ -90,7 +92,7 @@ func filledSource(t *testing.T) (r *weirtest.Rig, data string) {
 		}
 	}
 	r.AwaitCalls(40)
-	r.Eventually("40 results", func() bool { return r.Messages("WEIR_RESULTS") == 40 })
+	r.Eventually("40 results", func() bool { return r.Store().Messages("WEIR_RESULTS") == 40 })
 	r.Stop()
 	return r, filepath.Join(r.Dir, "data")
 }
@@ -100,8 +102,8 @@ func filledSource(t *testing.T) (r *weirtest.Rig, data string) {
 func TestMoveKilledHalfWay(t *testing.T) {
 	t.Parallel()
 	r, data := filledSource(t)
-	url, file := weirtest.StartTarget(t), filepath.Join(r.Dir, "weir.yaml")
-	external := weirtest.ExternalSettingsWith(t, url, file, nil)
+	url, file := servers.StartTarget(t), filepath.Join(r.Dir, "weir.yaml")
+	external := program.ExternalSettingsWith(t, url, file, nil)
 	killed := 0
 	for lines := 0; ; lines++ {
 		ended := killedMove(t, data, url, lines)
@@ -170,7 +172,7 @@ func killedMove(t *testing.T, data, url string, lines int) (ended bool) {
 	t.Helper()
 	ctx := await.Context(t, "weir move")
 	cmd := exec.CommandContext(ctx, os.Args[0], "move", "--from", data, "--to", url)
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_REPLICAS=1")
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_REPLICAS=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,9 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -19,20 +22,20 @@ import (
 // on. It ends.
 func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	t.Parallel()
-	url := weirtest.StartTarget(t)
+	url := servers.StartTarget(t)
 	r := weirtest.NewReplicas(t, url, 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	var jobs []*nats.Msg
 	for n := range 1000 {
-		jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", n%2), fmt.Sprint("job-", n)))
+		jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("k", n%2), fmt.Sprint("job-", n)))
 	}
 	r.FillPaused(jobs)
 	r.AwaitCalls(t.Context(), 10)
-	r.Signal(0, weirtest.Freezes)
+	r.Signal(0, program.Freezes)
 	before := len(r.API.All())
 	if before > len(jobs)*3/4 {
 		t.Fatalf("%d of %d jobs were called before the replica was stopped: that would prove nothing", before, len(jobs))
 	}
-	got := weirtest.Command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", weirtest.StartTarget(t))
+	got := program.Command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", servers.StartTarget(t))
 	if got.Code != 0 {
 		t.Errorf("the move ended with %+v", got)
 	}
@@ -56,7 +59,7 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	r.Signal(0, weirtest.Thaws)
+	r.Signal(0, program.Thaws)
 	select {
 	case <-r.Procs[0].Exited:
 	case <-time.After(weirtest.Patience):
@@ -71,13 +74,13 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 // nothing was kept.
 func TestLateIntakeIsRefused(t *testing.T) {
 	t.Parallel()
-	url := weirtest.StartTarget(t)
+	url := servers.StartTarget(t)
 	r := weirtest.NewReplicas(t, url, 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	for n := range 20 {
 		r.Publish(await.Context(t, "a receipt"), fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("job-%d", n), nil)
 	}
-	r.Signal(0, weirtest.Freezes)
-	if got := weirtest.Command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", weirtest.StartTarget(t)); got.Code != 0 {
+	r.Signal(0, program.Freezes)
+	if got := program.Command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", servers.StartTarget(t)); got.Code != 0 {
 		t.Fatalf("the move ended with %+v", got)
 	}
 	answers, err := r.NC.SubscribeSync("late.*")
@@ -89,13 +92,13 @@ func TestLateIntakeIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Signal(0, weirtest.Thaws)
+	r.Signal(0, program.Thaws)
 	for range 20 {
 		msg, err := answers.NextMsg(weirtest.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var a weirtest.Answer
+		var a producer.Answer
 		if err := json.Unmarshal(msg.Data, &a); err != nil {
 			t.Fatal(err)
 		}

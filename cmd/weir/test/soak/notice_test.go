@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
 	"weir/ingest/await"
 )
 
@@ -20,7 +21,7 @@ import (
 func linked(t *testing.T, system string) map[string][]string {
 	t.Helper()
 	cmd := exec.CommandContext(await.Build(t), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}|{{.Dir}}|{{$.Dir}}{{end}}{{end}}`, "weir/cmd/weir")
-	cmd.Env = append(weirtest.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	cmd.Env = append(program.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list for %s: %v", system, err)

@@ -16,6 +16,9 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -30,7 +33,7 @@ type memoryRig struct {
 	dir  string
 	env  []string
 	addr string
-	proc *weirtest.Process
+	proc *program.Process
 	nc   *nats.Conn
 }
 
@@ -44,7 +47,7 @@ func newMemoryRig(t *testing.T) *memoryRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = api.Close() }) // calls that a kill cut are errors to it
-	r := &memoryRig{t: t, weir: buildWeir(t), api: api, dir: t.TempDir(), addr: weirtest.FreePort(t)}
+	r := &memoryRig{t: t, weir: buildWeir(t), api: api, dir: t.TempDir(), addr: servers.FreePort(t)}
 	r.env = []string{
 		"WEIR_CONFIG=" + filepath.Join(r.dir, "weir.yaml"), "WEIR_DATA_DIR=" + filepath.Join(r.dir, "data"), "WEIR_NATS_LISTEN=" + r.addr,
 		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_DURABILITY=interval", "GOMEMLIMIT=",
@@ -76,7 +79,7 @@ apis:
     bucket: {rate: 1000/s, capacity: 1000, in_flight: 64}
     limits: [{name: all, rate: %s}]
 `, r.api.URL(), rate))
-	proc, err := weirtest.StartProgram(r.t, r.weir, append([]string{"WEIR_MEMORY=" + memory}, r.env...)...)
+	proc, err := program.StartProgram(r.t, r.weir, append([]string{"WEIR_MEMORY=" + memory}, r.env...)...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -148,7 +151,7 @@ func (r *memoryRig) fill(jobs, size int) (refused int) {
 		if err != nil {
 			r.t.Fatalf("waited for answers to %d jobs, %d were accepted, %d refused: %v", jobs, accepted, refused, err)
 		}
-		var a weirtest.Answer
+		var a producer.Answer
 		if err := json.Unmarshal(m.Data, &a); err != nil {
 			r.t.Fatal(err)
 		}

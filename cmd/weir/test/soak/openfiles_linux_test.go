@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 )
 
@@ -23,9 +24,9 @@ func TestConnectionsLeaveTheStoreItsFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte("apis: {sms: {url: http://127.0.0.1:1, bucket: {rate: 1/h, capacity: 100000}}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nats, web := weirtest.FreePort(t), weirtest.FreePort(t)
+	nats, web := servers.FreePort(t), servers.FreePort(t)
 	cmd := exec.Command("/bin/sh", "-c", `ulimit -n 1024 && exec "$0" serve`, os.Args[0])
-	p, err := weirtest.StartCommand(t, cmd, "WEIR_CONFIG="+file, "WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_NATS_LISTEN="+nats, "WEIR_HTTP_LISTEN="+web,
+	p, err := program.StartCommand(t, cmd, "WEIR_CONFIG="+file, "WEIR_DATA_DIR="+filepath.Join(dir, "data"), "WEIR_NATS_LISTEN="+nats, "WEIR_HTTP_LISTEN="+web,
 		"WEIR_NATS_CONNECTIONS=65536")
 	if err != nil {
 		t.Fatal(err)

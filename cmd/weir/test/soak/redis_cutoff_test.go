@@ -9,15 +9,16 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestReplicaCutOffFromRedis: what a replica owns that alone is cut off from Redis, the others go on with.
 func TestReplicaCutOffFromRedis(t *testing.T) {
 	t.Parallel()
-	redis := weirtest.StartRedis(t)
-	way := weirtest.NewRelay(t, redis.Addr)
+	redis := servers.StartRedis(t)
+	way := servers.NewRelay(t, redis.Addr)
 	yaml := fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent) + "    limits: [{name: account, rate: 150/s}]\n"
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, yaml, "WEIR_REDIS_URL=redis://"+redis.Addr)
 	r.StopOne(0)
 	r.Each[0] = append(r.Each[0], "WEIR_REDIS_URL=redis://"+way.Addr())
 	r.StartOne(0)

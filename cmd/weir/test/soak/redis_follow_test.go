@@ -8,6 +8,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestRedisLimitsFollowed applies other limits while calls run through a real Redis. A raised limit helps at once, a
@@ -41,14 +42,14 @@ apis:
 	}
 
 	all := func(int64) bool { return true }
-	r.CheckStamps("60/s", weirtest.StampsOf(arrivals[:slow], all), weirtest.EverySecond(60))
-	r.CheckStamps("all", weirtest.StampsOf(arrivals, all), weirtest.EverySecond(150))
-	r.CheckStamps("20/s", weirtest.StampsOf(arrivals, func(at int64) bool { return at > by && at < until }), weirtest.EverySecond(20))
-	r.CheckStamps("three", weirtest.StampsOf(arrivals[:second+30], all),
+	r.Referee().CheckStamps("60/s", referee.StampsOf(arrivals[:slow], all), referee.EverySecond(60))
+	r.Referee().CheckStamps("all", referee.StampsOf(arrivals, all), referee.EverySecond(150))
+	r.Referee().CheckStamps("20/s", referee.StampsOf(arrivals, func(at int64) bool { return at > by && at < until }), referee.EverySecond(20))
+	r.Referee().CheckStamps("three", referee.StampsOf(arrivals[:second+30], all),
 		bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 400, Window: bucket.Sliding, Per: 3 * time.Second}})
 	r.Referee().Used(arrivals[first:first+200], 100, 150, 2.0/3)
 	r.Referee().Used(arrivals[second+30:], 100, 150, 2.0/3)
 	for _, key := range fakeapi.KeysOf(arrivals) {
-		r.CheckOrder(fakeapi.OfKey(arrivals, key))
+		r.Referee().CheckOrder(fakeapi.OfKey(arrivals, key))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestRedisDownAtTheStart: a weir whose Redis does not answer accepts jobs and is ready for them, makes no calls, says
@@ -15,7 +17,7 @@ import (
 func TestRedisDownAtTheStart(t *testing.T) {
 	t.Parallel()
 	r := weirtest.ReadyRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, weirtest.RedisYAML)
-	server := &weirtest.RedisServer{T: t, Addr: weirtest.FreePort(t)}
+	server := &servers.RedisServer{T: t, Addr: servers.FreePort(t)}
 	t.Cleanup(server.Kill)
 	r.Redis = weirtest.RedisSetting(t, "redis://"+server.Addr)
 	rr := &weirtest.RedisRig{Rig: r, Server: server}
@@ -23,10 +25,10 @@ func TestRedisDownAtTheStart(t *testing.T) {
 	t.Cleanup(r.Stop)
 	rr.SubmitMany(0, 50)
 	r.Eventually("a limiter that is down", func() bool { return !rr.LimiterUp() })
-	if got := r.Get("/readyz"); !strings.HasPrefix(got, "200") || !strings.Contains(got, "api pay: calls hold until Redis at redis://"+server.Addr) {
+	if got := r.HTTP().Get("/readyz"); !strings.HasPrefix(got, "200") || !strings.Contains(got, "api pay: calls hold until Redis at redis://"+server.Addr) {
 		t.Errorf("/readyz while Redis is down: %s", got)
 	}
-	if out, _ := r.Command("status"); !strings.Contains(out, "api pay: the store of its limits does not answer: calls hold") {
+	if out, _ := r.CLI().Run("status"); !strings.Contains(out, "api pay: the store of its limits does not answer: calls hold") {
 		t.Errorf("weir status while Redis is down: %s", out)
 	}
 	if n := len(r.API.All()); n != 0 {
@@ -40,8 +42,8 @@ func TestRedisDownAtTheStart(t *testing.T) {
 	r.Start()
 	rr.SubmitMany(50, 270)
 	server.Start()
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	rr.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	rr.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 	if n := len(r.API.All()); n != 300 {
 		t.Errorf("%d calls for a budget of 300", n)
 	}

@@ -8,6 +8,9 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestRedisFlushed: a Redis that has lost everything gives nothing away. What it had counted comes from the ledger, so
@@ -24,12 +27,12 @@ func TestRedisFlushed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 	if n := len(r.API.All()); n != 300 {
 		t.Errorf("%d calls for a budget of 300", n)
 	}
-	if letters := r.Messages("WEIR_DEAD"); letters != jobs-300 {
+	if letters := r.Store().Messages("WEIR_DEAD"); letters != jobs-300 {
 		t.Errorf("%d letters over budget, want %d", letters, jobs-300)
 	}
 }
@@ -50,8 +53,8 @@ func TestRedisOverARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Start()
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 	if n := len(r.API.All()); n != 300 {
 		t.Errorf("%d calls for a budget of 300", n)
 	}
@@ -71,8 +74,8 @@ func TestLimitsChangeHands(t *testing.T) {
 		}
 		r.Start()
 	}
-	r.Eventually("an empty queue", func() bool { return r.Waiting("pay") == 0 })
-	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, weirtest.SharedRate("account", 100, 1), weirtest.ThreeSeconds)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("pay") == 0 })
+	r.Check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, referee.SharedRate("account", 100, 1), referee.ThreeSeconds)
 	if n := len(r.API.All()); n != 300 {
 		t.Errorf("%d calls for a budget of 300", n)
 	}
@@ -80,8 +83,8 @@ func TestLimitsChangeHands(t *testing.T) {
 
 // TestRedisKilledWorkers: the worker is killed again and again; Redis knows what its calls took.
 func TestRedisKilledWorkers(t *testing.T) {
-	server := weirtest.StartRedis(t)
+	server := servers.StartRedis(t)
 	t.Setenv("WEIR_REDIS_URL", "redis://"+server.Addr)
 	const line = "idempotency: {header: Idempotency-Key}"
-	restartUnderLoad(t, line, 5, (*weirtest.Process).Kill).Judge(line)
+	restartUnderLoad(t, line, 5, (*program.Process).Kill).Judge(line)
 }

@@ -8,6 +8,9 @@ import (
 
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/deadletter"
 	"weir/ingest/await"
 
@@ -18,7 +21,7 @@ import (
 func TestRedriveIsTakenOver(t *testing.T) {
 	t.Parallel()
 	const keys, each, capacity = 20, 10, 4 // the capacity stands in the configuration, too
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, `dead_letters: {max_bytes: 256MiB}
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, `dead_letters: {max_bytes: 256MiB}
 apis:
   pay:
     url: %s/v1
@@ -27,13 +30,13 @@ apis:
 	env := []string{"WEIR_NATS_URL=" + r.NC.ConnectedUrl(), "WEIR_REPLICAS=1"}
 	do := func(args ...string) {
 		t.Helper()
-		if got := weirtest.Command(t, env, args...); got.Code != 0 {
+		if got := program.Command(t, env, args...); got.Code != 0 {
 			t.Fatalf("weir %v: %+v", args, got)
 		}
 	}
 	task := func() (told deadview.RedriveTask) {
 		t.Helper()
-		got := weirtest.Command(t, env, "dead", "task", "night", "--json")
+		got := program.Command(t, env, "dead", "task", "night", "--json")
 		if err := json.Unmarshal([]byte(got.Stdout), &told); err != nil {
 			t.Fatalf("%+v: %v", got, err)
 		}
@@ -42,9 +45,9 @@ apis:
 	do("pause", "pay")
 	var jobs []*nats.Msg
 	for i := range keys * each {
-		jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
+		jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
 	}
-	weirtest.Fill(t, r.NC, jobs)
+	producer.Fill(t, r.NC, jobs)
 	letters := r.Letters()
 	if letters != keys*(each-capacity) {
 		t.Fatalf("%d letters", letters)

@@ -15,6 +15,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/ops/deadview"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/program"
 	"weir/deadletter"
 	"weir/ingest/await"
 
@@ -34,63 +36,63 @@ apis:
 		t.Fatalf("%d letters", letters)
 	}
 	cmd := exec.CommandContext(await.Context(t, "a redrive"), os.Args[0], "dead", "redrive", "--yes", "--rate", "2/s", "--name", "night")
-	cmd.Env = append(weirtest.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
+	cmd.Env = append(program.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.Worker.NATSURL())
 	talk := &strings.Builder{}
 	cmd.Stderr = talk
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r.Eventually("two letters to go", func() bool { return r.LetterCount() <= letters-2 })
+	r.Eventually("two letters to go", func() bool { return r.Store().LetterCount() <= letters-2 })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := weirtest.ExitCode(await.Result(t, "the end of an interrupted command", cmd.Wait)); code != cli.ExitFailed || !strings.Contains(talk.String(), "weir dead stop night") {
+	if code := program.ExitCode(await.Result(t, "the end of an interrupted command", cmd.Wait)); code != cli.ExitFailed || !strings.Contains(talk.String(), "weir dead stop night") {
 		t.Errorf("exit code %d, %s", code, talk)
 	}
-	if told := r.Task("night"); told.State != deadletter.TaskRunning || told.Letters != letters || told.Rate != "2/s" {
+	if told := r.CLI().Task("night"); told.State != deadletter.TaskRunning || told.Letters != letters || told.Rate != "2/s" {
 		t.Errorf("the redrive is %+v", told)
 	}
-	left := r.LetterCount()
-	r.Eventually("it to go on", func() bool { return r.LetterCount() < left })
-	if _, code := r.Command("dead", "purge", "--yes"); code != cli.ExitRefused {
+	left := r.Store().LetterCount()
+	r.Eventually("it to go on", func() bool { return r.Store().LetterCount() < left })
+	if _, code := r.CLI().Run("dead", "purge", "--yes"); code != cli.ExitRefused {
 		t.Errorf("a purge beside it: exit code %d", code)
 	}
-	if _, code := r.Command("dead", "stop", "night"); code != 0 {
+	if _, code := r.CLI().Run("dead", "stop", "night"); code != 0 {
 		t.Errorf("stop: exit code %d", code)
 	}
-	stopped := r.Task("night")
-	if left = r.LetterCount(); stopped.State != deadletter.TaskStopped || stopped.Done != letters-left || left == 0 {
+	stopped := r.CLI().Task("night")
+	if left = r.Store().LetterCount(); stopped.State != deadletter.TaskStopped || stopped.Done != letters-left || left == 0 {
 		t.Errorf("it is %+v, and %d letters are left", stopped, left)
 	}
 	for range 3 { // what comes later is not part of it
-		r.Submit("weir.jobs.pay.late", []byte("late"), nil)
+		r.Producer().Submit("weir.jobs.pay.late", []byte("late"), nil)
 	}
-	came := r.LetterCount() - left
-	if _, code := r.Command("dead", "resume", "night"); code != 0 {
+	came := r.Store().LetterCount() - left
+	if _, code := r.CLI().Run("dead", "resume", "night"); code != 0 {
 		t.Errorf("resume: exit code %d", code)
 	}
-	if _, code := r.Command("dead", "task", "night", "--follow"); code != 0 {
+	if _, code := r.CLI().Run("dead", "task", "night", "--follow"); code != 0 {
 		t.Errorf("its end: exit code %d", code)
 	}
 	r.AwaitCalls(41)
-	for body, n := range r.PerBody() {
+	for body, n := range r.Referee().PerBody() {
 		if n != 1 {
 			t.Errorf("%s was called %d times", body, n)
 		}
 	}
-	done := r.Task("night")
-	if done.State != deadletter.TaskDone || done.Redriven != letters || done.Gone != 0 || r.LetterCount() != came || came == 0 {
-		t.Errorf("it is %+v, and %d letters are left, of which %d came later", done, r.LetterCount(), came)
+	done := r.CLI().Task("night")
+	if done.State != deadletter.TaskDone || done.Redriven != letters || done.Gone != 0 || r.Store().LetterCount() != came || came == 0 {
+		t.Errorf("it is %+v, and %d letters are left, of which %d came later", done, r.Store().LetterCount(), came)
 	}
 	for _, command := range []string{"stop", "resume"} {
-		if _, code := r.Command("dead", command, "night"); code != cli.ExitRefused {
+		if _, code := r.CLI().Run("dead", command, "night"); code != cli.ExitRefused {
 			t.Errorf("%s what is done: exit code %d", command, code)
 		}
-		if _, code := r.Command("dead", command, "none"); code != cli.ExitNotFound {
+		if _, code := r.CLI().Run("dead", command, "none"); code != cli.ExitNotFound {
 			t.Errorf("%s what is not there: exit code %d", command, code)
 		}
 	}
-	if out, code := r.Command("dead", "tasks", "--json"); code != 0 || !strings.Contains(out, `"name":"night","state":"done"`) {
+	if out, code := r.CLI().Run("dead", "tasks", "--json"); code != 0 || !strings.Contains(out, `"name":"night","state":"done"`) {
 		t.Errorf("%s, exit code %d", out, code)
 	}
 }
@@ -106,20 +108,20 @@ apis:
   pay: {url: %s, bucket: {rate: 50/s, capacity: 2}}
 `)
 	env := append(slices.Clone(r.Env), "WEIR_NATS_URL=nats://"+r.Addr)
-	if got := weirtest.Command(t, env, "pause", "pay"); got.Code != 0 {
+	if got := program.Command(t, env, "pause", "pay"); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	var jobs []*nats.Msg
 	for i := range keys * each {
-		jobs = append(jobs, weirtest.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
+		jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("k", i%keys), fmt.Sprint("job-", i)))
 	}
-	weirtest.Fill(t, r.NC, jobs)
+	producer.Fill(t, r.NC, jobs)
 	buried := r.Letters()
 	if buried != keys*(each-2) {
 		t.Fatalf("%d letters", buried)
 	}
 	for _, args := range [][]string{{"resume", "pay"}, {"dead", "redrive", "--yes", "--detach", "--name", "killed", "--rate", "50/s"}} {
-		if got := weirtest.Command(t, env, args...); got.Code != 0 {
+		if got := program.Command(t, env, args...); got.Code != 0 {
 			t.Fatalf("weir %v: %+v", args, got)
 		}
 	}
@@ -139,13 +141,13 @@ apis:
 	if !halfWay {
 		t.Fatal("it was never killed half way")
 	}
-	got := weirtest.Command(t, env, "dead", "task", "killed", "--follow", "--json")
+	got := program.Command(t, env, "dead", "task", "killed", "--follow", "--json")
 	if got.Code != 0 && got.Code != cli.ExitRefused {
 		t.Errorf("its end: %+v", got)
 	}
 	r.AwaitEmpty()
 	var done deadview.RedriveTask
-	if out := weirtest.Command(t, env, "dead", "task", "killed", "--json"); json.Unmarshal([]byte(out.Stdout), &done) != nil || done.State != deadletter.TaskDone ||
+	if out := program.Command(t, env, "dead", "task", "killed", "--json"); json.Unmarshal([]byte(out.Stdout), &done) != nil || done.State != deadletter.TaskDone ||
 		done.Done != done.Total || done.Total != buried {
 		t.Errorf("it is %s", out.Stdout)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestReplicasOnACluster: two replicas on three servers, of which one dies: nothing is lost, and nothing is called twice.
 func TestReplicasOnACluster(t *testing.T) {
 	t.Parallel()
-	url, servers := weirtest.ThreeServers(t)
+	url, servers := servers.ThreeServers(t)
 	r := weirtest.NewReplicas(t, url, 2, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_REPLICAS=3", "WEIR_PARTITIONS=3")
 	r.UnderLoad(6, 30*time.Millisecond, func(ctx context.Context) {
 		r.AwaitCalls(ctx, 100)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // TestReplicasKilled kills one replica after the other, and starts it again: as often as WEIR_TEST_KILLS says.
@@ -20,7 +21,7 @@ func TestReplicasKilled(t *testing.T) {
 		t.Skip("set WEIR_TEST_KILLS to how often")
 	}
 	for _, line := range []string{weirtest.NotIdempotent, "idempotency: {header: Idempotency-Key}"} {
-		r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, line))
+		r := weirtest.NewReplicas(t, servers.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, line))
 		r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 			for n := range kills {
 				r.AwaitCalls(ctx, 200)
@@ -37,7 +38,7 @@ func TestReplicasKilled(t *testing.T) {
 // TestRollingRestart: replicas are replaced one after the other, and no producer notices that asks again.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 3, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent))
 	r.UnderLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		for i := range r.Procs {
 			r.AwaitCalls(ctx, 150)

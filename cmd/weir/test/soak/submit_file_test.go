@@ -8,6 +8,8 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/producer"
+	"weir/cmd/weir/weirtest/referee"
 	"weir/ingest/await"
 )
 
@@ -18,18 +20,18 @@ var submitJobs = flag.Int("submit-jobs", 6000, "jobs of the file whose runs are 
 func TestSubmitFileKilledAndResumed(t *testing.T) {
 	t.Parallel()
 	jobs := *submitJobs
-	r := weirtest.NewRig(t, fakeapi.Options{}, weirtest.ManyJobsYAML)
-	file := weirtest.JobsFile(t, jobs)
+	r := weirtest.NewRig(t, fakeapi.Options{}, producer.ManyJobsYAML)
+	file := producer.JobsFile(t, jobs)
 	began := time.Now()
 	for _, upTo := range []int{jobs / 10, jobs / 2} {
-		r.KillSubmission(file, upTo)
+		r.CLI().KillSubmission(file, upTo)
 	}
 	var out bytes.Buffer
-	if err := await.Result(t, "the last run", r.SubmitFile(&out, file, "credit").Wait); err != nil {
+	if err := await.Result(t, "the last run", r.CLI().SubmitFile(&out, file, "credit").Wait); err != nil {
 		t.Fatalf("the last run: %v\n%s", err, out.String())
 	}
 	t.Logf("after %s: %s", time.Since(began), out.String())
 	calls := r.AwaitCalls(jobs)
-	r.Eventually("an empty queue", func() bool { return r.Waiting("credit") == 0 })
-	weirtest.CalledOnce(t, calls, jobs)
+	r.Eventually("an empty queue", func() bool { return r.Store().Waiting("credit") == 0 })
+	referee.CalledOnce(t, calls, jobs)
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -19,7 +20,7 @@ import (
 // wait is measured from the successor's membership to its first claim: how long a start takes is the machine's speed.
 func TestSuccessorTakesOverAtOnce(t *testing.T) {
 	t.Parallel()
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+t.TempDir())
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 1, fmt.Sprintf(weirtest.ReplicaAPI, weirtest.NotIdempotent), "WEIR_STATE_DIR="+t.TempDir())
 	env := slices.Clone(r.Each[0])
 	waits := make(chan time.Duration, 64) // of one session each
 	joined, claimed := map[string]time.Time{}, map[string]bool{}

@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
 )
 
 // tokenMinute is how long the producers submit. tokenProducers submit at the same time.
@@ -67,8 +68,8 @@ func TestEstimatesOfReplicas(t *testing.T) {
 		l.Lines = onceKeyed
 		t.Run(l.What, func(t *testing.T) {
 			t.Parallel()
-			redis := weirtest.StartRedis(t)
-			r := weirtest.NewReplicasOf(t, weirtest.OneServer(t), 2, weirtest.TokenAPI(), l.YAML(),
+			redis := servers.StartRedis(t)
+			r := weirtest.NewReplicasOf(t, servers.OneServer(t), 2, weirtest.TokenAPI(), l.YAML(),
 				"WEIR_REDIS_URL=redis://"+redis.Addr)
 			l.Produce(r.KillRig, tokenProducers, func(ctx context.Context) {
 				for n := range tokenKills {

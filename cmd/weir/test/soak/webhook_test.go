@@ -12,6 +12,8 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/weirtest"
+	"weir/cmd/weir/weirtest/servers"
+	"weir/cmd/weir/weirtest/web"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,10 +25,10 @@ func TestWebhookAfterKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	hook := weirtest.NewHookReceiver(t)
-	r := weirtest.NewKillRig(t, fakeapi.Options{}, weirtest.HookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+weirtest.HookSecret)
+	hook := web.NewHookReceiver(t)
+	r := weirtest.NewKillRig(t, fakeapi.Options{}, web.HookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+web.HookSecret)
 	await.Until(t, "weir", r.NC.IsConnected)
-	weirtest.AwaitPosition(t, controlAt(t, weirtest.OperatorsAt(t, r.NC)))
+	web.AwaitPosition(t, controlAt(t, servers.OperatorsAt(t, r.NC)))
 	r.Publish(t.Context(), "weir.jobs.pay.k", "called", nil)
 	await.Until(t, "a call", func() bool { return len(r.API.All()) > 0 })
 	await.Until(t, "a job that waits", func() bool {
@@ -97,8 +99,8 @@ func controlAt(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
 // was taken, and posts at most that one again.
 func TestWebhookOfTwoReplicas(t *testing.T) {
 	t.Parallel()
-	hook := weirtest.NewHookReceiver(t)
-	r := weirtest.NewReplicas(t, weirtest.OneServer(t), 2, weirtest.HookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+weirtest.HookSecret)
+	hook := web.NewHookReceiver(t)
+	r := weirtest.NewReplicas(t, servers.OneServer(t), 2, web.HookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+web.HookSecret)
 	js, err := jetstream.New(r.NC)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +109,7 @@ func TestWebhookOfTwoReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weirtest.AwaitPosition(t, kv)
+	web.AwaitPosition(t, kv)
 	jobs := 0
 	throttle := func(n int) {
 		for range n { // again where the replica was killed that the server gave a job to

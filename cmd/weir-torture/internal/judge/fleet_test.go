@@ -1,0 +1,91 @@
+package judge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir-torture/internal/plan"
+)
+
+// rightFleet is the evidence of two replicas that make a hundred calls by turns, ten per second. There is one fault
+// after five seconds, and no call for two seconds after it.
+func rightFleet() *Evidence {
+	e := &Evidence{
+		Options: &plan.Options{Replicas: 2}, Ends: &Ends{Results: map[string]int{}, Events: map[string]int{}}, Began: time.Unix(1000, 0),
+		Timeline: plan.Timeline{{Terms: plan.Terms{Rate: 10, Burst: 1}}},
+		Replicas: []string{"one", "two"}, Keys: []string{"k"}, InFlight: 2, Faults: map[plan.Kind]int{},
+	}
+	at := func(n int) time.Duration {
+		d := time.Duration(n) * 100 * time.Millisecond
+		if n > 50 {
+			d += 2 * time.Second
+		}
+		return d
+	}
+	for n := range 100 {
+		id := fmt.Sprintf("k-%d", n)
+		a := call(n, id, at(n))
+		a.End = a.At + int64(150*time.Millisecond) // two calls at a time
+		a.Fields = append(a.Fields, fakeapi.Field{Name: plan.NameHeader, Value: e.Replicas[n%2]})
+		e.Arrivals = append(e.Arrivals, a)
+		e.Receipts = append(e.Receipts, Receipt{ID: id, Key: "k", Stream: "S", Seq: uint64(n + 1), At: e.Began.Add(at(n)), Waited: time.Millisecond})
+		e.Ends.Results[id] = 1
+	}
+	e.Receipts[55].Waited = time.Second
+	e.Calm = []plan.Span{{From: e.Began, To: e.Began.Add(time.Hour)}}
+	strike := e.Began.Add(at(50) + 50*time.Millisecond)
+	e.Strikes = []Strike{{Kind: plan.KillReplica, Target: "one", At: strike, Ended: strike.Add(time.Second), Over: strike.Add(3 * time.Second)}}
+	e.Troubles = []Trouble{{strike.Add(time.Millisecond), "no answer"}, {strike.Add(time.Hour), "no answer"}}
+	return e
+}
+
+// TestFleetJudge checks that the verdict finds each broken promise of a fleet, and measures the recovery from a fault.
+func TestFleetJudge(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		spoil  func(e *Evidence)
+		breaks string
+	}{
+		{"all well", func(*Evidence) {}, ""},
+		{"three at once", func(e *Evidence) { e.Arrivals[7].End += int64(150 * time.Millisecond) }, "at once"},
+		{"a result cannot be read", func(e *Evidence) { e.Ends.Unread = []string{"read WEIR_RESULTS"} }, "unread"},
+		{"never got over", func(e *Evidence) { e.Strikes[0].Over = time.Time{} }, "resumed"},
+		{"a copy stayed away", func(e *Evidence) { e.Strikes[0].Kind, e.Strikes[0].Behind = plan.FlipNode, "S" }, "copies"},
+		{"the copies came back", func(e *Evidence) { e.Strikes[0].Kind = plan.ScaleStream }, ""},
+		{"one does the work", func(e *Evidence) {
+			for i := range 20 {
+				e.Arrivals[2*i].Fields[1].Value = "two"
+			}
+		}, "work share"},
+		{"the shares of replicas are unknown", func(e *Evidence) { e.Calm = nil }, "work share"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := rightFleet()
+			c.spoil(e)
+			r := Judge(e)
+			var names []string
+			for _, f := range r.Findings {
+				if f.Outcome != bucket.Pass {
+					names = append(names, f.Name)
+				}
+			}
+			if got := strings.Join(names, ","); got != c.breaks {
+				t.Errorf("broken: %q, want %q: %+v", got, c.breaks, r)
+			}
+		})
+	}
+	a := Judge(rightFleet()).Aftermath[0]
+	if a.Of != 1 || a.Stall.Max != 2050*time.Millisecond || a.After.Max != 1050*time.Millisecond || a.Intake.Max != time.Second || a.Trouble != 1 {
+		t.Errorf("aftermath %+v", a)
+	}
+	gone := rightFleet()
+	gone.Arrivals, gone.Strikes[0].Over = gone.Arrivals[:51], time.Time{}
+	a = Judge(gone).Aftermath[0]
+	if a.Missing != 1 || a.Stall.Max != time.Second+ResumesWithin || a.After.Max != ResumesWithin {
+		t.Errorf("no call came after the fault: aftermath %+v", a)
+	}
+}
