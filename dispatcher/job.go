@@ -132,9 +132,9 @@ func (w *caller) awaitSlot(ctx context.Context, j *lane.Job, orders <-chan lane.
 	case lane.ToCancel:
 		w.settler.BuryCancelled(ctx, j)
 	case lane.ToRefuse:
-		w.settler.Bury(ctx, j, deadletter.Invalid, j.Impassable(), nil)
+		w.settler.Bury(ctx, j, deadletter.Invalid, "its cost can never pass limit "+j.Refused, nil)
 	case lane.ToOverdraw:
-		w.settler.Bury(ctx, j, deadletter.OverBudget, j.Overdrawn(), nil)
+		w.settler.Bury(ctx, j, deadletter.OverBudget, "the budget "+j.Refused+" is spent", nil)
 	default:
 		panic("dispatcher: unknown order") // orderLocked was given an unknown one
 	}
@@ -190,11 +190,11 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	}
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()
-	w.settler.Trace(j)
+	w.settler.Spans.Of(j)
 	late, measured := j.At.Until(w.Now()), time.Now()
 	waited := since.Until(w.Now())
 	fault.Pass(fault.CallNext)
-	flight := j.TakeOff(tat+w.Env.Ahead(), late)
+	flight := lane.TakeOff(j, tat+w.Env.Ahead(), late)
 	hooks := httpcall.Hooks{
 		MayWrite: func() bool { return j.Part.MayCall() && inTime() }, Begins: flight.Begins,
 		Left: func() { flight.Left(); fault.Pass(fault.CallSent); w.sent(j) },
@@ -235,7 +235,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	if j.Leads != nil {
 		w.divide(j, r, took.price, since.Add(waited))
 	} else {
-		j.Land(flight, r)
+		flight.Land(j, r)
 		j.Answered(r)
 	}
 	w.sent(j)
@@ -317,7 +317,7 @@ func (w *caller) send(ctx context.Context, j *lane.Job, m *ingest.Job, h httpcal
 // outgoing returns the job's message as it is sent to the api. If the trace is recorded, the message names the call as
 // the parent of the api's spans.
 func (w *caller) outgoing(j *lane.Job) *ingest.Job {
-	t, m := w.settler.Trace(j), j.Message
+	t, m := w.settler.Spans.Of(j), j.Message
 	if j.Leads != nil {
 		m = j.Leads.Message
 	}

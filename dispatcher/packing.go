@@ -231,7 +231,7 @@ func (w *caller) divide(j *lane.Job, r httpcall.Response, price int64, began buc
 				m.Taken[k] = shares[i]
 			}
 		}
-		m.LandPart(p.Flights[i], &p.Parts[i])
+		p.Flights[i].LandPart(m, &p.Parts[i])
 		m.Answered(p.Parts[i].Response)
 		if m != j && m.Calls == 1 {
 			w.observeWait(m, m.Came().Until(began))

@@ -34,8 +34,8 @@ type Flight struct {
 	late  time.Duration
 }
 
-// TakeOff returns the flight of a call that is about to be sent.
-func (j *Job) TakeOff(tat bucket.Micros, late time.Duration) *Flight {
+// TakeOff returns the flight of a job's call that is about to be sent.
+func TakeOff(j *Job, tat bucket.Micros, late time.Duration) *Flight {
 	return &Flight{entry: j.Entry, stale: j.Adopted, tat: tat, since: time.Now(), late: late}
 }
 
@@ -57,15 +57,15 @@ func (f *Flight) Left() {
 	}
 }
 
-// Land notes the outcome of a call. If weir's code panicked during the call, the outcome is unknown, and Land notes
-// nothing.
-func (j *Job) Land(f *Flight, r httpcall.Response) { j.land(f, r, nil) }
+// Land notes the outcome of a job's call. If weir's code panicked during the call, the outcome is unknown, and Land
+// notes nothing.
+func (f *Flight) Land(j *Job, r httpcall.Response) { f.land(j, r, nil) }
 
 // LandPart is Land for a job of a pack. p is the job's part of the call.
-func (j *Job) LandPart(f *Flight, p *httpcall.Part) { j.land(f, p.Response, &p.Outcome) }
+func (f *Flight) LandPart(j *Job, p *httpcall.Part) { f.land(j, p.Response, &p.Outcome) }
 
 // land notes a response and its outcome. If judged is nil, land judges the response itself.
-func (j *Job) land(f *Flight, r httpcall.Response, judged *httpcall.Outcome) {
+func (f *Flight) land(j *Job, r httpcall.Response, judged *httpcall.Outcome) {
 	if _, crashed := r.Err.(*Crash); crashed || f.entry == (recorder.Entry{}) { //nolint:errorlint // it is never wrapped
 		return
 	}

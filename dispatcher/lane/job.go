@@ -165,17 +165,6 @@ func headersSize(h map[string][]string) int64 {
 	return int64(size)
 }
 
-// WaitedSince returns when a job's last wait began. It returns zero if that is unknown after a restart.
-func (j *Job) WaitedSince() time.Time {
-	switch {
-	case j.Rested != 0:
-		return j.Rested.Time()
-	case j.Calls > 1, j.Accepted == 0:
-		return time.Time{}
-	}
-	return j.Accepted.Time()
-}
-
 // RememberEnd makes the queue remember that a job has ended, as long as the job's id must be known.
 func (j *Job) RememberEnd() {
 	if j.Message == nil || j.Message.DedupeID == "" || j.Accepted == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// This file builds the messages that are stored at a job's end: its result, the ledger's record of its call, and its
+// The functions of this file build the messages that are stored at a job's end: its result, the ledger's record of its call, and its
 // letter. New headers of these messages are added here.
 
 // resultMsgID returns the message id of a job's result.
@@ -24,8 +24,8 @@ func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
 // reusedMsgID returns the message id of a job's result if the job got another job's answer.
 func reusedMsgID(j *lane.Job) string { return ledger.ReusedPrefix + j.Origin() }
 
-// result builds the message of a successful job's result.
-func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
+// resultOf builds the message of a successful job's result.
+func resultOf(j *lane.Job, r httpcall.Response) *nats.Msg {
 	m, called := j.Message, r.Started
 	if j.Operation != nil {
 		called = j.Operation.Started
@@ -61,7 +61,7 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 		h["Content-Type"] = []string{v}
 	}
 	msg := &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(w.Env.Conn.MaxPayload())-ledger.HeaderRoom, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
+	if most := max(0, min(int(j.Part.W.Env.Conn.MaxPayload())-ledger.HeaderRoom, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -69,7 +69,8 @@ func (w *Settler) result(j *lane.Job, r httpcall.Response) *nats.Msg {
 }
 
 // Record builds the ledger's record of a job's last call.
-func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+	w := j.Part.W
 	w.Mu.Lock()
 	// Calls of a key end in any order. The TAT in the key's newest record must cover all of them.
 	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
@@ -104,7 +105,7 @@ func (w *Settler) Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome)
 }
 
 // Letter builds a job's letter.
-func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+func Letter(j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
 	m := j.Message
 	var accepted time.Time
 	if j.Accepted != 0 {
@@ -115,7 +116,7 @@ func (w *Settler) Letter(j *lane.Job, reason deadletter.Reason, detail string, s
 		operation = j.Operation.Address
 	}
 	return &deadletter.Letter{
-		API: w.Name, Key: j.Queue.Key, JobID: m.ID, Origin: j.Origin(), Reason: reason, Detail: detail,
+		API: j.Part.W.Name, Key: j.Queue.Key, JobID: m.ID, Origin: j.Origin(), Reason: reason, Detail: detail,
 		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.Attempts, Status: status, Billed: billed, Keyed: j.Doubt.Keyed(),
 		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.LastCall, Operation: operation,
 	}

@@ -69,7 +69,7 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
 	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
 	j.Operation = &op
-	c := w.Record(j, r, out)
+	c := Record(j, r, out)
 	c.Operation = &op
 	if w.KeepRecord(ctx, j, c) {
 		w.Keep(ctx, j, c)
@@ -84,7 +84,7 @@ func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 		return
 	}
 	fault.Pass(fault.RetryStored)
-	w.traceRest(j, c)
+	w.Spans.rest(j, c)
 	w.HoldSlot(j)
 	w.Update(func(*schedule.Schedule) {
 		j.DropIntentsLocked()
@@ -197,7 +197,7 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 		c := record(httpcall.Outcome{Verdict: httpcall.Delivered, Billed: out.Billed})
 		c.Result = at
 		if w.KeepRecord(ctx, j, c) {
-			w.TraceEnd(j, nil)
+			w.Spans.End(j, nil)
 			w.Finish(j, ledger.Done)
 		}
 	default:
@@ -232,7 +232,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 // EndRecord builds the ledger's record of the end of a job's operation. The record is of no call: it charges only what
 // the operation took in addition to what the call was charged.
 func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
-	c := w.Record(j, r, out)
+	c := Record(j, r, out)
 	w.Mu.Lock()
 	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
 	w.Mu.Unlock()

@@ -223,7 +223,7 @@ func TestEstimatesInRecords(t *testing.T) {
 		{"accepted", httpcall.Outcome{Verdict: httpcall.Submitted, Billed: deadletter.BilledYes}, nil, false},
 	} {
 		j.Unsettled = c.unsettled
-		if got := w.settler.Record(j, r, c.out).Estimated; (got != nil) != c.has {
+		if got := Record(j, r, c.out).Estimated; (got != nil) != c.has {
 			t.Errorf("the record of a call that was %s has the estimates %v", c.what, got)
 		}
 	}
