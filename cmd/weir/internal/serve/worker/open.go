@@ -50,13 +50,13 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 			return err
 		}
 	}
-	if err := w.forgetAccounts(ctx); err != nil {
+	if err := w.forgetAccounts(ctx, w.config); err != nil {
 		return err
 	}
 	if err := w.openAccounts(ctx, w.config); err != nil {
 		return err
 	}
-	w.accounts = slices.Clone(w.newAccounts)
+	w.first = slices.Clone(w.fresh)
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
 		if err != nil {

@@ -89,26 +89,24 @@ type Worker struct {
 	*notices
 	*bodies
 	*traces
+	*accounts
 
 	config *config.Config // the configuration at the start; follower has the one in force
 	past   []pastConfig   // the configurations before config, the newest first
 	clock  *clock.Clock
 
-	letters     *deadletter.Writer
-	opened      []*apiParts          // the apis at the start
-	accounts    []*limitstate.Limits // the accounts at the start whose limits this process counts
-	newAccounts []*limitstate.Limits // opened limits of accounts that do not run yet
-	dispatch    *dispatcher.Dispatcher
-	dedupe      *queue.Dedupe
-	levels      limitstate.Levels // of the shared limits of all apis
-	guard       *diskGuard
-	foreign     *foreign.Watch
-	pauses      *admin.Pauses
-	limits      *limitstate.Options            // nil if this replica does not dispatch
-	shares      *lease.Registry                // set if this replica shares partitions on an external server
-	taking      atomic.Pointer[ingest.Service] // the intake, for other goroutines
-	http        *console.Server
-	reloads     chan func() // requests for a reload: each function is called after its reload
+	letters  *deadletter.Writer
+	opened   []*apiParts // the apis at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits of all apis
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *admin.Pauses
+	shares   *lease.Registry                // set if this replica shares partitions on an external server
+	taking   atomic.Pointer[ingest.Service] // the intake, for other goroutines
+	http     *console.Server
+	reloads  chan func() // requests for a reload: each function is called after its reload
 }
 
 // traces sends the spans of jobs.
@@ -119,7 +117,7 @@ type traces struct {
 }
 
 func newWorker(l *link) *Worker {
-	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}}
+	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}, accounts: &accounts{link: l}}
 }
 
 // Start starts a worker and returns when jobs are accepted and dispatched. If it fails, it leaves nothing running; to
@@ -256,7 +254,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		if err := w.awaitDispatch(ctx); err != nil {
 			return nil, err
 		}
-		w.awaitAccounts(ctx)
+		w.awaitAccounts(ctx, w.opened)
 	}
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })
