@@ -223,13 +223,13 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	}
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	took := w.settleUnits(j, r)
-	j.Usage = j.Terms.API.UsageOf(r)
-	use.Actual, j.Unsettled, j.Paid = took.actual, took.silent, took.price
+	j.Bill.Usage = j.Terms.API.UsageOf(r)
+	use.Actual, j.Bill.Unsettled, j.Bill.Paid = took.actual, took.silent, took.price
 	use.Left = w.leftOf(j, r)
-	if j.Taken = j.Costs; use.Actual != nil {
-		j.Taken = use.Actual
+	if j.Bill.Taken = j.Costs; use.Actual != nil {
+		j.Bill.Taken = use.Actual
 	}
-	if j.Over() != nil {
+	if j.Bill.Over(j.Costs) != nil {
 		w.Env.Metrics.Over.WithLabelValues(w.Name).Inc()
 	}
 	if j.Leads != nil {
@@ -295,7 +295,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	j.Message, j.Accepted, j.Costs = job, bucket.MicrosOf(e.Time), reserve.Costs
-	j.Reserved, j.Estimates = price, reserve.Estimates
+	j.Bill.Reserved, j.Bill.Estimates = price, reserve.Estimates
 	j.RecallLocked()
 	if !job.Deadline.IsZero() {
 		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))

@@ -35,7 +35,7 @@ func TestPackReserves(t *testing.T) {
 	reserves := func(what, want string) []*lane.Job {
 		t.Helper()
 		jobs := formed(t, w, by, body, body)
-		if got := fmt.Sprint(jobs[0].Costs, jobs[0].Estimates, jobs[0].Reserved, jobs[1].Costs, jobs[1].Estimates, jobs[1].Reserved); got != want {
+		if got := fmt.Sprint(jobs[0].Costs, jobs[0].Bill.Estimates, jobs[0].Bill.Reserved, jobs[1].Costs, jobs[1].Bill.Estimates, jobs[1].Bill.Reserved); got != want {
 			t.Errorf("%s: a pack of two reserves %s, want %s", what, got, want)
 		}
 		return jobs
@@ -45,8 +45,8 @@ func TestPackReserves(t *testing.T) {
 	if got := fmt.Sprint(took.actual, took.price); got != "[2500 1 7500] 7500" {
 		t.Errorf("a pack of two took %s", got)
 	}
-	jobs[0].Taken = []int64{2500, 1, 3750}
-	if got := fmt.Sprint(jobs[0].Low()); got != "[1200 1 2250]" {
+	jobs[0].Bill.Taken = []int64{2500, 1, 3750}
+	if got := fmt.Sprint(jobs[0].Bill.Low()); got != "[1200 1 2250]" {
 		t.Errorf("the first record of a pack that took more has the estimates %s", got)
 	}
 	reserves("after an answer of five and 1.5 times its estimates", "[2500 1 7500] [1200 1 2250] 3750 [] [] 3750")

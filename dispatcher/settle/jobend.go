@@ -86,12 +86,12 @@ func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Reco
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Identity(r.Started), Pack: j.In, TAT: tat,
-		Limits: j.Terms.API.Rules.Names(), Costs: j.Charged(), Reserved: j.Over(), Usage: j.Usage, Unsettled: j.Unsettled,
+		Limits: j.Terms.API.Rules.Names(), Costs: j.Bill.Charged(j.Costs), Reserved: j.Bill.Over(j.Costs), Usage: j.Bill.Usage, Unsettled: j.Bill.Unsettled,
 		Instance: w.Env.Instance,
 	}
 	// If a call is submitted, unbilled or unsettled, no answer says what it took.
-	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Unsettled) == 0 {
-		c.Estimated = j.Low()
+	if out.Verdict != httpcall.Submitted && out.Billed != deadletter.NotBilled && len(j.Bill.Unsettled) == 0 {
+		c.Estimated = j.Bill.Low()
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.Terms.API, r)

@@ -67,7 +67,7 @@ func (w *Operations) submit(ctx context.Context, j *lane.Job, r httpcall.Respons
 		wait = o.For
 	}
 	op.Until = w.WallTime(w.Now()).Add(wait - max(0, time.Since(r.Ended)))
-	op.Price, op.Costs, op.Limits = j.Price(), j.Charged(), j.Terms.Limits
+	op.Price, op.Costs, op.Limits = j.Price(), j.Bill.Charged(j.Costs), j.Terms.Limits
 	j.Operation = &op
 	c := Record(j, r, out)
 	c.Operation = &op
@@ -88,10 +88,7 @@ func (w *Operations) Keep(ctx context.Context, j *lane.Job, c *ledger.Record) {
 	w.HoldSlot(j)
 	w.Update(func(*schedule.Schedule) {
 		j.DropIntentsLocked()
-		if j.MarkSeq != 0 {
-			j.Part.Bucket.Discard(j.MarkSeq)
-		}
-		j.MarkSeq = seq
+		j.Marks.Replace(j.Part, seq)
 		j.Lost, j.Flown = nil, nil
 		w.PollLocked(j)
 	})
@@ -182,12 +179,12 @@ func (w *Operations) End(ctx context.Context, j *lane.Job, r httpcall.Response, 
 		return
 	}
 	var more Beyond
-	j.Usage, j.Holdup = nil, schedule.Holdup{}
+	j.Bill.Usage, j.Holdup = nil, schedule.Holdup{}
 	record := func(out httpcall.Outcome) *ledger.Record { return w.EndRecord(j, r, out, more) }
 	if out.Verdict == httpcall.Delivered {
 		more = w.over(j, r)
 		// The stored result has the price of the whole job.
-		j.Usage, j.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price
+		j.Bill.Usage, j.Bill.Paid = j.Terms.API.UsageOf(r), j.Operation.Price+more.Price
 		w.keepResult(ctx, j, r, record, out)
 		return
 	}
@@ -223,7 +220,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 	if ok {
 		fault.Pass(fault.IntentStored)
 		w.Mu.Lock()
-		j.Intents = append(j.Intents, &lane.IntentMark{Seq: seq, Users: 1})
+		j.Announced.Marks = append(j.Announced.Marks, &lane.IntentMark{Seq: seq, Users: 1})
 		w.Mu.Unlock()
 	}
 	return ok

@@ -51,7 +51,7 @@ func (w *Settler) EndReused(ctx context.Context, j *lane.Job, of *ledger.Result)
 		return
 	}
 	w.Mu.Lock()
-	j.EndMarks = append(j.EndMarks, seq)
+	j.Marks.Ends = append(j.Marks.Ends, seq)
 	w.Mu.Unlock()
 	msg := reusedResult(j, of, time.Now())
 	stored, ok := w.storeResult(ctx, j, msg)

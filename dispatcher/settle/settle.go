@@ -266,7 +266,7 @@ func (w *Settler) keepEnd(ctx context.Context, j *lane.Job, letter *deadletter.L
 	seq, ok := w.keepMark(ctx, "end", j, mark)
 	if ok {
 		w.Mu.Lock()
-		j.EndMarks = append(j.EndMarks, seq)
+		j.Marks.Ends = append(j.Marks.Ends, seq)
 		w.Mu.Unlock()
 	}
 	return ok
@@ -322,10 +322,7 @@ func (w *Settler) Rest(ctx context.Context, j *lane.Job, c *ledger.Record, notBe
 	w.Spans.rest(j, c)
 	w.Update(func(s *schedule.Schedule) {
 		j.DropIntentsLocked()
-		if j.MarkSeq != 0 {
-			j.Part.Bucket.Discard(j.MarkSeq)
-		}
-		j.MarkSeq = seq
+		j.Marks.Replace(j.Part, seq)
 		j.Failed, j.Lost, j.Flown = c.Detail, nil, nil
 		w.RestLocked(j, notBefore)
 	})
@@ -408,12 +405,7 @@ func (w *Settler) Finish(j *lane.Job, outcome string) {
 		delete(p.Removed, j.Seq)
 		j.DropIntentsLocked()
 		j.Adopted.LetGo()
-		if j.MarkSeq != 0 {
-			p.Bucket.Discard(j.MarkSeq)
-		}
-		for _, seq := range j.EndMarks {
-			p.Bucket.Discard(seq)
-		}
+		j.Marks.Drop(p)
 		w.LeaveLocked(j)
 		s.Finished(j.Job)
 		if j.Ended != nil {

@@ -60,9 +60,9 @@ func TestFoundJobGoesOnFromItsMark(t *testing.T) {
 	f.recallLocked(jobHistory{mark: &foundMark{RetryMark: mark, seq: 9}})
 	w.Mu.Unlock()
 	j := f.Job
-	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.MarkSeq != 9 {
+	if j.NotBefore != later || j.Calls != 3 || j.Attempts != 2 || j.Crashes != 1 || j.Deaths != 4 || j.Marks.Last != 9 {
 		t.Errorf("not before %d, want %d; calls %d, attempts %d, crashes %d, deaths %d, mark %d",
-			j.NotBefore, later, j.Calls, j.Attempts, j.Crashes, j.Deaths, j.MarkSeq)
+			j.NotBefore, later, j.Calls, j.Attempts, j.Crashes, j.Deaths, j.Marks.Last)
 	}
 	if j.Failed != "it failed" || j.Status != 500 || j.AnsweredAt != 7 || j.Doubt.Identity != "Other-Key@0" {
 		t.Errorf("failed %q, status %d, answered at %d, under %q", j.Failed, j.Status, j.AnsweredAt, j.Doubt.Identity)

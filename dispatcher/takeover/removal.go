@@ -271,7 +271,7 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 			return
 		}
 		for t := range q.Polled {
-			if j := lane.JobLocked(t); gone(j.MarkSeq) && !gone(j.Seq) {
+			if j := lane.JobLocked(t); gone(j.Marks.Last) && !gone(j.Seq) {
 				unmarked = append(unmarked, j)
 			}
 		}
@@ -292,7 +292,7 @@ func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 		}
 		p.W.Mu.Lock()
 		if j.IsPolled() {
-			j.MarkSeq = seq
+			j.Marks.Last = seq
 		} else {
 			p.Bucket.Discard(seq) // the job ends
 		}
@@ -313,8 +313,8 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		}
 		for t := range q.Near {
 			j, begun := t.Of.(*lane.Job)
-			if begun && j.IntendedBy != nil && !gone(j.Seq) && slices.ContainsFunc(j.Intents, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
-				intents, jobs = append(intents, j.Intent(j.Intended)), append(jobs, j)
+			if begun && j.Announced.By != nil && !gone(j.Seq) && slices.ContainsFunc(j.Announced.Marks, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
+				intents, jobs = append(intents, j.Intent(j.Announced.Call)), append(jobs, j)
 			}
 		}
 	})
@@ -353,8 +353,8 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		defer w.Mu.Unlock()
 		mark := &lane.IntentMark{Seq: seq, Users: len(jobs)}
 		for _, j := range jobs {
-			if len(j.Intents) > 0 {
-				j.Intents = append(j.Intents, mark)
+			if len(j.Announced.Marks) > 0 {
+				j.Announced.Marks = append(j.Announced.Marks, mark)
 			} else if mark.Users--; mark.Users == 0 { // all jobs have ended meanwhile
 				p.Bucket.Discard(seq)
 			}

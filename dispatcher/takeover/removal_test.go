@@ -170,5 +170,5 @@ func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
 
 // intends notes an intent as stored.
 func intends(j *lane.Job, seq uint64, call int) {
-	j.Intents, j.Intended, j.IntendedBy, j.IntendedAs = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms, "Key@0~1"
+	j.Announced.Marks, j.Announced.Call, j.Announced.By, j.Announced.As = []*lane.IntentMark{{Seq: seq, Users: 1}}, call, j.Terms, "Key@0~1"
 }
