@@ -155,9 +155,11 @@ func (s *source) readGiven(ctx context.Context, after uint64, given map[uint64]s
 	if err != nil || last <= after {
 		return err
 	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: s.nc, Stream: s.stream, Last: last, From: jetstream.OrderedConsumerConfig{
+	rest := stream.Until{Conn: s.nc, Stream: s.stream, Last: last}
+	rest.From = jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
-	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	}
+	err = stream.ReadUntil(ctx, rest, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if len(given) >= most {
 			return errTooMany
 		}

@@ -82,10 +82,12 @@ func (p *Partition) find(ctx context.Context, job, key string) (found []Entry, e
 	if key != "" {
 		token = ingest.Token(key)
 	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: p.source.nc, Stream: p.source.stream, Last: last, Clear: true, From: jetstream.OrderedConsumerConfig{
+	rest := stream.Until{Conn: p.source.nc, Stream: p.source.stream, Last: last, Clear: true}
+	rest.From = jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: read + 1, HeadersOnly: true,
 		FilterSubjects: []string{p.source.subject(kindJob, token)},
-	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	}
+	err = stream.ReadUntil(ctx, rest, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if msg.Headers().Get(ingest.HeaderJobID) != job {
 			return nil
 		}

@@ -29,7 +29,8 @@ func (q *Queue) AddFinished(jobs []Finished) {
 	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
-		forgot := p.finishedIDs.add(ingest.StoredID(f.Key, f.DedupeID), finishedID{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}, since)
+		ended := finishedID{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}
+		forgot := p.finishedIDs.add(ingest.StoredID(f.Key, f.DedupeID), ended, since)
 		if forgot && q.log != nil {
 			q.log.Warn("more jobs have ended than there is room for their ids: one that is sent again after a restart of its server may be called again; "+
 				"lower dedupe, or begin the api with more partitions", "api", q.api, "stream", p.source.name, "ids", SureIDs)

@@ -50,10 +50,13 @@ type pendingPut struct {
 
 // put stores a job in the bucket or refuses it, and calls done once with the answer. It judges the forecast now, and
 // the capacity when the stream answers.
-func (in *intake) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
+func (in *intake) put(
+	j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal),
+) {
 	if in.full() {
 		done(ingest.Receipt{}, &ingest.Refusal{
-			Code: ingest.Unavailable, Description: fmt.Sprintf("too many jobs wait to be stored in %s: try again", in.source.name),
+			Code:        ingest.Unavailable,
+			Description: fmt.Sprintf("too many jobs wait to be stored in %s: try again", in.source.name),
 		})
 		return
 	}
@@ -61,7 +64,8 @@ func (in *intake) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *inge
 		j.DedupeID = nuid.Next()
 	}
 	id := ingest.StoredID(j.Key, j.DedupeID)
-	if first, known := in.finishedIDs.find(id); known && in.queue.dedupe.Judge(first.accepted, bucket.MicrosOf(time.Now())) == Same {
+	now := bucket.MicrosOf(time.Now())
+	if first, known := in.finishedIDs.find(id); known && in.queue.dedupe.Judge(first.accepted, now) == Same {
 		done(in.placed(ingest.Receipt{
 			Stream: in.source.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true,
 		}, in.queue.place(j.Key, first.seq, j.Priority), limits), nil)
@@ -201,7 +205,9 @@ func (in *intake) storeGroup(ctx context.Context, group []*pendingPut) {
 	}
 }
 
-func (in *intake) commit(ctx context.Context, some []*pendingPut, how func(context.Context, []*nats.Msg) []stream.Answer) {
+func (in *intake) commit(
+	ctx context.Context, some []*pendingPut, how func(context.Context, []*nats.Msg) []stream.Answer,
+) {
 	if len(some) == 0 {
 		return
 	}
@@ -295,7 +301,9 @@ func (in *intake) refusal(e *pendingPut) *ingest.Refusal {
 		}
 		return r.WithRetry()
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
-		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("it is unknown whether the job was stored: %v", e.answer.Err)}
+		return &ingest.Refusal{
+			Code: ingest.Unsure, Description: fmt.Sprintf("it is unknown whether the job was stored: %v", e.answer.Err),
+		}
 	}
 	why := e.answer.Err
 	if errors.Is(why, stream.ErrUnsent) {

@@ -161,7 +161,9 @@ func (m *Markers) Epoch() uint64 {
 // way.
 func (m *Markers) GiveUp(ctx context.Context) error {
 	at := m.p.contents.epoch()
-	if err := m.p.source.stream.Purge(ctx, jetstream.WithPurgeSubject(m.p.source.owner()), jetstream.WithPurgeSequence(at+1)); err != nil {
+	of := &m.p.source
+	err := of.stream.Purge(ctx, jetstream.WithPurgeSubject(of.owner()), jetstream.WithPurgeSequence(at+1))
+	if err != nil {
 		return fmt.Errorf("give %s up: %w", m.p.source.name, err)
 	}
 	return nil

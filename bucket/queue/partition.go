@@ -36,7 +36,8 @@ func newPartition(q *Queue, nc *nats.Conn, opened jetstream.Stream, number int) 
 	}
 	reconnects := func() uint64 { return nc.Stats().Reconnects }
 	p := &Partition{
-		queue: q, source: source{api: q.api, number: number, name: StreamName(q.api, number), nc: nc, js: q.js, stream: opened},
+		queue:    q,
+		source:   source{api: q.api, number: number, name: StreamName(q.api, number), nc: nc, js: q.js, stream: opened},
 		contents: newContents(q.holdings, reconnects), reconnects: reconnects,
 		watch: readWatch, removalWatch: removalWatch, heartbeat: readHeartbeat,
 		larger: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
@@ -49,7 +50,8 @@ func newPartition(q *Queue, nc *nats.Conn, opened jetstream.Stream, number int) 
 // newIntake returns the intake of a partition, which stores by x.
 func newIntake(p *Partition, x *stream.Exchange) *intake {
 	return &intake{
-		queue: p.queue, source: &p.source, contents: p.contents, finishedIDs: &p.finishedIDs, x: x, wake: make(chan struct{}, 1),
+		queue: p.queue, source: &p.source, contents: p.contents, finishedIDs: &p.finishedIDs, x: x,
+		wake: make(chan struct{}, 1),
 	}
 }
 

@@ -48,12 +48,12 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	if err != nil {
 		return Removal{}, err
 	}
-	if p.contents.isAnother(source.CachedInfo().Created) || remade && source.CachedInfo().State.FirstSeq > p.contents.readTo() {
+	state := source.CachedInfo().State
+	if p.contents.isAnother(source.CachedInfo().Created) || remade && state.FirstSeq > p.contents.readTo() {
 		r := p.contents.takenOut(func(uint64) bool { return true })
-		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, source.CachedInfo().State.FirstSeq <= p.contents.readTo()
+		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, state.FirstSeq <= p.contents.readTo()
 		return r, nil
 	}
-	state := source.CachedInfo().State
 	if !p.contents.reckon().misses(before, &state) {
 		return Removal{}, nil
 	}
@@ -164,7 +164,9 @@ func (r *reading) lacksEpoch(ctx context.Context) bool {
 // gone.
 func (p *Partition) remake(ctx context.Context) error {
 	s := *p.queue.settings.Load()
-	_, err := ensureQueueStream(ctx, p.source.js, s, partitionOf{number: p.source.number, of: len(p.queue.partitions), firstSeq: BehindAll(p.contents.lastKnown())})
+	_, err := ensureQueueStream(ctx, p.source.js, s, partitionOf{
+		number: p.source.number, of: len(p.queue.partitions), firstSeq: BehindAll(p.contents.lastKnown()),
+	})
 	if err != nil {
 		return fmt.Errorf("make %s again: %w", p.source.name, err)
 	}
@@ -185,7 +187,8 @@ const (
 func (m *Markers) Fence(ctx context.Context) (Fence, error) {
 	m.mu.Lock() // not while Renew stores the epoch again
 	defer m.mu.Unlock()
-	last, err := stream.AskLeader(ctx, m.p.source.nc, m.p.source.name, fmt.Sprintf(`{"last_by_subj":%q}`, m.p.source.owner()))
+	of := &m.p.source
+	last, err := stream.AskLeader(ctx, of.nc, of.name, fmt.Sprintf(`{"last_by_subj":%q}`, of.owner()))
 	switch {
 	case err != nil:
 		return FenceOwn, fmt.Errorf("look for the owner of %s: %w", m.p.source.name, err)

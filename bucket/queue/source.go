@@ -75,7 +75,8 @@ func (s *source) storeEpoch(ctx context.Context, instance string) (seq uint64, e
 		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"},
 	}})
 	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst) {
+	if errors.As(err, &api) &&
+		(api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst) {
 		err = fmt.Errorf("%w: %w", ErrFenced, err)
 	}
 	if err != nil {

@@ -44,7 +44,8 @@ func (r *reading) streamReset(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
-	m, err := stream.AskLeader(ctx, r.p.source.nc, r.p.source.name, fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
+	m, err := stream.AskLeader(ctx, r.p.source.nc, r.p.source.name,
+		fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
 	if err != nil {
 		return false, err
 	}
@@ -56,8 +57,8 @@ func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// noteIntact notes that the losses of the connection up to number connection did not reset the stream. Finished messages
-// may then be deleted.
+// noteIntact notes that the losses of the connection up to number connection did not reset the stream. Finished
+// messages may then be deleted.
 func (r *reading) noteIntact(connection uint64) {
 	r.p.contents.noteIntact(connection)
 	r.p.sweeper.kick()

@@ -143,7 +143,9 @@ func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry,
 		token = ingest.Token(n.Key)
 	}
 	subject := p.source.subject(kindJob, token)
-	read := stream.Newest{JetStream: p.source.js, Stream: p.source.name, Subject: subject, Since: n.Since, Most: n.Most, Bare: true}
+	read := stream.Newest{
+		JetStream: p.source.js, Stream: p.source.name, Subject: subject, Since: n.Since, Most: n.Most, Bare: true,
+	}
 	if !n.UpTo.IsZero() {
 		later, err := stream.FirstSince(ctx, p.source.nc, p.source.name, subject, n.UpTo.Add(time.Nanosecond))
 		if err != nil {
@@ -159,6 +161,8 @@ func (p *Partition) Newest(ctx context.Context, n NewestJobs, take func(e Entry,
 		if !ok || err != nil {
 			return nil //nolint:nilerr // it is no job
 		}
-		return take(Entry{Key: key, Seq: meta.Sequence.Stream, Header: msg.Headers(), Time: meta.Timestamp}, meta.Sequence.Stream <= p.contents.readTo())
+		seq := meta.Sequence.Stream
+		e := Entry{Key: key, Seq: seq, Header: msg.Headers(), Time: meta.Timestamp}
+		return take(e, seq <= p.contents.readTo())
 	})
 }

@@ -7,7 +7,7 @@ type Bill struct {
 	Estimates []int64          // units of each shared limit by the job's own estimates; nil if answers report no units
 	Paid      int64            // price of the last call, estimated unless the answer reported it
 	Noted     bool             // another process noted what the lost call took
-	Taken     []int64          // units the last call took from each shared limit, estimated unless the answer reported them
+	Taken     []int64          // units the last call took from each shared limit, estimated as Paid is
 	Usage     map[string]int64 // numbers of the last call's answer that the usage counts
 	Unsettled []string         // limits whose units the answer should have reported, and did not
 }

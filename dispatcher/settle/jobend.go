@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The functions of this file build the messages that are stored at a job's end: its result, the ledger's record of its call, and its
-// letter. New headers of these messages are added here.
+// The functions of this file build the messages that are stored at a job's end: its result, the ledger's record of its
+// call, and its letter. New headers of these messages are added here.
 
 // resultMsgID returns the message id of a job's result.
 func resultMsgID(j *lane.Job) string { return "result." + j.Origin() }
@@ -61,7 +61,8 @@ func resultOf(j *lane.Job, r httpcall.Response) *nats.Msg {
 		h["Content-Type"] = []string{v}
 	}
 	msg := &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(j.Part.W.Env.Conn.MaxPayload())-ledger.HeaderRoom, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
+	payload := int(j.Part.W.Env.Conn.MaxPayload()) - ledger.HeaderRoom
+	if most := max(0, min(payload, int(j.Terms.API.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -86,7 +87,8 @@ func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Reco
 		Accepted: j.Accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.Price()), Billed: out.Billed, Idempotency: j.Identity(r.Started), Pack: j.In, TAT: tat,
-		Limits: j.Terms.API.Rules.Names(), Costs: j.Bill.Charged(j.Costs), Reserved: j.Bill.Over(j.Costs), Usage: j.Bill.Usage, Unsettled: j.Bill.Unsettled,
+		Limits: j.Terms.API.Rules.Names(), Costs: j.Bill.Charged(j.Costs), Reserved: j.Bill.Over(j.Costs),
+		Usage: j.Bill.Usage, Unsettled: j.Bill.Unsettled,
 		Instance: w.Env.Instance,
 	}
 	// If a call is submitted, unbilled or unsettled, no answer says what it took.
@@ -105,7 +107,9 @@ func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Reco
 }
 
 // Letter builds a job's letter.
-func Letter(j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+func Letter(
+	j *lane.Job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed,
+) *deadletter.Letter {
 	m := j.Message
 	var accepted time.Time
 	if j.Accepted != 0 {

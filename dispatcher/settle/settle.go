@@ -44,7 +44,10 @@ type Settler struct {
 
 // New returns a settler of a lane's jobs. It calls onCallEnd under the lock when a call has ended.
 func New(l *lane.Lane, notes *HoldNotes, onCallEnd func(answered bool)) *Settler {
-	w := &Settler{Lane: l, Memory: &Memory{l}, Spans: Spans{l.Env}, notes: notes, Evidence: evidenceOf(l.Env, l.Name, l.Log), onCallEnd: onCallEnd}
+	w := &Settler{
+		Lane: l, Memory: &Memory{l}, Spans: Spans{l.Env}, notes: notes,
+		Evidence: evidenceOf(l.Env, l.Name, l.Log), onCallEnd: onCallEnd,
+	}
 	w.Operations = &Operations{Settler: w}
 	return w
 }

@@ -15,8 +15,8 @@ import (
 // span of the job from its result or letter. So recovery also writes the spans of calls that a crash interrupted.
 // Without a Tracer, this costs no more than a comparison.
 
-// Spans writes the spans of jobs. It keeps what it knows of a job's spans in the job (Traced and Settled), for the job's
-// goroutine.
+// Spans writes the spans of jobs. It keeps what it knows of a job's spans in the job (Traced and Settled); only the
+// job's goroutine uses it.
 type Spans struct{ env *lane.Env }
 
 // Of returns the trace of a job whose message is loaded. It returns nil if no spans are written.

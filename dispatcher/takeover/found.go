@@ -405,7 +405,8 @@ func (f *foundJob) endAgain(ctx context.Context) {
 		f.w.Mu.Unlock()
 	}
 	f.AnsweredAt = cmp.Or(f.last.At, f.AnsweredAt)
-	f.w.BuryLetter(ctx, f.Job, settle.Letter(f.Job, deadletter.Reason(f.last.Outcome), f.last.Detail, f.last.Status, f.Doubt.Charged()))
+	reason := deadletter.Reason(f.last.Outcome)
+	f.w.BuryLetter(ctx, f.Job, settle.Letter(f.Job, reason, f.last.Detail, f.last.Status, f.Doubt.Charged()))
 }
 
 // endAnswered settles a call that was answered, but whose process died before it had stored the outcome. From what that

@@ -80,8 +80,9 @@ func (a *accounts) willRefuse(api string, c *config.Config) bool {
 // accountsReady bounds how long a start waits until limits count their exact use.
 const accountsReady = 2 * time.Second
 
-// awaitAccounts blocks until every limit of the given apis and of the accounts at the start counts its exact use, but for accountsReady at most. Without this wait,
-// operators would see only an upper bound right after the start. Calls begin during the wait.
+// awaitAccounts blocks until every limit of the given apis and of the accounts at the start counts its exact use, but
+// for accountsReady at most. Without this wait, operators would see only an upper bound right after the start. Calls
+// begin during the wait.
 func (a *accounts) awaitAccounts(ctx context.Context, apis []*apiParts) {
 	ctx, cancel := context.WithTimeout(ctx, accountsReady)
 	defer cancel()

@@ -117,7 +117,10 @@ type traces struct {
 }
 
 func newWorker(l *link) *Worker {
-	return &Worker{link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l}, accounts: &accounts{link: l}}
+	return &Worker{
+		link: l, records: &records{link: l}, notices: &notices{link: l}, bodies: &bodies{link: l}, traces: &traces{link: l},
+		accounts: &accounts{link: l},
+	}
 }
 
 // Start starts a worker and returns when jobs are accepted and dispatched. If it fails, it leaves nothing running; to
