@@ -27,11 +27,11 @@ type engine struct {
 	permits   permits
 	lines     lines // of replicas that use this engine together
 
-	pool   *engine  // counts the limits of the api's account; nil without one
-	limits []placed // all limits of a call: shared, and those of the pool
-	seen   int64    // the pool.applied for which limits was built
-	behind bool     // these rules do not say what a call takes of some limit of the pool
-	name   string   // the api's name, set once it has had an account
+	pool       *engine    // counts the limits of the api's account; nil without one
+	limits     []placed   // all limits of a call: shared, and those of the pool
+	seen       int64      // the pool.applied for which limits was built
+	behind     bool       // these rules do not say what a call takes of some limit of the pool
+	name       string     // the api's name, set once it has had an account
 	departures departures // from pools that the engine has left
 
 	// Of a pool:
