@@ -43,9 +43,9 @@ type Ahead struct {
 	looked, beside int // records examined, and how many of them are the call's own record or come after it
 }
 
-// Add takes the records of the key's calls one by one, in the order in which they were stored. own says that the record is of
-// the call that the job waited for. ahead says that the record is of another job's call that began during the wait. Add
-// returns false when it needs no more records.
+// Add takes the records of the key's calls one by one, in the order in which they were stored. own says that the record
+// is of the call that the job waited for. ahead says that the record is of another job's call that began during the
+// wait. Add returns false when it needs no more records.
 func (a *Ahead) Add(own, ahead bool) (more bool) {
 	a.looked++
 	if ahead {
