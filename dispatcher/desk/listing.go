@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// UnfinishedJob is a job that waits or is being called.
+// UnfinishedJob is a job that waits, is being called or is polled.
 type UnfinishedJob struct {
 	API      string            `json:"api"`
 	Key      string            `json:"key"`
@@ -38,7 +38,8 @@ func (j *UnfinishedJob) Calling() bool {
 
 // UnfinishedWanted chooses unfinished jobs of an api.
 type UnfinishedWanted struct {
-	Waiting, Calling bool
+	Waiting, Calling bool      // a polled job counts as waiting
+	Polled           *bool     // if Waiting: only polled jobs, or only the others; nil: both
 	Key              string    // "": of all keys
 	Part             string    // of the job's id; "": jobs with any id
 	Since            time.Time // only jobs that came to their state at this time or later
@@ -126,7 +127,8 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 			API: p.W.Name, Key: e.Key, Job: e.Header.Get(ingest.HeaderJobID), Stream: p.Bucket.Name(), Seq: e.Seq, At: e.Time.UTC(), Accepted: e.Time.UTC(),
 		}
 		j.Phase, j.Calls = phaseOf(p, &e, known)
-		if j.Phase == "" || j.Calling() || !wanted.takes(&j) {
+		isPolled := j.Phase == schedule.JobPolling
+		if j.Phase == "" || j.Calling() || wanted.Polled != nil && *wanted.Polled != isPolled || !wanted.takes(&j) {
 			return nil
 		}
 		if jobs = append(jobs, j); len(jobs) == wanted.Limit {

@@ -24,7 +24,10 @@ type UnfinishedJobs struct {
 	jobindex.Filter
 	Waiting bool `json:"waiting,omitempty"`
 	Calling bool `json:"calling,omitempty"`
-	Limit   int  `json:"limit"`
+	// Polled chooses among the jobs that Waiting asks for: only those that are polled, or only the others. nil: both,
+	// which is what an older version asks for.
+	Polled *bool `json:"polled,omitempty"`
+	Limit  int   `json:"limit"`
 }
 
 // unfinishedReply is one replica's part of the unfinished jobs.
@@ -105,7 +108,7 @@ const busyListing = "too many questions about jobs and spending are being answer
 // exists, there is another page.
 func (q *UnfinishedJobs) wanted() desk.UnfinishedWanted {
 	wanted := desk.UnfinishedWanted{
-		Waiting: q.Waiting, Calling: q.Calling, Key: q.Key, Part: q.Part, Since: q.Since,
+		Waiting: q.Waiting, Calling: q.Calling, Polled: q.Polled, Key: q.Key, Part: q.Part, Since: q.Since,
 		Limit: q.Limit + 1, Most: mostHeaders,
 	}
 	if !q.Until.IsZero() {
