@@ -132,10 +132,8 @@ func List(ctx context.Context, c *connect.Connection, q *Question) (Page, error)
 	var all []placed
 	var end jobindex.Place // after this place, all may lack jobs; zero: it lacks none
 	if q.wants(Waiting) || q.wants(Calling) || q.wants(Polling) {
-		asked := admin.UnfinishedJobs{Filter: q.Filter, Waiting: q.wants(Waiting) || q.wants(Polling), Calling: q.wants(Calling), Limit: q.Limit}
-		if q.State != "" {
-			polled := q.State == Polling
-			asked.Polled = &polled
+		asked := admin.UnfinishedJobs{
+			Filter: q.Filter, Waiting: q.wants(Waiting), Calling: q.wants(Calling), Polled: q.wants(Polling), Limit: q.Limit,
 		}
 		found, err := asked.Unfinished(c)
 		if err != nil {

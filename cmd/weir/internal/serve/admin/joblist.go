@@ -24,10 +24,8 @@ type UnfinishedJobs struct {
 	jobindex.Filter
 	Waiting bool `json:"waiting,omitempty"`
 	Calling bool `json:"calling,omitempty"`
-	// Polled chooses among the jobs that Waiting asks for: only those that are polled, or only the others. nil: both,
-	// which is what an older version asks for.
-	Polled *bool `json:"polled,omitempty"`
-	Limit  int   `json:"limit"`
+	Polled  bool `json:"polled,omitempty"`
+	Limit   int  `json:"limit"`
 }
 
 // unfinishedReply is one replica's part of the unfinished jobs.
