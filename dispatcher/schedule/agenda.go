@@ -2,13 +2,12 @@ package schedule
 
 import (
 	"container/heap"
-	"math"
 
 	"weir/bucket"
 )
 
 // Never is a time that never comes.
-const Never = bucket.Micros(math.MaxInt64)
+const Never = bucket.Never
 
 // maxLapsing bounds the waiting jobs that may be ending at the same time because their deadlines have passed. The
 // dispatcher loads each of them for its letter.

@@ -63,7 +63,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 			over = over.with(j.Priority)
 			continue
 		}
-		if q.waits.classes == nil && int64(len(jobs)) >= min(free, maxAsks) {
+		if !q.waits.IsMixed() && int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
 		jobs = append(jobs, j)
@@ -113,13 +113,13 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 // limits. Otherwise the shared turns would decide which calls of a slow key are made: if other keys have only high
 // jobs, the low jobs would get all calls of this key.
 func (s *step) isSlow(q *KeyQueue, free int64) bool {
-	return q.waits.classes != nil && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
+	return q.waits.IsMixed() && (free <= 1 || s.policy.slot(q.Limits, q.TAT, s.now, 2) > s.now.Add(s.Pipe.pace.ReserveAhead))
 }
 
 // ownTurns gives each job that has no slot the turn of its own priority, unless its key is slow. Otherwise jobs of one
 // priority would take turns of other priorities too, and overtake each other.
 func (s *step) ownTurns(q *KeyQueue) {
-	if free, _ := q.free(s.now); q.waits.classes == nil || s.isSlow(q, free) {
+	if free, _ := q.free(s.now); !q.waits.IsMixed() || s.isSlow(q, free) {
 		return
 	}
 	for _, j := range q.Jobs {
@@ -135,7 +135,7 @@ func (s *step) ownTurns(q *KeyQueue) {
 // wait to ask, this queue needs a turn of a priority of which it has jobs. If it has none, it waits for a turn of each
 // such priority.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
-	several := q.waits.classes != nil
+	several := q.waits.IsMixed()
 	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
 	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
 		next := rest[0]

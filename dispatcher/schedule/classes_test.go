@@ -377,7 +377,7 @@ func TestPlacesByPriority(t *testing.T) {
 			if n, _ := q.Rank(seq); n != depth+1-behind {
 				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
 			}
-			if first, ok := q.waits.firstOf(); ok && rnd.IntN(3) == 0 {
+			if first, ok := q.waits.First(); ok && rnd.IntN(3) == 0 {
 				if j := q.dequeue(first); rnd.IntN(2) == 0 {
 					j.Phase = Phase(rnd.IntN(int(polled)))
 				} else {
@@ -395,7 +395,7 @@ func TestPlacesByPriority(t *testing.T) {
 		q.Jobs = nil
 		shown := d.At(d.now).FirstJobs(q, 100)
 		for i := range shown {
-			of, ok := q.waits.firstOf()
+			of, ok := q.waits.First()
 			if !ok {
 				t.Fatalf("seed %d: %d jobs are shown and %d wait", seed, len(shown), i)
 			}
@@ -412,8 +412,8 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	place := 0
 	for p := range q.inOrder {
 		place++
-		if n, _ := q.Rank(p.seq); n != place {
-			t.Fatalf("seed %d: the %s job %d is called as number %d, and its place is %d", seed, p.of, p.seq, place, n)
+		if n, _ := q.Rank(p.Seq); n != place {
+			t.Fatalf("seed %d: the %s job %d is called as number %d, and its place is %d", seed, p.Of, p.Seq, place, n)
 		}
 	}
 	if place != q.Depth() {
@@ -463,12 +463,12 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "concurrent", InFlight: 8})
 	q := d.Push("k", 1, d.part)
 	d.grant()
-	if q.waits.classes != nil || d.turns.shares.several || d.turns.all[0] != nil || d.turns.all[2] != nil {
-		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.classes, d.turns.shares.several)
+	if q.waits.IsMixed() || d.turns.shares.several || d.turns.all[0] != nil || d.turns.all[2] != nil {
+		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.IsMixed(), d.turns.shares.several)
 	}
 	d.pushAs("k", 2, d.part, bucket.Low)
-	if q.waits.classes == nil || d.turns.all[2] == nil || d.turns.all[0] != nil {
-		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.classes, d.turns.all[2], d.turns.all[0])
+	if !q.waits.IsMixed() || d.turns.all[2] == nil || d.turns.all[0] != nil {
+		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.IsMixed(), d.turns.all[2], d.turns.all[0])
 	}
 	const last = 12
 	for seq := uint64(3); seq <= last; seq++ {
@@ -484,8 +484,8 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 			}
 		}
 	}
-	if q.waits.classes != nil || len(d.turns.all[2].tenants) != 0 {
-		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.classes, len(d.turns.all[2].tenants))
+	if q.waits.IsMixed() || len(d.turns.all[2].tenants) != 0 {
+		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.IsMixed(), len(d.turns.all[2].tenants))
 	}
 	if q.Depth() != 1 {
 		t.Fatalf("%d jobs are left, want 1", q.Depth())

@@ -51,15 +51,15 @@ func (m *simulation) checkLapsed() {
 		return
 	}
 	for _, q := range m.s.byKey {
-		for _, of := range q.waits.priorities() {
-			p, _ := q.waits.of(of).next()
-			if at := m.deadlines.of[p.seq]; at != 0 && at <= m.now {
-				m.t.Fatalf("job %d still waits %s after its deadline", p.seq, at.Until(m.now))
+		for _, of := range q.waits.Priorities() {
+			p, _ := q.waits.Of(of).Next()
+			if at := m.deadlines.of[p.Seq]; at != 0 && at <= m.now {
+				m.t.Fatalf("job %d still waits %s after its deadline", p.Seq, at.Until(m.now))
 			}
 		}
-		for l := range q.waits.allEarly {
-			if at := m.deadlines.of[l.seq]; at != 0 && at <= m.now {
-				m.t.Fatalf("job %d is not to be called yet and still waits %s after its deadline", l.seq, at.Until(m.now))
+		for l := range q.waits.AllEarly {
+			if at := m.deadlines.of[l.Seq]; at != 0 && at <= m.now {
+				m.t.Fatalf("job %d is not to be called yet and still waits %s after its deadline", l.Seq, at.Until(m.now))
 			}
 		}
 		for _, j := range q.Jobs {

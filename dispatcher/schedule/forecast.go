@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // A forecast estimates when a job should be called, without looking at any other key's jobs. It is computed from the
@@ -50,9 +51,9 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 		}
 		p.Position = max(1, p.Position)
 	}
-	var own appointment
+	var own backlog.Appointment
 	if p.NotBefore > v.now {
-		own = appointment{p.NotBefore, maxSeq}
+		own = backlog.LastAt(p.NotBefore)
 	}
 	if at := v.forecast(q, p, tat, own, o); at != Never {
 		return at
@@ -62,7 +63,7 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 
 // forecast returns when the call at a place should start, Never if a pause has no end. The place's position counts only
 // calls without a slot. q is nil for a key without jobs. own is the job's appointment if it is not due yet.
-func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment, o outlook) bucket.Micros {
+func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appointment, o outlook) bucket.Micros {
 	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
 	if pause := v.s.holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.until()); from == Never {
@@ -94,7 +95,7 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own appointment,
 		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
 	}
 	at = max(at, v.s.replica.after(ahead, from))
-	if at = max(at, own.at); own.at != 0 && q != nil && q.waits.hasEarly() {
+	if at = max(at, own.At); own.At != 0 && q != nil && q.waits.HasEarly() {
 		return v.afterEarlier(q, own, at)
 	}
 	return at
@@ -171,7 +172,7 @@ func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
 		own = q.uncalled() - q.under(granted, calling, settling)
-		early -= q.waits.notDue()
+		early -= q.waits.NotDue()
 	} else {
 		keys++
 	}
@@ -180,7 +181,7 @@ func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
 	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-o.asking())
 	switch {
-	case of != nil && q != nil && q.waits.hasClass(o.priority):
+	case of != nil && q != nil && q.waits.Has(o.priority):
 		first += of.ahead(q, q.seatOf(o.priority))
 	case of != nil:
 		first += of.ahead(nil, nil)
@@ -205,8 +206,8 @@ func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 	var others [len(bucket.Priorities)]int // jobs of other keys that wait and are due
 	for i, of := range bucket.Priorities {
 		own := 0
-		if q != nil && q.waits.hasClass(of) {
-			own = q.waits.of(of).size() - q.waits.of(of).notDue() + q.ungrantedOf(of)
+		if q != nil && q.waits.Has(of) {
+			own = q.waits.Of(of).Due() + q.ungrantedOf(of)
 		}
 		others[i] = max(0, v.s.census.callable[i]+v.s.Pipe.onWay[i]-own)
 		if all += others[i]; of != p.Priority && own > 0 {
@@ -268,8 +269,8 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 	if early > 0 {
 		first = unread.First
 	}
-	if q != nil && q.waits.hasEarly() {
-		early, first = early+q.waits.notDue(), min(first, q.waits.firstDue())
+	if q != nil && q.waits.HasEarly() {
+		early, first = early+q.waits.NotDue(), min(first, q.waits.FirstDue())
 	}
 	if early > 0 && int64(early) >= v.s.policy.LimitsOf(key).Capacity {
 		at = max(at, first) // none of its jobs may be called sooner

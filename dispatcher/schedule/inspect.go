@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // View reports the state of a schedule at one moment. It decides nothing and changes nothing that a decision depends
@@ -100,12 +101,12 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.size() + len(q.Jobs) + q.packed() }
+func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.packed() }
 
 // uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
 func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
-	for _, p := range q.waits.priorities() {
-		of[p-bucket.High] = q.waits.of(p).size()
+	for _, p := range q.waits.Priorities() {
+		of[p-bucket.High] = q.waits.Of(p).Size()
 	}
 	for _, j := range q.Jobs {
 		of[j.Priority-bucket.High] += 1 + len(j.members)
@@ -119,7 +120,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), backlog.Appointment{})),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
@@ -134,7 +135,7 @@ func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	limits := v.s.policy.LimitsOf(key)
 	return KeyState{
 		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), appointment{}, likely)), Waits: pause.waiting(),
+		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{}, likely)), Waits: pause.waiting(),
 	}, true
 }
 
@@ -173,7 +174,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits, Priority: PriorityName(p.of)}, v.ofQueue(q, p.of, without, appointment{})) {
+			if !list(JobState{Seq: p.Seq, Phase: JobWaits, Priority: PriorityName(p.Of)}, v.ofQueue(q, p.Of, without, backlog.Appointment{})) {
 				return jobs
 			}
 			continue
@@ -185,7 +186,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			eta = j.At
 		default:
 			if without++; j.awaits == "" {
-				eta = max(j.NotBefore, v.ofQueue(q, j.Priority, without, appointment{}))
+				eta = max(j.NotBefore, v.ofQueue(q, j.Priority, without, backlog.Appointment{}))
 			}
 		}
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect(), Priority: PriorityName(j.Priority), Awaits: j.awaits}, eta) {
@@ -200,9 +201,9 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 			}
 		}
 	}
-	for l, of := range q.waits.allEarly {
+	for l, of := range q.waits.AllEarly {
 		without++
-		if !list(JobState{Seq: l.seq, Phase: JobNotBefore, Priority: PriorityName(of)}, v.ofQueue(q, of, without, l)) {
+		if !list(JobState{Seq: l.Seq, Phase: JobNotBefore, Priority: PriorityName(of)}, v.ofQueue(q, of, without, l)) {
 			return jobs
 		}
 	}
@@ -235,32 +236,30 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 		}
 		return j.inspect(), j.Calls
 	}
-	for _, p := range q.waits.priorities() {
-		if _, waits := q.waits.of(p).placeOf(seq); waits {
-			return JobWaits, 0
-		}
+	if _, _, is := q.waits.Find(seq); is == backlog.Due {
+		return JobWaits, 0
 	}
 	return "", 0
 }
 
 // ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
 // the job's appointment if the job is early.
-func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own appointment) bucket.Micros {
+func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own backlog.Appointment) bucket.Micros {
 	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
 }
 
 // inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
 // in the backlog.
-func (q *KeyQueue) inOrder(yield func(spot, *Job) bool) {
-	waiting, jobs := q.waits.callable(), q.near()
+func (q *KeyQueue) inOrder(yield func(backlog.Spot, *Job) bool) {
+	waiting, jobs := q.waits.Callable(), q.near()
 	for {
-		p, waits := waiting.next()
+		p, waits := waiting.Next()
 		var j *Job
 		switch {
-		case len(jobs) > 0 && (!waits || q.precedes(jobs[0]) || jobs[0].spot().compare(p) < 0):
+		case len(jobs) > 0 && (!waits || q.precedes(jobs[0]) || jobs[0].spot().Compare(p) < 0):
 			p, j, jobs = jobs[0].spot(), jobs[0], jobs[1:]
 		case waits:
-			waiting.pass(p)
+			waiting.Pass(p)
 		default:
 			return
 		}

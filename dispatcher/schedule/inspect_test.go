@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // inspected is a schedule with one open partition and a stopped clock.
@@ -24,7 +25,7 @@ func hourly() bucket.Rules {
 func TestWaits(t *testing.T) {
 	task := func(q *KeyQueue, p Phase) *Job {
 		seq := uint64(100 + len(q.Jobs))
-		j := q.begin(spot{place: place{after: seq, seq: seq}})
+		j := q.begin(backlog.Spot{Place: backlog.Place{Seq: seq}})
 		j.Phase = p
 		return j
 	}
@@ -38,7 +39,7 @@ func TestWaits(t *testing.T) {
 		{WaitRate, 2 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { task(q, granted).At = now + 2*second }},
 		{WaitInFlight, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { task(q, calling); task(q, calling) }},
 		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) {
-			q.waits.first = 0
+			q.waits.Drop(bucket.Normal)
 			task(q, calling)
 			task(q, settling)
 		}},
@@ -52,23 +53,23 @@ func TestWaits(t *testing.T) {
 			s.Hold(nil, now+8*second, "x")
 		}},
 		{WaitRetry, 6 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.waits.first = 0
+			q.waits.Drop(bucket.Normal)
 			r := task(q, resting)
 			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
 		}},
 		{WaitLimit, 60 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seat.blocked, s.gate.by, s.gate.opens = true, "account", now+60*second
+			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, "account", now+60*second
 		}},
 		{WaitLimit, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seat.blocked, s.gate.by, s.gate.opens = true, "concurrent", now+60*second
+			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, "concurrent", now+60*second
 		}},
 		{WaitLimiter, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seat.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
+			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
 		}},
 		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) {
-			q.seat.blocked, s.Pipe.calls = true, s.Pipe.pace.MaxCalls
+			q.seats.normal.blocked, s.Pipe.calls = true, s.Pipe.pace.MaxCalls
 		}},
-		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seat.queued = true }},
+		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seats.normal.queued = true }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
 		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			s.holds.governor.restart(now)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no queue,
@@ -15,9 +16,9 @@ type KeyQueue struct {
 	Limits    *bucket.KeyLimits
 	Jobs      []*Job // jobs near their call or past it, in the order of their calls
 
-	waits waits
+	waits backlog.Backlog
 	keyPace
-	seat    seat
+	seats   seats
 	brake   brake
 	entry   entry
 	holdups holdups // what kept the queue's jobs from being called lately
@@ -54,8 +55,8 @@ type Job struct {
 	Of        Payload // the dispatcher's data of the job, nil until there is some
 	Queue     *KeyQueue
 	Seq       uint64
-	place     place
-	tag       tag // 0: its key had only normal jobs
+	place     backlog.Place
+	tag       backlog.Tag // 0: its key had only normal jobs
 	Priority  bucket.Priority
 	turn      bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
 	Phase     Phase
@@ -112,63 +113,48 @@ func (j *Job) unload() {
 // dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be such a
 // job.
 func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
-	j := q.drop(p)
-	if q.waits.classes != nil {
-		q.waits.classes.took(p)
-	}
-	return j
+	return q.begin(q.waits.Take(p))
 }
 
 // takeAhead takes the first waiting job of a priority that may be called, before its slot is near. The job counts as a
 // call only when it is made ready.
 func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
-	j := q.drop(p)
-	if q.waits.classes != nil {
-		q.waits.classes.follow(p)
-	}
-	return j
+	return q.begin(q.waits.TakeAhead(p))
 }
 
 // drop takes the first waiting job of a priority that may be called, without counting it as a call. There must be such
 // a job.
 func (q *KeyQueue) drop(p bucket.Priority) *Job {
-	b := q.waits.of(p)
-	at, _ := b.next()
-	b.pass(at)
-	return q.begin(q.waits.spotOf(p, at, 0))
+	return q.begin(q.waits.Drop(p))
 }
 
 // Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. It panics if the sequence does
 // not wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		p, notBefore, was := b.take(seq)
-		switch was {
-		case notThere:
-			continue
-		case wasEarly:
-			s.census.early--
-		case wasDue:
-			s.census.callable[of-bucket.High]--
-		}
-		j := q.begin(q.waits.spotOf(of, p, b.before(p)))
-		j.NotBefore = notBefore
-		return j
+	at, notBefore, was := q.waits.Extract(seq)
+	switch was {
+	case backlog.Absent:
+		panic("schedule: a job that does not wait is to leave the waiting ones")
+	case backlog.Early:
+		s.census.early--
+	case backlog.Due:
+		s.census.callable[at.Of-bucket.High]--
 	}
-	panic("schedule: a job that does not wait is to leave the waiting ones")
+	j := q.begin(at)
+	j.NotBefore = notBefore
+	return j
 }
 
 // begin makes a Job of a sequence that was removed from the waiting ones.
-func (q *KeyQueue) begin(s spot) *Job {
+func (q *KeyQueue) begin(s backlog.Spot) *Job {
 	j := q.jobOf(s)
 	q.insert(j)
 	return j
 }
 
 // jobOf makes a Job of a sequence, and does not add it to the queue's jobs.
-func (q *KeyQueue) jobOf(s spot) *Job {
-	return &Job{Queue: q, Seq: s.seq, place: s.place, Priority: s.of, tag: s.at, Deadline: q.Partition.takeDeadline(s.seq)}
+func (q *KeyQueue) jobOf(s backlog.Spot) *Job {
+	return &Job{Queue: q, Seq: s.Seq, place: s.Place, Priority: s.Of, tag: s.At, Deadline: q.Partition.takeDeadline(s.Seq)}
 }
 
 // Job returns the Job of a sequence. It returns nil if the sequence still waits in the backlog or is not in the queue.
@@ -249,39 +235,35 @@ func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
 		if j.Seq == seq || j == lead {
 			n = i + 1
 			if !q.precedes(j) {
-				n += q.waits.before(j.spot())
+				n += q.waits.Before(j.spot())
 			}
 			return n, j.NotBefore
 		}
 	}
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		if p, ok := b.placeOf(seq); ok {
-			s := q.waits.spotOf(of, p, b.before(p))
-			n := 1 + q.waits.before(s)
-			for _, j := range q.Jobs {
-				if q.precedes(j) || j.spot().compare(s) < 0 {
-					n++
-				}
-			}
-			return n, 0
-		}
-		for l := range b.early.all {
-			if l.seq == seq {
-				return q.uncalled() - q.waits.notDue() + q.waits.earlyBefore(l) + 1, l.at
-			}
+	at, early, is := q.waits.Find(seq)
+	switch is {
+	case backlog.Absent:
+		return 0, 0
+	case backlog.Early:
+		return q.uncalled() - q.waits.NotDue() + q.waits.EarlyBefore(early) + 1, early.At
+	case backlog.Due:
+	}
+	n = 1 + q.waits.Before(at)
+	for _, j := range q.Jobs {
+		if q.precedes(j) || j.spot().Compare(at) < 0 {
+			n++
 		}
 	}
-	return 0, 0
+	return n, 0
 }
 
 // precedes reports whether a job has its slot or is past it, and so comes before all jobs of its key that have no slot,
 // whatever their priorities. In a key with only normal jobs it returns false, because q.Jobs is in that order already.
-func (q *KeyQueue) precedes(j *Job) bool { return q.waits.classes != nil && j.Phase >= granted }
+func (q *KeyQueue) precedes(j *Job) bool { return q.waits.IsMixed() && j.Phase >= granted }
 
 // near returns the queue's Jobs in the order in which reports list them: first those that precede all others.
 func (q *KeyQueue) near() []*Job {
-	if q.waits.classes == nil {
+	if !q.waits.IsMixed() {
 		return q.Jobs
 	}
 	jobs := slices.Clone(q.Jobs)
@@ -323,16 +305,7 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	for _, p := range q.waits.priorities() {
-		more := true
-		q.waits.of(p).seqs(func(seq uint64) bool {
-			more = yield(seq)
-			return more
-		})
-		if !more {
-			return
-		}
-	}
+	q.waits.Seqs(yield)
 }
 
 // Idle yields the queue's jobs that rest, and those that are polled.

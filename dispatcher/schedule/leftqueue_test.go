@@ -22,7 +22,7 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.byKey["k"] != nil || q.seat.tenant != nil {
+	if s.byKey["k"] != nil || q.seats.normal.tenant != nil {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.gate.opens = now.Add(time.Hour)

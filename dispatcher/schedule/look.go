@@ -80,7 +80,7 @@ func (s *step) look(q *KeyQueue) {
 	if !s.policy.Reuse || s.IsPaused(q) {
 		return
 	}
-	for _, p := range q.waits.priorities() {
+	for _, p := range q.waits.Priorities() {
 		s.lookOf(q, p)
 	}
 }
@@ -88,7 +88,7 @@ func (s *step) look(q *KeyQueue) {
 func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 	j := q.nextFirst(of)
 	switch {
-	case j == nil && !q.waits.of(of).hasNext():
+	case j == nil && !q.waits.Of(of).HasNext():
 		return
 	case j != nil && (j.Phase != resting || j.looked || j.cancelled || j.Calls > 0 || !j.limited && !j.answered && j.NotBefore > s.now):
 		return
@@ -124,12 +124,12 @@ func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
 // awaiting returns the queue's next job if this job waits for an equal job's answer, and the next jobs of all other
 // priorities do, too. Otherwise it returns nil.
 func (q *KeyQueue) awaiting() (first *Job) {
-	for _, p := range q.waits.priorities() {
+	for _, p := range q.waits.Priorities() {
 		switch j := q.nextFirst(p); {
-		case j == nil && !q.waits.of(p).hasNext():
+		case j == nil && !q.waits.Of(p).HasNext():
 		case j == nil || j.Phase != resting || j.awaits == "":
 			return nil
-		case first == nil || j.spot().compare(first.spot()) < 0:
+		case first == nil || j.spot().Compare(first.spot()) < 0:
 			first = j
 		}
 	}
@@ -178,9 +178,7 @@ func (s *Schedule) Forgo(j *Job) bool {
 	}
 	s.Unstage(j)
 	s.Pipe.forgo(j)
-	if c := j.Queue.waits.classes; c != nil && j.tag != 0 {
-		c.forgone(j.Priority)
-	}
+	j.Queue.waits.Forgo(j.Priority, j.tag)
 	return true
 }
 

@@ -113,7 +113,7 @@ func (m *simulation) follow() {
 		}
 	}
 	for _, q := range m.s.byKey {
-		for _, p := range q.waits.priorities() {
+		for _, p := range q.waits.Priorities() {
 			if n := q.countOf(classSet(0).with(p), looking); n > 1 {
 				m.t.Fatalf("%d %s jobs of %s are looked at at once", n, p, q.Key)
 			}

@@ -73,8 +73,8 @@ func (m *simulation) checkAppointment(j *Job) {
 // waitingSeqs returns the sequences of a queue that have no Job, rising.
 func (q *KeyQueue) waitingSeqs() []uint64 {
 	var seqs []uint64
-	for _, p := range q.waits.priorities() {
-		seqs = slices.AppendSeq(seqs, q.waits.of(p).seqs)
+	for _, p := range q.waits.Priorities() {
+		seqs = slices.AppendSeq(seqs, q.waits.Of(p).Seqs)
 	}
 	slices.Sort(seqs)
 	return seqs
@@ -166,8 +166,8 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	d.PushEarly("k", 3, d.part, bucket.Normal, ms(200), ms(400))
 	d.turn()
 	q := d.byKey["k"]
-	if p, _ := q.waits.next(); p.seq != 2 && q.Job(2) == nil || q.waits.early.size != 2 {
-		t.Fatalf("job %d is next, %d are early", p.seq, q.waits.early.size)
+	if p, _ := q.waits.Of(bucket.Normal).Next(); p.Seq != 2 && q.Job(2) == nil || q.waits.NotDue() != 2 {
+		t.Fatalf("job %d is next, %d are early", p.Seq, q.waits.NotDue())
 	}
 	d.PushEarly("k", 4, d.part, bucket.Normal, ms(450), 0)
 	d.PushEarly("k", 5, d.part, bucket.Normal, ms(600), ms(601))
@@ -175,9 +175,9 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	var order []uint64
 	for p, j := range q.inOrder {
 		if j != nil {
-			p.seq = j.Seq
+			p.Seq = j.Seq
 		}
-		order = append(order, p.seq)
+		order = append(order, p.Seq)
 	}
 	if fmt.Sprint(order) != "[2 3 4 1 5 6]" {
 		t.Errorf("after the reading they stand as %v", order)
@@ -220,7 +220,7 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 	}
 	d.turn()
 	q := d.byKey["k"]
-	if got := d.Next(d.now); got != q.waits.early.next() {
+	if got := d.Next(d.now); got != q.waits.FirstDue() {
 		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
 	}
 	d.Forget(q)
@@ -351,66 +351,5 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})
 	if wait := d.now.Until(at); wait > 5*time.Second {
 		t.Errorf("a job is told to wait %s behind two calls", wait)
-	}
-}
-
-// TestEarlyList compares the list of early jobs with one that is sorted anew for every question.
-func TestEarlyList(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 4))
-	e := &early{}
-	var plain []appointment
-	next := uint64(0)
-	var due []place
-	for round := range 20_000 {
-		switch rnd.IntN(5) {
-		case 0, 1, 2:
-			next++
-			l := appointment{bucket.Micros(1 + rnd.IntN(5000)), next}
-			e.add(l)
-			i, _ := slices.BinarySearchFunc(plain, l, appointment.compare)
-			plain = slices.Insert(plain, i, l)
-		case 3:
-			if len(plain) == 0 || rnd.IntN(4) > 0 {
-				break
-			}
-			l := plain[rnd.IntN(len(plain))]
-			plain = slices.DeleteFunc(plain, func(x appointment) bool { return x == l })
-			if at, p, was := e.take(l.seq); was != wasEarly || at != l.at || p.seq != l.seq || p.after != l.seq {
-				t.Fatalf("took %v: %d %v %v", l, at, p, was)
-			}
-		case 4:
-			if rnd.IntN(40) > 0 {
-				break
-			}
-			now := e.next() + bucket.Micros(rnd.IntN(10))
-			if now > 5000 {
-				break
-			}
-			for len(plain) > 0 && plain[0].at <= now {
-				due = append(due, place{next, plain[0].at, plain[0].seq})
-				plain = plain[1:]
-			}
-			e.release(now, next)
-		}
-		if round%97 > 0 {
-			continue
-		}
-		all := slices.Collect(e.all)
-		if !slices.Equal(all, plain) || e.size != len(plain) || !slices.Equal(e.due, due) {
-			t.Fatalf("round %d: %d jobs in the list, %d are to be; %d due, %d are to be", round, len(all), len(plain), len(e.due), len(due))
-		}
-		at := bucket.Micros(rnd.IntN(5000))
-		i, _ := slices.BinarySearchFunc(plain, appointment{at, 0}, appointment.compare)
-		if got := e.before(appointment{at, 0}); got != i {
-			t.Fatalf("%d are due before %d, %d are to be", got, at, i)
-		}
-		back := slices.Collect(e.backward(appointment{at, 0}))
-		slices.Reverse(back)
-		if !slices.Equal(back, plain[:i]) {
-			t.Fatalf("backward from %d: %d jobs, %d are to be", at, len(back), i)
-		}
-	}
-	if len(e.runs) < 3 {
-		t.Errorf("%d runs: it was never split", len(e.runs))
 	}
 }

@@ -196,7 +196,7 @@ func (o *order) comes(q *KeyQueue, came uint64) {
 
 // twice adds n to shares.twice if the queue waits for its next slot in another order, too.
 func (o *order) twice(q *KeyQueue, n int) {
-	if q.waits.classes == nil {
+	if q.seats.others == nil {
 		return
 	}
 	if of := o.seat(q).tenant; o.tenants[of.name] != of {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads the pack. It goes the way of
@@ -93,13 +94,13 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 			until = min(until, m.hurries())
 		}
 	}
-	b := q.waits.of(of)
-	if n += b.size() - b.notDue(); n >= p.Jobs {
+	b := q.waits.Of(of)
+	if n += b.Due(); n >= p.Jobs {
 		return 0
 	}
 	if len(q.Partition.deadlines) > 0 {
 		n = p.Jobs
-		b.seqs(func(seq uint64) bool {
+		b.Seqs(func(seq uint64) bool {
 			if at := q.Partition.deadlines[seq]; at != 0 {
 				until = min(until, at.Add(-hurry))
 			}
@@ -166,15 +167,14 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 			return // this pack may be called before m
 		}
 	}
-	b := q.waits.of(of)
-	for len(j.members)+1 < most && b.hasNext() {
-		at, _ := b.next()
-		if deadline := q.Partition.deadlines[at.seq]; deadline != 0 && deadline <= s.now {
+	b := q.waits.Of(of)
+	for len(j.members)+1 < most && b.HasNext() {
+		at, _ := b.Next()
+		if deadline := q.Partition.deadlines[at.Seq]; deadline != 0 && deadline <= s.now {
 			return // the job ends before a job behind it is called
 		}
-		b.pass(at)
 		s.census.callable[of-bucket.High]--
-		m := q.jobOf(q.waits.spotOf(of, at, 0))
+		m := q.jobOf(q.waits.Drop(of))
 		q.add(j, m)
 	}
 }
@@ -186,7 +186,7 @@ func (q *KeyQueue) overtakes(j *Job) bool {
 	if !j.carries || j.Bond != nil {
 		return false
 	}
-	var last place
+	var last backlog.Place
 	for m := range j.firsts {
 		last = m.place
 	}
@@ -195,7 +195,7 @@ func (q *KeyQueue) overtakes(j *Job) bool {
 			return false
 		}
 		for m := range other.firsts {
-			return m.place.compare(last) < 0
+			return m.place.Compare(last) < 0
 		}
 		return false
 	})

@@ -98,9 +98,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	}
 	q.Limits = s.policy.LimitsOf(q.Key)
 	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
-	if q.waits.classes != nil {
-		q.waits.classes.weigh(s.policy.Rules.Weights)
-	}
+	q.waits.Weigh(s.policy.Rules.Weights)
 	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.lower(full, s.store.offset.theirs(full))
 	q.rouse(now)

@@ -1,6 +1,9 @@
 package schedule
 
-import "weir/bucket"
+import (
+	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
+)
 
 // Unwind withdraws the jobs of queues: slots are given back, and ready jobs rest again. It returns the queues with jobs
 // that are still on their way, for example because a slot is being asked for or a job is about to become ready. The
@@ -27,13 +30,13 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // Forget drops a queue whose partition this process no longer owns. Jobs in a phase after resting stay in q until they
 // end. By then the schedule may have another queue of the same key.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.census.unfinished -= q.waits.size() + s.polling.forget(q)
+	s.census.unfinished -= q.waits.Size() + s.polling.forget(q)
 	s.replicaFreed()
-	s.census.early -= q.waits.notDue()
-	for _, p := range q.waits.priorities() {
-		b := q.waits.of(p)
-		s.census.callable[p-bucket.High] -= b.size() - b.notDue()
-		*b = backlog{}
+	s.census.early -= q.waits.NotDue()
+	for _, p := range q.waits.Priorities() {
+		b := q.waits.Of(p)
+		s.census.callable[p-bucket.High] -= b.Due()
+		*b = backlog.List{}
 	}
 	delete(s.packs.since, q)
 	q.cold = false
@@ -55,7 +58,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 		s.agenda.drop(q)
 		s.turns.leave(q)
 		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
-		for _, p := range q.waits.priorities() {
+		for _, p := range q.waits.Priorities() {
 			q.seatOf(p).tenant = &tenant{} // a tenant of its own: its jobs on their way take no other's turn
 		}
 	}

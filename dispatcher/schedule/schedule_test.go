@@ -203,7 +203,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.turns.normal().tenants) != 1 || d.turns.normal().tenants["a"] != kept.seat.tenant || len(d.byKey) != 1 {
+	if len(d.turns.normal().tenants) != 1 || d.turns.normal().tenants["a"] != kept.seats.normal.tenant || len(d.byKey) != 1 {
 		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.normal().tenants), len(d.byKey))
 	}
 }
@@ -222,7 +222,8 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
 		for _, q := range d.byKey {
-			j := d.Extract(q, q.waits.first)
+			next, _ := q.waits.Of(bucket.Normal).Next()
+			j := d.Extract(q, next.Seq)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}
 		ended := 0

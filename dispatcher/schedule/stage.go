@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 )
 
 // stage makes those jobs of the priorities in may ready whose slots are near. It returns when the schedule must look at
@@ -63,9 +64,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			s.census.callable[of-bucket.High]--
 		} else {
 			s.wake(of)
-			if q.waits.classes != nil {
-				q.waits.classes.reach(j.tag)
-			}
+			q.waits.Reach(j.tag)
 		}
 		j.limited, j.looked = false, false // if it is withdrawn, an answer is looked up again before its next slot
 		s.looks.leave(j)
@@ -89,18 +88,18 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 // waiting job of the priority of. at is the earliest time at which the job itself may be called, Never if there is no
 // job. A job that may be called by the time by counts as due.
 func (s *step) candidate(q *KeyQueue, by bucket.Micros, may classSet) (j *Job, of bucket.Priority, at bucket.Micros) {
-	if q.waits.classes == nil {
+	if !q.waits.IsMixed() {
 		j, at = s.candidateOf(q, bucket.Normal, by)
 		return j, bucket.Normal, at
 	}
 	at = Never
-	var first tag
+	var first backlog.Tag
 	for _, p := range bucket.Priorities {
 		if !may.has(p) {
 			continue
 		}
 		next, when := s.candidateOf(q, p, by)
-		tagged := q.waits.classes.class(p).next
+		tagged := q.waits.Tag(p)
 		if next != nil {
 			tagged = next.tag
 		}
@@ -156,7 +155,7 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 			break
 		}
 	}
-	if passable && q.waits.of(of).hasNext() && (at > by || s.holds.breaker.hasTried(j)) {
+	if passable && q.waits.Of(of).HasNext() && (at > by || s.holds.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at

@@ -104,7 +104,7 @@ func (q *KeyQueue) nextStart() bucket.Micros {
 // q.Jobs is in this order. Otherwise slots are granted to priorities in any order, and only the jobs of one priority
 // get them in their order.
 func (q *KeyQueue) inSlots() []*Job {
-	if q.waits.classes == nil {
+	if !q.waits.IsMixed() {
 		return q.Jobs
 	}
 	jobs := slices.Clone(q.Jobs)

@@ -70,7 +70,7 @@ func (s *step) standInLine() {
 			continue
 		}
 		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // the queue asks without having waited
-		if !slices.ContainsFunc(q.waits.priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
+		if !slices.ContainsFunc(q.waits.Priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
 			all++
 		}
 	}
@@ -159,7 +159,7 @@ func (s *step) advance(q *KeyQueue) {
 	if len(s.packs.freed) > 0 {
 		s.loosen()
 	}
-	if q.waits.classes != nil {
+	if q.waits.IsMixed() {
 		s.tidy(q)
 	}
 	if q.Empty() {
@@ -167,7 +167,7 @@ func (s *step) advance(q *KeyQueue) {
 	}
 	s.notice(q)
 	s.agenda.timers.set(q, due)
-	if due == Never && q.Empty() && q.entry.isIdle() && q.waits.classes == nil && q.seat.isIdle() && s.byKey[q.Key] == q {
+	if due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && q.seats.normal.isIdle() && s.byKey[q.Key] == q {
 		s.turns.leave(q)
 		q.entry.dropped = true
 		delete(s.packs.since, q)
@@ -198,7 +198,7 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 // mayGo returns the priorities of which a queue may make jobs ready and ask for slots. These are the priorities that
 // need not wait for a turn.
 func (s *step) mayGo(q *KeyQueue) (may classSet) {
-	for _, p := range q.waits.priorities() {
+	for _, p := range q.waits.Priorities() {
 		own, only := q.seatOf(p), classSet(0).with(p)
 		far := s.gate.isShut(s.now.Add(LongWait)) && !own.costly || s.store.isDown() && s.gate.isShut(s.now)
 		switch {
@@ -208,7 +208,7 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 			}
 		case !far:
 			may = may.with(p)
-		case q.waits.classes == nil || q.waits.of(p).hasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
+		case !q.waits.IsMixed() || q.waits.Of(p).HasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
 			s.withdrawReady(q, s.gate.opens, only)
 			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far off
 		}
@@ -300,10 +300,10 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 			return Never
 		}
 	}
-	for _, of := range q.waits.priorities() {
-		b := q.waits.of(of)
-		for p, ok := b.next(); ok; p, ok = b.next() {
-			at, timed := q.Partition.deadlines[p.seq]
+	for _, of := range q.waits.Priorities() {
+		b := q.waits.Of(of)
+		for p, ok := b.Next(); ok; p, ok = b.Next() {
+			at, timed := q.Partition.deadlines[p.Seq]
 			if !timed || at > s.now {
 				if timed {
 					next = min(next, at)

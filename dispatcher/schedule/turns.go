@@ -9,6 +9,12 @@ type serviceTime int64
 
 const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
 
+// seats holds a queue's seats, one for each priority of which the queue may have jobs.
+type seats struct {
+	normal seat
+	others *[len(bucket.Priorities)]seat // nil if the queue has only normal jobs
+}
+
 // turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. First the
 // priorities take turns by their weights, then the tenants of a priority, then the queues of a tenant (order.go). A
 // queue that has jobs of several priorities waits for a turn of each, so that no job waits for the turn of a less
@@ -161,7 +167,7 @@ func (t *turns) join(q *KeyQueue, p bucket.Priority, name string) { t.of(p).join
 // rejoin gives a queue to its tenants again after a reset. The queue keeps its turns, but what its calls have taken is
 // forgotten. Further calls until the next reset change nothing.
 func (t *turns) rejoin(q *KeyQueue, name string) {
-	for _, p := range q.seats() {
+	for _, p := range q.seated() {
 		t.of(p).rejoin(q, name)
 	}
 }
@@ -174,7 +180,7 @@ func (t *turns) leave(q *KeyQueue) {
 
 // leaveClasses takes a queue from its tenants in all orders but the one of normal jobs.
 func (t *turns) leaveClasses(q *KeyQueue) {
-	for _, p := range q.seats() {
+	for _, p := range q.seated() {
 		if p != bucket.Normal {
 			t.of(p).leave(q)
 		}
@@ -276,7 +282,7 @@ func (t *turns) toPrepare() *KeyQueue {
 
 // pass ends the turns that a queue has and cannot use now.
 func (t *turns) pass(q *KeyQueue) {
-	for _, p := range q.seats() {
+	for _, p := range q.seated() {
 		t.of(p).pass(q)
 	}
 }

@@ -154,8 +154,8 @@ func TestTurnsProperty(t *testing.T) {
 		for i := range tenants {
 			tenants[i] = &tenant{name: fmt.Sprint(i)}
 			for range 2 + rnd.IntN(20) {
-				q := &KeyQueue{seat: seat{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}}
-				dearest = max(dearest, q.seat.lastService)
+				q := &KeyQueue{seats: seats{normal: seat{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}}}
+				dearest = max(dearest, q.seats.normal.lastService)
 				w.push(q, askLine)
 				waiting++
 			}
@@ -167,8 +167,8 @@ func TestTurnsProperty(t *testing.T) {
 			} else {
 				w.book(q, 1)
 				for i := range tenants {
-					if tenants[i] == q.seat.tenant {
-						taken[i] += q.seat.lastService
+					if tenants[i] == q.seats.normal.tenant {
+						taken[i] += q.seats.normal.lastService
 					}
 				}
 			}
@@ -296,17 +296,17 @@ func TestTurnsLendAndTakeBack(t *testing.T) {
 			}
 			lent, waiting := map[*tenant][2]serviceTime{}, 0
 			for _, q := range queues {
-				sum := lent[q.seat.tenant]
-				sum[askLine] += q.seat.lent[askLine]
-				sum[prepareLine] += q.seat.lent[prepareLine]
-				if lent[q.seat.tenant] = sum; q.seat.blocked {
+				sum := lent[q.seats.normal.tenant]
+				sum[askLine] += q.seats.normal.lent[askLine]
+				sum[prepareLine] += q.seats.normal.lent[prepareLine]
+				if lent[q.seats.normal.tenant] = sum; q.seats.normal.blocked {
 					waiting++
 				}
 			}
 			coming := map[*tenant]int{}
 			for _, q := range queues {
-				if q.seat.came != 0 {
-					coming[q.seat.tenant]++
+				if q.seats.normal.came != 0 {
+					coming[q.seats.normal.tenant]++
 				}
 			}
 			for of, sum := range lent {

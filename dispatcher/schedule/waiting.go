@@ -80,8 +80,8 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitNothing, until: Never}
 	case v.s.holds.paused.api != nil, q.brake.paused:
 		return keeping{what: WaitPaused, until: Never}
-	case q.waits.hasEarly() && q.Depth()-q.waits.notDue() == running:
-		return keeping{what: WaitNotBefore, until: q.waits.firstDue()}
+	case q.waits.HasEarly() && q.Depth()-q.waits.NotDue() == running:
+		return keeping{what: WaitNotBefore, until: q.waits.FirstDue()}
 	case v.s.policy.Reuse && q.awaiting() != nil:
 		return keeping{what: WaitAnswer, until: Never, why: q.awaiting().awaits}
 	case (v.s.holds.breaker.probe != nil || !v.s.holds.mayProbe()) && v.s.holds.breaker.halfOpen(v.now):
@@ -155,7 +155,7 @@ func (q *KeyQueue) nextRetry() (next *Job) {
 			return nil
 		}
 	}
-	if next == nil || next.NotBefore >= Never-1 || q.waits.hasNext() && (!next.limited || next.Calls > 0) {
+	if next == nil || next.NotBefore >= Never-1 || q.waits.HasNext() && (!next.limited || next.Calls > 0) {
 		return nil
 	}
 	return next

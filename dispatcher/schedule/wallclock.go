@@ -24,9 +24,7 @@ func (s *Schedule) FollowWall(ahead bucket.Micros) {
 	parts := map[*Partition]struct{}{}
 	for _, q := range s.agenda.all {
 		parts[q.Partition] = struct{}{}
-		for _, p := range q.waits.priorities() {
-			q.waits.of(p).move(by)
-		}
+		q.waits.Move(by)
 		for j := range q.Near {
 			j.move(by)
 		}
@@ -53,22 +51,5 @@ func (j *Job) move(by bucket.Micros) {
 	if j.Deadline != 0 {
 		j.Deadline += by
 	}
-	if j.place.due != 0 {
-		j.place.due += by
-	}
-}
-
-// move shifts the due times of early jobs, which must not be called before these times.
-func (b *backlog) move(by bucket.Micros) {
-	if b.early == nil {
-		return
-	}
-	for _, run := range b.early.runs {
-		for i := range run {
-			run[i].at += by
-		}
-	}
-	for i := range b.early.due {
-		b.early.due[i].due += by
-	}
+	j.place.Move(by)
 }
