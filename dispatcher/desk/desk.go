@@ -14,6 +14,7 @@ import (
 	"weir/bucket"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -112,7 +113,7 @@ type APIDetail struct {
 	Pauses   []KeyPause           `json:"pauses,omitempty"` // of keys, by name; at most as many as were asked for
 	Holds    []schedule.HoldState `json:"holds,omitempty"`  // the api's first, then those of keys
 	HeldKeys int                  `json:"held_keys,omitempty"`
-	Uses     []schedule.LimitUse  `json:"-"` // of rates and limits of calls in flight, by this replica
+	Uses     []limits.Use  `json:"-"` // of rates and limits of calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
 	// Operations are the operations that the api has begun and not ended; nil if there are none.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // Refused lists the jobs that do not go on to their calls because of the answers to a round of asks.
@@ -76,16 +78,15 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.giveBack(q, jobs[0])
 			q.TAT, q.cold = former.TAT, former.cold
 		}
-		own := jobs[0].seat()
-		own.tenant.elsewhere = a.Elsewhere
-		s.turns.of(jobs[0].turn).merit.whole = a.Whole
-		s.Shared.divided(a.Part)
-		s.turns.of(jobs[0].turn).book(q, len(a.Grants))
-		own.refuse(0)
+		turn := jobs[0].turn
+		s.Shared.Divided(a.Part)
+		s.turns.Heard(q, turn, a.Elsewhere, a.Whole)
+		s.turns.Book(q, turn, len(a.Grants))
+		s.turns.Refuse(q, turn, 0)
 		q.refused("", 0)
 		s.Touch(q)
 		if len(a.Grants) < len(jobs) {
-			in.wait(q, jobs[0], jobs[len(a.Grants)], jobs[0].turn, &a.Wait)
+			in.wait(q, jobs[0], jobs[len(a.Grants)], turn, &a.Wait)
 		}
 	}
 	s.replicaFreed()
@@ -107,8 +108,8 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	}
 	q.confirm(g.TAT + shift)
 	s.paced(j)
-	s.replica.take(at, s.now)
-	s.Shared.granted(j, at)
+	s.replica.Take(at, s.now)
+	s.Shared.Granted(&j.Call, at)
 	s.Pipe.granted(s.now)
 	s.Pipe.without(j, -1)
 }
@@ -126,7 +127,7 @@ func (s *answering) paced(j *Job) {
 		g.granted(own, j.At)
 	}
 	replicas := time.Duration(max(s.replicas, 1))
-	all := min(s.Shared.interval(j.Costs), longestInterval/replicas) * replicas
+	all := min(s.Shared.Interval(j.Costs), limits.LongestInterval/replicas) * replicas
 	if all == 0 {
 		all = own / time.Duration(max(len(s.byKey), 1))
 	}
@@ -143,8 +144,8 @@ func (s *answering) refuse(j *Job, w *bucket.Wait) {
 	case w.Exhausted == bucket.DeadLetter:
 		s.out.OverBudget, j.Refused = append(s.out.OverBudget, j), w.Limit
 		s.end(j)
-	case w.Until > s.now.Add(LongWait):
-		if s.Shared.named(w.Limit) != nil {
+	case w.Until > s.now.Add(limits.LongWait):
+		if s.Shared.Have(w.Limit) {
 			s.gate.putOff = max(s.gate.putOff, w.Until)
 		}
 		s.withdraw(j, w.Until)
@@ -164,22 +165,19 @@ func (s *answering) end(j *Job) {
 func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority, w *bucket.Wait) {
 	if w.Limit != ownRate {
 		s.gate.scarce = s.now
-		if l := s.Shared.named(w.Limit); l != nil {
-			l.refused(refused, w.Until)
-			l.excess = max(l.excess, w.Excess)
-		}
+		s.Shared.Refused(&refused.Call, w)
 	}
 	if w.Never || w.Exhausted == bucket.DeadLetter {
 		return
 	}
 	q.refused(w.Limit, 0)
-	switch cost := s.costOf(first, w.Limit); {
+	switch cost := s.Shared.CostOf(&first.Call, w.Limit); {
 	case w.Limit == ownRate:
 		q.refused(w.Limit, w.Until)
 	case cost > 1 && s.comesBackWhole(w):
 	default:
 		s.gate.shut(w.Limit, w.Until)
-		if first.seat().refuse(cost); cost <= 1 || w.Until <= s.now.Add(LongWait) {
+		if s.turns.Refuse(q, first.turn, cost); cost <= 1 || w.Until <= s.now.Add(limits.LongWait) {
 			s.waitInLine(q, turn)
 		}
 	}
@@ -188,16 +186,8 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority,
 // waitInLine makes a queue wait for its turn at the shared limits, unless its partition was lost while it asked.
 func (s *answering) waitInLine(q *KeyQueue, of bucket.Priority) {
 	if s.byKey[q.Key] == q {
-		s.turns.of(of).wait(q)
+		s.turns.Wait(q, of)
 	}
-}
-
-// costOf returns the units of a shared limit that a job takes, 0 if there is no limit of that name.
-func (s *answering) costOf(j *Job, limit string) int64 {
-	if l := s.Shared.named(limit); l != nil {
-		return l.costOf(j)
-	}
-	return 0
 }
 
 // comesBackWhole reports whether the units of the limit that refused a job come back all at once, and later than
@@ -205,9 +195,7 @@ func (s *answering) costOf(j *Job, limit string) int64 {
 // outside the line, and cheaper jobs of other keys may use what is left. If the units came back bit by bit, the cheaper
 // jobs would leave this job nothing.
 func (s *answering) comesBackWhole(w *bucket.Wait) bool {
-	l := s.Shared.named(w.Limit)
-	whole := w.Excess > 0 || l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
-	return w.Until > s.now.Add(LongWait) && whole
+	return w.Until > s.now.Add(limits.LongWait) && (w.Excess > 0 || s.Shared.ComeBackWhole(w.Limit))
 }
 
 // unanswered makes every queue of an unanswered round wait. While the store does not answer, one queue at a time asks,
@@ -221,12 +209,12 @@ func (s *answering) unanswered(fx *Effects, err error) {
 			j.Phase = ready
 			s.Pipe.exit.leave(j)
 		}
-		s.turns.of(jobs[0].turn).book(q, 0)
+		s.turns.Book(q, jobs[0].turn, 0)
 		q.refused(storeDown, 0)
 		s.waitInLine(q, jobs[0].turn)
 		s.Touch(q)
 	}
-	if s.now >= s.store.downAt.Add(LongWait) {
+	if s.now >= s.store.downAt.Add(limits.LongWait) {
 		s.withdrawBeyond(0)
 	}
 }
@@ -236,7 +224,7 @@ func (s *answering) unanswered(fx *Effects, err error) {
 func (s *answering) withdrawBlocked() {
 	n, _, _ := s.At(s.now).near()
 	most := 1 + int(n)
-	if s.gate.isShut(s.now.Add(LongWait)) {
+	if s.gate.isShut(s.now.Add(limits.LongWait)) {
 		most = 0
 	}
 	s.withdrawBeyond(most)
@@ -246,44 +234,43 @@ func (s *answering) withdrawBlocked() {
 // but one ready job of each queue, and then the last one too. It begins with the queues whose turns come last, and with
 // the newest jobs of a queue, because no job overtakes one that rests.
 func (s *answering) withdrawBeyond(most int) {
-	if s.Pipe.staged <= most || s.turns.asking() == 0 {
+	if s.Pipe.staged <= most || s.turns.Asking() == 0 {
 		return
 	}
-	waiting, count := s.turns.takeAll(), 0
+	waiting, count := s.turns.TakeAll(), 0
 	for _, w := range waiting {
-		count += w.ready()
+		count += readyOf(w)
 	}
 	for kept := 1; kept >= 0; kept-- {
 		for _, w := range slices.Backward(waiting) {
-			if w.order.seat(w.queue).costly && most > 0 {
+			if w.Queue.seats.State(w.Priority).Costly && most > 0 {
 				continue
 			}
-			n := min(w.ready()-kept, count-most)
+			n := min(readyOf(w)-kept, count-most)
 			count -= max(n, 0)
 			s.withdrawNewest(w, n)
 		}
 	}
 	for _, w := range waiting {
-		w.order.putBack(w.queue)
+		s.turns.PutBack(w)
 	}
 }
 
+// readyOf returns how many of the jobs are ready for which a queue has waited in a line.
+func readyOf(w turns.Taken[*KeyQueue]) int {
+	return w.Queue.countOf(classSet(0).with(w.Priority), ready)
+}
+
 // withdrawNewest withdraws the n newest ready jobs of a queue that has waited in a line.
-func (s *answering) withdrawNewest(w taking, n int) {
-	for _, j := range slices.Backward(w.queue.Jobs) {
-		if n > 0 && j.Phase == ready && j.turn == w.order.priority {
+func (s *answering) withdrawNewest(w turns.Taken[*KeyQueue], n int) {
+	for _, j := range slices.Backward(w.Queue.Jobs) {
+		if n > 0 && j.Phase == ready && j.turn == w.Priority {
 			n--
 			s.withdraw(j, s.gate.opens)
 			s.out.Withdrawn = append(s.out.Withdrawn, j)
 		}
 	}
 }
-
-// LongWait is the longest wait for which a job is kept ready. Before a longer wait the schedule withdraws the job: its
-// message and intent are dropped, and loaded and stored again later. A crash makes every ready job unknown, although it
-// was not called. With a LongWait of 2 s, a crash under a shared limit parked 5.6 jobs on average, because a limit's
-// checkpoint makes calls wait for up to 2 s after a start. With 250 ms a crash parks 2.7, of which one had been called.
-const LongWait = 250 * time.Millisecond
 
 // Reasons not to ask the store, besides the shared limits. ownRate is a key's own rate, by the name that the stores
 // use. storeDown is a store that did not answer. slowed is a slow start of the api.

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // maxAsks bounds the slots that one round trip asks a store for.
-const maxAsks = 64
+const maxAsks = turns.MostInRow
 
 // ask asks for slots for the queue's ready jobs of the priorities in may. It returns when the schedule must look at the
 // queue again.
@@ -18,7 +20,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	now := s.now
 	free, again := q.free(now)
 	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs touch q later
-		again = min(again, q.newest().Add(LongWait))
+		again = min(again, q.newest().Add(limits.LongWait))
 	}
 	var jobs []*Job
 	slow := s.isSlow(q, free)
@@ -94,11 +96,11 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		j.Phase = asking
 		s.Pipe.exit.enter(j)
 	}
-	own := q.seatOf(turn)
-	s.turns.of(turn).take(q, s.Shared.serviceTime(jobs[0].Costs), len(jobs))
+	service := s.Shared.ServiceTime(jobs[0].Costs)
+	s.turns.Take(q, turn, service, len(jobs))
 	ask := bucket.Ask{
 		Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.Pipe.pace.ReserveAhead,
-		Tenant: own.tenant.name, Priority: turn, Service: bucket.Micros(s.Shared.serviceAtStore(jobs[0].Costs, own.lastService)),
+		Tenant: q.seats.Tenant(turn), Priority: turn, Service: bucket.Micros(s.Shared.ServiceAtStore(jobs[0].Costs, service)),
 	}
 	if q.cold {
 		ask.Floor = s.Floor(q)
@@ -140,22 +142,22 @@ func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn buc
 	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
 		next := rest[0]
 		if several {
-			if i := slices.IndexFunc(rest, func(j *Job) bool { return j.seat().hasTurn }); i >= 0 {
+			if i := slices.IndexFunc(rest, func(j *Job) bool { return q.seats.State(j.turn).HasTurn }); i >= 0 {
 				next = rest[i]
 			}
 		}
 		turn = next.turn
-		if may && (s.turns.asking() == 0 || next.seat().hasTurn) {
+		if may && (s.turns.Asking() == 0 || q.seats.State(next.turn).HasTurn) {
 			switch {
 			case slow:
 				jobs[0].turn, next.turn = turn, jobs[0].turn
 				return jobs[:1], turn
-			case s.turns.inRow(q, turn) > 0:
+			case s.turns.InRow(q, turn) > 0:
 				return only(jobs, turn), turn
 			}
 			return run(jobs[slices.Index(jobs, next):]), turn
 		}
-		if s.turns.of(turn).wait(q); !several {
+		if s.turns.Wait(q, turn); !several {
 			break
 		}
 	}
@@ -191,12 +193,12 @@ const plentyAfter = time.Second
 // While several priorities wait, a queue asks for as many calls as its priority may make before the next turn of
 // another one. Otherwise the priorities would share a round of several grants evenly, whatever their weights.
 func (s *step) turn(q *KeyQueue, jobs []*Job) int {
-	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.inRow(q, jobs[0].turn)
+	most, row := min(len(jobs), s.Pipe.exit.room()), s.turns.InRow(q, jobs[0].turn)
 	if row > 0 {
 		most = min(most, row)
 	}
 	switch {
-	case s.holds.slow(q), s.replica.any():
+	case s.holds.slow(q), s.replica.Any():
 		return 1
 	case len(s.Shared) == 0:
 		return most
@@ -205,7 +207,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 		for _, asked := range s.fx.asked {
 			left -= len(asked)
 		}
-		most = min(most, left/(s.turns.waiting()+len(s.agenda.active)+1))
+		most = min(most, left/(s.turns.Waiting()+len(s.agenda.active)+1))
 	case row == 0:
 		return 1
 	}
@@ -237,7 +239,7 @@ func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) 
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {
 		for _, j := range jobs {
-			s.turns.of(j.turn).wait(q)
+			s.turns.Wait(q, j.turn)
 		}
 		return Never, false
 	}

@@ -61,10 +61,8 @@ func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
 
 // tidy drops what a queue keeps for other priorities if it has only normal jobs again.
 func (s *step) tidy(q *KeyQueue) {
-	for _, p := range bucket.Priorities {
-		if p != bucket.Normal && !q.seatOf(p).isIdle() {
-			return
-		}
+	if _, idle := q.seats.IsIdle(); !idle {
+		return
 	}
 	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.turnOf() != bucket.Normal }) {
 		return
@@ -72,53 +70,18 @@ func (s *step) tidy(q *KeyQueue) {
 	if !q.waits.Unmix(q.Empty()) {
 		return
 	}
-	s.turns.leaveClasses(q)
+	s.turns.LeaveClasses(q)
 	for _, j := range q.Jobs {
 		j.tag = 0 // the jobs are in order without tags
 	}
-	q.seats.others = nil
 }
 
 // classify prepares a queue for jobs of a priority.
 func (s *Schedule) classify(q *KeyQueue, p bucket.Priority) {
-	if q.waits.Mix(p, s.policy.Rules.Weights); q.waits.IsMixed() && q.seats.others == nil {
-		q.seats.others = &[len(bucket.Priorities)]seat{}
+	q.waits.Mix(p, s.policy.Rules.Weights)
+	if !q.seats.IsJoined(p) {
+		s.turns.Join(q, p, s.policy.Rules.Tenant(q.Key))
 	}
-	if q.seatOf(p).tenant == nil {
-		s.turns.join(q, p, s.policy.Rules.Tenant(q.Key))
-	}
-}
-
-// seatOf returns the queue's seat among the turns of a priority.
-func (q *KeyQueue) seatOf(p bucket.Priority) *seat {
-	if p == bucket.Normal {
-		return &q.seats.normal
-	}
-	return &q.seats.others[p-bucket.High]
-}
-
-// waitsForTurn reports whether the queue waits in a line of any priority. blocked says that it waits to ask, queued
-// that it waits for room.
-func (q *KeyQueue) waitsForTurn() (blocked, queued bool) {
-	for _, p := range q.waits.Priorities() {
-		own := q.seatOf(p)
-		blocked, queued = blocked || own.blocked, queued || own.queued
-	}
-	return blocked, queued
-}
-
-// seated returns the priorities for whose turns the queue has a seat.
-func (q *KeyQueue) seated() []bucket.Priority {
-	if q.seats.others == nil {
-		return q.waits.Priorities()
-	}
-	var all []bucket.Priority
-	for _, p := range bucket.Priorities {
-		if p == bucket.Normal || q.seatOf(p).tenant != nil {
-			all = append(all, p)
-		}
-	}
-	return all
 }
 
 // classSet is a set of priorities.

@@ -221,10 +221,11 @@ func (m *simulation) arrive(l lane, plant slip) {
 	m.priorities.of[m.seq] = l.of
 	m.priorities.follow.came(l, m.seq, m.prepared())
 	away := m.priorities.follow.in[l] == 1
-	m.push(l.key, m.seq)
 	if plant == credited && away {
-		m.s.turns.of(l.of).merit.virtualTime = 0
+		m.s.census.callable[l.of-bucket.High]++ // the turns are not told that the priority was away
+		defer func() { m.s.census.callable[l.of-bucket.High]-- }()
 	}
+	m.push(l.key, m.seq)
 }
 
 // TestSimulationOfPriorities runs seeds of keys with jobs of all priorities, at one key's rate and at a rate that keys
@@ -463,12 +464,12 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "concurrent", InFlight: 8})
 	q := d.Push("k", 1, d.part)
 	d.grant()
-	if q.waits.IsMixed() || d.turns.shares.several || d.turns.all[0] != nil || d.turns.all[2] != nil {
-		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.IsMixed(), d.turns.shares.several)
+	if q.waits.IsMixed() || d.turns.AreShared() || d.turns.Has(bucket.High) || d.turns.Has(bucket.Low) {
+		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.IsMixed(), d.turns.AreShared())
 	}
 	d.pushAs("k", 2, d.part, bucket.Low)
-	if !q.waits.IsMixed() || d.turns.all[2] == nil || d.turns.all[0] != nil {
-		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.IsMixed(), d.turns.all[2], d.turns.all[0])
+	if !q.waits.IsMixed() || !d.turns.Has(bucket.Low) || d.turns.Has(bucket.High) {
+		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.IsMixed(), d.turns.Has(bucket.Low), d.turns.Has(bucket.High))
 	}
 	const last = 12
 	for seq := uint64(3); seq <= last; seq++ {
@@ -484,8 +485,8 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 			}
 		}
 	}
-	if q.waits.IsMixed() || len(d.turns.all[2].tenants) != 0 {
-		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.IsMixed(), len(d.turns.all[2].tenants))
+	if tenants, _, _ := d.turns.Left(bucket.Low); q.waits.IsMixed() || tenants != 0 {
+		t.Errorf("after its low job has ended a key has classes %+v, and %d tenants have low jobs", q.waits.IsMixed(), tenants)
 	}
 	if q.Depth() != 1 {
 		t.Fatalf("%d jobs are left, want 1", q.Depth())

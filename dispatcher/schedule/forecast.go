@@ -1,11 +1,11 @@
 package schedule
 
 import (
-	"math"
 	"time"
 
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
 )
 
 // A forecast estimates when a job should be called, without looking at any other key's jobs. It is computed from the
@@ -26,23 +26,15 @@ type Place struct {
 	NotBefore    bucket.Micros // the job must not be called before; 0: at once
 }
 
-// farthest is the latest time that a forecast returns, as bucket.Forecast does: the year 2255.
-const farthest = bucket.Micros(1<<53 - 1)
-
-// later returns at plus n times each, which is in microseconds. It returns at most farthest.
-func later(at bucket.Micros, n, each float64) bucket.Micros {
-	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
-}
-
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
-func (v View) ETA(p Place) bucket.Micros { return v.expect(p, likely) }
+func (v View) ETA(p Place) bucket.Micros { return v.expect(p, limits.Likely) }
 
 // Soonest returns when the call of the job at a place can start at best; 0 if its key is paused without an end. It
 // assumes that all calls before it, running ones too, take nothing from the limits whose units answers tell. A job
 // whose deadline is earlier is lost, however these calls are settled.
-func (v View) Soonest(p Place) bucket.Micros { return v.expect(p, bestCase) }
+func (v View) Soonest(p Place) bucket.Micros { return v.expect(p, limits.BestCase) }
 
-func (v View) expect(p Place, o outlook) bucket.Micros {
+func (v View) expect(p Place, o limits.Outlook) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
@@ -63,23 +55,23 @@ func (v View) expect(p Place, o outlook) bucket.Micros {
 
 // forecast returns when the call at a place should start, Never if a pause has no end. The place's position counts only
 // calls without a slot. q is nil for a key without jobs. own is the job's appointment if it is not due yet.
-func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appointment, o outlook) bucket.Micros {
-	limits, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
+func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appointment, o limits.Outlook) bucket.Micros {
+	key, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
 	if pause := v.s.holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.until()); from == Never {
 			return Never
 		}
 	}
 	if q != nil {
-		limits = q.Limits
+		key = q.Limits
 		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, p.Priority, from, o))
-		if blocked, _ := q.waitsForTurn(); blocked {
+		if blocked, _ := q.seats.Waits(); blocked {
 			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from, o))
 		}
 	}
 	n := v.s.policy.calls(p.Position)
-	at := v.s.policy.slot(limits, tat, from, n)
-	at = max(at, v.afterFlight(q, limits.InFlight, n, from))
+	at := v.s.policy.slot(key, tat, from, n)
+	at = max(at, v.afterFlight(q, key.InFlight, n, from))
 	ahead := float64(v.turnsBefore(q, p))
 	if packs := v.s.policy.Packs; packs != nil {
 		ahead /= float64(packs.Jobs) // at least
@@ -89,12 +81,12 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appo
 		if l.Shadow {
 			continue
 		}
-		if v.s.gate.by == l.Name && (v.s.turns.waiting() > 0 || v.s.gate.isShut(from)) {
+		if v.s.gate.by == l.Name && (v.s.turns.Waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
-		at = max(at, l.after(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
+		at = max(at, l.After(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
 	}
-	at = max(at, v.s.replica.after(ahead, from))
+	at = max(at, v.s.replica.After(ahead, from))
 	if at = max(at, own.At); own.At != 0 && q != nil && q.waits.HasEarly() {
 		return v.afterEarlier(q, own, at)
 	}
@@ -103,7 +95,7 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appo
 
 // headRests returns until when the queue's first job of a priority without a slot rests, 0 if it does not rest. The
 // jobs of that priority behind it do not overtake it.
-func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o outlook) bucket.Micros {
+func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o limits.Outlook) bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Priority == of && j.Phase == resting && j.First() && j.NotBefore < Never-1 {
 			if j.limited {
@@ -116,9 +108,9 @@ func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o o
 }
 
 // reopens returns when the limit of this name should let a call pass. The store has refused it until shut.
-func (v View) reopens(limit string, shut, from bucket.Micros, o outlook) bucket.Micros {
-	if l := v.s.Shared.named(limit); l != nil {
-		return l.reopens(shut, from, v.s.Pipe.lasted, o)
+func (v View) reopens(limit string, shut, from bucket.Micros, o limits.Outlook) bucket.Micros {
+	if l := v.s.Shared.Named(limit); l != nil {
+		return l.Reopens(shut, from, v.s.Pipe.lasted, o)
 	}
 	return shut
 }
@@ -142,7 +134,7 @@ func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bu
 		first = from.Add(v.s.Pipe.lasted)
 	}
 	waves := (place-1)/most - 1
-	return later(max(first, from), float64(waves), float64(v.s.Pipe.lasted.Microseconds()))
+	return limits.Later(max(first, from), float64(waves), float64(v.s.Pipe.lasted.Microseconds()))
 }
 
 // flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
@@ -160,15 +152,15 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // take turns by their weights, the tenants of a priority take turns, and so do the keys of a tenant. There cannot be
 // more such calls than waiting jobs.
 func (v View) turnsBefore(q *KeyQueue, p Place) int {
-	if v.s.turns.shares.several || p.Priority != bucket.Normal {
+	if v.s.turns.AreShared() || p.Priority != bucket.Normal {
 		return v.turnsOfAll(q, p)
 	}
-	return v.turnsWithin(q, p, v.s.turns.normal())
+	return v.turnsWithin(q, p, bucket.Normal)
 }
 
-// turnsWithin is turnsBefore for an api that has only jobs of the order's priority.
-func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
-	of, keys, tenants, own := o.tenants[v.s.policy.Rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(o.tenants)), 0
+// turnsWithin is turnsBefore for an api that has only jobs of one priority.
+func (v View) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
+	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.byKey), p.Keys), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
 		own = q.uncalled() - q.under(granted, calling, settling)
@@ -179,23 +171,12 @@ func (v View) turnsWithin(q *KeyQueue, p Place, o *order) int {
 	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.polling.jobs
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
-	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-o.asking())
-	switch {
-	case of != nil && q != nil && q.waits.Has(o.priority):
-		first += of.ahead(q, q.seatOf(o.priority))
-	case of != nil:
-		first += of.ahead(nil, nil)
-	default:
-		tenants++
-	}
-	if tenants > 1 || v.s.turns.shares.several {
-		keys = 1
-		if of != nil {
-			keys = of.queues
-		}
+	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-rivals.Asking) + rivals.Before
+	if rivals.Tenants > 1 || v.s.turns.AreShared() {
+		keys = rivals.Keys
 	}
 	others := max(v.s.census.unfinished-early-called-own+unread, 0)
-	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
+	return min((first+(p.Position-1)*keys)*rivals.Tenants, others+p.Position-1)
 }
 
 // turnsOfAll is turnsBefore while there are, or were, jobs of several priorities. While the earlier calls of the
@@ -207,7 +188,7 @@ func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 	for i, of := range bucket.Priorities {
 		own := 0
 		if q != nil && q.waits.Has(of) {
-			own = q.waits.Of(of).Due() + q.ungrantedOf(of)
+			own = q.waits.Of(of).Due() + q.Ungranted(of)
 		}
 		others[i] = max(0, v.s.census.callable[i]+v.s.Pipe.onWay[i]-own)
 		if all += others[i]; of != p.Priority && own > 0 {
@@ -224,8 +205,8 @@ func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 	// Its position among the key's jobs of its priority follows from the weights.
 	place.Position = max(1, p.Position-waiting, int((int64(p.Position)*w.Of(p.Priority)+sum-1)/sum))
 	same := others[p.Priority-bucket.High] + unread + place.Position - 1
-	if o := v.s.turns.all[p.Priority-bucket.High]; o != nil {
-		same = min(same, v.turnsWithin(q, place, o))
+	if v.s.turns.Has(p.Priority) {
+		same = min(same, v.turnsWithin(q, place, p.Priority))
 	}
 	before := same + p.Position - place.Position
 	for i, of := range bucket.Priorities {

@@ -56,7 +56,7 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.byKey[q.Key] != q {
 		return // it has been dropped since
 	}
-	if s.Shared.named(s.gate.by) != nil {
+	if s.Shared.Have(s.gate.by) {
 		s.gate.open()
 	}
 	q.rouse(now)
@@ -66,7 +66,67 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 // PermitFreed lets the store be asked at once if a limit on calls in flight has shut the gate. The store may have a
 // free permit of that limit again.
 func (s *Schedule) PermitFreed() {
-	if s.turns.waiting() > 0 && s.Shared.areInFlight(s.gate.by) {
+	if s.turns.Waiting() > 0 && s.Shared.AreInFlight(s.gate.by) {
 		s.gate.opens = 0
 	}
+}
+
+// onWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while it
+// has started and its request has not left.
+func (s *Schedule) onWay() int { return s.Pipe.calls + s.polling.held + s.Pipe.exit.leaving }
+
+// mayAskReplica reports whether this replica's own limits let the schedule ask for one call. If a limit is used up, it
+// shuts the gate until the limit opens.
+func (s *step) mayAskReplica() bool {
+	if !s.replica.Any() {
+		return true
+	}
+	if at, limit := s.replica.Opens(s.now, s.onWay(), 0); at > s.now {
+		if at > s.gate.opens {
+			s.gate.shut(limit, at)
+		}
+		return false
+	}
+	return len(s.fx.Asks) == 0
+}
+
+// TakeReplica counts an inquiry in this replica's own limits and returns 0. until is the latest time of the inquiry's
+// slot. If the limits do not let the inquiry pass, TakeReplica counts nothing. It then returns when they will, and the
+// name of the limit that opens last. The caller must call EndReplica when the inquiry has ended or was not made. A call
+// for which a job has asked the store goes first.
+func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
+	if at, limit = s.replica.Opens(now, s.onWay(), s.store.rounds); at > now {
+		return at, limit
+	}
+	s.replica.Begin(until, now)
+	return 0, ""
+}
+
+// EndReplica ends an inquiry that TakeReplica counted with this until. sent says whether it was sent. EndReplica
+// reports whether jobs may ask for slots again.
+func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
+	if s.replica.End(until, sent); sent {
+		return s.replicaFreed()
+	}
+	return s.replicaGaveBack()
+}
+
+// replicaFreed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
+// again. It reports whether the limit had shut it.
+func (s *Schedule) replicaFreed() bool {
+	if _, inFlight := s.replica.Has(s.gate.by); s.gate.opens == 0 || !inFlight {
+		return false
+	}
+	s.gate.opens = 0
+	return true
+}
+
+// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
+// reports whether one of them had.
+func (s *Schedule) replicaGaveBack() bool {
+	if is, _ := s.replica.Has(s.gate.by); s.gate.opens == 0 || !is {
+		return false
+	}
+	s.gate.opens = 0
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It only
@@ -32,9 +33,6 @@ const (
 // mostRamp bounds the pause between two calls that a slow start makes. A key whose own interval is longer is not slowed
 // further.
 const mostRamp = time.Second
-
-// longestInterval keeps shares of an interval within 64 bits.
-const longestInterval = time.Duration(1<<52) * time.Microsecond
 
 // restart begins a slow start: a hold has ended.
 func (g *governor) restart(now bucket.Micros) {
@@ -91,7 +89,7 @@ func (g *governor) slows() bool { return g.ramp != 0 || g.ceiling != 0 }
 
 // pause returns the least time between this call and the next, at a rate of one call per interval; 0 if nothing slows.
 func (g *governor) pause(interval time.Duration) time.Duration {
-	interval = min(interval, longestInterval)
+	interval = min(interval, limits.LongestInterval)
 	var pause time.Duration
 	if g.ceiling != 0 {
 		pause = share(interval, g.ceiling)

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket"
-
 	"pgregory.net/rapid"
+	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 const someTime = bucket.Micros(1_700_000_000_000_000)
@@ -70,7 +70,7 @@ func TestGovernorProperty(t *testing.T) {
 			Recover: time.Duration(rapid.Int64Range(1e6, 24*3600e6).Draw(t, "recover")) * time.Microsecond,
 		}
 		now := someTime
-		most := max(interval, mostRamp, share(min(interval, longestInterval), max(whole*a.Floor/100, 1)))
+		most := max(interval, mostRamp, share(min(interval, limits.LongestInterval), max(whole*a.Floor/100, 1)))
 		var last bucket.Micros
 		var gap time.Duration
 		for range rapid.IntRange(0, 60).Draw(t, "events") {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // holds keeps an api, or keys of it, from being called for a time. Its causes are the api's answers, the breaker, the
@@ -131,7 +132,7 @@ func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool)
 	case len(a.Grants) > 0 && h.spent != 0:
 		h.spent = 0
 		return HoldChange{Why: "there is money again"}, true
-	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted == bucket.Hold:
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(limits.LongWait) && a.Wait.Exhausted == bucket.Hold:
 		former := h.spent
 		h.spent, h.spentBy = a.Wait.Until, a.Wait.Limit
 		return HoldChange{Until: h.spent, Why: spentText(h.spentBy)}, former == 0

@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
 )
 
 // View reports the state of a schedule at one moment. It decides nothing and changes nothing that a decision depends
@@ -132,10 +133,10 @@ func (v View) InspectPaused(key string) (state KeyState, ok bool) {
 	if pause == nil {
 		return KeyState{}, false
 	}
-	limits := v.s.policy.LimitsOf(key)
+	own := v.s.policy.LimitsOf(key)
 	return KeyState{
-		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
-		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{}, likely)), Waits: pause.waiting(),
+		Key: key, Capacity: own.Capacity, MaxInFlight: own.InFlight, Rate: v.rateState(own.Rate),
+		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{}, limits.Likely)), Waits: pause.waiting(),
 	}, true
 }
 
@@ -245,7 +246,7 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 // ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
 // the job's appointment if the job is early.
 func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own backlog.Appointment) bucket.Micros {
-	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, likely)
+	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, limits.Likely)
 }
 
 // inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
@@ -302,13 +303,13 @@ func (v View) Count(ours func(key string) bool) Counts {
 
 // Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then
 // those of this replica alone.
-func (v View) Uses() (uses []LimitUse) {
+func (v View) Uses() (uses []limits.Use) {
 	for i := range v.s.Shared {
-		if u, counted := v.s.Shared[i].use(&v.s.policy.Rules, v.now, v.running()); counted {
+		if u, counted := v.s.Shared[i].Use(&v.s.policy.Rules, v.now, v.running()); counted {
 			uses = append(uses, u)
 		}
 	}
-	return append(uses, v.s.replica.uses(&v.s.policy.Rules, v.now, v.running())...)
+	return append(uses, v.s.replica.Uses(&v.s.policy.Rules, v.now, v.running())...)
 }
 
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
@@ -330,7 +331,7 @@ func (v View) LimiterDown() bool { return v.s.store.isDown() }
 // near returns how many calls the shared limits let start within LongWait, less one. It also returns whether that
 // number is known, and the limit that lets the fewest start.
 func (v View) near() (n float64, known bool, by string) {
-	return v.s.Shared.near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
+	return v.s.Shared.Near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
 }
 
 // running returns how many calls of this process count against limits of calls in flight. These are the running calls,
@@ -346,8 +347,8 @@ func (v View) width() int {
 	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
-	if v.s.replica.any() {
-		n = min(n, v.s.replica.near(v.now, v.s.onWay()))
+	if v.s.replica.Any() {
+		n = min(n, v.s.replica.Near(v.now, v.s.onWay()))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }

@@ -58,18 +58,22 @@ func TestWaits(t *testing.T) {
 			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
 		}},
 		{WaitLimit, 60 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, "account", now+60*second
+			s.turns.Wait(q, bucket.Normal)
+			s.gate.by, s.gate.opens = "account", now+60*second
 		}},
 		{WaitLimit, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, "concurrent", now+60*second
+			s.turns.Wait(q, bucket.Normal)
+			s.gate.by, s.gate.opens = "concurrent", now+60*second
 		}},
 		{WaitLimiter, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			q.seats.normal.blocked, s.gate.by, s.gate.opens = true, storeDown, now+second
+			s.turns.Wait(q, bucket.Normal)
+			s.gate.by, s.gate.opens = storeDown, now+second
 		}},
 		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) {
-			q.seats.normal.blocked, s.Pipe.calls = true, s.Pipe.pace.MaxCalls
+			s.turns.Wait(q, bucket.Normal)
+			s.Pipe.calls = s.Pipe.pace.MaxCalls
 		}},
-		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.seats.normal.queued = true }},
+		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { s.turns.AwaitRoom(q, bucket.Normal) }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
 		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			s.holds.governor.restart(now)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // TestReadyOnlyForNearCalls checks that under a slow shared limit no more jobs are kept ready, each with an
@@ -25,7 +26,7 @@ func TestReadyOnlyForNearCalls(t *testing.T) {
 					f.submit(fmt.Sprint("k", i))
 				}
 			}
-			most, over := 1+int(LongWait/every), 0
+			most, over := 1+int(limits.LongWait/every), 0
 			for end := f.now.Add(keys * turns * every); f.now < end; {
 				f.run(time.Millisecond)
 				n := 0

@@ -5,6 +5,8 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // KeyQueue holds one key's unfinished jobs, in the order in which they were accepted. A key without jobs has no queue,
@@ -18,7 +20,7 @@ type KeyQueue struct {
 
 	waits backlog.Backlog
 	keyPace
-	seats   seats
+	seats   turns.Seats[*KeyQueue]
 	brake   brake
 	entry   entry
 	holdups holdups // what kept the queue's jobs from being called lately
@@ -52,33 +54,31 @@ const (
 // Job is what the schedule knows of one job that is near its call, or past it. Of a waiting job the schedule knows only
 // the sequence.
 type Job struct {
-	Of        Payload // the dispatcher's data of the job, nil until there is some
-	Queue     *KeyQueue
-	Seq       uint64
-	place     backlog.Place
-	tag       backlog.Tag // 0: its key had only normal jobs
-	Priority  bucket.Priority
-	turn      bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
-	Phase     Phase
-	Policy    *Policy       // the policy by which it was last made ready
-	Grant     bucket.Grant  // by the store's clock
-	At, last  bucket.Micros // when and until when its call may start, by our clock
-	asked     bucket.Micros // when its slot was asked for
-	base      bucket.Micros // offset.base when at and last were computed
-	Costs     []int64
-	reserved  *grants       // the grants that count it; nil: none
-	began     bucket.Micros // when its last call started
-	Deadline  bucket.Micros // 0: none
-	NotBefore bucket.Micros // the time of its retry, or the time that its producer asked for
-	Failed    string        // how the last call failed, if another one follows
-	Refused   string        // the limit that its cost can never pass, or the spent budget that ends it
-	limited   bool          // it rests because of a limit: NotBefore is not the time of a retry
-	tripped   bool          // its last call failed while the breaker was open: an operator may end its wait
-	yielded   int           // breaker.opened when it last let other jobs go first
-	Calls     int           // calls made so far
-	Deaths    int           // owners in a row that died with its call under way
-	judged    bucket.Micros // when the schedule learned that its last call had ended
-	denials   int           // calls that were denied
+	Of          Payload // the dispatcher's data of the job, nil until there is some
+	Queue       *KeyQueue
+	Seq         uint64
+	place       backlog.Place
+	tag         backlog.Tag // 0: its key had only normal jobs
+	Priority    bucket.Priority
+	turn        bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
+	Phase       Phase
+	Policy      *Policy       // the policy by which it was last made ready
+	Grant       bucket.Grant  // by the store's clock
+	At, last    bucket.Micros // when and until when its call may start, by our clock
+	asked       bucket.Micros // when its slot was asked for
+	base        bucket.Micros // offset.base when at and last were computed
+	limits.Call               // what the shared limits know of its call
+	Deadline    bucket.Micros // 0: none
+	NotBefore   bucket.Micros // the time of its retry, or the time that its producer asked for
+	Failed      string        // how the last call failed, if another one follows
+	Refused     string        // the limit that its cost can never pass, or the spent budget that ends it
+	limited     bool          // it rests because of a limit: NotBefore is not the time of a retry
+	tripped     bool          // its last call failed while the breaker was open: an operator may end its wait
+	yielded     int           // breaker.opened when it last let other jobs go first
+	Calls       int           // calls made so far
+	Deaths      int           // owners in a row that died with its call under way
+	judged      bucket.Micros // when the schedule learned that its last call had ended
+	denials     int           // calls that were denied
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key
 	// overtakes it.
 	Unseen    bool
@@ -170,9 +170,6 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 	return q.polled[seq]
 }
 
-// seat returns the seat that the job's queue has among the turns of the job's turn priority.
-func (j *Job) seat() *seat { return j.Queue.seatOf(j.turn) }
-
 // turnOf returns the priority whose turn at shared limits a job takes, or would take. This is the job's own priority.
 // But in a slow key (isSlow) it is the priority whose turn it was when the job was made ready.
 func (j *Job) turnOf() bucket.Priority {
@@ -207,11 +204,14 @@ func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
 	return n
 }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none yet. ungrantedOf counts only those
-// that take the turn of one priority.
+// Seats returns the queue's seats among the turns.
+func (q *KeyQueue) Seats() *turns.Seats[*KeyQueue] { return &q.seats }
+
+// ungranted returns the number of jobs that are on their way to a slot and have none yet.
 func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
 
-func (q *KeyQueue) ungrantedOf(p bucket.Priority) int {
+// Ungranted returns the number of jobs that take the turn of a priority, are on their way to a slot and have none yet.
+func (q *KeyQueue) Ungranted(p bucket.Priority) int {
 	return q.countOf(classSet(0).with(p), staging, ready, asking)
 }
 

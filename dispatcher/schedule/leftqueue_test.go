@@ -22,13 +22,13 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.byKey["k"] != nil || q.seats.normal.tenant != nil {
+	if s.byKey["k"] != nil || q.seats.IsJoined(bucket.Normal) {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.gate.opens = now.Add(time.Hour)
 	s.Touch(q)
 	s.Step(now)
-	if s.turns.waiting() != 0 {
+	if s.turns.Waiting() != 0 {
 		t.Error("a line without jobs waits for its turn")
 	}
 }
@@ -67,8 +67,8 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 				s.Step(now)
 				now = now.Add(time.Second)
 			}
-			if len(s.turns.normal().coming) > 0 || s.turns.waiting() > 0 {
-				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.normal().coming), s.turns.waiting())
+			if _, coming, _ := s.turns.Left(bucket.Normal); coming > 0 || s.turns.Waiting() > 0 {
+				t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", coming, s.turns.Waiting())
 			}
 		})
 	}
@@ -78,14 +78,15 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 // which its partition is lost.
 func TestLostQueueIsPutBack(t *testing.T) {
 	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
-	q := s.Queue("k", p)
-	s.turns.normal().push(q, askLine)
+	q := s.Push("k", 1, p)
+	q.dequeue(bucket.Normal).Phase = ready
+	s.turns.Wait(q, bucket.Normal)
 	s.Forget(q)
-	for _, waiting := range s.turns.takeAll() {
-		waiting.order.push(waiting.queue, askLine)
+	for _, waiting := range s.turns.TakeAll() {
+		s.turns.PutBack(waiting)
 	}
 	s.ForgetWaiting(p)
-	if len(s.turns.normal().coming) > 0 || s.turns.waiting() > 0 {
-		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", len(s.turns.normal().coming), s.turns.waiting())
+	if _, coming, _ := s.turns.Left(bucket.Normal); coming > 0 || s.turns.Waiting() > 0 {
+		t.Errorf("%d tenants are said to have keys that wait, and %d queues wait", coming, s.turns.Waiting())
 	}
 }

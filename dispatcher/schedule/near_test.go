@@ -59,8 +59,8 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 		}
 	}
 	q := s.Find("k")
-	if n := q.count(ready); n != 2 || !q.seatOf(bucket.Low).blocked {
-		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seatOf(bucket.Low).blocked)
+	if n := q.count(ready); n != 2 || !q.seats.State(bucket.Low).Blocked {
+		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seats.State(bucket.Low).Blocked)
 	}
 	if next := s.Next(start); next != retryAt {
 		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(retryAt))
@@ -99,8 +99,8 @@ func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
 	}
 	s.pushAs("other", 4, part, bucket.Normal) // waits for its turn to make its job ready
 	s.holds.governor.ramp = slowStart         // one queue has the turn in a step
-	s.turns.of(bucket.High).wait(q)
-	s.turns.of(bucket.Normal).wait(q)
+	s.turns.Wait(q, bucket.High)
+	s.turns.Wait(q, bucket.Normal)
 	steps()
 	if next := s.Next(start); next != askAt {
 		t.Errorf("the schedule looks again after %s, want %s", start.Until(next), start.Until(askAt))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // appointments draws the times before which a simulation's jobs must not be called, independently of the simulation's
@@ -345,7 +346,7 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 	d.turn()
 	d.gate.shut("account", d.now.Add(time.Second))
-	d.Shared.granted(&Job{Costs: []int64{1}}, d.now)
+	d.Shared.Granted(&limits.Call{Costs: []int64{1}}, d.now)
 	d.add("busy", "busy")
 	d.turn()
 	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})

@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
 )
 
 // An api may take several jobs of a key in one call: a pack (Policy.Packs). One job leads the pack. It goes the way of
@@ -112,7 +113,7 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 }
 
 // hurry is how long before the earliest deadline of a pack's jobs the pack stops waiting for more jobs.
-const hurry = LongWait
+const hurry = limits.LongWait
 
 // hurries returns when a pack with this job stops waiting for more jobs because of the job's deadline. It returns Never
 // if the job has no deadline.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // Pipeline counts the jobs that are on their way through a call, and measures how long each part of the way takes. It
@@ -134,7 +135,7 @@ func (p *Pipeline) LearnLead(took time.Duration) {
 // over a longer time. Otherwise the number would shrink by itself: few jobs would be ready, so few would be granted a
 // slot, and still fewer would be made ready.
 func (p *Pipeline) grantedLately(now bucket.Micros) float64 {
-	return p.lately.n * math.Exp(-float64(max(0, p.lately.at.Until(now)))/float64(max(LongWait, 2*p.took)))
+	return p.lately.n * math.Exp(-float64(max(0, p.lately.at.Until(now)))/float64(max(limits.LongWait, 2*p.took)))
 }
 
 // granted counts a job that was granted a slot, or that ended because a slot was refused for good.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // Policy is the configuration that the schedule follows for one api. It is immutable: another configuration is another
@@ -84,10 +85,10 @@ func (s *Schedule) Adopt(next *Policy) {
 		s.holds.breaker = breaker{}
 		s.holds.common.turned, s.holds.common.alone, s.holds.common.claim = false, false, 0
 	}
-	s.grants = s.grants.under(s.sharesStore())
-	s.Shared = newSharedLimits(s.policy, s.grants)
-	s.replica = newReplicaLimits(&next.Rules, s.replica)
-	s.turns.reset(next.Rules.Weights)
+	s.grants = s.grants.Under(s.sharesStore())
+	s.Shared = limits.NewShared(&next.Rules, next.Price, next.Settles, s.grants)
+	s.replica = limits.NewReplica(&next.Rules, s.replica)
+	s.turns.Reset(next.Rules.Weights)
 }
 
 // Rebind gives a queue the present rules. The queue's TAT was computed with the former rate. Rebind bounds it by the
@@ -97,7 +98,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 		return // the queue has been dropped meanwhile
 	}
 	q.Limits = s.policy.LimitsOf(q.Key)
-	s.turns.rejoin(q, s.policy.Rules.Tenant(q.Key))
+	s.turns.Rejoin(q, s.policy.Rules.Tenant(q.Key))
 	q.waits.Weigh(s.policy.Rules.Weights)
 	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.lower(full, s.store.offset.theirs(full))
@@ -107,8 +108,8 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 
 // Bounds of one api's dispatch.
 const (
-	MaxCalls  = 4096 // that run at the same time, over all keys
-	MaxStaged = 256  // jobs with their message in memory, near their call
+	MaxCalls  = 4096          // that run at the same time, over all keys
+	MaxStaged = limits.Plenty // jobs with their message in memory, near their call
 )
 
 // How far ahead of its slot a job is made ready, and how far ahead the slot is asked for. To make a job ready, the

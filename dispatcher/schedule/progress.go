@@ -19,7 +19,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	if !j.leaving {
 		return false
 	}
-	more = s.Pipe.exit.isFull() && s.turns.asking() > 0
+	more = s.Pipe.exit.isFull() && s.turns.Asking() > 0
 	s.Pipe.exit.leave(j)
 	if now > s.store.latest(j) {
 		j.Queue.slip(j.Grant, now)
@@ -67,7 +67,7 @@ func (s *Schedule) Unconnected(j *Job) {
 func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
 	s.part(j)
-	s.Shared.settled(j, actual, now)
+	s.Shared.Settled(&j.Call, j.At, actual, now)
 	s.Touch(j.Queue)
 	s.PermitFreed()
 	s.replicaFreed()

@@ -56,25 +56,23 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
 		s.agenda.drop(q)
-		s.turns.leave(q)
+		s.turns.Leave(q)
 		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
-		for _, p := range q.waits.Priorities() {
-			q.seatOf(p).tenant = &tenant{} // a tenant of its own: its jobs on their way take no other's turn
-		}
+		q.seats.Part()
 	}
 }
 
 // ForgetWaiting removes the queues of a partition that this process does not own any more from the queues that wait for
 // a turn.
 func (s *Schedule) ForgetWaiting(p *Partition) {
-	s.turns.forget(p)
+	s.turns.Forget(func(q *KeyQueue) bool { return q.Partition == p })
 }
 
 // Unstart takes back a call that was to start and has not left. The next step gives back the call's slot and the
 // queue's later ones before it asks for others, because a store can take back only the newest slots.
 func (s *Schedule) Unstart(j *Job) {
 	s.Pipe.unstart(j)
-	s.Shared.unbegin(j)
+	s.Shared.Unbegin(&j.Call)
 	j.Unsent, j.missed = false, true
 	s.Touch(j.Queue)
 	s.PermitFreed()

@@ -109,7 +109,7 @@ func TestReplicaLimitsWithAStore(t *testing.T) {
 	}
 	refused := Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "all", Until: d.now.Add(time.Millisecond)}}}}
 	d.Answer(&fx, refused)
-	if at, by := d.replica.opens(d.now, d.onWay(), 0); at > d.now {
+	if at, by := d.replica.Opens(d.now, d.onWay(), 0); at > d.now {
 		t.Errorf("what the store refused counts in %s until %v", by, at)
 	}
 	d.now = d.now.Add(2 * time.Millisecond)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
+	"weir/dispatcher/schedule/turns"
 )
 
 // Pace holds the times and bounds of a schedule.
@@ -30,21 +32,21 @@ type Schedule struct {
 	ahead  bucket.Micros // how far the wall clock is ahead of now: see FollowWall
 	byKey  map[string]*KeyQueue
 
-	agenda   agenda        // which queue is looked at, and when
-	looks    looks         // which jobs are looked at for an earlier answer
-	turns    turns         // which queue is next at shared limits and room
-	gate     gate          // when the store may be asked again for shared limits
-	Shared   SharedLimits  // the state of the limits that keys share
-	grants   *grants       // the granted calls that Shared counts
-	replica  replicaLimits // the limits of this process alone
-	store    storeLink     // the way to the store of slots
-	Pipe     Pipeline      // the jobs on their way through a call
-	holds    holds         // holds, pauses, breaker and slow starts
-	polling  polling       // the operations that go on at the api
-	suspects suspects      // jobs that may have killed their owners
-	packs    packs         // the jobs that wait to go in one call
-	causes   causes        // what queues have waited for
-	replicas int           // how many processes call the api, this one included; 0: only this one
+	agenda   agenda                  // which queue is looked at, and when
+	looks    looks                   // which jobs are looked at for an earlier answer
+	turns    *turns.Turns[*KeyQueue] // which queue is next at shared limits and room
+	gate     gate                    // when the store may be asked again for shared limits
+	Shared   limits.Shared           // the state of the limits that keys share
+	grants   *limits.Grants          // the granted calls that Shared counts
+	replica  limits.Replica          // the limits of this process alone
+	store    storeLink               // the way to the store of slots
+	Pipe     Pipeline                // the jobs on their way through a call
+	holds    holds                   // holds, pauses, breaker and slow starts
+	polling  polling                 // the operations that go on at the api
+	suspects suspects                // jobs that may have killed their owners
+	packs    packs                   // the jobs that wait to go in one call
+	causes   causes                  // what queues have waited for
+	replicas int                     // how many processes call the api, this one included; 0: only this one
 
 	census    census // numbers of jobs and queues
 	Forfeited int64  // slots that were given back
@@ -57,11 +59,10 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(&p),
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
-	s.grants = &grants{others: s.sharesStore()}
-	s.Shared = newSharedLimits(policy, s.grants)
-	s.replica = newReplicaLimits(&policy.Rules, replicaLimits{})
-	s.turns.shares.onWay = &s.Pipe.onWay
-	s.turns.reset(policy.Rules.Weights)
+	s.grants = limits.NewGrants(s.sharesStore())
+	s.Shared = limits.NewShared(&policy.Rules, policy.Price, policy.Settles, s.grants)
+	s.replica = limits.NewReplica(&policy.Rules, limits.Replica{})
+	s.turns = turns.New[*KeyQueue](policy.Rules.Weights, &s.Pipe.onWay)
 	return s
 }
 
@@ -93,7 +94,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
 		q.cold = q.TAT != 0 // the TAT may be from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.holds.paused.keys[key]
-		s.turns.join(q, bucket.Normal, s.policy.Rules.Tenant(key))
+		s.turns.Join(q, bucket.Normal, s.policy.Rules.Tenant(key))
 		s.byKey[key] = q
 		s.agenda.add(q)
 	}
@@ -119,7 +120,7 @@ func (s *Schedule) comes(of bucket.Priority, n int) {
 // counts the job.
 func (s *Schedule) wake(of bucket.Priority) {
 	if s.census.callable[of-bucket.High]+s.Pipe.onWay[of-bucket.High] == 0 {
-		s.turns.wake(of)
+		s.turns.Wake(of)
 	}
 }
 
@@ -155,15 +156,15 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step will have something to do, unless something else happens first.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
+	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
 	next := min(s.agenda.timers.next(), s.holds.next(), s.holds.claimEnds())
-	if s.turns.asking() > 0 && !s.isFull() && !s.store.isAsked() {
+	if s.turns.Asking() > 0 && !s.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
-	if v := s.At(now); s.turns.preparing() > 0 && (s.Pipe.staged < v.width() || s.turns.isFirstOnWay()) {
+	if v := s.At(now); s.turns.Preparing() > 0 && (s.Pipe.staged < v.width() || s.turns.IsFirstOnWay()) {
 		next = min(next, v.inviteAt())
 	}
 	return next

@@ -184,8 +184,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.gate.opens = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
-	if d.turns.preparing() != 5 {
-		t.Fatalf("%d of 5 queues wait", d.turns.preparing())
+	if d.turns.Preparing() != 5 {
+		t.Fatalf("%d of 5 queues wait", d.turns.Preparing())
 	}
 	kept := d.byKey["a.1"]
 	next := *d.policy
@@ -203,8 +203,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.turns.normal().tenants) != 1 || d.turns.normal().tenants["a"] != kept.seats.normal.tenant || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d queues are left of one", len(d.turns.normal().tenants), len(d.byKey))
+	if tenants, _, _ := d.turns.Left(bucket.Normal); tenants != 1 || kept.seats.Tenant(bucket.Normal) != "a" || len(d.byKey) != 1 {
+		t.Errorf("%d tenants and %d queues are left of one", tenants, len(d.byKey))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -149,7 +150,8 @@ func TestSoonestIsTheSoonest(t *testing.T) {
 	rules.Shared = append(rules.Shared, bucket.Limit{Name: "hourly", Quota: &budget, Cost: rules.Shared[0].Cost})
 	for name, hold := range map[string]func(f *foreseen){
 		"another process": func(f *foreseen) {
-			f.s.grants.others = true
+			f.s.grants = f.s.grants.Under(true)
+			f.s.Shared = limits.NewShared(&f.s.policy.Rules, f.s.policy.Price, f.s.policy.Settles, f.s.grants)
 			if _, err := f.store.Reserve(context.Background(), []bucket.Ask{{Key: "elsewhere", Limits: f.s.policy.Rules.Key, Costs: []int64{20_000, 20_000}, Want: 1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +176,7 @@ func TestSoonestIsTheSoonest(t *testing.T) {
 				t.Errorf("a call may settle for nothing: a job is said to start in %s, and in %s at best", eta, soonest)
 			}
 			f.run(2 * time.Minute)
-			if f.s.grants.hidden() != f.s.grants.others {
+			if f.s.grants.Hidden() != (name == "another process") {
 				t.Error("a call that is settled still counts as one of former rules")
 			}
 		})

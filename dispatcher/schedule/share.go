@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // Share is what a key gets in the long run while the keys that have jobs now keep having some. Max-min fairness
@@ -33,7 +34,7 @@ type Demand struct {
 
 // AddTo adds a queue's demand, if it may be called now.
 func (v View) AddTo(d *Demand, q *KeyQueue) {
-	if q.uncalled() == q.Early(v.now) || v.s.holds.of(q) > v.now.Add(LongWait) {
+	if q.uncalled() == q.Early(v.now) || v.s.holds.of(q) > v.now.Add(limits.LongWait) {
 		return
 	}
 	if d.tenants == nil {
@@ -97,7 +98,7 @@ func (v View) shareOf(key string, d *Demand) Share {
 	own, tenant := share.PerSecond, v.s.policy.Rules.Tenant(key)
 	for i := range v.s.Shared {
 		l := &v.s.Shared[i]
-		all := l.perSecond(v.s.Pipe.lasted)
+		all := l.PerSecond(v.s.Pipe.lasted)
 		if l.Shadow || all <= 0 {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // TestShareIsWhatAKeyGets checks that a key gets the share that is reported for it, beside keys that want more than
@@ -126,7 +127,7 @@ func TestUses(t *testing.T) {
 		}
 	}
 	uses := f.s.At(f.now).Uses()
-	if len(uses) != 2 || uses[0] != (LimitUse{Limit: "minute", Used: int64(began), Count: 600, Per: time.Minute}) || began < 40 {
+	if len(uses) != 2 || uses[0] != (limits.Use{Limit: "minute", Used: int64(began), Count: 600, Per: time.Minute}) || began < 40 {
 		t.Errorf("after %d calls: %+v", began, uses)
 	}
 	if uses[1].Limit != "together" || uses[1].Used < 1 || uses[1].Used > 3 || uses[1].Count != 50 {

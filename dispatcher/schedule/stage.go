@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
+	"weir/dispatcher/schedule/limits"
 )
 
 // stage makes those jobs of the priorities in may ready whose slots are near. It returns when the schedule must look at
@@ -42,9 +43,9 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if ungranted+s.ahead(q) >= q.atOnce() {
 			return again // the end of a call touches the queue
 		}
-		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
+		if own := q.Ungranted(turn); !s.invites(q, turn, own) {
 			if own == 0 {
-				s.turns.of(turn).wait(q)
+				s.turns.Wait(q, turn)
 			}
 			may = may.without(turn)
 			continue
@@ -55,8 +56,8 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			s.fx.Claim, _ = s.AwaitsProbe()
 			return again // Claim touches every queue, and so does each turn of the breaker
 		}
-		if !room || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seatOf(turn).queued {
-			s.turns.awaitRoom(q, turn)
+		if !room || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seats.State(turn).Queued {
+			s.turns.AwaitRoom(q, turn)
 			return again
 		}
 		if j == nil {
@@ -76,8 +77,8 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		}
 		ungranted++
 		s.fx.Load = append(s.fx.Load, j)
-		if s.turns.roomWaiting() > 0 {
-			s.turns.awaitRoom(q, turn) // one job for each turn
+		if s.turns.RoomWaiting() > 0 {
+			s.turns.AwaitRoom(q, turn) // one job for each turn
 			return again
 		}
 	}
@@ -170,7 +171,7 @@ const shortCall = 100 * time.Millisecond
 // calls are long, the running ones.
 func (s *step) ahead(q *KeyQueue) int64 {
 	n := q.count(granted)
-	if s.Pipe.callTime > shortCall || q.newest().Add(LongWait) <= s.now {
+	if s.Pipe.callTime > shortCall || q.newest().Add(limits.LongWait) <= s.now {
 		n += q.count(calling)
 	}
 	return int64(n)
@@ -181,18 +182,18 @@ func (s *step) ahead(q *KeyQueue) int64 {
 // a turn. A costly queue may always have one ready job, because the units for which it waits are kept from other
 // queues.
 func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
-	own := q.seatOf(of)
-	if own.costly && ungranted == 0 || !s.holds.breaker.closed() {
+	own := q.seats.State(of)
+	if own.Costly && ungranted == 0 || !s.holds.breaker.closed() {
 		return true
 	}
-	if s.turns.preparing() > 0 && !own.invited && !own.hasTurn {
+	if s.turns.Preparing() > 0 && !own.Invited && !own.HasTurn {
 		return false
 	}
-	if own.invited && s.turns.shares.several && s.Pipe.onWay[of-bucket.High] == 0 {
-		return true // see isFirstOnWay
+	if own.Invited && s.turns.AreShared() && s.Pipe.onWay[of-bucket.High] == 0 {
+		return true // see turns.IsFirstOnWay
 	}
 	width := s.At(s.now).width()
-	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.waiting()))
+	return width >= s.Pipe.pace.MaxStaged || s.Pipe.staged < width && ungranted < max(1, width/(1+s.turns.Waiting()))
 }
 
 // unready withdraws ready jobs that cannot be called next. It withdraws a job if
@@ -223,7 +224,7 @@ func (s *step) unready(q *KeyQueue) {
 // unstick withdraws a queue's ready jobs if its running calls take longer than LongWait and no further call may start
 // beside them. The ready jobs would take room from other queues.
 func (s *step) unstick(q *KeyQueue) {
-	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(LongWait) > s.now {
+	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(limits.LongWait) > s.now {
 		return
 	}
 	if free, _ := q.free(s.now); free <= 0 {

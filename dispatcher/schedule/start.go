@@ -43,7 +43,7 @@ func (s *step) startDue(q *KeyQueue) {
 			return
 		}
 		s.Pipe.start(j)
-		s.Shared.begin(j, s.now)
+		s.Shared.Begin(&j.Call, s.now)
 		s.fx.Start = append(s.fx.Start, j)
 		if j.Unsent = s.policy.interval(q.Limits) >= steadyFrom; j.Unsent {
 			return
@@ -74,8 +74,8 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 			continue
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
-		s.Shared.release(j)
-		s.replica.giveBack(j.At)
+		s.Shared.Release(&j.Call)
+		s.replica.GiveBack(j.At)
 		s.Pipe.exit.leave(j)
 		s.Pipe.without(j, 1)
 		j.Phase, j.missed = ready, false

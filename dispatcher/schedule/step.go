@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // step is one Step of a schedule: it advances queues at the time now, and gathers what the dispatcher must do.
@@ -33,8 +34,8 @@ func (s *step) run() {
 		s.advance(s.looks.pop())
 	}
 	// n bounds the loop, because a queue that yields waits for room again.
-	for n := s.turns.roomWaiting(); n > 0 && s.turns.roomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
-		s.advance(s.turns.toRoom())
+	for n := s.turns.RoomWaiting(); n > 0 && s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
+		s.advance(s.turns.ToRoom())
 	}
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.agenda.next())
@@ -57,24 +58,19 @@ func (s *step) standInLine() {
 		line.API, line.Weight = in.API, in.Weight
 		line.Replica = cmp.Or(line.Replica, in.API)
 	}
-	keys, all := map[bucket.Waiting]int{}, -s.turns.shares.twice
-	for o := range s.turns.orders {
-		for of := range o.coming {
-			keys[bucket.Waiting{Tenant: of.name, Priority: o.priority}] = of.coming
-			all += of.coming
-		}
-	}
+	keys, all := s.turns.Coming()
 	for _, jobs := range s.fx.asked {
-		q, own := jobs[0].Queue, jobs[0].seat()
-		if own.came != 0 {
+		seats, turn := &jobs[0].Queue.seats, jobs[0].turn
+		waited, waits := seats.Comes(turn)
+		if waited {
 			continue
 		}
-		keys[bucket.Waiting{Tenant: own.tenant.name, Priority: jobs[0].turn}]++ // the queue asks without having waited
-		if !slices.ContainsFunc(q.waits.Priorities(), func(p bucket.Priority) bool { return q.seatOf(p).came != 0 }) {
+		keys[bucket.Waiting{Tenant: seats.Tenant(turn), Priority: turn}]++ // the queue asks without having waited
+		if !waits {
 			all++
 		}
 	}
-	if s.turns.shares.several {
+	if s.turns.AreShared() {
 		line.Keys = all
 	}
 	if line.More = len(keys); line.More <= bucket.MostTenants {
@@ -98,17 +94,16 @@ func (s *step) standInLine() {
 // take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
-	if s.store.isDown() || s.holds.governor.slows() || s.replica.any() {
+	if s.store.isDown() || s.holds.governor.slows() || s.replica.Any() {
 		// One ask is enough to test whether the store answers again. A slow start and limits of this replica allow only
 		// one.
 		most = 1
 	}
 	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
-		q, own := s.turns.toAsk()
-		if q == nil {
+		q, costly, ok := s.turns.ToAsk()
+		if !ok {
 			return
 		}
-		costly := own.costly
 		if s.advance(q); costly {
 			return
 		}
@@ -128,12 +123,12 @@ func (s *step) invite() {
 	}
 	for beyond := len(bucket.Priorities); len(s.fx.Asks) < maxAsks; n-- {
 		if n <= 0 {
-			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.isFirstOnWay() {
+			if beyond--; beyond < 0 || s.store.isDown() || !s.turns.IsFirstOnWay() {
 				return
 			}
 		}
-		q := s.turns.toPrepare()
-		if q == nil {
+		q, ok := s.turns.ToPrepare()
+		if !ok {
 			return
 		}
 		s.advance(q)
@@ -155,7 +150,7 @@ func (s *step) advance(q *KeyQueue) {
 	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
 		due = min(due, s.prepare(q))
 	}
-	s.turns.pass(q)
+	s.turns.Pass(q)
 	if len(s.packs.freed) > 0 {
 		s.loosen()
 	}
@@ -167,8 +162,8 @@ func (s *step) advance(q *KeyQueue) {
 	}
 	s.notice(q)
 	s.agenda.timers.set(q, due)
-	if due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && q.seats.normal.isIdle() && s.byKey[q.Key] == q {
-		s.turns.leave(q)
+	if idle, _ := q.seats.IsIdle(); idle && due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && s.byKey[q.Key] == q {
+		s.turns.Leave(q)
 		q.entry.dropped = true
 		delete(s.packs.since, q)
 		delete(s.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
@@ -199,18 +194,18 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 // need not wait for a turn.
 func (s *step) mayGo(q *KeyQueue) (may classSet) {
 	for _, p := range q.waits.Priorities() {
-		own, only := q.seatOf(p), classSet(0).with(p)
-		far := s.gate.isShut(s.now.Add(LongWait)) && !own.costly || s.store.isDown() && s.gate.isShut(s.now)
+		own, only := q.seats.State(p), classSet(0).with(p)
+		far := s.gate.isShut(s.now.Add(limits.LongWait)) && !own.Costly || s.store.isDown() && s.gate.isShut(s.now)
 		switch {
-		case own.blocked:
-			if own.line == prepareLine { // a job that missed its slot is made ready again in its queue's turn
+		case own.Blocked:
+			if own.Preparing { // a job that missed its slot is made ready again in its queue's turn
 				s.recall(q, only)
 			}
 		case !far:
 			may = may.with(p)
 		case !q.waits.IsMixed() || q.waits.Of(p).HasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
 			s.withdrawReady(q, s.gate.opens, only)
-			s.turns.of(p).wait(q) // nothing is made ready for a slot that is far off
+			s.turns.Wait(q, p) // nothing is made ready for a slot that is far off
 		}
 	}
 	return may
@@ -220,7 +215,7 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 // would keep other keys' jobs from being made ready. If the process died meanwhile, their intents would make them
 // unknown.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
-	far := until > s.now.Add(LongWait)
+	far := until > s.now.Add(limits.LongWait)
 	if !far && s.holds.breaker.closed() {
 		return
 	}

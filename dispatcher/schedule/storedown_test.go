@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 )
 
 // TestOneKeyAsksAStoreThatIsAway checks that while the store of slots does not answer, one key at a time asks, at
@@ -67,7 +68,7 @@ func TestOneKeyAsksAStoreThatIsAway(t *testing.T) {
 			}
 			down()
 			before = d.now
-			if d.Pipe.staged > 0 && began.Until(d.now) > LongWait {
+			if d.Pipe.staged > 0 && began.Until(d.now) > limits.LongWait {
 				t.Errorf("round %d, %s after the first: %d jobs are kept ready", round, began.Until(d.now), d.Pipe.staged)
 			}
 		}

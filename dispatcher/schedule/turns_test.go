@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -140,53 +141,6 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	}
 }
 
-// TestTurnsProperty drives the turns alone with random arrivals, refusals and departures. Tenants that always
-// wait stay within two service times of each other, and nothing that waits is lost.
-func TestTurnsProperty(t *testing.T) {
-	for seed := range uint64(300) {
-		rnd := rand.New(rand.NewPCG(seed, 2))
-		var all turns
-		all.reset(bucket.DefaultWeights)
-		w := all.normal()
-		tenants := make([]*tenant, 2+rnd.IntN(4))
-		taken := make([]serviceTime, len(tenants))
-		dearest, waiting := serviceTime(1), 0
-		for i := range tenants {
-			tenants[i] = &tenant{name: fmt.Sprint(i)}
-			for range 2 + rnd.IntN(20) {
-				q := &KeyQueue{seats: seats{normal: seat{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}}}
-				dearest = max(dearest, q.seats.normal.lastService)
-				w.push(q, askLine)
-				waiting++
-			}
-		}
-		for range 5000 {
-			q := w.pop(askLine)
-			if rnd.IntN(3) == 0 {
-				w.book(q, 0)
-			} else {
-				w.book(q, 1)
-				for i := range tenants {
-					if tenants[i] == q.seats.normal.tenant {
-						taken[i] += q.seats.normal.lastService
-					}
-				}
-			}
-			w.push(q, askLine)
-		}
-		for i := range taken {
-			for j := range taken {
-				if taken[i]-taken[j] > 2*dearest {
-					t.Fatalf("seed %d: tenants took %v with tolls up to %d", seed, taken, dearest)
-				}
-			}
-		}
-		if n := len(all.takeAll()); n != waiting || w.waiting() != 0 {
-			t.Fatalf("seed %d: %d of %d queues waited, then %d do", seed, n, waiting, w.waiting())
-		}
-	}
-}
-
 // away puts the store a round trip of about 10 ms away, and takes in each answer after that.
 func (m *simulation) away() *simulation {
 	m.sendAway()
@@ -230,7 +184,7 @@ func TestTurn(t *testing.T) {
 	s.store.clock = OtherClock
 	jobs := func(costs ...int64) (all []*Job) {
 		for _, c := range costs {
-			all = append(all, &Job{Costs: []int64{c}})
+			all = append(all, &Job{Call: limits.Call{Costs: []int64{c}}})
 		}
 		return all
 	}
@@ -263,76 +217,6 @@ func TestTurn(t *testing.T) {
 	expect("no shared limit", 4, 1, 1, 2, 1)
 }
 
-// TestTurnsLendAndTakeBack drives random turns of queues with and without ready jobs. A queue must wait in one line at
-// most, a line must have lent each tenant what it has lent the tenant's queues, and when every queue has passed and
-// left, nothing may be lent and no tenant left.
-func TestTurnsLendAndTakeBack(t *testing.T) {
-	for seed := range uint64(200) {
-		rnd := rand.New(rand.NewPCG(seed, 3))
-		var all turns
-		all.reset(bucket.DefaultWeights)
-		w := all.normal()
-		queues := make([]*KeyQueue, 12)
-		for i := range queues {
-			queues[i] = &KeyQueue{}
-			w.join(queues[i], fmt.Sprint(i%3))
-		}
-		for range 500 {
-			switch q := queues[rnd.IntN(len(queues))]; rnd.IntN(6) {
-			case 0:
-				q.Jobs = append(q.Jobs[:0], &Job{Phase: Phase(rnd.IntN(int(granted)))}) //nolint:gosec // a phase
-				w.wait(q)
-				w.wait(q)
-			case 1:
-				w.toAsk()
-			case 2:
-				w.toPrepare()
-			case 3:
-				w.take(q, 1+serviceTime(rnd.IntN(9)), 1+rnd.IntN(3))
-			case 4:
-				w.book(q, rnd.IntN(2))
-			case 5:
-				w.pass(q)
-			}
-			lent, waiting := map[*tenant][2]serviceTime{}, 0
-			for _, q := range queues {
-				sum := lent[q.seats.normal.tenant]
-				sum[askLine] += q.seats.normal.lent[askLine]
-				sum[prepareLine] += q.seats.normal.lent[prepareLine]
-				if lent[q.seats.normal.tenant] = sum; q.seats.normal.blocked {
-					waiting++
-				}
-			}
-			coming := map[*tenant]int{}
-			for _, q := range queues {
-				if q.seats.normal.came != 0 {
-					coming[q.seats.normal.tenant]++
-				}
-			}
-			for of, sum := range lent {
-				if of.coming != coming[of] || w.coming[of] != (of.coming > 0) {
-					t.Fatalf("seed %d: %d queues of tenant %s wait for a slot, it counts %d", seed, coming[of], of.name, of.coming)
-				}
-				if of.in[askLine].lent != sum[askLine] || of.in[prepareLine].lent != sum[prepareLine] {
-					t.Fatalf("seed %d: tenant %s was lent %d and %d, its queues %v", seed, of.name, of.in[askLine].lent, of.in[prepareLine].lent, sum)
-				}
-			}
-			if w.waiting() != waiting {
-				t.Fatalf("seed %d: %d queues stand in the lines, %d wait", seed, w.waiting(), waiting)
-			}
-		}
-		w.forget(nil)
-		for _, q := range queues {
-			q.Jobs = nil
-			w.pass(q)
-			w.leave(q)
-		}
-		if w.waiting() != 0 || len(w.tenants) != 0 || len(w.coming) != 0 {
-			t.Fatalf("seed %d: %d queues and %d tenants are left, of which %d wait", seed, w.waiting(), len(w.tenants), len(w.coming))
-		}
-	}
-}
-
 // TestEveryRoundSaysWhatWaits checks what a round of asks says of the keys that wait: how many each tenant has, the
 // keys that ask included, or only the number of tenants if there are too many to name.
 func TestEveryRoundSaysWhatWaits(t *testing.T) {
@@ -342,7 +226,7 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 		s, p, now := inspected(rules)
 		s.Pipe.pace.Replica = "me"
 		for _, key := range keys[1:] {
-			s.turns.normal().wait(s.Queue(key, p))
+			s.turns.Wait(s.Queue(key, p), bucket.Normal)
 		}
 		do := &step{Schedule: s, now: now}
 		// The queue asks without having waited.

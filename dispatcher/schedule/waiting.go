@@ -104,12 +104,12 @@ func (v View) keeps(q *KeyQueue) keeping {
 	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) {
 		return keeping{what: WaitSlowed, until: at}
 	}
-	switch blocked, queued := q.waitsForTurn(); {
+	switch blocked, queued := q.seats.Waits(); {
 	case queued, blocked && v.s.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never, why: v.s.store.why}
-	case blocked && v.s.Shared.areInFlight(v.s.gate.by):
+	case blocked && v.s.Shared.AreInFlight(v.s.gate.by):
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
 	case blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}

@@ -9,6 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -162,7 +163,7 @@ func (c *crowd) ready() (n int) {
 
 // lets returns how many calls the limits let start within LongWait, computed only from the calls that started.
 func (c *crowd) lets() int {
-	soon, most := c.now.Add(LongWait), 1<<20
+	soon, most := c.now.Add(limits.LongWait), 1<<20
 	for i := range c.rules.Shared {
 		l := &c.rules.Shared[i]
 		n := 0
@@ -177,7 +178,7 @@ func (c *crowd) lets() int {
 				tat = max(tat, c.now) + cost*unit
 			}
 		case bucket.KindInFlight:
-			n = int(l.InFlight) - c.running + int(l.InFlight*int64(LongWait/c.took+1))
+			n = int(l.InFlight) - c.running + int(l.InFlight*int64(limits.LongWait/c.took+1))
 		case bucket.KindQuota, bucket.KindBudget:
 			quota := l.Quota
 			if l.Budget != nil {
@@ -324,7 +325,7 @@ func TestReplicasShareTheWidth(t *testing.T) {
 					looks++
 					sum += c.ready()
 				})
-				mean, most := float64(sum)/float64(looks), 1.3*float64(perSecond)*LongWait.Seconds()+float64(replicas)
+				mean, most := float64(sum)/float64(looks), 1.3*float64(perSecond)*limits.LongWait.Seconds()+float64(replicas)
 				if mean > most {
 					t.Errorf("%.1f jobs were ready on an average, want %.1f at most", mean, most)
 				}

@@ -1,21 +1,21 @@
-package schedule
+package turns
 
 import "weir/bucket"
 
 // roundRobin holds the queues that wait for room to make a job ready. Tenants take turns of one job each, and so do the
 // queues of a tenant.
-type roundRobin struct {
-	tenants []*tenant
+type roundRobin[Q Queue[Q]] struct {
+	tenants []*tenant[Q]
 	size    int
 }
 
 // push makes a queue wait for room for a job of a priority, unless it already waits.
-func (r *roundRobin) push(q *KeyQueue, p bucket.Priority) {
-	own := q.seatOf(p)
-	if own.queued {
+func (r *roundRobin[Q]) push(q Q, p bucket.Priority) {
+	own := q.Seats().of(p)
+	if own.Queued {
 		return
 	}
-	own.queued = true
+	own.Queued = true
 	t := own.tenant
 	if len(t.queued) == 0 {
 		r.tenants = append(r.tenants, t)
@@ -25,12 +25,12 @@ func (r *roundRobin) push(q *KeyQueue, p bucket.Priority) {
 }
 
 // pop takes the queue whose turn it is. At least one queue must be waiting.
-func (r *roundRobin) pop(p bucket.Priority) *KeyQueue {
+func (r *roundRobin[Q]) pop(p bucket.Priority) Q {
 	t := r.tenants[0]
 	r.tenants[0] = nil
 	r.tenants = r.tenants[1:]
 	q := t.queued[0]
-	t.queued[0] = nil
+	t.queued[0] = *new(Q)
 	t.queued = t.queued[1:]
 	if len(t.queued) > 0 {
 		r.tenants = append(r.tenants, t)
@@ -38,6 +38,6 @@ func (r *roundRobin) pop(p bucket.Priority) *KeyQueue {
 		t.queued = nil
 	}
 	r.size--
-	q.seatOf(p).queued = false
+	q.Seats().of(p).Queued = false
 	return q
 }

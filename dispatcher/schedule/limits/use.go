@@ -1,4 +1,4 @@
-package schedule
+package limits
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// LimitUse says how much this process now uses of a rate, or of a limit of calls in flight.
-type LimitUse struct {
+// Use says how much this process now uses of a rate, or of a limit of calls in flight.
+type Use struct {
 	Limit string
 	Used  int64         // units of calls that started within Per; of in_flight, calls that run
 	Count int64         // how much Used may be
@@ -17,9 +17,9 @@ type LimitUse struct {
 	Replica bool
 }
 
-// use returns how much of the limit this process uses. calls is how many calls run now. counted is false for quotas and
+// Use returns how much of the limit this process uses. calls is how many calls run now. counted is false for quotas and
 // budgets, because only the store counts them.
-func (l *sharedLimit) use(r *bucket.Rules, now bucket.Micros, calls int) (u LimitUse, counted bool) {
+func (l *Limit) Use(r *bucket.Rules, now bucket.Micros, calls int) (u Use, counted bool) {
 	u.Limit, u.Share = l.Name, l.Share
 	switch l.Kind() {
 	case bucket.KindRate:

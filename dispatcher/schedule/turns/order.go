@@ -1,4 +1,4 @@
-package schedule
+package turns
 
 import (
 	"container/heap"
@@ -15,53 +15,57 @@ import (
 // Vin and Cheng, SIGCOMM 1996), first among tenants and then among the queues of a tenant. The tenant or queue that has
 // taken least is next. One that was away gets no credit for that. Unlike in a deficit round robin, a costly call need
 // not wait until its quantum has added up. A turn costs O(log n) in the number of queues that wait.
-type order struct {
-	priority bucket.Priority
-	tenants  map[string]*tenant // the tenants that have queues
-	coming   map[*tenant]bool   // the tenants with queues that wait for their next slot
-	lines    [2]tenantHeap
-	clock    serviceTime // virtual time of the tenant that was last granted a slot
-	came     uint64      // numbers the queues in the order in which they came
-	room     roundRobin  // queues that wait for room to make a job ready
+type order[Q Queue[Q]] struct {
+	tenants map[string]*tenant[Q] // the tenants that have queues
+	coming  map[*tenant[Q]]bool   // the tenants with queues that wait for their next slot
+	lines   [2]tenantHeap[Q]
+	clock   ServiceTime   // virtual time of the tenant that was last granted a slot
+	came    uint64        // numbers the queues in the order in which they came
+	room    roundRobin[Q] // queues that wait for room to make a job ready
 
 	shares *shares // how the orders of all priorities share the turns
 	merit  merit   // the order's standing among them
 }
 
-func newOrder(p bucket.Priority, all *shares) order {
-	o := order{priority: p, shares: all, tenants: map[string]*tenant{}, coming: map[*tenant]bool{}}
+func newOrder[Q Queue[Q]](p bucket.Priority, all *shares) order[Q] {
+	o := order[Q]{merit: merit{priority: p}, shares: all, tenants: map[string]*tenant[Q]{}, coming: map[*tenant[Q]]bool{}}
 	o.lines[prepareLine].line = prepareLine
 	return o
 }
 
 // seat is a queue's place in the order of turns. The zero seat belongs to no tenant and waits for nothing.
-type seat struct {
-	tenant                   *tenant
-	virtualTime, lastService serviceTime    // what its calls have taken together, and what its last call took
-	lent                     [2]serviceTime // what each line has lent it for the next call
+type seat[Q any] struct {
+	tenant                   *tenant[Q]
+	virtualTime, lastService ServiceTime    // what its calls have taken together, and what its last call took
+	lent                     [2]ServiceTime // what each line has lent it for the next call
 	came                     uint64         // its number in the order of coming to wait for a slot; 0: it does not wait
 	asks                     int16          // calls for which it asks, or has the turn to ask
-	line                     line           // the line in which it waits while it is blocked
-	blocked                  bool           // it waits in a line
-	queued                   bool           // it waits for room
-	hasTurn                  bool           // it has the turn at the shared limits
-	invited                  bool           // it has the turn to make a job ready for the shared limits
-	costly                   bool           // a shared limit refused its cost: it asks last in its round
+	State
+}
+
+// State says how a queue stands among the turns of a priority.
+type State struct {
+	Blocked   bool // it waits in a line
+	Preparing bool // it waits in the line of queues that make a job ready
+	Queued    bool // it waits for room
+	HasTurn   bool // it has the turn at the shared limits
+	Invited   bool // it has the turn to make a job ready for the shared limits
+	Costly    bool // a shared limit refused its cost: it asks last in its round
 }
 
 // isIdle reports whether the queue waits for nothing.
-func (p *seat) isIdle() bool { return !p.blocked && !p.queued }
+func (s *State) isIdle() bool { return !s.Blocked && !s.Queued }
 
 // tenant groups the keys that share a turn. If no tenants are named, all keys of an api are one tenant. A tenant exists
 // as long as it has queues.
-type tenant struct {
+type tenant[Q any] struct {
 	name   string
 	queues int // that belong to it
 
-	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	clock       serviceTime // virtual time of its queue that was last granted a slot
-	in          [2]standing // in each line
-	queued      []*KeyQueue // its queues that wait for room, in order
+	virtualTime ServiceTime    // what its calls have taken: its place among the tenants
+	clock       ServiceTime    // virtual time of its queue that was last granted a slot
+	in          [2]standing[Q] // in each line
+	queued      []Q            // its queues that wait for room, in order
 
 	coming    int // its queues that wait for their next slot
 	elsewhere int // its keys that wait at other processes, as the store last said
@@ -69,46 +73,46 @@ type tenant struct {
 
 // counts returns how far a call that takes d advances the tenant's virtual time. The more of the tenant's keys wait at
 // other processes, the further it advances: those keys get their part of the tenant's turns there.
-func (t *tenant) counts(d serviceTime) serviceTime {
+func (t *tenant[Q]) counts(d ServiceTime) ServiceTime {
 	if t.elsewhere <= 0 {
 		return d
 	}
 	here := float64(max(1, t.coming))
-	return serviceTime(min(float64(d)*(here+float64(t.elsewhere))/here, float64(mostServiceTime)))
+	return ServiceTime(min(float64(d)*(here+float64(t.elsewhere))/here, float64(MostServiceTime)))
 }
 
 // standing is a tenant's place in a line.
-type standing struct {
-	lent    serviceTime // lent to its queues that have the turn and no slot yet
+type standing[Q any] struct {
+	lent    ServiceTime // lent to its queues that have the turn and no slot yet
 	came    uint64
 	place   int // among the waiting tenants, counted from 1; notWaiting if the tenant does not wait
-	blocked turnHeap
+	blocked turnHeap[Q]
 }
 
 // waits reports whether a queue of the tenant waits in either line.
-func (t *tenant) waits() bool {
+func (t *tenant[Q]) waits() bool {
 	return t.in[askLine].place != notWaiting || t.in[prepareLine].place != notWaiting
 }
 
 // reset clears both lines for new rules, because service times under new rules cannot be compared with earlier ones.
 // Afterwards every queue must be given to its tenant again.
-func (o *order) reset() {
+func (o *order[Q]) reset() {
 	for _, of := range o.tenants { // queues that are not rebound yet belong to these tenants, and may leave meanwhile
-		of.in, of.queued = [2]standing{}, nil
+		of.in, of.queued = [2]standing[Q]{}, nil
 	}
-	*o = newOrder(o.priority, o.shares)
+	*o = newOrder[Q](o.merit.priority, o.shares)
 }
 
 // seat returns a queue's place in the order.
-func (o *order) seat(q *KeyQueue) *seat { return q.seatOf(o.priority) }
+func (o *order[Q]) seat(q Q) *seat[Q] { return q.Seats().of(o.merit.priority) }
 
 // ungranted returns the number of a queue's jobs of this order that are on their way to a slot and have none yet.
-func (o *order) ungranted(q *KeyQueue) int { return q.ungrantedOf(o.priority) }
+func (o *order[Q]) ungranted(q Q) int { return q.Ungranted(o.merit.priority) }
 
 // join gives a queue to the tenant of this name.
-func (o *order) join(q *KeyQueue, name string) {
+func (o *order[Q]) join(q Q, name string) {
 	if o.tenants[name] == nil {
-		o.tenants[name] = &tenant{name: name}
+		o.tenants[name] = &tenant[Q]{name: name}
 	}
 	of := o.tenants[name]
 	o.seat(q).tenant = of
@@ -117,17 +121,17 @@ func (o *order) join(q *KeyQueue, name string) {
 
 // rejoin gives a queue to its tenant again after a reset. The queue keeps its turns, but what its calls have taken is
 // forgotten. Further calls until the next reset change nothing.
-func (o *order) rejoin(q *KeyQueue, name string) {
+func (o *order[Q]) rejoin(q Q, name string) {
 	own := o.seat(q)
 	if of := own.tenant; of == nil || o.tenants[of.name] != of {
 		o.comes(q, 0)
-		*own = seat{hasTurn: own.hasTurn, invited: own.invited}
+		*own = seat[Q]{State: State{HasTurn: own.HasTurn, Invited: own.Invited}}
 		o.join(q, name)
 	}
 }
 
 // leave takes a queue from its tenant, and takes back all that the queue was lent.
-func (o *order) leave(q *KeyQueue) {
+func (o *order[Q]) leave(q Q) {
 	o.lend(q, askLine, 0)
 	o.lend(q, prepareLine, 0)
 	o.comes(q, 0)
@@ -140,13 +144,13 @@ func (o *order) leave(q *KeyQueue) {
 }
 
 // asking and preparing return how many queues wait in each line; waiting returns how many wait in both together.
-func (o *order) asking() int    { return o.lines[askLine].queues }
-func (o *order) preparing() int { return o.lines[prepareLine].queues }
-func (o *order) waiting() int   { return o.asking() + o.preparing() }
+func (o *order[Q]) asking() int    { return o.lines[askLine].queues }
+func (o *order[Q]) preparing() int { return o.lines[prepareLine].queues }
+func (o *order[Q]) waiting() int   { return o.asking() + o.preparing() }
 
 // wait makes a queue wait for its turn at the shared limits, unless it already waits. A queue with a job on its way to
 // a slot waits to ask. Any other queue first waits to make a job ready.
-func (o *order) wait(q *KeyQueue) {
+func (o *order[Q]) wait(q Q) {
 	if o.ungranted(q) > 0 {
 		o.push(q, askLine)
 	} else {
@@ -154,12 +158,12 @@ func (o *order) wait(q *KeyQueue) {
 	}
 }
 
-func (o *order) push(q *KeyQueue, l line) {
+func (o *order[Q]) push(q Q, l line) {
 	own := o.seat(q)
-	if own.blocked {
+	if own.Blocked {
 		return
 	}
-	own.blocked, own.line = true, l
+	own.Blocked, own.Preparing = true, l == prepareLine
 	of, w := own.tenant, &o.lines[l]
 	in := &of.in[l]
 	o.catchUp(q)
@@ -171,12 +175,12 @@ func (o *order) push(q *KeyQueue, l line) {
 		in.came = own.came
 		heap.Push(w, of)
 	}
-	in.blocked.push(turn{own.virtualTime, own.came, q})
+	in.blocked.push(turn[Q]{own.virtualTime, own.came, q})
 	w.queues++
 }
 
 // comes sets the number that a queue gets when it comes to wait for its next slot, 0 if it does not wait.
-func (o *order) comes(q *KeyQueue, came uint64) {
+func (o *order[Q]) comes(q Q, came uint64) {
 	own := o.seat(q)
 	of := own.tenant
 	switch {
@@ -195,15 +199,15 @@ func (o *order) comes(q *KeyQueue, came uint64) {
 }
 
 // twice adds n to shares.twice if the queue waits for its next slot in another order, too.
-func (o *order) twice(q *KeyQueue, n int) {
-	if q.seats.others == nil {
+func (o *order[Q]) twice(q Q, n int) {
+	if q.Seats().others == nil {
 		return
 	}
 	if of := o.seat(q).tenant; o.tenants[of.name] != of {
 		return // the tenant belongs to former rules
 	}
 	for _, p := range bucket.Priorities {
-		if own := q.seatOf(p); p != o.priority && own.came != 0 && own.tenant != nil {
+		if own := q.Seats().of(p); p != o.merit.priority && own.came != 0 && own.tenant != nil {
 			o.shares.twice += n
 			return
 		}
@@ -212,7 +216,7 @@ func (o *order) twice(q *KeyQueue, n int) {
 
 // catchUp raises the virtual time of a queue that was away to that of the tenant's queue that was last granted a slot.
 // It does the same for a tenant that was away. So being away gives no credit.
-func (o *order) catchUp(q *KeyQueue) {
+func (o *order[Q]) catchUp(q Q) {
 	own := o.seat(q)
 	of := own.tenant
 	own.virtualTime = max(own.virtualTime, of.clock)
@@ -221,51 +225,51 @@ func (o *order) catchUp(q *KeyQueue) {
 	}
 }
 
-// toAsk gives the turn at the shared limits to the queue that is next, nil if none waits.
-func (o *order) toAsk() *KeyQueue {
-	q := o.pop(askLine)
-	if q != nil {
-		o.seat(q).hasTurn = true
+// toAsk gives the turn at the shared limits to the queue that is next; ok is false if none waits.
+func (o *order[Q]) toAsk() (q Q, ok bool) {
+	q, ok = o.pop(askLine)
+	if ok {
+		o.seat(q).HasTurn = true
 	}
-	return q
+	return q, ok
 }
 
-// toPrepare returns the queue that will be first at the shared limits, nil if none waits. It gives that queue the turn
+// toPrepare returns the queue that will be first at the shared limits; ok is false if none waits. It gives that queue the turn
 // to make a job ready.
-func (o *order) toPrepare() *KeyQueue {
-	q := o.pop(prepareLine)
-	if q != nil {
-		o.seat(q).invited = true
+func (o *order[Q]) toPrepare() (q Q, ok bool) {
+	q, ok = o.pop(prepareLine)
+	if ok {
+		o.seat(q).Invited = true
 	}
-	return q
+	return q, ok
 }
 
-// pop takes the queue that is next in a line, nil if none waits. It lends the queue as much as the queue's last call
+// pop takes the queue that is next in a line; ok is false if none waits. It lends the queue as much as the queue's last call
 // took, so that the next turn is another tenant's.
-func (o *order) pop(l line) *KeyQueue {
+func (o *order[Q]) pop(l line) (q Q, ok bool) {
 	w := &o.lines[l]
 	if w.Len() == 0 {
-		return nil
+		return q, false
 	}
 	in := &w.all[0].in[l]
-	q := in.next(o.priority)
+	q = next(in, o.merit.priority)
 	own := o.seat(q)
-	own.blocked = false
+	own.Blocked = false
 	w.queues--
 	if len(in.blocked) == 0 {
 		heap.Pop(w)
 	}
 	o.lend(q, l, 1)
-	return q
+	return q, true
 }
 
 // next takes the queue that has taken least. If the first queue was granted slots while it waited, next first puts it
 // back behind the queues that have taken less.
-func (in *standing) next(p bucket.Priority) *KeyQueue {
+func next[Q Queue[Q]](in *standing[Q], p bucket.Priority) Q {
 	for {
 		first := in.blocked.pop()
-		if own := first.queue.seatOf(p); own.virtualTime > first.virtualTime {
-			in.blocked.push(turn{own.virtualTime, first.came, first.queue})
+		if own := first.queue.Seats().of(p); own.virtualTime > first.virtualTime {
+			in.blocked.push(turn[Q]{own.virtualTime, first.came, first.queue})
 			continue
 		}
 		return first.queue
@@ -274,11 +278,11 @@ func (in *standing) next(p bucket.Priority) *KeyQueue {
 
 // lend sets for how many calls a line has lent a queue its tenant's turn. Each such call counts as much as the queue's
 // last call took.
-func (o *order) lend(q *KeyQueue, l line, calls int) {
+func (o *order[Q]) lend(q Q, l line, calls int) {
 	own := o.seat(q)
-	of, d := own.tenant, serviceTime(0)
+	of, d := own.tenant, ServiceTime(0)
 	if calls > 0 {
-		d = of.counts(max(own.lastService, 1) * serviceTime(calls))
+		d = of.counts(max(own.lastService, 1) * ServiceTime(calls))
 	}
 	if l == askLine && o.tenants[of.name] == of { // otherwise the tenant belongs to former rules
 		o.merit.asked += calls - int(own.asks)
@@ -291,24 +295,24 @@ func (o *order) lend(q *KeyQueue, l line, calls int) {
 
 // take ends a queue's turn to ask, and lends the queue its tenant's turn for the n calls for which it is about to ask.
 // each is the service time that one of them takes.
-func (o *order) take(q *KeyQueue, each serviceTime, n int) {
+func (o *order[Q]) take(q Q, each ServiceTime, n int) {
 	own := o.seat(q)
-	if !own.hasTurn {
+	if !own.HasTurn {
 		o.catchUp(q) // it asks without having waited
 	}
-	own.hasTurn, own.lastService = false, each
+	own.HasTurn, own.lastService = false, each
 	o.lend(q, askLine, n)
 }
 
 // book charges a queue for its grants, and takes back what the queue was lent. What it was lent to make a job ready
 // stays lent while that job waits for its slot.
-func (o *order) book(q *KeyQueue, grants int) {
+func (o *order[Q]) book(q Q, grants int) {
 	own := o.seat(q)
-	of, d := own.tenant, own.lastService*serviceTime(grants)
+	of, d := own.tenant, own.lastService*ServiceTime(grants)
 	if d > 0 {
 		o.clock, of.clock = max(o.clock, of.virtualTime), max(of.clock, own.virtualTime)
 		of.virtualTime, own.virtualTime = of.virtualTime+of.counts(d), own.virtualTime+d
-		o.shares.charge(o, d, own.lastService)
+		o.shares.charge(&o.merit, d, own.lastService)
 		o.comes(q, 0)
 	}
 	o.lend(q, askLine, 0)
@@ -321,26 +325,26 @@ func (o *order) book(q *KeyQueue, grants int) {
 
 // refuse notes that a shared limit refused a call of this cost; cost is 0 if none did. A queue with a costly call asks
 // last in its round.
-func (p *seat) refuse(cost int64) { p.costly = cost > 1 }
+func (s *State) refuse(cost int64) { s.Costly = cost > 1 }
 
 // pass ends the turns that a queue has and cannot use now.
-func (o *order) pass(q *KeyQueue) {
+func (o *order[Q]) pass(q Q) {
 	p := o.seat(q)
-	if p.hasTurn {
-		p.hasTurn = false
+	if p.HasTurn {
+		p.HasTurn = false
 		o.lend(q, askLine, 0) // the queue had nothing to ask for
 	}
 	ungranted := o.ungranted(q)
-	if p.invited = false; p.lent[prepareLine] != 0 && ungranted == 0 {
+	if p.Invited = false; p.lent[prepareLine] != 0 && ungranted == 0 {
 		o.lend(q, prepareLine, 0) // the queue had nothing to make ready, or its ready job was withdrawn
 	}
-	if !p.blocked && ungranted == 0 {
+	if !p.Blocked && ungranted == 0 {
 		o.comes(q, 0)
 	}
 }
 
 // putBack makes a queue wait again that was taken from a line.
-func (o *order) putBack(q *KeyQueue) {
+func (o *order[Q]) putBack(q Q) {
 	o.lend(q, askLine, 0)
 	if o.ungranted(q) == 0 {
 		o.lend(q, prepareLine, 0)
@@ -348,8 +352,8 @@ func (o *order) putBack(q *KeyQueue) {
 	o.wait(q)
 }
 
-// forget removes from both lines the queues of a partition that this process does not own any more.
-func (o *order) forget(p *Partition) {
+// forget removes lost queues from both lines.
+func (o *order[Q]) forget(lost func(Q) bool) {
 	for l := range o.lines {
 		w := &o.lines[l]
 		all := w.all
@@ -360,8 +364,8 @@ func (o *order) forget(p *Partition) {
 			waiting := in.blocked
 			in.blocked = nil
 			for _, x := range waiting {
-				if x.queue.Partition == p {
-					o.seat(x.queue).blocked = false
+				if lost(x.queue) {
+					o.seat(x.queue).Blocked = false
 					o.comes(x.queue, 0)
 					w.queues--
 					continue
@@ -377,19 +381,19 @@ func (o *order) forget(p *Partition) {
 
 // ahead estimates how many of the tenant's waiting queues have their turn before q. It counts those in the lines and
 // those that wait for room. s is q's seat. Both are nil for a queue that comes now.
-func (t *tenant) ahead(q *KeyQueue, s *seat) int {
-	own := turn{virtualTime: t.clock, came: math.MaxUint64, queue: q}
+func ahead[Q comparable](t *tenant[Q], q Q, s *seat[Q]) int {
+	own := turn[Q]{virtualTime: t.clock, came: math.MaxUint64, queue: q}
 	if s != nil {
 		own.virtualTime = max(own.virtualTime, s.virtualTime)
 	}
-	return t.in[askLine].ahead(own) + t.in[prepareLine].ahead(own) + len(t.queued)
+	return aheadIn(&t.in[askLine], own) + aheadIn(&t.in[prepareLine], own) + len(t.queued)
 }
 
 // mostSampled bounds the queues of a line that a forecast looks at.
 const mostSampled = 64
 
-// ahead estimates how many of the queues in a line have their turn before own.
-func (in *standing) ahead(own turn) int {
+// aheadIn estimates how many of the queues in a line have their turn before own.
+func aheadIn[Q comparable](in *standing[Q], own turn[Q]) int {
 	waiting := in.blocked
 	step, seen, sooner := max(1, len(waiting)/mostSampled), 0, 0
 	for i := 0; i < len(waiting); i += step {

@@ -1,4 +1,4 @@
-package schedule
+package limits
 
 import (
 	"math"
@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/turns"
 )
 
-// sharedLimit is this process's view of one limit that keys share: what a call takes of the limit, how soon the limit
+// Limit is this process's view of one limit that keys share: what a call takes of the limit, how soon the limit
 // lets calls start, and how much of it is used. It decides nothing: the store does. Under a new policy it knows nothing
 // at first.
-type sharedLimit struct {
+type Limit struct {
 	*bucket.Limit
 	index    int             // its index in the rules, and in the costs of a job
 	interval bucket.Interval // of a rate: the time between two units
@@ -24,7 +25,7 @@ type sharedLimit struct {
 	reserves float64         // what calls reserved lately; 0 until one was granted a slot
 	took     float64         // what calls took lately, once settled; 0 until one was settled
 	open     int64           // reserved by calls that are granted and not settled
-	grants   *grants         // the calls that open counts; former holds earlier ones that it does not count
+	grants   *Grants         // the calls that open counts; former holds earlier ones that it does not count
 	booked   bucket.Micros   // of a rate: the theoretical arrival time by the grants of this process
 	emptied  bucket.Micros   // of a rate: the last slot before which nothing was owed; earlier units stay
 	started  rateUse         // of a rate: units of the calls that started
@@ -38,35 +39,65 @@ type sharedLimit struct {
 	left int64         // of a quota or budget: units left in its period
 }
 
-// outlook says what a forecast assumes about calls that are not settled yet.
-type outlook int8
+// Plenty is how many calls a limit lets start that does not bind.
+const Plenty = 256
+
+// LongWait is the longest wait for which a job is kept ready, and for which the limits tell how many calls they let
+// start. Before a longer wait the schedule withdraws the job: its message and intent are dropped, and loaded and stored
+// again later. A crash makes every ready job unknown, although it was not called. With a LongWait of 2 s, a crash under
+// a shared limit parked 5.6 jobs on average, because a limit's checkpoint makes calls wait for up to 2 s after a start.
+// With 250 ms a crash parks 2.7, of which one had been called.
+const LongWait = 250 * time.Millisecond
+
+// LongestInterval keeps shares of an interval within 64 bits.
+const LongestInterval = time.Duration(1<<52) * time.Microsecond
+
+// farthest is the latest time that a forecast returns, as bucket.Forecast does: the year 2255.
+const farthest = bucket.Micros(1<<53 - 1)
+
+// Later returns at plus n times each, which is in microseconds. It returns at most farthest.
+func Later(at bucket.Micros, n, each float64) bucket.Micros {
+	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
+}
+
+// Call is what the limits know of a job's call.
+type Call struct {
+	Costs    []int64       // units that it takes, one for each limit
+	reserved *Grants       // the grants that count it; nil: none
+	began    bucket.Micros // when it started last
+}
+
+// Outlook says what a forecast assumes about calls that are not settled yet.
+type Outlook int8
 
 const (
-	likely   outlook = iota // calls take what they took lately
-	bestCase                // calls that are not settled yet, of any process, take nothing
+	Likely   Outlook = iota // calls take what they took lately
+	BestCase                // calls that are not settled yet, of any process, take nothing
 )
 
-// SharedLimits holds the shared limits of a policy, in the order of its rules.
-type SharedLimits []sharedLimit
+// Shared holds the shared limits of a policy, in the order of its rules.
+type Shared []Limit
 
-func newSharedLimits(p *Policy, g *grants) SharedLimits {
-	limits := make(SharedLimits, len(p.Rules.Shared))
+// NewShared returns the shared limits of rules. price is that of a usual call, in millionths; settles says that
+// answers say what their calls cost.
+func NewShared(r *bucket.Rules, price int64, settles bool, g *Grants) Shared {
+	limits := make(Shared, len(r.Shared))
 	for i := range limits {
 		l := &limits[i]
-		l.Limit, l.index, l.grants = &p.Rules.Shared[i], i, g
+		l.Limit, l.index, l.grants = &r.Shared[i], i, g
 		l.firstly, l.settles, l.part = max(1, float64(l.Cost.Usual())), l.Cost.Settles(), 1
 		switch l.Kind() {
 		case bucket.KindRate:
-			by := p.Rules.By(l.Limit)
+			by := r.By(l.Limit)
 			l.interval, l.burst = by.Interval(*l.Rate), by.Burst(*l.Rate)
 			l.unit = float64(l.interval.Duration().Microseconds())
 		case bucket.KindQuota:
 			l.unit = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
 		case bucket.KindBudget:
-			l.unit, l.firstly = float64(l.Budget.Length().Microseconds())/float64(l.Budget.Count), float64(p.Price)
-			l.settles = p.Settles
+			l.unit, l.firstly = float64(l.Budget.Length().Microseconds())/float64(l.Budget.Count), float64(price)
+			l.settles = settles
 		case bucket.KindInFlight: // a permit comes back, however large the call was
-			l.most = p.Rules.By(l.Limit).Lowered(l.InFlight)
+			l.most = r.By(l.Limit).Lowered(l.InFlight)
 		}
 		if l.Shadow {
 			l.unit = 0
@@ -75,39 +106,64 @@ func newSharedLimits(p *Policy, g *grants) SharedLimits {
 	return limits
 }
 
-// named returns the limit with this name, nil if there is none.
-func (limits SharedLimits) named(name string) *sharedLimit {
-	i := slices.IndexFunc(limits, func(l sharedLimit) bool { return l.Name == name })
+// Named returns the limit with this name, nil if there is none.
+func (limits Shared) Named(name string) *Limit {
+	i := slices.IndexFunc(limits, func(l Limit) bool { return l.Name == name })
 	if i < 0 {
 		return nil
 	}
 	return &limits[i]
 }
 
-// areInFlight reports whether the limit with this name limits calls in flight.
-func (limits SharedLimits) areInFlight(name string) bool {
-	l := limits.named(name)
+// Have reports whether there is a limit with this name.
+func (limits Shared) Have(name string) bool { return limits.Named(name) != nil }
+
+// ComeBackWhole reports whether the units of the limit with this name come back all at once.
+func (limits Shared) ComeBackWhole(name string) bool {
+	l := limits.Named(name)
+	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+}
+
+// CostOf returns the units of the limit with this name that a call takes, 0 if there is none.
+func (limits Shared) CostOf(c *Call, name string) int64 {
+	if l := limits.Named(name); l != nil {
+		return l.costOf(c)
+	}
+	return 0
+}
+
+// Refused notes that one of the limits refuses a call a slot.
+func (limits Shared) Refused(c *Call, w *bucket.Wait) {
+	if l := limits.Named(w.Limit); l != nil {
+		l.refused(c, w.Until)
+		l.excess = max(l.excess, w.Excess)
+	}
+}
+
+// AreInFlight reports whether the limit with this name limits calls in flight.
+func (limits Shared) AreInFlight(name string) bool {
+	l := limits.Named(name)
 	return l != nil && l.InFlight > 0
 }
 
 // of returns the limits to which these costs belong. Costs that were computed under former rules may be fewer or more
 // than the limits.
-func (limits SharedLimits) of(costs []int64) SharedLimits {
+func (limits Shared) of(costs []int64) Shared {
 	return limits[:min(len(limits), len(costs))]
 }
 
-// serviceTime returns for how long a call with these costs uses up the limit of which it takes the largest part.
-func (limits SharedLimits) serviceTime(costs []int64) serviceTime {
+// ServiceTime returns for how long a call with these costs uses up the limit of which it takes the largest part.
+func (limits Shared) ServiceTime(costs []int64) turns.ServiceTime {
 	most := 1.0
 	for i := range limits.of(costs) {
 		most = max(most, float64(costs[i])*limits[i].unit)
 	}
-	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+	return turns.ServiceTime(min(math.Ceil(most), float64(turns.MostServiceTime)))
 }
 
-// serviceAtStore returns the serviceTime by which the store counts turns. Between the apis of an account, only the
+// ServiceAtStore returns the serviceTime by which the store counts turns. Between the apis of an account, only the
 // account's limits count. If no limit belongs to an account, it returns own.
-func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) serviceTime {
+func (limits Shared) ServiceAtStore(costs []int64, own turns.ServiceTime) turns.ServiceTime {
 	most, shared := 1.0, false
 	for i := range limits.of(costs) {
 		if limits[i].Account != "" {
@@ -117,12 +173,12 @@ func (limits SharedLimits) serviceAtStore(costs []int64, own serviceTime) servic
 	if !shared {
 		return own
 	}
-	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+	return turns.ServiceTime(min(math.Ceil(most), float64(turns.MostServiceTime)))
 }
 
-// interval returns the time that must lie between two calls with these costs at the shared rate that allows the fewest
+// Interval returns the time that must lie between two calls with these costs at the shared rate that allows the fewest
 // of them; 0 if keys share no rate.
-func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
+func (limits Shared) Interval(costs []int64) (most time.Duration) {
 	for i := range limits {
 		l := &limits[i]
 		if l.Shadow || l.Rate == nil {
@@ -135,17 +191,17 @@ func (limits SharedLimits) interval(costs []int64) (most time.Duration) {
 		if l.settles && l.took > 0 {
 			cost = int64(math.Ceil(l.took))
 		}
-		most = max(most, min(l.interval.Duration(), longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
+		most = max(most, min(l.interval.Duration(), LongestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
 	}
 	return most
 }
 
-// granted notes that a job was granted the slot at the time at.
-func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
-	costs := j.Costs
+// Granted notes that a call was granted the slot at the time at.
+func (limits Shared) Granted(c *Call, at bucket.Micros) {
+	costs := c.Costs
 	if len(limits) > 0 {
-		j.reserved = limits[0].grants
-		j.reserved.open++
+		c.reserved = limits[0].grants
+		c.reserved.open++
 	}
 	for i := range limits.of(costs) {
 		l, cost := &limits[i], float64(costs[i])
@@ -154,14 +210,14 @@ func (limits SharedLimits) granted(j *Job, at bucket.Micros) {
 		if l.booked <= at {
 			l.emptied = max(l.emptied, at)
 		}
-		l.booked = later(max(at, l.booked), cost, l.unit)
+		l.booked = Later(max(at, l.booked), cost, l.unit)
 		switch l.Kind() {
 		case bucket.KindRate:
-			most := later(at, max(cost, float64(l.burst)), l.unit) // otherwise the slot would be later
+			most := Later(at, max(cost, float64(l.burst)), l.unit) // otherwise the slot would be later
 			if l.sure == 0 {
 				l.sure = most
 			}
-			l.tat = min(most, later(max(l.tat, at), cost, l.unit))
+			l.tat = min(most, Later(max(l.tat, at), cost, l.unit))
 		case bucket.KindQuota, bucket.KindBudget:
 			l.left = max(0, l.left-costs[i])
 		case bucket.KindInFlight: // its calls are counted as they start
@@ -178,13 +234,13 @@ func drift(average, next float64) float64 {
 	return average + (next-average)/8
 }
 
-// settled notes what a job's call took. actual is nil if the call took what it had reserved.
-func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
-	if !limits.release(j) {
+// Settled notes what a call took whose slot was at the time at. actual is nil if it took what it had reserved.
+func (limits Shared) Settled(c *Call, at bucket.Micros, actual []int64, now bucket.Micros) {
+	if !limits.Release(c) {
 		return // its costs belong to former rules
 	}
-	for i := range limits.of(j.Costs) {
-		l, cost, took := &limits[i], j.Costs[i], j.Costs[i]
+	for i := range limits.of(c.Costs) {
+		l, cost, took := &limits[i], c.Costs[i], c.Costs[i]
 		if i < len(actual) {
 			took = actual[i]
 		}
@@ -196,8 +252,8 @@ func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 		}
 		switch l.Kind() {
 		case bucket.KindRate:
-			l.started.correct(l.Rate, j.began, now, took-cost)
-			l.rebook(j.At, now, float64(took-cost))
+			l.started.correct(l.Rate, c.began, now, took-cost)
+			l.rebook(at, now, float64(took-cost))
 		case bucket.KindQuota, bucket.KindBudget:
 			l.left = max(0, l.left+cost-took)
 		case bucket.KindInFlight: // a permit is one permit
@@ -207,22 +263,22 @@ func (limits SharedLimits) settled(j *Job, actual []int64, now bucket.Micros) {
 
 // rebook adds units, which may be negative, to what a rate counts for the call whose slot was at the time at. Negative
 // units come back only if answers tell what calls took, and if something has been owed ever since that slot.
-func (l *sharedLimit) rebook(at, now bucket.Micros, units float64) {
+func (l *Limit) rebook(at, now bucket.Micros, units float64) {
 	switch {
 	case units > 0:
-		l.booked, l.tat = later(max(now, l.booked), units, l.unit), later(max(now, l.tat), units, l.unit)
+		l.booked, l.tat = Later(max(now, l.booked), units, l.unit), Later(max(now, l.tat), units, l.unit)
 	case l.settles && at >= l.emptied:
 		back := bucket.Micros(-units * l.unit)
 		l.booked, l.tat = l.booked-back, l.tat-back
 	}
 }
 
-// refused notes that the limit refuses a job a slot until a time.
-func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
+// refused notes that the limit refuses a call a slot until a time.
+func (l *Limit) refused(c *Call, until bucket.Micros) {
 	switch l.Kind() {
 	case bucket.KindRate:
-		saved := float64(l.burst - max(1, l.costOf(j)))
-		l.seen, l.tat = true, later(until, max(0, saved), l.unit)
+		saved := float64(l.burst - max(1, l.costOf(c)))
+		l.seen, l.tat = true, Later(until, max(0, saved), l.unit)
 	case bucket.KindQuota, bucket.KindBudget:
 		l.left = 0
 	case bucket.KindInFlight: // its permits come back as calls end
@@ -232,7 +288,7 @@ func (l *sharedLimit) refused(j *Job, until bucket.Micros) {
 // Learn stores how much of the limits is used. A level stays valid until the next one. eased reports whether the vendor
 // now leaves more of a limit than before, for example as an answer to another process said. The caller must not change
 // levels afterwards.
-func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
+func (limits Shared) Learn(levels []bucket.Level) (eased bool) {
 	for i := range limits {
 		l, excess := &limits[i], int64(0)
 		if at := slices.IndexFunc(levels, func(level bucket.Level) bool { return level.Limit.Name == l.Name }); at >= 0 {
@@ -246,26 +302,26 @@ func (limits SharedLimits) Learn(levels []bucket.Level) (eased bool) {
 	return eased
 }
 
-// begin counts a call that starts.
-func (limits SharedLimits) begin(j *Job, now bucket.Micros) {
-	j.began = now
-	for i := range limits.of(j.Costs) {
+// Begin counts a call that starts.
+func (limits Shared) Begin(c *Call, now bucket.Micros) {
+	c.began = now
+	for i := range limits.of(c.Costs) {
 		if l := &limits[i]; l.Rate != nil {
-			l.started.units[l.started.at(l.Rate, now)] += j.Costs[i]
+			l.started.units[l.started.at(l.Rate, now)] += c.Costs[i]
 		}
 	}
 }
 
-// costOf returns the units of the limit that a job takes. It counts money as 0: no job is costly because of a budget.
-func (l *sharedLimit) costOf(j *Job) int64 {
-	if l.Budget == nil && l.index < len(j.Costs) {
-		return j.Costs[l.index]
+// costOf returns the units of the limit that a call takes. It counts money as 0: no call is costly because of a budget.
+func (l *Limit) costOf(c *Call) int64 {
+	if l.Budget == nil && l.index < len(c.Costs) {
+		return c.Costs[l.index]
 	}
 	return 0
 }
 
 // reserve returns what a call usually reserves of the limit.
-func (l *sharedLimit) reserve() float64 {
+func (l *Limit) reserve() float64 {
 	if l.reserves > 0 {
 		return l.reserves
 	}
@@ -274,7 +330,7 @@ func (l *sharedLimit) reserve() float64 {
 
 // usual returns what a call usually takes of the limit once it is settled. Until a call is settled, it returns what
 // calls reserve.
-func (l *sharedLimit) usual() float64 {
+func (l *Limit) usual() float64 {
 	if l.settles && l.took > 0 {
 		return l.took
 	}
@@ -284,13 +340,13 @@ func (l *sharedLimit) usual() float64 {
 // each returns the time in µs from one usual call to the next under a rate, if every call lasts took. A running call
 // holds the units that it has reserved. So if calls last long and reserve much more than they take, the reserved units
 // determine this time.
-func (l *sharedLimit) each(took time.Duration) float64 {
+func (l *Limit) each(took time.Duration) float64 {
 	held, run := l.reserve(), float64(took.Microseconds())
 	return max(l.usual(), held*run/(max(float64(l.burst), held)*l.unit+run)) * l.unit / l.part
 }
 
-// divided notes the part of the account's limits that this api may use, in thousandths, as the store last said.
-func (limits SharedLimits) divided(thousandths int) {
+// Divided notes the part of the account's limits that this api may use, in thousandths, as the store last said.
+func (limits Shared) Divided(thousandths int) {
 	if thousandths <= 0 {
 		return
 	}
@@ -302,22 +358,22 @@ func (limits SharedLimits) divided(thousandths int) {
 }
 
 // comingBack returns how many of the units that running calls have reserved should come back when they are settled.
-func (l *sharedLimit) comingBack(o outlook) float64 {
+func (l *Limit) comingBack(o Outlook) float64 {
 	switch reserve := l.reserve(); {
 	case !l.settles || l.open <= 0:
 		return 0
-	case o == bestCase:
+	case o == BestCase:
 		return float64(l.open)
 	default:
 		return float64(l.open) * (1 - min(1, l.usual()/max(1, reserve)))
 	}
 }
 
-// reopens returns when the limit should let a call pass. The store has refused calls until shut, but running calls may
+// Reopens returns when the limit should let a call pass. The store has refused calls until shut, but running calls may
 // give back before then what they did not take. took is how long a call lasts. In the best case the next answer says
 // that enough is left.
-func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
-	if l.mayAllComeBack(o) || o == bestCase && l.excess > 0 {
+func (l *Limit) Reopens(shut, from bucket.Micros, took time.Duration, o Outlook) bucket.Micros {
+	if l.mayAllComeBack(o) || o == BestCase && l.excess > 0 {
 		return min(shut, from)
 	}
 	return l.givenBack(shut, from, took, o)
@@ -325,30 +381,30 @@ func (l *sharedLimit) reopens(shut, from bucket.Micros, took time.Duration, o ou
 
 // mayAllComeBack reports whether in the best case all units that the store counts may come back. This can be so because
 // this process does not know what other processes, or calls under former policies, have reserved.
-func (l *sharedLimit) mayAllComeBack(o outlook) bool {
-	return o == bestCase && l.settles && l.grants.hidden()
+func (l *Limit) mayAllComeBack(o Outlook) bool {
+	return o == BestCase && l.settles && l.grants.Hidden()
 }
 
 // givenBack is reopens on the assumption that only calls give units back whose reservations this process knows.
-func (l *sharedLimit) givenBack(shut, from bucket.Micros, took time.Duration, o outlook) bucket.Micros {
+func (l *Limit) givenBack(shut, from bucket.Micros, took time.Duration, o Outlook) bucket.Micros {
 	back := l.comingBack(o)
 	if back <= 0 || shut <= from {
 		return shut
 	}
 	settled := from // when some of the calls have ended
-	if o == likely {
+	if o == Likely {
 		settled = min(shut, from.Add(took/2))
 	}
 	if l.Rate == nil {
 		return settled // afterPeriod says whether the units that come back are enough
 	}
-	return max(settled, later(shut, -back, l.unit))
+	return max(settled, Later(shut, -back, l.unit))
 }
 
 // near returns how many calls the limit lets start within LongWait, less one, and whether that number is known. calls
 // is how many calls run now, held is how many operations hold their slots, and callTime is how long a call usually
 // lasts.
-func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool) {
+func (l *Limit) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool) {
 	unit, cost, soon := max(1, l.unit), max(1, l.reserve()), now.Add(LongWait)
 	switch l.Kind() {
 	case bucket.KindRate:
@@ -362,9 +418,9 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 		left := float64(l.left)
 		switch {
 		case l.Budget != nil && l.Budget.OnExhausted == bucket.DeadLetter:
-			return MaxStaged, true // a job that the budget refuses ends, and a job must be ready to end
+			return Plenty, true // a job that the budget refuses ends, and a job must be ready to end
 		case !l.seen:
-			return MaxStaged, false
+			return Plenty, false
 		case l.level.End == 0:
 			left += float64(LongWait.Microseconds()) / unit // units that come back on average
 		case l.level.End <= soon:
@@ -372,14 +428,14 @@ func (l *sharedLimit) near(now bucket.Micros, calls, held int, callTime time.Dur
 		}
 		return left/cost - 1, true
 	}
-	return MaxStaged, true
+	return Plenty, true
 }
 
-// near returns how many calls the limits together let start within LongWait, less one, and whether that number is known
+// Near returns how many calls the limits together let start within LongWait, less one, and whether that number is known
 // for each of them. by is the limit that lets the fewest start, "" if none binds. The arguments are those of
 // sharedLimit.near.
-func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
-	n, known = MaxStaged, true
+func (limits Shared) Near(now bucket.Micros, calls, held int, callTime time.Duration) (n float64, known bool, by string) {
+	n, known = Plenty, true
 	for i := range limits {
 		l := &limits[i]
 		if l.Shadow {
@@ -394,9 +450,9 @@ func (limits SharedLimits) near(now bucket.Micros, calls, held int, callTime tim
 	return max(0, n), known, by
 }
 
-// perSecond returns how many usual calls per second the limit lets pass if each lasts took. It returns 0 for quotas and
+// PerSecond returns how many usual calls per second the limit lets pass if each lasts took. It returns 0 for quotas and
 // budgets.
-func (l *sharedLimit) perSecond(took time.Duration) float64 {
+func (l *Limit) PerSecond(took time.Duration) float64 {
 	switch l.Kind() {
 	case bucket.KindRate:
 		return 1e6 / max(1e-3, l.each(took))
@@ -409,24 +465,24 @@ func (l *sharedLimit) perSecond(took time.Duration) float64 {
 	return 0
 }
 
-// after returns when the limit lets a call pass; 0 if the limit does not bind it. ahead is how many other calls come
+// After returns when the limit lets a call pass; 0 if the limit does not bind it. ahead is how many other calls come
 // before this one; they start at from or later. shut is until when the store refuses calls, 0 if it does not. calls is
 // how many calls run now. took is how long each lasts, 0 if no call has ended yet.
-func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o outlook) (at bucket.Micros) {
+func (l *Limit) After(ahead float64, from, shut bucket.Micros, calls int, took time.Duration, o Outlook) (at bucket.Micros) {
 	each, usual, last, part := l.each(took), l.usual(), l.reserve(), l.part
-	if o == bestCase { // the other apis stop waiting
+	if o == BestCase { // the other apis stop waiting
 		each, part = each*part, 1
 	}
-	if o == bestCase && l.settles {
+	if o == BestCase && l.settles {
 		each, usual, last = 0, 0, 1
 	}
-	shut = l.reopens(shut, from, took, o)
+	shut = l.Reopens(shut, from, took, o)
 	switch l.Kind() {
 	case bucket.KindRate:
 		booked := l.givenBack(l.booked, from, took, o)
-		at = max(shut, later(max(from, booked), ahead*each/l.unit+last-float64(l.Rate.Burst), l.unit))
+		at = max(shut, Later(max(from, booked), ahead*each/l.unit+last-float64(l.Rate.Burst), l.unit))
 		if shut != 0 {
-			at = max(at, later(shut, ahead, each))
+			at = max(at, Later(shut, ahead, each))
 		}
 	case bucket.KindInFlight:
 		if took <= 0 {
@@ -435,7 +491,7 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 		most := max(1, int64(float64(l.most)*part))
 		if place := int64(calls) + int64(ahead) + 1; place > most {
 			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of the running calls should end soon
-			at = later(from, waves, float64(took.Microseconds()))
+			at = Later(from, waves, float64(took.Microseconds()))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
 		if at = shut; !l.mayAllComeBack(o) {
@@ -448,7 +504,7 @@ func (l *sharedLimit) after(ahead float64, from, shut bucket.Micros, calls int, 
 // afterPeriod returns when a quota or budget will have room for need units, by the level that was read last. It returns
 // 0 if there is room now, if the level does not tell, or if no job waits for the budget. Units that only the vendor
 // counts stay used until the vendor's count begins again. In the best case they are free at once.
-func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) bucket.Micros {
+func (l *Limit) afterPeriod(need float64, from bucket.Micros, o Outlook) bucket.Micros {
 	quota, level := l.Quota, l.level
 	if l.Budget != nil {
 		quota = &l.Budget.Quota
@@ -461,10 +517,10 @@ func (l *sharedLimit) afterPeriod(need float64, from bucket.Micros, o outlook) b
 	}
 	short, excess := need-float64(level.Count-level.Used), float64(level.Excess)
 	switch {
-	case short <= 0 || o == bestCase && short <= excess:
+	case short <= 0 || o == BestCase && short <= excess:
 		return 0
 	case short <= excess && level.ExcessUntil < level.End:
 		return level.ExcessUntil
 	}
-	return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
+	return Later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
 }
