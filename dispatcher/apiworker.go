@@ -81,7 +81,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.tenancies = make([]*tenancy, len(l.Partitions))
 	w.inventories = takeover.NewInventories(l, w.takeoversLocked)
 	if hold, held := d.env.Restored.Hold(&o.API.Rules, w.Now()); held {
-		w.Sched.Hold(nil, hold.Until, hold.Why)
+		w.Sched.Holds.Hold(nil, hold.Until, hold.Why)
 		w.notes.TellHold(hold)
 	}
 	if d.board != nil {
@@ -108,7 +108,7 @@ func (w *apiWorker) beside() (others []*apiWorker) {
 func (w *apiWorker) holdBeside(hold schedule.HoldChange) {
 	for _, other := range w.beside() {
 		other.Mu.Lock()
-		news := other.Sched.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
+		news := other.Sched.Holds.HoldLonger(hold.Until, "account: "+hold.Why, other.Now())
 		other.Mu.Unlock()
 		other.notes.AnnounceHolds(news)
 		other.WakeUp()
@@ -195,7 +195,7 @@ func (w *apiWorker) loop(ctx, hard context.Context) {
 		if w.d.owner != nil {
 			replicas := w.d.owner.Replicas()
 			w.Mu.Lock()
-			w.Sched.Divide(replicas)
+			w.Sched.Findings.Divide(replicas)
 			w.Mu.Unlock()
 		}
 		next := w.pump(ctx, hard)
@@ -227,7 +227,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		forfeited := w.Sched.Forfeited
 		fx := w.Sched.Step(w.Now())
 		forfeited = w.Sched.Forfeited - forfeited
-		unsaid := w.Sched.HasUnsaid()
+		unsaid := w.Sched.Findings.HasUnsaid()
 		w.Mu.Unlock()
 		w.teller.Look(unsaid || fx.Unclaim, fx.Claim)
 		if w.slotsAway.Swap(unknown) && !unknown {

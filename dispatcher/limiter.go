@@ -114,7 +114,7 @@ func (w *slots) measure(ctx context.Context, r *schedule.Reply) {
 func (w *slots) isRough(r *schedule.Reply) bool {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	return w.Sched.IsRough(r)
+	return w.Sched.At(w.Now()).IsRough(r)
 }
 
 // heardOfEnds resumes calls that waited for other grants to end, now that the store has counted these ends.

@@ -67,10 +67,10 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.Sched.Adopt(next.Policy)
 	w.AdoptReuseLocked()
 	if w.Sched.At(now).Denied() {
-		w.Sched.TryNow(now)
+		w.Sched.Holds.TryNow(now)
 	}
 	if hold, held := w.Env.Restored.Hold(&api.Rules, now); held {
-		w.Sched.Hold(nil, hold.Until, hold.Why)
+		w.Sched.Holds.Hold(nil, hold.Until, hold.Why)
 	}
 	queues := slices.Collect(w.Sched.Queues())
 	w.Mu.Unlock()

@@ -67,7 +67,7 @@ func (d *Desk) Add(a *API) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, p := range d.pauses[a.Name] {
-		a.Sched.Pause(key, p)
+		a.Sched.Holds.Pause(key, p)
 	}
 	d.apis = append(d.apis, a)
 }
@@ -113,7 +113,7 @@ type APIDetail struct {
 	Pauses   []KeyPause           `json:"pauses,omitempty"` // of keys, by name; at most as many as were asked for
 	Holds    []schedule.HoldState `json:"holds,omitempty"`  // the api's first, then those of keys
 	HeldKeys int                  `json:"held_keys,omitempty"`
-	Uses     []limits.Use  `json:"-"` // of rates and limits of calls in flight, by this replica
+	Uses     []limits.Use         `json:"-"` // of rates and limits of calls in flight, by this replica
 	// Owns are the partitions that this replica dispatches, by their numbers.
 	Owns []int `json:"owns,omitempty"`
 	// Operations are the operations that the api has begun and not ended; nil if there are none.

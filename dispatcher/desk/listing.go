@@ -169,7 +169,7 @@ func (u *UnfinishedWanted) takes(j *UnfinishedJob) bool {
 // the jobs whose outcomes are being stored.
 func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
 	take := func(q *schedule.KeyQueue) {
-		for state, began := range q.Running {
+		for state, began := range q.Jobs.Running {
 			j := UnfinishedJob{API: w.Name, Key: q.Key, Stream: lane.PartitionOf(q).Bucket.Name(), Seq: state.Seq, At: began.Time(), Phase: state.Phase, Calls: state.Calls}
 			if of, begun := q.Job(state.Seq).Of.(*lane.Job); begun {
 				if j.Job = of.ID; of.Message != nil {

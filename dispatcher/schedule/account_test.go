@@ -70,7 +70,7 @@ func (f *fleet) open(apis, jobs int, keysOf func(api int) int, change func(api i
 			f.keys[key.name] = key
 			for range jobs {
 				f.seq++
-				r.s.pushAs(key.name, f.seq, r.part, key.of)
+				r.s.push(key.name, f.seq, r.part, key.of, 0)
 			}
 		}
 	}
@@ -273,7 +273,7 @@ func TestAccountWithoutRival(t *testing.T) {
 	f.keys["api1.k0"] = &fleetKey{name: "api1.k0", replica: 1, left: 50}
 	for range 50 {
 		f.seq++
-		late.s.pushAs("api1.k0", f.seq, late.part, bucket.Normal)
+		late.s.push("api1.k0", f.seq, late.part, bucket.Normal, 0)
 	}
 	f.wake(late)
 	f.run(f.now.Add(10 * time.Second))

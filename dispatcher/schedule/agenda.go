@@ -2,6 +2,9 @@ package schedule
 
 import (
 	"container/heap"
+	"iter"
+	"maps"
+	"time"
 
 	"weir/bucket"
 )
@@ -15,9 +18,11 @@ const maxLapsing = 64
 
 // agenda says which queues the schedule must look at, and when. It looks at a queue at once, at a time, or when a job
 // that is ending because of its deadline has ended. The agenda owns the entry of every queue. There is one timer
-// structure over all queues and no timer per key.
+// structure over all queues and no timer per key. The agenda also keeps the clock by which the schedule looks.
 type agenda struct {
-	all     []*KeyQueue // the queues of all keys; unlike a map's, their order is the same in every run
+	byKey   map[string]*KeyQueue
+	ahead   bucket.Micros // how far the wall clock is ahead of now: see FollowWall
+	all     []*KeyQueue   // the queues of all keys; unlike a map's, their order is the same in every run
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
 	lapsing []*KeyQueue // with more jobs past their deadlines than may end at the same time, each listed once
@@ -39,8 +44,8 @@ type entry struct {
 // isIdle reports whether the queue is listed nowhere but in the timers.
 func (e *entry) isIdle() bool { return !e.active && !e.lapsing && !e.looks }
 
-// touch lists a queue, so that the schedule looks at it at once.
-func (a *agenda) touch(q *KeyQueue) {
+// Touch lists a queue, so that the schedule looks at it at once.
+func (a *agenda) Touch(q *KeyQueue) {
 	if !q.entry.active && !q.entry.dropped {
 		q.entry.active = true
 		a.active = append(a.active, q)
@@ -50,7 +55,7 @@ func (a *agenda) touch(q *KeyQueue) {
 // touchAll touches all queues, so that the schedule looks at each of them without delay.
 func (a *agenda) touchAll() {
 	for _, q := range a.all {
-		a.touch(q)
+		a.Touch(q)
 	}
 }
 
@@ -126,6 +131,23 @@ func (a *agenda) ended(j *Job) {
 	}
 }
 
+// Queues yields the queues of all keys that have jobs, or whose state must be remembered. If the caller releases the
+// lock during the iteration, Queues may yield or omit a queue that is added or dropped meanwhile.
+func (a *agenda) Queues() iter.Seq[*KeyQueue] { return maps.Values(a.byKey) }
+
+// Find returns the queue of a key, nil if there is none.
+func (a *agenda) Find(key string) *KeyQueue { return a.byKey[key] }
+
+// OpenPartition lets the jobs of a partition be called.
+func (a *agenda) OpenPartition(p *Partition) {
+	p.Open = true
+	for _, q := range a.all {
+		if q.Partition == p {
+			a.Touch(q)
+		}
+	}
+}
+
 // timers is a heap of queues, ordered by the time at which the schedule must look at each. Setting or taking an entry
 // costs O(log n) in the number of queues with a timer.
 type timers []*KeyQueue
@@ -178,4 +200,52 @@ func (t timers) next() bucket.Micros {
 		return Never
 	}
 	return t[0].entry.due
+}
+
+// Deadlines, and the times before which jobs must not be called, are times of the wall clock. The schedule keeps them
+// as times of its own clock, which cannot be set. When the wall clock is set, it moves all of them. Their order stays
+// the same.
+
+// wallStep is by how much the wall clock must have been set before the schedule moves the times. A wall clock that is
+// slewed thus moves them rarely: each move takes time for every waiting job.
+const wallStep = time.Second
+
+// FollowWall tells the schedule how far the wall clock is ahead of the schedule's clock.
+func (a *agenda) FollowWall(ahead bucket.Micros) {
+	if a.ahead.Until(ahead).Abs() < wallStep {
+		return
+	}
+	by := a.ahead - ahead
+	a.ahead = ahead
+	parts := map[*Partition]struct{}{}
+	for _, q := range a.all {
+		parts[q.Partition] = struct{}{}
+		q.waits.Move(by)
+		for j := range q.Jobs.Near {
+			j.move(by)
+		}
+		for j := range q.Polled {
+			j.move(by)
+		}
+		a.Touch(q)
+	}
+	for p := range parts {
+		for seq := range p.deadlines {
+			p.deadlines[seq] += by
+		}
+	}
+}
+
+// Own returns what the schedule's clock says when the wall clock says at.
+func (a *agenda) Own(at bucket.Micros) bucket.Micros { return at - a.ahead }
+
+// Wall returns what the wall clock says when the schedule's clock says at.
+func (a *agenda) Wall(at bucket.Micros) bucket.Micros { return at + a.ahead }
+
+// move shifts a job's deadline and due time.
+func (j *Job) move(by bucket.Micros) {
+	if j.Deadline != 0 {
+		j.Deadline += by
+	}
+	j.place.Move(by)
 }

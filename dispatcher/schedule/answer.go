@@ -47,7 +47,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	in := answering{step: step{Schedule: s, now: r.over()}}
 	if r.Err != nil {
 		in.unanswered(fx, r.Err)
-		s.loosen()
+		s.packs.loosen(&s.agenda)
 		return in.out
 	}
 	if s.store.answered() {
@@ -60,7 +60,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	for i, jobs := range fx.asked {
 		q, a := jobs[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
-		if n, told := s.holds.onBudget(&a, in.now); told {
+		if n, told := s.Holds.onBudget(&a, in.now); told {
 			in.out.News = append(in.out.News, n)
 		}
 		former := q.keyPace
@@ -89,10 +89,10 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 			in.wait(q, jobs[0], jobs[len(a.Grants)], turn, &a.Wait)
 		}
 	}
-	s.replicaFreed()
+	s.gate.freed()
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
-	s.loosen()
+	s.packs.loosen(&s.agenda)
 	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(in.now)
 	return in.out
 }
@@ -101,14 +101,14 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 	q, at := j.Queue, g.At+shift
 	j.last = at.Add(s.Pipe.pace.GrantTTL) - unsure
-	at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
+	at = max(at, q.Jobs.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
 	j.Phase, j.Grant, j.At, j.base = granted, g, at, s.store.offset.base
 	if s.now > s.store.latest(j) {
 		s.Pipe.exit.leave(j) // the store's answer came too late: that says nothing of this process
 	}
 	q.confirm(g.TAT + shift)
 	s.paced(j)
-	s.replica.Take(at, s.now)
+	s.gate.replica.Take(at, s.now)
 	s.Shared.Granted(&j.Call, at)
 	s.Pipe.granted(s.now)
 	s.Pipe.without(j, -1)
@@ -119,19 +119,19 @@ func (s *answering) grant(j *Job, g bucket.Grant, shift, unsure bucket.Micros) {
 // replica has an equal part of the slower pace. If no shared rate limits the job, the interval is the key's own,
 // divided by the number of keys.
 func (s *answering) paced(j *Job) {
-	if !s.holds.slow(j.Queue) {
+	if !s.Holds.slow(j.Queue) {
 		return
 	}
 	own := s.policy.interval(j.Queue.Limits)
 	if g := j.Queue.brake.governor; g != nil {
 		g.granted(own, j.At)
 	}
-	replicas := time.Duration(max(s.replicas, 1))
+	replicas := time.Duration(max(s.Findings.replicas, 1))
 	all := min(s.Shared.Interval(j.Costs), limits.LongestInterval/replicas) * replicas
 	if all == 0 {
 		all = own / time.Duration(max(len(s.byKey), 1))
 	}
-	s.holds.governor.granted(all, j.At)
+	s.Holds.governor.granted(all, j.At)
 }
 
 // refuse ends a job whose slot was refused for good, or withdraws it if its wait is long. Otherwise the job stays
@@ -258,7 +258,7 @@ func (s *answering) withdrawBeyond(most int) {
 
 // readyOf returns how many of the jobs are ready for which a queue has waited in a line.
 func readyOf(w turns.Taken[*KeyQueue]) int {
-	return w.Queue.countOf(classSet(0).with(w.Priority), ready)
+	return w.Queue.Jobs.countOf(classSet(0).with(w.Priority), ready)
 }
 
 // withdrawNewest withdraws the n newest ready jobs of a queue that has waited in a line.

@@ -19,15 +19,15 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unstick(q)
 	now := s.now
 	free, again := q.free(now)
-	if free <= 0 && q.count(ready) > 0 && q.count(asking, granted) == 0 { // asking and granted jobs touch q later
-		again = min(again, q.newest().Add(limits.LongWait))
+	if free <= 0 && q.Jobs.count(ready) > 0 && q.Jobs.count(asking, granted) == 0 { // asking and granted jobs touch q later
+		again = min(again, q.Jobs.newest().Add(limits.LongWait))
 	}
 	var jobs []*Job
 	slow := s.isSlow(q, free)
 	var over classSet    // the priorities for which no further job can ask
 	var awaited classSet // the priorities for which only jobs that were called before can ask
 	for _, j := range q.Jobs {
-		if s.awaitsAnswer(j) {
+		if j.awaitsAnswer(s.policy.Reuse) {
 			awaited = awaited.with(j.Priority)
 			continue
 		}
@@ -73,7 +73,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	if len(jobs) == 0 || free <= 0 {
 		return again
 	}
-	if hold := s.holds.of(q); hold > now {
+	if hold := s.Holds.of(q); hold > now {
 		return hold // a slot before that could not be used
 	}
 	// A queue that took a turn before it can ask would pass the turn on and take it again without end.
@@ -103,7 +103,7 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 		Tenant: q.seats.Tenant(turn), Priority: turn, Service: bucket.Micros(s.Shared.ServiceAtStore(jobs[0].Costs, service)),
 	}
 	if q.cold {
-		ask.Floor = s.Floor(q)
+		ask.Floor = s.At(s.now).Floor(q)
 	}
 	s.fx.Asks = append(s.fx.Asks, ask)
 	s.fx.asked = append(s.fx.asked, jobs)
@@ -138,7 +138,7 @@ func (s *step) ownTurns(q *KeyQueue) {
 // such priority.
 func (s *step) inTurn(q *KeyQueue, jobs []*Job, slow bool) (now []*Job, turn bucket.Priority) {
 	several := q.waits.IsMixed()
-	may := !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
+	may := !s.Pipe.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked()
 	for rest := jobs; len(rest) > 0; rest = without(rest, turn) {
 		next := rest[0]
 		if several {
@@ -198,7 +198,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 		most = min(most, row)
 	}
 	switch {
-	case s.holds.slow(q), s.replica.Any():
+	case s.Holds.slow(q), s.gate.replica.Any():
 		return 1
 	case len(s.Shared) == 0:
 		return most
@@ -221,20 +221,20 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 // mayAsk reports whether the governors and the replica's own limits let a queue ask for slots for jobs. If they do not,
 // the queue waits in line, or mayAsk returns when the schedule must look at the queue again.
 func (s *step) mayAsk(q *KeyQueue, jobs []*Job) (again bucket.Micros, may bool) {
-	s.holds.relax(q, s.policy.Retry.Adaptive, s.now)
+	s.Holds.relax(q, s.policy.Retry.Adaptive, s.now)
 	if q.brake.governor != nil {
-		if q.count(asking, granted) > 0 {
+		if q.Jobs.count(asking, granted) > 0 {
 			return Never, false // one at a time: its call will touch the queue
 		}
 		if at := q.brake.earliest(); at > s.now {
 			return at, false
 		}
 	}
-	slow, may := s.holds.governor.slows(), s.mayAskReplica()
+	slow, may := s.Holds.governor.slows(), s.mayAskReplica()
 	if !slow && may {
 		return 0, true
 	}
-	if at := s.holds.governor.earliest(); slow && at > s.now {
+	if at := s.Holds.governor.earliest(); slow && at > s.now {
 		s.gate.shut(slowed, max(s.gate.opens, at))
 	}
 	if s.gate.isShut(s.now) || len(s.fx.Asks) > 0 {

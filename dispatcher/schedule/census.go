@@ -1,14 +1,11 @@
 package schedule
 
-import "weir/bucket"
-
 // census counts the jobs and the queues of a schedule.
 type census struct {
-	unfinished int                         // jobs that have not ended
-	early      int                         // of the unfinished, jobs whose due times have not come
-	callable   [len(bucket.Priorities)]int // waiting jobs of each priority that may be called
-	kept       int                         // queues without jobs, kept because they remember their key's state
-	arrived    uint64                      // jobs that came since the schedule began, except those found by a takeover
+	unfinished int    // jobs that have not ended
+	early      int    // of the unfinished, jobs whose due times have not come
+	kept       int    // queues without jobs, kept because they remember their key's state
+	arrived    uint64 // jobs that came since the schedule began, except those found by a takeover
 }
 
 // came counts a job that came to a queue. A job found while its partition is read does not count as arrived.

@@ -76,14 +76,6 @@ func (s *step) tidy(q *KeyQueue) {
 	}
 }
 
-// classify prepares a queue for jobs of a priority.
-func (s *Schedule) classify(q *KeyQueue, p bucket.Priority) {
-	q.waits.Mix(p, s.policy.Rules.Weights)
-	if !q.seats.IsJoined(p) {
-		s.turns.Join(q, p, s.policy.Rules.Tenant(q.Key))
-	}
-}
-
 // classSet is a set of priorities.
 type classSet uint8
 

@@ -222,8 +222,8 @@ func (m *simulation) arrive(l lane, plant slip) {
 	m.priorities.follow.came(l, m.seq, m.prepared())
 	away := m.priorities.follow.in[l] == 1
 	if plant == credited && away {
-		m.s.census.callable[l.of-bucket.High]++ // the turns are not told that the priority was away
-		defer func() { m.s.census.callable[l.of-bucket.High]-- }()
+		m.s.Pipe.onWay[l.of-bucket.High]++ // the turns are not told that the priority was away
+		defer func() { m.s.Pipe.onWay[l.of-bucket.High]-- }()
 	}
 	m.push(l.key, m.seq)
 }
@@ -374,12 +374,12 @@ func TestPlacesByPriority(t *testing.T) {
 		for seq := uint64(1); seq < 60; seq++ {
 			of := bucket.Priorities[rnd.IntN(len(bucket.Priorities))]
 			depth, behind := q.Depth(), d.At(d.now).Behind("k", 0, of)
-			d.pushAs("k", seq, d.part, of)
+			d.push("k", seq, d.part, of, 0)
 			if n, _ := q.Rank(seq); n != depth+1-behind {
 				t.Fatalf("seed %d: the %s job %d has place %d of %d, and %d jobs were said to be behind it", seed, of, seq, n, depth+1, behind)
 			}
 			if first, ok := q.waits.First(); ok && rnd.IntN(3) == 0 {
-				if j := q.dequeue(first); rnd.IntN(2) == 0 {
+				if j := q.begin(q.waits.Take(first)); rnd.IntN(2) == 0 {
 					j.Phase = Phase(rnd.IntN(int(polled)))
 				} else {
 					q.remove(j)
@@ -400,7 +400,7 @@ func TestPlacesByPriority(t *testing.T) {
 			if !ok {
 				t.Fatalf("seed %d: %d jobs are shown and %d wait", seed, len(shown), i)
 			}
-			if j := q.dequeue(of); j.Seq != shown[i].Seq || PriorityName(of) != shown[i].Priority {
+			if j := q.begin(q.waits.Take(of)); j.Seq != shown[i].Seq || PriorityName(of) != shown[i].Priority {
 				t.Fatalf("seed %d: %s job %d is called as number %d, and job %d was shown", seed, of, j.Seq, i+1, shown[i].Seq)
 			}
 		}
@@ -427,9 +427,9 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 func TestPlaceBehindRunningCalls(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Minute, Burst: 1}, Capacity: 1000, InFlight: 8})
 	d.spacing = time.Minute
-	d.pushAs("k", 1, d.part, bucket.Low)
+	d.push("k", 1, d.part, bucket.Low, 0)
 	q := d.byKey["k"]
-	for i := 0; q.count(calling) == 0; i++ {
+	for i := 0; q.Jobs.count(calling) == 0; i++ {
 		if i == 100 {
 			t.Fatal("the low job is not called")
 		}
@@ -437,7 +437,7 @@ func TestPlaceBehindRunningCalls(t *testing.T) {
 		d.grant()
 	}
 	behind := d.At(d.now).Behind("k", 0, bucket.High)
-	d.pushAs("k", 2, d.part, bucket.High)
+	d.push("k", 2, d.part, bucket.High, 0)
 	for _, what := range []string{"being called", "polled"} {
 		n, _ := q.Rank(2)
 		shown := d.At(d.now).FirstJobs(q, 10)
@@ -467,7 +467,7 @@ func TestKeyWithoutPrioritiesCostsNothing(t *testing.T) {
 	if q.waits.IsMixed() || d.turns.AreShared() || d.turns.Has(bucket.High) || d.turns.Has(bucket.Low) {
 		t.Fatalf("a normal job made classes %v and turns of priorities %v", q.waits.IsMixed(), d.turns.AreShared())
 	}
-	d.pushAs("k", 2, d.part, bucket.Low)
+	d.push("k", 2, d.part, bucket.Low, 0)
 	if !q.waits.IsMixed() || !d.turns.Has(bucket.Low) || d.turns.Has(bucket.High) {
 		t.Fatalf("a low job made classes %v, turns of low jobs %v and of high ones %v", q.waits.IsMixed(), d.turns.Has(bucket.Low), d.turns.Has(bucket.High))
 	}

@@ -75,15 +75,15 @@ func (m *simulation) twice() {
 	case 1:
 		m.s.PermitFreed()
 	case 2:
-		m.s.Hold(nil, m.s.holds.held, "again")
+		m.s.Holds.Hold(nil, m.s.Holds.held, "again")
 	case 3:
-		m.s.Resume("nobody", m.now)
+		m.s.Holds.Resume("nobody", m.now)
 	case 4:
-		for _, key := range slices.Sorted(maps.Keys(m.s.holds.paused.keys)) {
-			m.s.Pause(key, m.s.holds.paused.keys[key])
+		for _, key := range slices.Sorted(maps.Keys(m.s.Holds.paused.keys)) {
+			m.s.Holds.Pause(key, m.s.Holds.paused.keys[key])
 		}
 	case 5:
-		m.s.TryNow(m.now)
+		m.s.Holds.TryNow(m.now)
 	}
 	m.step()
 }
@@ -92,7 +92,7 @@ func (m *simulation) twice() {
 func (m *simulation) keepRecord(j *Job) {
 	if m.crashes.ledger != nil {
 		key := j.Queue.Key
-		m.crashes.ledger[key] = max(m.crashes.ledger[key], j.Grant.TAT, m.s.Floor(j.Queue))
+		m.crashes.ledger[key] = max(m.crashes.ledger[key], j.Grant.TAT, m.s.At(m.now).Floor(j.Queue))
 	}
 }
 
@@ -117,11 +117,11 @@ func (m *simulation) crash() {
 	m.s = New(old.policy, old.Pipe.pace, old.store.tatOf)
 	m.s.store.clock = old.store.clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
-	for key, p := range old.holds.paused.keys {
-		m.s.Pause(key, p)
+	for key, p := range old.Holds.paused.keys {
+		m.s.Holds.Pause(key, p)
 	}
-	if p := old.holds.paused.api; p != nil {
-		m.s.Pause("", *p)
+	if p := old.Holds.paused.api; p != nil {
+		m.s.Holds.Pause("", *p)
 	}
 	m.part = &Partition{Reading: true}
 	for _, key := range slices.Sorted(maps.Keys(old.byKey)) {

@@ -75,11 +75,11 @@ func (m *simulation) checkLapsed() {
 func TestDeadlineUnderHold(t *testing.T) {
 	far := 20 * time.Second
 	for name, stop := range map[string]func(d *desk){
-		"api paused": func(d *desk) { d.Pause("", Pause{}) },
-		"key paused": func(d *desk) { d.Pause("a", Pause{}) },
-		"api held":   func(d *desk) { d.Hold(nil, d.now.Add(far), "429") },
-		"key held":   func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(far), "429") },
-		"breaker":    func(d *desk) { d.holds.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
+		"api paused": func(d *desk) { d.Holds.Pause("", Pause{}) },
+		"key paused": func(d *desk) { d.Holds.Pause("a", Pause{}) },
+		"api held":   func(d *desk) { d.Holds.Hold(nil, d.now.Add(far), "429") },
+		"key held":   func(d *desk) { d.Holds.Hold(d.byKey["a"], d.now.Add(far), "429") },
+		"breaker":    func(d *desk) { d.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(far)) },
 		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
 		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(far)} },
@@ -124,7 +124,7 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	j := q.Jobs[0]
 	j.Calls = 1
 	d.Ended(j, nil, d.now)
-	d.Hold(q, d.now.Add(20*time.Second), "429")
+	d.Holds.Hold(q, d.now.Add(20*time.Second), "429")
 	d.Rest(j, d.now.Add(20*time.Second))
 	d.turn()
 	d.now = d.Next(d.now)
@@ -139,7 +139,7 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	const keys = 2000
 	d := newDesk(fast(4))
-	d.Pause("", Pause{})
+	d.Holds.Pause("", Pause{})
 	for i, key := range names("k", keys) {
 		d.add(key)
 		if i%2 == 0 {

@@ -5,7 +5,7 @@ import "weir/bucket"
 // onDenial handles a denied call. The first denial opens the breaker, and each denied probe opens it again, for longer.
 // If other calls that ran meanwhile are denied too, their jobs only rest again. A call that was made under a former
 // policy does not open the breaker. onDenial returns true if the schedule must look at every queue.
-func (h *holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
+func (h *Holds) onDenial(j *Job, e CallEnd, present *Policy, f *Feedback) (changed bool) {
 	retry, b, probe := &j.Policy.Retry, &h.breaker, h.breaker.probe == j
 	b.letGo(j)
 	j.denials++
@@ -56,15 +56,15 @@ func denialPace(retry *Retry) BreakerPolicy {
 // has passed already. DenyAgain ignores a mark that is older than this process's own findings. It also ignores a mark
 // while the replicas share a denial: they know the api's state, and the mark's time may come from a wrong clock. For
 // the same reason, if other replicas may call the api, the denial ends at most Retry.Max from now.
-func (s *Schedule) DenyAgain(until, stored, now bucket.Micros, why string) {
-	b, c := &s.holds.breaker, &s.holds.common
+func (c *Findings) DenyAgain(until, stored, now bucket.Micros, why string) {
+	b := &c.holds.breaker
 	if b.denied && c.on && c.turn != 0 && !c.turned && !c.alone {
 		return
 	}
 	if c.on {
-		until = min(until, now.Add(s.policy.Retry.Max))
+		until = min(until, now.Add(c.holds.policy.Retry.Max))
 	}
-	if stored < max(b.turned, s.holds.welcome) || b.denied && b.until >= until {
+	if stored < max(b.turned, c.holds.welcome) || b.denied && b.until >= until {
 		return
 	}
 	c.opens(true, b)

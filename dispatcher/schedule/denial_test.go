@@ -23,46 +23,46 @@ func TestDenialHoldsLonger(t *testing.T) {
 	first, second := &Job{Queue: q, Seq: 1}, &Job{Queue: q, Seq: 2}
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		if i > 0 {
-			s.holds.breaker.probe = first
+			s.Holds.breaker.probe = first
 		}
 		f := deny(first)
-		if got := now.Until(s.holds.breaker.until); got != want || len(f.News) != 1 {
+		if got := now.Until(s.Holds.breaker.until); got != want || len(f.News) != 1 {
 			t.Errorf("denial %d holds for %v and tells %d news, want %v", i+1, got, len(f.News), want)
 		}
-		if keeps := f.NotBefore == s.holds.breaker.until; keeps != (i < patientDenials) {
+		if keeps := f.NotBefore == s.Holds.breaker.until; keeps != (i < patientDenials) {
 			t.Errorf("denial %d: the job keeps its place: %v", i+1, keeps)
 		}
-		if f := deny(second); len(f.News) != 0 || f.NotBefore < s.holds.breaker.until {
+		if f := deny(second); len(f.News) != 0 || f.NotBefore < s.Holds.breaker.until {
 			t.Errorf("a call that was under way is told as news, or made again before the hold is over: %+v", f)
 		}
-		now = s.holds.breaker.until
+		now = s.Holds.breaker.until
 	}
 	former := s.policy
 	next := *former
 	s.Adopt(&next)
 	now = now.Add(-time.Millisecond)
-	s.TryNow(now)
-	if !s.holds.breaker.denied || s.holds.breaker.until > now || !s.holds.breaker.halfOpen(now) {
-		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.holds.breaker)
+	s.Holds.TryNow(now)
+	if !s.Holds.breaker.denied || s.Holds.breaker.until > now || !s.Holds.breaker.halfOpen(now) {
+		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.Holds.breaker)
 	}
-	first.Policy, s.holds.breaker.probe = former, first
+	first.Policy, s.Holds.breaker.probe = former, first
 	f := s.OnCallEnd(first, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
-	if s.holds.breaker.until > now || s.holds.breaker.probe != nil || len(f.News) != 0 || f.Denied {
-		t.Errorf("a denial of the former terms holds the present ones: %+v", s.holds.breaker)
+	if s.Holds.breaker.until > now || s.Holds.breaker.probe != nil || len(f.News) != 0 || f.Denied {
+		t.Errorf("a denial of the former terms holds the present ones: %+v", s.Holds.breaker)
 	}
-	s.holds.breaker.probe, second.Policy = second, s.policy
+	s.Holds.breaker.probe, second.Policy = second, s.policy
 	f = s.OnCallEnd(second, CallEnd{Sent: true, Started: now, Now: now})
-	if !s.holds.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
-		t.Errorf("a probe that was answered does not end the hold: %+v", s.holds.breaker)
+	if !s.Holds.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
+		t.Errorf("a probe that was answered does not end the hold: %+v", s.Holds.breaker)
 	}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.holds.breaker.closed() {
+	if s.Findings.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.Holds.breaker.closed() {
 		t.Error("a mark of before is believed after a probe was answered")
 	}
-	s.holds.breaker = breaker{}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.holds.breaker.closed() {
+	s.Holds.breaker = breaker{}
+	if s.Findings.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), now, "401"); !s.Holds.breaker.closed() {
 		t.Error("a mark of before is believed after a call was answered in order")
 	}
-	if s.DenyAgain(now.Add(time.Hour), now.Add(time.Second), now, "401"); s.holds.breaker.closed() {
+	if s.Findings.DenyAgain(now.Add(time.Hour), now.Add(time.Second), now, "401"); s.Holds.breaker.closed() {
 		t.Error("a mark of another owner's later denial is not believed")
 	}
 }
@@ -80,7 +80,7 @@ func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 	}
 	j, f := denied()
 	now = now.Add(time.Millisecond)
-	if s.TryNow(now); f.NotBefore <= now {
+	if s.Holds.TryNow(now); f.NotBefore <= now {
 		t.Fatal("a denial does not hold")
 	}
 	if s.Rest(j, f.NotBefore); j.NotBefore > now {
@@ -88,7 +88,7 @@ func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 	}
 	s.Finished(j)
 	now = now.Add(time.Millisecond) // a job that is denied after that waits
-	s.holds.breaker = breaker{}
+	s.Holds.breaker = breaker{}
 	j, f = denied()
 	if s.Rest(j, f.NotBefore); j.NotBefore <= now {
 		t.Error("a denied job does not wait, because an operator had the api tried before")

@@ -100,7 +100,7 @@
 // lowers the number of jobs that may ask for a slot, or hold one, before their calls leave (exit.go).
 //
 // OnCallEnd decides what the end of a call means for later calls. Pushback and headers hold a key or the api. A hold
-// ends in a slow start (governor.go, holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
+// ends in a slow start (governor.go, Holds.go). Failures in a row open the api's breaker (breaker.go), and so does an
 // answer that denies weir access (denial.go). All of these only delay the asks for slots. None of them grants a call:
 // even a probe's answer only closes the breaker.
 //

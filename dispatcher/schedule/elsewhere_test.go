@@ -60,7 +60,7 @@ func (m *simulation) reserve(fx Effects) {
 
 // measure makes the further round trips that a reply needs, and then goes on.
 func (m *simulation) measure(r *Reply, goOn func()) {
-	if !m.s.IsRough(r) {
+	if !m.s.At(m.now).IsRough(r) {
 		goOn()
 		return
 	}
@@ -89,14 +89,14 @@ func TestSlowFirstTripIsMeasuredAgain(t *testing.T) {
 	}
 	first := trip(slow)
 	r := Reply{Sent: first.Sent, Came: first.Came, Answers: []bucket.Answer{{Now: first.Now, Grants: []bucket.Grant{{At: first.Now}}}}}
-	for m.s.IsRough(&r) {
+	for m.s.At(m.now).IsRough(&r) {
 		r.Trips = append(r.Trips, trip(fast))
 	}
 	if n := len(r.Trips); n != 1 {
 		t.Errorf("%d further round trips were made, want 1", n)
 	}
 	q := m.s.Push("k", 1, m.part)
-	j := q.dequeue(bucket.Normal)
+	j := q.begin(q.waits.Take(bucket.Normal))
 	m.s.Pipe.stage(j, j.Priority)
 	j.Phase = asking
 	m.s.store.ask()
@@ -104,11 +104,11 @@ func TestSlowFirstTripIsMeasuredAgain(t *testing.T) {
 	if late := first.Sent.Until(j.At); late < 0 || late > fast {
 		t.Errorf("the slot is %s late", late)
 	}
-	if left := m.now.Until(m.s.Latest(j)); left < 0 {
+	if left := m.now.Until(m.s.At(m.now).Latest(j)); left < 0 {
 		t.Errorf("the slot was lost %s ago", -left)
 	}
 	next := trip(slow)
-	if m.s.IsRough(&Reply{Sent: next.Sent, Came: next.Came, Answers: []bucket.Answer{{Now: next.Now}}}) {
+	if m.s.At(m.now).IsRough(&Reply{Sent: next.Sent, Came: next.Came, Answers: []bucket.Answer{{Now: next.Now}}}) {
 		t.Error("a slow trip is measured again although a fast one has just told the clock")
 	}
 }

@@ -36,7 +36,7 @@ func TestBusyMachine(t *testing.T) {
 			continue
 		}
 		j := due[0]
-		if due = due[1:]; d.now > d.Latest(j) {
+		if due = due[1:]; d.now > d.At(d.now).Latest(j) {
 			d.Unstart(j)
 			continue
 		}

@@ -26,7 +26,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 	if w := s.At(now).waits(q); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
 		t.Errorf("behind the breaker a job waits for %s because %s", w.For, w.Why)
 	}
-	s.holds.breaker.close(now)
+	s.Holds.breaker.close(now)
 	hear(700, failed)
 	hear(701, CallEnd{Sent: true})
 	if f := hear(702, failed); !f.First {
@@ -47,14 +47,14 @@ func TestUnsentCallSaysNothing(t *testing.T) {
 	unsent, failed := CallEnd{Again: true, Detail: "its path does not stay below the url"}, CallEnd{Again: true, Fault: true}
 	hear(&Job{Seq: 600}, failed)
 	hear(&Job{Seq: 601}, unsent)
-	if f := hear(&Job{Seq: 602}, failed); f.First || s.holds.breaker.closed() {
+	if f := hear(&Job{Seq: 602}, failed); f.First || s.Holds.breaker.closed() {
 		t.Error("a call that was not sent ended a row of failures")
 	}
-	now = s.holds.breaker.until
+	now = s.Holds.breaker.until
 	probe := &Job{Seq: 603}
-	s.holds.breaker.try(probe)
-	if f := hear(probe, unsent); len(f.News) > 0 || s.holds.breaker.closed() || s.holds.breaker.probe != nil {
-		t.Errorf("a probe that was not sent: %+v, the probe is %v", f, s.holds.breaker.probe)
+	s.Holds.breaker.try(probe)
+	if f := hear(probe, unsent); len(f.News) > 0 || s.Holds.breaker.closed() || s.Holds.breaker.probe != nil {
+		t.Errorf("a probe that was not sent: %+v, the probe is %v", f, s.Holds.breaker.probe)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestProbesTakeTurns(t *testing.T) {
 		s.Push(key, uint64(1+i), p)
 	}
 	now := someTime
-	s.holds.breaker.open(policy.Breaker, now, 0)
+	s.Holds.breaker.open(policy.Breaker, now, 0)
 	times := map[uint64]int{}
 	const later = 8
 	for round := range later + 2 {
@@ -79,7 +79,7 @@ func TestProbesTakeTurns(t *testing.T) {
 			s.Push("a", 5, p)
 			s.Push("e", 6, p)
 		}
-		now = s.holds.breaker.until
+		now = s.Holds.breaker.until
 		var probe *Job
 		for steps := 0; probe == nil; steps++ {
 			if steps == 10 {

@@ -40,43 +40,25 @@ type HoldChange struct {
 	Why   string
 }
 
-// Hold lets a queue, or the whole api if q is nil, start no call before the time until. It never shortens a hold.
-func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
-	s.holds.hold(q, until, why)
-	if q != nil {
-		s.Touch(q)
-	}
-}
-
-// HoldLonger is Hold for the whole api. It returns the hold if the api was not held before.
-func (s *Schedule) HoldLonger(until bucket.Micros, why string, now bucket.Micros) (news []HoldChange) {
-	if s.holds.held <= now {
-		news = append(news, HoldChange{Until: until, Why: why})
-	}
-	s.Hold(nil, until, why)
-	s.holds.common.found(until, why)
-	return news
-}
-
 // OnCallEnd decides what the end of a job's call means for later calls. It only ever slows them, except that the
 // probe's answer closes the breaker. A call that the job itself kept from being sent says nothing about the api.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	j.judged = e.Now
 	if e.Denied {
-		if s.holds.onDenial(j, e, s.policy, &f) {
+		if s.Holds.onDenial(j, e, s.policy, &f) {
 			s.agenda.touchAll()
 		}
 		return f
 	}
 	if !e.Sent && !e.Fault {
-		s.holds.breaker.letGo(j)
+		s.Holds.breaker.letGo(j)
 		return f
 	}
-	if s.holds.onFault(j, e, &f) {
+	if s.Holds.onFault(j, e, &f) {
 		s.agenda.touchAll()
 	}
-	if held := s.holds.onAnswer(j, e, &f); held != nil {
+	if held := s.Holds.onAnswer(j, e, &f); held != nil {
 		s.Touch(held)
 	}
 	return f
@@ -84,7 +66,7 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 
 // onAnswer applies what the end of a call says about when later calls may start. It returns the queue that it holds,
 // nil if it holds the api or nothing.
-func (h *holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
+func (h *Holds) onAnswer(j *Job, e CallEnd, f *Feedback) *KeyQueue {
 	retry, scope, own := &j.Policy.Retry, j.Queue, &j.Queue.brake
 	pushes := &own.pushes
 	if retry.HoldAPI {
@@ -154,7 +136,7 @@ func (e CallEnd) why() string {
 // was sent, uses up no attempt: the job is not to blame. A call that was sent does use one up: no job is called more
 // often than it has attempts, whatever caused the failure. onFault reports whether the breaker opened; the caller must
 // then withdraw ready jobs.
-func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
+func (h *Holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 	b := &h.breaker
 	o, probe := j.Policy.Breaker, b.probe == j
 	f.Free = e.Fault && e.Again && !e.Sent && !b.closed()
@@ -199,7 +181,7 @@ func (h *holds) onFault(j *Job, e CallEnd, f *Feedback) (opened bool) {
 const probeTurn = time.Second
 
 // lower lowers the rate after pushback, if the configuration says adaptive.
-func (h *holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
+func (h *Holds) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	if a == nil {
 		return
 	}

@@ -48,10 +48,10 @@ func (m *simulation) unreachable() bool {
 
 // unconnected handles a job for which there is no connection.
 func (m *simulation) unconnected(j *Job) {
-	probe := m.s.holds.breaker.probe == j
+	probe := m.s.Holds.breaker.probe == j
 	m.s.Unstage(j)
 	if probe {
-		m.s.holds.breaker.probe = j
+		m.s.Holds.breaker.probe = j
 	}
 	j.Calls++
 	m.heard(j, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
@@ -96,18 +96,18 @@ func (m *simulation) fate(j *Job, started bucket.Micros) CallEnd {
 // heard tells the schedule of a call's end, checks its feedback against the promises, and stores the outcome,
 // which takes time.
 func (m *simulation) heard(j *Job, e CallEnd) {
-	open := !m.s.holds.breaker.closed()
+	open := !m.s.Holds.breaker.closed()
 	if m.probing == j {
 		m.probing = nil
 	}
-	probe := m.s.holds.breaker.probe == j
-	failed := e.Fault || e.Denied || e.PushedBack && m.s.holds.breaker.denied
+	probe := m.s.Holds.breaker.probe == j
+	failed := e.Fault || e.Denied || e.PushedBack && m.s.Holds.breaker.denied
 	f := m.s.OnCallEnd(j, e)
-	m.digest.add("ended", j.Seq, m.now, e, f.NotBefore, f.Free, j.Queue.brake.held, m.s.holds.held, m.s.holds.breaker.until)
-	if probe && m.s.holds.breaker.closed() == failed {
-		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.holds.breaker.closed())
+	m.digest.add("ended", j.Seq, m.now, e, f.NotBefore, f.Free, j.Queue.brake.held, m.s.Holds.held, m.s.Holds.breaker.until)
+	if probe && m.s.Holds.breaker.closed() == failed {
+		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.Holds.breaker.closed())
 	}
-	if e.Denied && j.Policy == m.s.policy && m.s.holds.breaker.closed() && e.Started >= m.s.holds.breaker.turned {
+	if e.Denied && j.Policy == m.s.policy && m.s.Holds.breaker.closed() && e.Started >= m.s.Holds.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
 	if f.Free && (!open || !e.Again || e.Sent) {
@@ -116,8 +116,8 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	if e.PushedBack || e.Denied || f.Free {
 		m.free++
 	}
-	if !e.Denied && e.Hold.Wait > 0 && max(j.Queue.brake.held, m.s.holds.held) < e.Now.Add(e.Hold.Wait) {
-		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(j.Queue.brake.held, m.s.holds.held)))
+	if !e.Denied && e.Hold.Wait > 0 && max(j.Queue.brake.held, m.s.Holds.held) < e.Now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(j.Queue.brake.held, m.s.Holds.held)))
 	}
 	notBefore := max(f.NotBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
@@ -133,14 +133,14 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 
 // checkBreaker checks a call that starts against the breaker: none while it is open, and then one.
 func (m *simulation) checkBreaker(j *Job) {
-	b := &m.s.holds.breaker
+	b := &m.s.Holds.breaker
 	if b.closed() {
 		return
 	}
 	if !b.halfOpen(m.now) {
 		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
 	}
-	if m.probing != nil || m.s.holds.breaker.probe != j {
+	if m.probing != nil || m.s.Holds.breaker.probe != j {
 		m.t.Fatalf("a second call started while the breaker was half open")
 	}
 	m.probing = j
@@ -148,16 +148,16 @@ func (m *simulation) checkBreaker(j *Job) {
 
 // checkOpen checks that a step spends neither intents nor grants while the breaker is open, except the probe's.
 func (m *simulation) checkOpen(fx Effects) {
-	if m.s.holds.breaker.closed() {
+	if m.s.Holds.breaker.closed() {
 		return
 	}
 	for _, j := range fx.Load {
-		if j != m.s.holds.breaker.probe {
+		if j != m.s.Holds.breaker.probe {
 			m.t.Fatalf("job %d was made ready while the breaker was not closed", j.Seq)
 		}
 	}
 	for _, jobs := range fx.asked {
-		if len(jobs) != 1 || jobs[0] != m.s.holds.breaker.probe {
+		if len(jobs) != 1 || jobs[0] != m.s.Holds.breaker.probe {
 			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(jobs))
 		}
 	}
@@ -195,7 +195,7 @@ func TestSlowStartOfAnAPI(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
 	m.s.policy.Breaker, m.s.policy.Retry.Adaptive = BreakerPolicy{}, nil
 	until := m.now.Add(time.Second)
-	m.s.Hold(nil, until, "429")
+	m.s.Holds.Hold(nil, until, "429")
 	for k := range keys {
 		for range jobs {
 			m.seq++

@@ -151,7 +151,7 @@ func (f *fleet) man(c crew) {
 		f.keys[key.name] = &key
 		for range c.jobs {
 			f.seq++
-			r.s.pushAs(key.name, f.seq, r.part, key.of)
+			r.s.push(key.name, f.seq, r.part, key.of, 0)
 		}
 	}
 	for _, r := range f.replicas {

@@ -27,19 +27,26 @@ type Place struct {
 }
 
 // ETA returns when the call of the job at a place should start; 0 if its key is paused without an end.
-func (v View) ETA(p Place) bucket.Micros { return v.expect(p, limits.Likely) }
+func (v View) ETA(p Place) bucket.Micros { return forecast{v, limits.Likely}.of(p) }
 
 // Soonest returns when the call of the job at a place can start at best; 0 if its key is paused without an end. It
 // assumes that all calls before it, running ones too, take nothing from the limits whose units answers tell. A job
 // whose deadline is earlier is lost, however these calls are settled.
-func (v View) Soonest(p Place) bucket.Micros { return v.expect(p, limits.BestCase) }
+func (v View) Soonest(p Place) bucket.Micros { return forecast{v, limits.BestCase}.of(p) }
 
-func (v View) expect(p Place, o limits.Outlook) bucket.Micros {
+// forecast estimates by a View when calls should start.
+type forecast struct {
+	View
+	outlook limits.Outlook
+}
+
+// of returns when the call of the job at a place should start; 0 if its key is paused without an end.
+func (v forecast) of(p Place) bucket.Micros {
 	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
 		if p.Position -= len(q.polled) + q.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
-			return max(v.now, q.lastGranted()) // it has its slot, or is past it
+			return max(v.now, q.Jobs.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
 	}
@@ -47,26 +54,26 @@ func (v View) expect(p Place, o limits.Outlook) bucket.Micros {
 	if p.NotBefore > v.now {
 		own = backlog.LastAt(p.NotBefore)
 	}
-	if at := v.forecast(q, p, tat, own, o); at != Never {
+	if at := v.at(q, p, tat, own); at != Never {
 		return at
 	}
 	return 0
 }
 
-// forecast returns when the call at a place should start, Never if a pause has no end. The place's position counts only
+// at returns when the call at a place should start, Never if a pause has no end. The place's position counts only
 // calls without a slot. q is nil for a key without jobs. own is the job's appointment if it is not due yet.
-func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appointment, o limits.Outlook) bucket.Micros {
-	key, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.holds.held, v.s.holds.breaker.until, v.s.holds.governor.earliest())
-	if pause := v.s.holds.paused.of(p.Key); pause != nil {
+func (v forecast) at(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appointment) bucket.Micros {
+	key, from := v.s.policy.LimitsOf(p.Key), max(v.now, v.s.Holds.held, v.s.Holds.breaker.until, v.s.Holds.governor.earliest())
+	if pause := v.s.Holds.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.until()); from == Never {
 			return Never
 		}
 	}
 	if q != nil {
 		key = q.Limits
-		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, p.Priority, from, o))
+		from = max(from, q.brake.held, q.crowded(), q.brake.earliest(), v.headRests(q, p.Priority, from))
 		if blocked, _ := q.seats.Waits(); blocked {
-			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from, o))
+			from = max(from, v.reopens(v.s.gate.by, v.s.gate.opens, from))
 		}
 	}
 	n := v.s.policy.calls(p.Position)
@@ -84,9 +91,9 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appo
 		if v.s.gate.by == l.Name && (v.s.turns.Waiting() > 0 || v.s.gate.isShut(from)) {
 			shut = max(from, v.s.gate.opens)
 		}
-		at = max(at, l.After(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, o))
+		at = max(at, l.After(ahead, from, shut, v.s.Pipe.calls, v.s.Pipe.lasted, v.outlook))
 	}
-	at = max(at, v.s.replica.After(ahead, from))
+	at = max(at, v.s.gate.replica.After(ahead, from))
 	if at = max(at, own.At); own.At != 0 && q != nil && q.waits.HasEarly() {
 		return v.afterEarlier(q, own, at)
 	}
@@ -95,11 +102,11 @@ func (v View) forecast(q *KeyQueue, p Place, tat bucket.Micros, own backlog.Appo
 
 // headRests returns until when the queue's first job of a priority without a slot rests, 0 if it does not rest. The
 // jobs of that priority behind it do not overtake it.
-func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o limits.Outlook) bucket.Micros {
+func (v forecast) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros) bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Priority == of && j.Phase == resting && j.First() && j.NotBefore < Never-1 {
 			if j.limited {
-				return v.reopens(q.binds, j.NotBefore, from, o)
+				return v.reopens(q.binds, j.NotBefore, from)
 			}
 			return j.NotBefore
 		}
@@ -108,22 +115,22 @@ func (v View) headRests(q *KeyQueue, of bucket.Priority, from bucket.Micros, o l
 }
 
 // reopens returns when the limit of this name should let a call pass. The store has refused it until shut.
-func (v View) reopens(limit string, shut, from bucket.Micros, o limits.Outlook) bucket.Micros {
+func (v forecast) reopens(limit string, shut, from bucket.Micros) bucket.Micros {
 	if l := v.s.Shared.Named(limit); l != nil {
-		return l.Reopens(shut, from, v.s.Pipe.lasted, o)
+		return l.Reopens(shut, from, v.s.Pipe.lasted, v.outlook)
 	}
 	return shut
 }
 
 // afterFlight returns when the queue's n-th call without a slot should find room, if the key may have most calls in
 // flight. It returns 0 if there is room now, or if no call has ended yet.
-func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
+func (v forecast) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if v.s.Pipe.lasted == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
 	if q != nil {
-		flying, first = q.flying(v.s.Pipe.lasted)
+		flying, first = q.Jobs.flying(v.s.Pipe.lasted)
 		most -= min(int64(q.held), most-1) // nothing tells when an operation ends
 	}
 	place := flying + int64(n)
@@ -137,21 +144,10 @@ func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bu
 	return limits.Later(max(first, from), float64(waves), float64(v.s.Pipe.lasted.Microseconds()))
 }
 
-// flying counts a queue's calls that run or have a slot, and returns when the first of them should end.
-func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
-	first = Never
-	for _, j := range q.Jobs {
-		if j.Phase == calling || j.Phase == granted {
-			n, first = n+1, min(first, j.At.Add(took))
-		}
-	}
-	return n, first
-}
-
 // turnsBefore returns how many calls of the api are made before the one at a place. At what keys share, the priorities
 // take turns by their weights, the tenants of a priority take turns, and so do the keys of a tenant. There cannot be
 // more such calls than waiting jobs.
-func (v View) turnsBefore(q *KeyQueue, p Place) int {
+func (v forecast) turnsBefore(q *KeyQueue, p Place) int {
 	if v.s.turns.AreShared() || p.Priority != bucket.Normal {
 		return v.turnsOfAll(q, p)
 	}
@@ -159,7 +155,7 @@ func (v View) turnsBefore(q *KeyQueue, p Place) int {
 }
 
 // turnsWithin is turnsBefore for an api that has only jobs of one priority.
-func (v View) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
+func (v forecast) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.byKey), p.Keys), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
@@ -168,7 +164,7 @@ func (v View) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 	} else {
 		keys++
 	}
-	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.polling.jobs
+	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.Pipe.polling.jobs
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
 	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-rivals.Asking) + rivals.Before
@@ -182,7 +178,7 @@ func (v View) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 // turnsOfAll is turnsBefore while there are, or were, jobs of several priorities. While the earlier calls of the
 // place's own priority are made, other priorities that have jobs make calls too, as many as their weights say. Jobs
 // that the schedule has not received do not count before an urgent job, since their priorities are not known.
-func (v View) turnsOfAll(q *KeyQueue, p Place) int {
+func (v forecast) turnsOfAll(q *KeyQueue, p Place) int {
 	w, depth, waiting, sum, all := v.s.policy.Rules.Weights, 0, 0, v.s.policy.Rules.Weights.Of(p.Priority), 0
 	var others [len(bucket.Priorities)]int // jobs of other keys that wait and are due
 	for i, of := range bucket.Priorities {
@@ -190,7 +186,8 @@ func (v View) turnsOfAll(q *KeyQueue, p Place) int {
 		if q != nil && q.waits.Has(of) {
 			own = q.waits.Of(of).Due() + q.Ungranted(of)
 		}
-		others[i] = max(0, v.s.census.callable[i]+v.s.Pipe.onWay[i]-own)
+		waits, onWay := v.s.turns.Callable(of)
+		others[i] = max(0, waits+onWay-own)
 		if all += others[i]; of != p.Priority && own > 0 {
 			waiting, sum = waiting+own, sum+w.Of(of)
 		}
@@ -232,10 +229,10 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 		took = min(v.s.policy.Rules.Interval(v.s.policy.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
-		if q.count(settling) > 0 {
+		if q.Jobs.count(settling) > 0 {
 			return v.now
 		}
-		if n, first := q.flying(took); n > 0 {
+		if n, first := q.Jobs.flying(took); n > 0 {
 			return max(v.now, first)
 		}
 		if q.uncalled() == 0 && len(q.polled) > 0 {
@@ -257,4 +254,25 @@ func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
 		at = max(at, first) // none of its jobs may be called sooner
 	}
 	return at.Add(took)
+}
+
+// afterEarlier returns when a queue's early job should be called. eta is when it would be called without the jobs that
+// come due before it. These are called one after the other at the key's own rate. The jobs that come due last decide,
+// so afterEarlier begins with them, and looks at no more than about backlog.MostAppointments.
+func (v forecast) afterEarlier(q *KeyQueue, own backlog.Appointment, eta bucket.Micros) bucket.Micros {
+	most, ahead := q.waits.EarlyBefore(own), 1
+	for l := range q.waits.EarlyBackward(own) {
+		ahead++
+		eta = max(eta, v.s.policy.slot(q.Limits, 0, l.At, ahead))
+		if ahead > backlog.MostAppointments || v.s.policy.slot(q.Limits, 0, l.At, most+1) <= eta {
+			break
+		}
+	}
+	return eta
+}
+
+// ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
+// the job's appointment if the job is early.
+func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own backlog.Appointment) bucket.Micros {
+	return forecast{v, limits.Likely}.at(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own)
 }

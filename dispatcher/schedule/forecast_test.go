@@ -245,7 +245,7 @@ func TestRoom(t *testing.T) {
 	if wait := f.now.Until(f.s.At(f.now).PlaceFree("k", Unread{})); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
 		t.Errorf("room in %s, and the first of the calls ends in 200ms", wait)
 	}
-	f.s.Pause("k", Pause{})
+	f.s.Holds.Pause("k", Pause{})
 	f.run(time.Second)
 	f.submit("k")
 	if at := f.s.At(f.now).PlaceFree("k", Unread{}); at != 0 {

@@ -1,11 +1,16 @@
 package schedule
 
-import "weir/bucket"
+import (
+	"weir/bucket"
+	"weir/dispatcher/schedule/limits"
+)
 
 // gate says when the store may be asked again for slots under shared limits, and why not earlier: a limit refused a
 // job, the api starts slowly after a hold, or the store does not answer. Queues wait for the gate by turns. A key's own
 // rate does not shut it.
 type gate struct {
+	replica limits.Replica // the limits of this process alone
+
 	opens  bucket.Micros // the store must not be asked before then
 	by     string        // the limit, or slowed or storeDown; "" after the gate was opened
 	scarce bucket.Micros // when a shared limit refused a job last; 0: never
@@ -59,7 +64,7 @@ func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
 	if s.Shared.Have(s.gate.by) {
 		s.gate.open()
 	}
-	q.rouse(now)
+	q.Jobs.rouse(now)
 	s.Touch(q)
 }
 
@@ -71,17 +76,13 @@ func (s *Schedule) PermitFreed() {
 	}
 }
 
-// onWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while it
-// has started and its request has not left.
-func (s *Schedule) onWay() int { return s.Pipe.calls + s.polling.held + s.Pipe.exit.leaving }
-
 // mayAskReplica reports whether this replica's own limits let the schedule ask for one call. If a limit is used up, it
 // shuts the gate until the limit opens.
 func (s *step) mayAskReplica() bool {
-	if !s.replica.Any() {
+	if !s.gate.replica.Any() {
 		return true
 	}
-	if at, limit := s.replica.Opens(s.now, s.onWay(), 0); at > s.now {
+	if at, limit := s.gate.replica.Opens(s.now, s.Pipe.underWay(), 0); at > s.now {
 		if at > s.gate.opens {
 			s.gate.shut(limit, at)
 		}
@@ -95,38 +96,38 @@ func (s *step) mayAskReplica() bool {
 // name of the limit that opens last. The caller must call EndReplica when the inquiry has ended or was not made. A call
 // for which a job has asked the store goes first.
 func (s *Schedule) TakeReplica(now, until bucket.Micros) (at bucket.Micros, limit string) {
-	if at, limit = s.replica.Opens(now, s.onWay(), s.store.rounds); at > now {
+	if at, limit = s.gate.replica.Opens(now, s.Pipe.underWay(), s.store.rounds); at > now {
 		return at, limit
 	}
-	s.replica.Begin(until, now)
+	s.gate.replica.Begin(until, now)
 	return 0, ""
 }
 
 // EndReplica ends an inquiry that TakeReplica counted with this until. sent says whether it was sent. EndReplica
 // reports whether jobs may ask for slots again.
 func (s *Schedule) EndReplica(until bucket.Micros, sent bool) (more bool) {
-	if s.replica.End(until, sent); sent {
-		return s.replicaFreed()
+	if s.gate.replica.End(until, sent); sent {
+		return s.gate.freed()
 	}
-	return s.replicaGaveBack()
+	return s.gate.gaveBack()
 }
 
-// replicaFreed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
+// freed opens the gate if this replica's own limit of calls at once has shut it, because that limit may have room
 // again. It reports whether the limit had shut it.
-func (s *Schedule) replicaFreed() bool {
-	if _, inFlight := s.replica.Has(s.gate.by); s.gate.opens == 0 || !inFlight {
+func (g *gate) freed() bool {
+	if _, inFlight := g.replica.Has(g.by); g.opens == 0 || !inFlight {
 		return false
 	}
-	s.gate.opens = 0
+	g.opens = 0
 	return true
 }
 
-// replicaGaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
+// gaveBack opens the gate if any of this replica's own limits has shut it, because a slot came back to them. It
 // reports whether one of them had.
-func (s *Schedule) replicaGaveBack() bool {
-	if is, _ := s.replica.Has(s.gate.by); s.gate.opens == 0 || !is {
+func (g *gate) gaveBack() bool {
+	if is, _ := g.replica.Has(g.by); g.opens == 0 || !is {
 		return false
 	}
-	s.gate.opens = 0
+	g.opens = 0
 	return true
 }

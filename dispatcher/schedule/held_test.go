@@ -53,7 +53,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 	for range 2 {
 		for _, j := range running { // each key is told to come back in an hour
 			s.Ended(j, nil, now)
-			s.Hold(j.Queue, now.Add(time.Hour), "429")
+			s.Holds.Hold(j.Queue, now.Add(time.Hour), "429")
 			s.Rest(j, now.Add(time.Hour))
 		}
 		running = nil
@@ -79,11 +79,11 @@ func TestEdgeOfAPeriodIsNoHold(t *testing.T) {
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
 		func(string) bucket.Micros { return 0 })
 	wait := bucket.Wait{Limit: "spend", Until: now.Add(2 * time.Second)} // twice the jitter
-	if change, told := s.holds.onBudget(&bucket.Answer{Wait: wait}, now); told {
+	if change, told := s.Holds.onBudget(&bucket.Answer{Wait: wait}, now); told {
 		t.Errorf("told of a budget that is not spent: %+v", change)
 	}
 	wait.Exhausted = bucket.Hold
-	if _, told := s.holds.onBudget(&bucket.Answer{Wait: wait}, now); !told {
+	if _, told := s.Holds.onBudget(&bucket.Answer{Wait: wait}, now); !told {
 		t.Error("nothing is told of a budget that is spent")
 	}
 }

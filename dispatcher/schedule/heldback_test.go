@@ -23,7 +23,7 @@ func TestSlowedReplicasHoldNoOther(t *testing.T) {
 			f.man(c)
 			for _, r := range f.replicas[1:] {
 				r.s.policy.Retry.Adaptive = &Adaptive{Floor: 1, Recover: 1000 * time.Hour}
-				g := &r.s.holds.governor
+				g := &r.s.Holds.governor
 				g.ceiling, g.grown = whole/16, f.local(r)
 			}
 			begin, end := f.now.Add(time.Second), f.now.Add(8*time.Second)

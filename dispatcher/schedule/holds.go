@@ -10,11 +10,11 @@ import (
 	"weir/dispatcher/schedule/limits"
 )
 
-// holds keeps an api, or keys of it, from being called for a time. Its causes are the api's answers, the breaker, the
+// Holds keeps an api, or keys of it, from being called for a time. Its causes are the api's answers, the breaker, the
 // slow start after a hold, an operator's pauses, and a spent budget, which it only reports. It owns the brake of every
 // queue. It never grants a call: it only says that a slot must not be asked for yet. A hold is never shortened, except
 // that an operator may let the breaker's probe be made at once.
-type holds struct {
+type Holds struct {
 	held     bucket.Micros // no call of the api before then
 	why      string
 	pushes   int16                // pushbacks of the api in a row
@@ -26,7 +26,9 @@ type holds struct {
 	governor governor      // of the api
 	spent    bucket.Micros // when the spent budget begins again; 0: none is spent
 	spentBy  string        // name of the spent budget
-	common   common        // the part of these holds that the replicas share
+	common   *Findings     // the part of these holds that the replicas share
+	policy   *Policy       // the present one
+	agenda   *agenda       // whose queues are held
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -37,15 +39,24 @@ type brake struct {
 	paused   bool          // by an operator
 }
 
-func newHolds(p *Pace) holds {
-	return holds{common: common{on: p.Common}, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+func newHolds(p *Policy, a *agenda, common *Findings) Holds {
+	return Holds{policy: p, agenda: a, common: common, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+}
+
+// adopt puts a new policy in force.
+func (h *Holds) adopt(next *Policy) {
+	h.policy = next
+	if next.Breaker.Failures == 0 && !h.breaker.denied {
+		h.breaker = breaker{}
+		h.common.turned, h.common.alone, h.common.claim = false, false, 0
+	}
 }
 
 // MostHold bounds the hold that an api's answer may ask for, and a hold that is restored after a restart.
 const MostHold = 24 * time.Hour
 
 // hold keeps a queue, or the whole api if q is nil, from calling before the time until. It never shortens a hold.
-func (h *holds) hold(q *KeyQueue, until bucket.Micros, why string) {
+func (h *Holds) hold(q *KeyQueue, until bucket.Micros, why string) {
 	switch {
 	case q == nil && until > h.held:
 		h.held, h.why = until, why
@@ -55,7 +66,7 @@ func (h *holds) hold(q *KeyQueue, until bucket.Micros, why string) {
 }
 
 // of returns the time before which a queue must not be called, Never while it is paused.
-func (h *holds) of(q *KeyQueue) bucket.Micros {
+func (h *Holds) of(q *KeyQueue) bucket.Micros {
 	if q.brake.paused || h.paused.api != nil {
 		return Never
 	}
@@ -64,7 +75,7 @@ func (h *holds) of(q *KeyQueue) bucket.Micros {
 
 // end ends the api's holds whose time is over, and returns how many it ended. shared says whether the replicas share
 // the first hold that it ended. A slow start begins, unless the only hold was a spent budget.
-func (h *holds) end(now bucket.Micros) (ended int, shared bool) {
+func (h *Holds) end(now bucket.Micros) (ended int, shared bool) {
 	if h.held != 0 && h.held <= now {
 		shared = h.held <= h.common.shared.Add(tellLonger)
 		h.held = 0
@@ -79,7 +90,7 @@ func (h *holds) end(now bucket.Micros) (ended int, shared bool) {
 }
 
 // endOf ends the hold of a queue if its time is over, and reports whether it did. A slow start of the queue begins.
-func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
+func (h *Holds) endOf(q *KeyQueue, now bucket.Micros) bool {
 	if q.brake.held == 0 || q.brake.held > now {
 		return false
 	}
@@ -93,10 +104,10 @@ func (h *holds) endOf(q *KeyQueue, now bucket.Micros) bool {
 }
 
 // forget drops the hold of a queue.
-func (h *holds) forget(q *KeyQueue) { delete(h.keys, q) }
+func (h *Holds) forget(q *KeyQueue) { delete(h.keys, q) }
 
 // next returns when the api's next hold ends, Never if there is none.
-func (h *holds) next() bucket.Micros {
+func (h *Holds) next() bucket.Micros {
 	next := Never
 	if h.held != 0 {
 		next = h.held
@@ -108,7 +119,7 @@ func (h *holds) next() bucket.Micros {
 }
 
 // tryNow lets an open breaker's probe be made at once, and reports whether the breaker was open.
-func (h *holds) tryNow(now bucket.Micros) bool {
+func (h *Holds) tryNow(now bucket.Micros) bool {
 	if h.breaker.closed() {
 		return false
 	}
@@ -118,7 +129,7 @@ func (h *holds) tryNow(now bucket.Micros) bool {
 
 // restAt returns when a job that must rest until notBefore may be called. This is sooner if an operator ended the job's
 // wait while its outcome was being stored.
-func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
+func (h *Holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 	if j.tripped && j.judged <= h.tried {
 		return min(notBefore, h.tried)
 	}
@@ -127,7 +138,7 @@ func (h *holds) restAt(j *Job, notBefore bucket.Micros) bucket.Micros {
 
 // onBudget notes whether an answer refused a job because a budget is spent. The store itself enforces this hold until
 // the budget begins again, so the schedule keeps it only to report it, and goes on asking the store.
-func (h *holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
+func (h *Holds) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {
 	case len(a.Grants) > 0 && h.spent != 0:
 		h.spent = 0
@@ -152,7 +163,7 @@ func (b *brake) earliest() bucket.Micros {
 
 // relax lets the ceilings of the governors grow up to now, and drops the queue's governor if it slows nothing any more.
 // a is nil if the rate does not adapt.
-func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
+func (h *Holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
 	h.governor.grow(a, now)
 	if g := q.brake.governor; g != nil {
 		if g.grow(a, now); !g.slows() {
@@ -162,16 +173,16 @@ func (h *holds) relax(q *KeyQueue, a *Adaptive, now bucket.Micros) {
 }
 
 // slow reports whether a queue may ask only for one slot at a time.
-func (h *holds) slow(q *KeyQueue) bool { return q.brake.governor != nil || h.governor.slows() }
+func (h *Holds) slow(q *KeyQueue) bool { return q.brake.governor != nil || h.governor.slows() }
 
 // outdated reports whether a job's slot was asked for before a slow start began that must pace the job.
-func (h *holds) outdated(j *Job) bool {
+func (h *Holds) outdated(j *Job) bool {
 	g := j.Queue.brake.governor
 	return j.asked < h.governor.began || g != nil && j.asked < g.began
 }
 
 // closedUntil returns until when no request about a key may be sent to the api. The key's queue may be nil.
-func (h *holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.Micros {
+func (h *Holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.Micros {
 	if _, paused := h.paused.keys[key]; paused || h.paused.api != nil {
 		return Never
 	}
@@ -190,7 +201,7 @@ func (h *holds) closedUntil(key string, q *KeyQueue, now bucket.Micros) bucket.M
 
 // count counts the held keys, and the paused keys that are ours. It counts the api as one more if the api is held or
 // paused.
-func (h *holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
+func (h *Holds) count(ours func(key string) bool, now bucket.Micros) (n int) {
 	for q := range h.keys {
 		if q.brake.held <= now {
 			delete(h.keys, q)
@@ -226,7 +237,7 @@ const mostHolds = 1000
 
 // list lists the holds in force at now: first the api's hold, then at most limit of the keys' holds, ordered by when
 // they end. keys is the number of all held keys.
-func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
+func (h *Holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 	for q, why := range h.keys {
 		if q.brake.held > now {
 			if keys++; len(all) < mostHolds {
@@ -245,7 +256,7 @@ func (h *holds) list(limit int, now bucket.Micros) (all []HoldState, keys int) {
 }
 
 // ofAPI returns the hold of the whole api at now.
-func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
+func (h *Holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	switch b := &h.breaker; {
 	case b.until > now && b.until >= h.held, !b.closed() && h.held <= now: // or until is over and no probe was answered
 		return HoldState{Until: b.until.Time(), Why: b.reason(), Fault: true}, true
@@ -263,4 +274,22 @@ func (q *KeyQueue) atOnce() int64 {
 		return 1
 	}
 	return min(q.Limits.InFlight, maxAsks)
+}
+
+// Hold lets a queue, or the whole api if q is nil, start no call before the time until. It never shortens a hold.
+func (h *Holds) Hold(q *KeyQueue, until bucket.Micros, why string) {
+	h.hold(q, until, why)
+	if q != nil {
+		h.agenda.Touch(q)
+	}
+}
+
+// HoldLonger is Hold for the whole api. It returns the hold if the api was not held before.
+func (h *Holds) HoldLonger(until bucket.Micros, why string, now bucket.Micros) (news []HoldChange) {
+	if h.held <= now {
+		news = append(news, HoldChange{Until: until, Why: why})
+	}
+	h.Hold(nil, until, why)
+	h.common.found(until, why)
+	return news
 }

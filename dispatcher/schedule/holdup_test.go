@@ -150,11 +150,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"a pause of its key": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				for i := range uint64(5) {
 					r.job(time.Duration(3*i)*s, "a", 1+i)
 				}
-				r.at(10*s, func() { r.Resume("a", r.now) })
+				r.at(10*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(0, "b", 100)
 			}, run: 30 * s, want: []want{{1, WaitPaused, "", 10 * s}, {3, WaitPaused, "", 4 * s}, {seq: 5}, {seq: 100}},
 		},
@@ -163,14 +163,14 @@ func TestHoldup(t *testing.T) {
 				r.job(0, "a", 1)
 				r.job(s, "a", 2)
 				r.job(2*s, "a", 3)
-				r.at(2*s+s/2, func() { r.Pause("", Pause{}) })
+				r.at(2*s+s/2, func() { r.Holds.Pause("", Pause{}) })
 				r.job(3*s, "a", 4)
-				r.at(10*s, func() { r.Resume("", r.now) })
+				r.at(10*s, func() { r.Holds.Resume("", r.now) })
 			}, run: 30 * s, want: []want{{seq: 1}, {seq: 2}, {seq: 3}, {4, WaitPaused, "", 7 * s}},
 		},
 		"a hold of the api": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Hold(nil, r.now.Add(10*s), "429") })
+				r.at(0, func() { r.Holds.Hold(nil, r.now.Add(10*s), "429") })
 				r.job(s, "a", 1)
 				r.job(2*s, "a", 2)
 			}, run: 30 * s, want: []want{{1, WaitAPIHeld, "", 9 * s}, {2, WaitAPIHeld, "", 8 * s}},
@@ -178,7 +178,7 @@ func TestHoldup(t *testing.T) {
 		"a hold of the key": {
 			key: slow, make: func(r *waitingRoom) {
 				r.job(0, "a", 1)
-				r.at(s/2, func() { r.Hold(r.Queue("a", r.part), r.now.Add(10*s), "429") })
+				r.at(s/2, func() { r.Holds.Hold(r.Queue("a", r.part), r.now.Add(10*s), "429") })
 				r.job(s, "a", 2)
 			}, run: 30 * s, want: []want{{seq: 1}, {2, WaitHeld, "", 9*s + s/2}},
 		},
@@ -241,11 +241,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"what was longest": {
 			key: slow, shared: []bucket.Limit{account}, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				r.job(0, "a", 1)
-				r.at(3*s, func() { r.Resume("a", r.now); r.Hold(nil, r.now.Add(9*s), "429") })
-				r.at(12*s, func() { r.Pause("a", Pause{}) })
-				r.at(14*s, func() { r.Resume("a", r.now) })
+				r.at(3*s, func() { r.Holds.Resume("a", r.now); r.Holds.Hold(nil, r.now.Add(9*s), "429") })
+				r.at(12*s, func() { r.Holds.Pause("a", Pause{}) })
+				r.at(14*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(10*s, "a", 2)
 				r.job(11*s, "b", 3)
 			}, run: 60 * s, want: []want{{1, WaitAPIHeld, "", 9 * s}, {3, WaitAPIHeld, "", s}},
@@ -253,13 +253,13 @@ func TestHoldup(t *testing.T) {
 		"a pause while it expired": {
 			key: slow, make: func(r *waitingRoom) {
 				r.at(0, func() { r.part.Expect(1, r.now.Add(10*s)) })
-				r.at(0, func() { r.Pause("", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("", Pause{}) })
 				r.job(0, "a", 1)
 			}, run: 30 * s, want: []want{{1, WaitPaused, "", 10 * s}},
 		},
 		"a hold that explains nothing": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Hold(nil, r.now.Add(2*s), "429") })
+				r.at(0, func() { r.Holds.Hold(nil, r.now.Add(2*s), "429") })
 				for i := range uint64(50) {
 					r.job(0, "a", 1+i)
 				}
@@ -267,11 +267,11 @@ func TestHoldup(t *testing.T) {
 		},
 		"nothing since it came": {
 			key: slow, make: func(r *waitingRoom) {
-				r.at(0, func() { r.Pause("a", Pause{}) })
+				r.at(0, func() { r.Holds.Pause("a", Pause{}) })
 				for i := range uint64(20) {
 					r.job(0, "a", 1+i)
 				}
-				r.at(100*s, func() { r.Resume("a", r.now) })
+				r.at(100*s, func() { r.Holds.Resume("a", r.now) })
 				r.job(105*s, "a", 50)
 			}, run: 150 * s, want: []want{{20, WaitPaused, "", 100 * s}, {seq: 50}},
 		},

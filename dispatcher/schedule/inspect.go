@@ -47,7 +47,13 @@ type KeyState struct {
 
 // byPriority returns the number of the queue's unfinished jobs of each priority that has any, nil if all are normal.
 func (q *KeyQueue) byPriority() map[string]int {
-	depths := q.uncalledOf()
+	var depths [len(bucket.Priorities)]int
+	for _, p := range q.waits.Priorities() {
+		depths[p-bucket.High] = q.waits.Of(p).Size()
+	}
+	for _, j := range q.Jobs {
+		depths[j.Priority-bucket.High] += 1 + len(j.members)
+	}
 	for _, j := range q.polled {
 		depths[j.Priority-bucket.High]++
 	}
@@ -104,22 +110,11 @@ func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
 func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.packed() }
 
-// uncalledOf is uncalled for each priority, in the order of bucket.Priorities.
-func (q *KeyQueue) uncalledOf() (of [len(bucket.Priorities)]int) {
-	for _, p := range q.waits.Priorities() {
-		of[p-bucket.High] = q.waits.Of(p).Size()
-	}
-	for _, j := range q.Jobs {
-		of[j.Priority-bucket.High] += 1 + len(j.members)
-	}
-	return of
-}
-
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
-		InFlight: q.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
+		InFlight: q.Jobs.count(calling), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
 		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), backlog.Appointment{})),
 		Waits:  v.waits(q),
@@ -129,14 +124,14 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 
 // InspectPaused returns the state of a key without jobs if the key or its api is paused. Otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
-	pause := v.s.holds.paused.of(key)
+	pause := v.s.Holds.paused.of(key)
 	if pause == nil {
 		return KeyState{}, false
 	}
 	own := v.s.policy.LimitsOf(key)
 	return KeyState{
 		Key: key, Capacity: own.Capacity, MaxInFlight: own.InFlight, Rate: v.rateState(own.Rate),
-		WaitMS: waitMS(v.now, v.forecast(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{}, limits.Likely)), Waits: pause.waiting(),
+		WaitMS: waitMS(v.now, forecast{v, limits.Likely}.at(nil, Place{Key: key, Position: 1}, v.KnownTAT(key), backlog.Appointment{})), Waits: pause.waiting(),
 	}, true
 }
 
@@ -167,7 +162,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 		jobs = append(jobs, state)
 		return len(jobs) < limit
 	}
-	for _, j := range q.listPolled(limit) {
+	for _, j := range q.polled.first(limit) {
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: JobPolling, Priority: PriorityName(j.Priority)}, Never) {
 			return jobs
 		}
@@ -211,23 +206,6 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	return jobs
 }
 
-// Running yields a queue's jobs whose calls run or whose outcomes are being stored, with the times of their slots.
-func (q *KeyQueue) Running(yield func(j JobState, began bucket.Micros) bool) {
-	for _, j := range q.Jobs {
-		if j.Phase != calling && j.Phase != settling {
-			continue
-		}
-		if !yield(JobState{Seq: j.Seq, Phase: j.inspect(), Calls: j.Calls, Priority: PriorityName(j.Priority)}, j.At) {
-			return
-		}
-		for _, m := range j.members {
-			if !yield(JobState{Seq: m.Seq, Phase: j.inspect(), Calls: m.Calls, Priority: PriorityName(m.Priority)}, j.At) {
-				return
-			}
-		}
-	}
-}
-
 // PhaseOf returns how far a job has come, and how many calls of it were made. The phase is "" if the queue does not
 // have the job, or if the job must not be called yet.
 func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
@@ -241,12 +219,6 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 		return JobWaits, 0
 	}
 	return "", 0
-}
-
-// ofQueue forecasts the queue's n-th call without a slot, counted from 1. of is the priority of that call's job. own is
-// the job's appointment if the job is early.
-func (v View) ofQueue(q *KeyQueue, of bucket.Priority, n int, own backlog.Appointment) bucket.Micros {
-	return v.forecast(q, Place{Key: q.Key, Priority: of, Position: n}, q.TAT, own, limits.Likely)
 }
 
 // inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
@@ -298,7 +270,7 @@ type Counts struct {
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.polling.jobs, Polled: v.s.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
+	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.Pipe.polling.jobs, Polled: v.s.Pipe.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.Holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
 // Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then
@@ -309,21 +281,21 @@ func (v View) Uses() (uses []limits.Use) {
 			uses = append(uses, u)
 		}
 	}
-	return append(uses, v.s.replica.Uses(&v.s.policy.Rules, v.now, v.running())...)
+	return append(uses, v.s.gate.replica.Uses(&v.s.policy.Rules, v.now, v.running())...)
 }
 
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
 // api. It returns Never while the key or the api is paused, and 0 if requests may be sent now.
 func (v View) ClosedUntil(key string) bucket.Micros {
-	return v.s.holds.closedUntil(key, v.s.byKey[key], v.now)
+	return v.s.Holds.closedUntil(key, v.s.byKey[key], v.now)
 }
 
 // IsPaused reports whether an operator has paused a key, or the api.
-func (v View) IsPaused(key string) bool { return v.s.holds.paused.of(key) != nil }
+func (v View) IsPaused(key string) bool { return v.s.Holds.paused.of(key) != nil }
 
 // Holds lists the holds in force now: first the api's hold, then at most limit of the keys' holds, ordered by when they
 // end. keys is the number of all held keys.
-func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.holds.list(limit, v.now) }
+func (v View) Holds(limit int) (holds []HoldState, keys int) { return v.s.Holds.list(limit, v.now) }
 
 // LimiterDown reports whether the store of the limits did not answer the last round of asks. Calls then wait.
 func (v View) LimiterDown() bool { return v.s.store.isDown() }
@@ -331,12 +303,12 @@ func (v View) LimiterDown() bool { return v.s.store.isDown() }
 // near returns how many calls the shared limits let start within LongWait, less one. It also returns whether that
 // number is known, and the limit that lets the fewest start.
 func (v View) near() (n float64, known bool, by string) {
-	return v.s.Shared.Near(v.now, v.s.Pipe.calls, v.s.polling.held, v.s.Pipe.callTime)
+	return v.s.Shared.Near(v.now, v.s.Pipe.calls, v.s.Pipe.polling.held, v.s.Pipe.callTime)
 }
 
 // running returns how many calls of this process count against limits of calls in flight. These are the running calls,
 // and the operations that hold their slots.
-func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
+func (v View) running() int { return v.s.Pipe.calls + v.s.Pipe.polling.held }
 
 // width returns how many jobs may be staging, ready or granted: as many as every shared limit lets start within
 // LongWait, and at least one. A crash makes each of them unknown. If that number is not known, or other processes or
@@ -344,11 +316,11 @@ func (v View) running() int { return v.s.Pipe.calls + v.s.polling.held }
 // every grant.
 func (v View) width() int {
 	n, known, _ := v.near()
-	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.sharesStore()) {
+	if len(v.s.Shared) > 0 && (!known || v.s.store.clock == OtherClock || v.s.Pipe.pace.sharesStore(&v.s.policy.Rules)) {
 		n = min(n, v.s.Pipe.grantedLately(v.now))
 	}
-	if v.s.replica.Any() {
-		n = min(n, v.s.replica.Near(v.now, v.s.onWay()))
+	if v.s.gate.replica.Any() {
+		n = min(n, v.s.gate.replica.Near(v.now, v.s.Pipe.underWay()))
 	}
 	return min(v.s.Pipe.pace.MaxStaged, 1+int(n))
 }
@@ -373,4 +345,13 @@ func (v View) Asking() bool { return v.s.store.isAsked() }
 func (v View) Unfinished() int { return v.s.census.unfinished }
 
 // Denied reports whether no calls are made because the api denies weir.
-func (v View) Denied() bool { return v.s.holds.breaker.denied }
+func (v View) Denied() bool { return v.s.Holds.breaker.denied }
+
+// Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
+// flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
+func (v View) Callable(q *KeyQueue) bucket.Micros {
+	if int64(q.held) >= q.Limits.InFlight {
+		return Never
+	}
+	return max(q.brake.held, q.brake.earliest(), q.crowded(), v.s.policy.NextSlot(q, v.now))
+}

@@ -43,14 +43,14 @@ func TestWaits(t *testing.T) {
 			task(q, calling)
 			task(q, settling)
 		}},
-		{WaitHeld, 7 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) { s.Hold(q, now+7*second, "x") }},
+		{WaitHeld, 7 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) { s.Holds.Hold(q, now+7*second, "x") }},
 		{WaitAPIHeld, 8 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.Hold(q, now+7*second, "x")
-			s.Hold(nil, now+8*second, "x")
+			s.Holds.Hold(q, now+7*second, "x")
+			s.Holds.Hold(nil, now+8*second, "x")
 		}},
 		{WaitHeld, 9 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.Hold(q, now+9*second, "x")
-			s.Hold(nil, now+8*second, "x")
+			s.Holds.Hold(q, now+9*second, "x")
+			s.Holds.Hold(nil, now+8*second, "x")
 		}},
 		{WaitRetry, 6 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) {
 			q.waits.Drop(bucket.Normal)
@@ -76,12 +76,12 @@ func TestWaits(t *testing.T) {
 		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { s.turns.AwaitRoom(q, bucket.Normal) }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
 		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.holds.governor.restart(now)
-			s.holds.governor.next, q.TAT = now+6*second, now+5*second
+			s.Holds.governor.restart(now)
+			s.Holds.governor.next, q.TAT = now+6*second, now+5*second
 		}},
 		{WaitRate, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
-			s.holds.governor.restart(now)
-			s.holds.governor.next, q.TAT = now+6*second, now+6*second
+			s.Holds.governor.restart(now)
+			s.Holds.governor.next, q.TAT = now+6*second, now+6*second
 		}},
 		{WaitClearing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open, q.Partition.Stalled = false, true }},
 		{WaitStop, 0, func(s *Schedule, _ *KeyQueue, _ bucket.Micros) { s.drain = true }},

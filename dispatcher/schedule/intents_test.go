@@ -31,7 +31,7 @@ func TestReadyOnlyForNearCalls(t *testing.T) {
 				f.run(time.Millisecond)
 				n := 0
 				for q := range f.s.Queues() {
-					n += q.count(staging, ready, asking, granted)
+					n += q.Jobs.count(staging, ready, asking, granted)
 				}
 				if n > most {
 					over++

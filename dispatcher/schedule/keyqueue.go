@@ -16,7 +16,7 @@ type KeyQueue struct {
 	Key       string
 	Partition *Partition
 	Limits    *bucket.KeyLimits
-	Jobs      []*Job // jobs near their call or past it, in the order of their calls
+	Jobs      Jobs
 
 	waits backlog.Backlog
 	keyPace
@@ -25,12 +25,12 @@ type KeyQueue struct {
 	entry   entry
 	holdups holdups // what kept the queue's jobs from being called lately
 
-	polled  map[uint64]*Job // by sequence: jobs whose operations go on at the api
-	held    int32           // operations of the queue that hold their slots
-	cancels bool            // some of its jobs may be cancelled and not have ended yet
-	kept    bool            // the queue has no jobs, and is kept for what it remembers
-	Met     bool            // while its partition is read: a job was seen
-	Unread  bool            // while its partition is read: more must be read first
+	polled  operations // jobs whose operations go on at the api
+	held    int32      // operations of the queue that hold their slots
+	cancels bool       // some of its jobs may be cancelled and not have ended yet
+	kept    bool       // the queue has no jobs, and is kept for what it remembers
+	Met     bool       // while its partition is read: a job was seen
+	Unread  bool       // while its partition is read: more must be read first
 
 	arrived uint64 // jobs that came since the queue was created, except those that a takeover found
 }
@@ -110,24 +110,6 @@ func (j *Job) unload() {
 	}
 }
 
-// dequeue takes the first waiting job of a priority that may be called, and counts it as a call. There must be such a
-// job.
-func (q *KeyQueue) dequeue(p bucket.Priority) *Job {
-	return q.begin(q.waits.Take(p))
-}
-
-// takeAhead takes the first waiting job of a priority that may be called, before its slot is near. The job counts as a
-// call only when it is made ready.
-func (q *KeyQueue) takeAhead(p bucket.Priority) *Job {
-	return q.begin(q.waits.TakeAhead(p))
-}
-
-// drop takes the first waiting job of a priority that may be called, without counting it as a call. There must be such
-// a job.
-func (q *KeyQueue) drop(p bucket.Priority) *Job {
-	return q.begin(q.waits.Drop(p))
-}
-
 // Extract removes a sequence from the waiting ones, at any place, and makes a Job of it. It panics if the sequence does
 // not wait.
 func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
@@ -138,7 +120,7 @@ func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
 	case backlog.Early:
 		s.census.early--
 	case backlog.Due:
-		s.census.callable[at.Of-bucket.High]--
+		s.turns.Goes(at.Of, 1)
 	}
 	j := q.begin(at)
 	j.NotBefore = notBefore
@@ -186,33 +168,12 @@ func (q *KeyQueue) remove(j *Job) {
 	}
 }
 
-// count returns the number of jobs in any of these phases.
-func (q *KeyQueue) count(phases ...Phase) int { return q.countOf(allClasses, phases...) }
-
-// countOf is count for the jobs that take the turns of these priorities.
-func (q *KeyQueue) countOf(some classSet, phases ...Phase) int {
-	var wanted uint // a bit for each
-	for _, p := range phases {
-		wanted |= 1 << p
-	}
-	n := 0
-	for _, j := range q.Jobs {
-		if some.has(j.turnOf()) {
-			n += int(wanted >> j.Phase & 1)
-		}
-	}
-	return n
-}
-
 // Seats returns the queue's seats among the turns.
 func (q *KeyQueue) Seats() *turns.Seats[*KeyQueue] { return &q.seats }
 
-// ungranted returns the number of jobs that are on their way to a slot and have none yet.
-func (q *KeyQueue) ungranted() int { return q.count(staging, ready, asking) }
-
 // Ungranted returns the number of jobs that take the turn of a priority, are on their way to a slot and have none yet.
 func (q *KeyQueue) Ungranted(p bucket.Priority) int {
-	return q.countOf(classSet(0).with(p), staging, ready, asking)
+	return q.Jobs.countOf(classSet(0).with(p), staging, ready, asking)
 }
 
 // Rank returns the position of a sequence among the queue's jobs, 0 if the queue does not have it. It also returns the
@@ -315,7 +276,7 @@ func (q *KeyQueue) Idle(yield func(*Job) bool) {
 			return
 		}
 	}
-	q.Polled(yield)
+	q.polled.all(yield)
 }
 
 // Empty reports whether the key has no unfinished jobs.
@@ -340,15 +301,12 @@ func (q *KeyQueue) crowded() bucket.Micros {
 // free returns how many more calls the queue may have in flight or ask for. again is the time at which this number
 // grows without an event, Never if it does not.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(int(q.held)+q.count(asking, granted, calling)), Never
+	n, again = q.Limits.InFlight-int64(int(q.held)+q.Jobs.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
 		n, again = n-int64(q.Orphaned), q.Partition.Leftover
 	}
 	return n, again
 }
-
-// Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
-func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
 
 // Settle marks as settling a job that was found in the stream. The schedule then starts no call for it.
 func (j *Job) Settle() { j.Phase = settling }
@@ -374,3 +332,18 @@ func (q *KeyQueue) UnderWay(seq uint64) *Job {
 
 // Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }
+
+// Early returns how many of a queue's jobs are not due at now.
+func (q *KeyQueue) Early(now bucket.Micros) int { return q.waits.NotDueAt(now) }
+
+// Delays reports whether jobs of the queue asked not to be called before a time. When the partition has been read, the
+// schedule must look at such a queue: a job may be due although no later job has come to release it.
+func (q *KeyQueue) Delays() bool { return q.waits.HasEarly() }
+
+// nextDue returns when a queue's first early job is due, Never while the partition is still being read.
+func (q *KeyQueue) nextDue() bucket.Micros {
+	if q.Partition.Reading {
+		return Never
+	}
+	return q.waits.FirstDue()
+}

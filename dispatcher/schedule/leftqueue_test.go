@@ -79,7 +79,7 @@ func TestLostQueueWaitsForNoTurn(t *testing.T) {
 func TestLostQueueIsPutBack(t *testing.T) {
 	s, p := New(&Policy{}, Pace{}, func(string) bucket.Micros { return 0 }), &Partition{}
 	q := s.Push("k", 1, p)
-	q.dequeue(bucket.Normal).Phase = ready
+	q.begin(q.waits.Take(bucket.Normal)).Phase = ready
 	s.turns.Wait(q, bucket.Normal)
 	s.Forget(q)
 	for _, waiting := range s.turns.TakeAll() {

@@ -77,7 +77,7 @@ func (l *looks) leave(j *Job) {
 
 // look lets the dispatcher look up an answer for the queue's next job of each priority, unless it has done so already.
 func (s *step) look(q *KeyQueue) {
-	if !s.policy.Reuse || s.IsPaused(q) {
+	if !s.policy.Reuse || s.Holds.IsPaused(q) {
 		return
 	}
 	for _, p := range q.waits.Priorities() {
@@ -86,7 +86,7 @@ func (s *step) look(q *KeyQueue) {
 }
 
 func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
-	j := q.nextFirst(of)
+	j := q.Jobs.nextFirst(of)
 	switch {
 	case j == nil && !q.waits.Of(of).HasNext():
 		return
@@ -99,33 +99,18 @@ func (s *step) lookOf(q *KeyQueue, of bucket.Priority) {
 		return
 	}
 	if j == nil {
-		j = q.takeAhead(of)
-		s.census.callable[of-bucket.High]--
+		j = q.begin(q.waits.TakeAhead(of))
+		s.turns.Goes(of, 1)
 	}
 	s.looks.begin(j)
 	s.fx.Look = append(s.fx.Look, j)
-}
-
-// nextFirst returns the first of the queue's Jobs of a priority whose first call has not begun. It returns nil if the
-// first such job is still in the backlog, or if there is none. A call that has started and not left counts as not
-// begun, because it may be taken back. A lost call counts as not begun while it is not known whether it was made.
-func (q *KeyQueue) nextFirst(of bucket.Priority) *Job {
-	for _, j := range q.Jobs {
-		if j.Priority != of {
-			continue
-		}
-		if j.First() && j.Phase < calling || j.Phase == calling && j.Unsent || j.Phase == settling && j.Unseen {
-			return j
-		}
-	}
-	return nil
 }
 
 // awaiting returns the queue's next job if this job waits for an equal job's answer, and the next jobs of all other
 // priorities do, too. Otherwise it returns nil.
 func (q *KeyQueue) awaiting() (first *Job) {
 	for _, p := range q.waits.Priorities() {
-		switch j := q.nextFirst(p); {
+		switch j := q.Jobs.nextFirst(p); {
 		case j == nil && !q.waits.Of(p).HasNext():
 		case j == nil || j.Phase != resting || j.awaits == "":
 			return nil
@@ -136,30 +121,24 @@ func (q *KeyQueue) awaiting() (first *Job) {
 	return first
 }
 
-// Looked reports that no answer was found for a job: it waits for its slot.
-func (s *Schedule) Looked(j *Job) {
+// Look is what a look at a job found. The zero Look says that no answer was found.
+type Look struct {
+	Awaits   string // names the equal job for whose answer the job must wait
+	Answered bool   // there is an answer, and the job must not end yet
+}
+
+// Looked reports what was found for a job that was looked at, or was being made ready. Without an answer the job waits
+// for its slot. If it awaits an equal job, it waits for that job's answer. If it is answered, it waits until it is its
+// queue's next job.
+func (s *Schedule) Looked(j *Job, found Look) {
 	s.Unstage(j)
 	s.Rest(j, j.NotBefore)
-}
-
-// Await lets a job that was looked at, or was being made ready, wait for an equal job's answer. what names the equal
-// job.
-func (s *Schedule) Await(j *Job, what string) {
-	s.Looked(j)
-	j.awaits, j.looked = what, true
-}
-
-// AwaitTurn lets a job that has an answer, but must not end yet, wait until it is its queue's next job.
-func (s *Schedule) AwaitTurn(j *Job) {
-	s.Looked(j)
-	j.looked, j.answered = false, true
-}
-
-// awaitsAnswer reports whether a job must not be made ready, because it is being looked at, waits for an answer, or
-// ends with one. Meanwhile the jobs of its priority behind it get no first call. Those that were called before may be
-// called again. The job may even wait for the answer of one of them, if its own first call was taken back.
-func (s *Schedule) awaitsAnswer(j *Job) bool {
-	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && s.policy.Reuse)
+	switch {
+	case found.Awaits != "":
+		j.awaits, j.looked = found.Awaits, true
+	case found.Answered:
+		j.looked, j.answered = false, true
+	}
 }
 
 // Waken ends a job's wait for an equal job's answer. If again is true, there is an answer, and the job is looked at
@@ -173,7 +152,7 @@ func (s *Schedule) Waken(j *Job, again bool) {
 // on. Forgo returns false and changes nothing if an operator has cancelled the job or paused its key, or if a job of
 // its priority before it has not begun its first call. The job must then await its turn.
 func (s *Schedule) Forgo(j *Job) bool {
-	if j.cancelled || s.IsPaused(j.Queue) || j.Queue.nextFirst(j.Priority) != j {
+	if j.cancelled || s.Holds.IsPaused(j.Queue) || j.Queue.Jobs.nextFirst(j.Priority) != j {
 		return false
 	}
 	s.Unstage(j)
@@ -185,3 +164,10 @@ func (s *Schedule) Forgo(j *Job) bool {
 // LooksAhead reports whether an answer is being looked up for the job before its slot is near. It is false while the
 // job is made ready.
 func (j *Job) LooksAhead() bool { return j.Phase == looking }
+
+// awaitsAnswer reports whether a job must not be made ready, because it is being looked at, waits for an answer, or
+// ends with one. reuse says that jobs may end with the answer of an equal job. Meanwhile the jobs of its priority behind it get no first call. Those that were called before may be
+// called again. The job may even wait for the answer of one of them, if its own first call was taken back.
+func (j *Job) awaitsAnswer(reuse bool) bool {
+	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && reuse)
+}

@@ -48,14 +48,14 @@ func (m *simulation) compare(j *Job, ready func()) {
 		if m.s.Forgo(j) {
 			m.forgone(j)
 		} else {
-			m.s.AwaitTurn(j)
+			m.s.Looked(j, Look{Answered: true})
 		}
 	case j.Calls == 0 && leader != nil && leader != j:
 		e.wait(j, request)
-		m.s.Await(j, fmt.Sprint(leader.Seq))
+		m.s.Looked(j, Look{Awaits: fmt.Sprint(leader.Seq)})
 	case j.LooksAhead():
 		e.wait(j, request)
-		m.s.Looked(j)
+		m.s.Looked(j, Look{})
 	default:
 		if leader == nil {
 			delete(e.waiting[request], j)
@@ -114,7 +114,7 @@ func (m *simulation) follow() {
 	}
 	for _, q := range m.s.byKey {
 		for _, p := range q.waits.Priorities() {
-			if n := q.countOf(classSet(0).with(p), looking); n > 1 {
+			if n := q.Jobs.countOf(classSet(0).with(p), looking); n > 1 {
 				m.t.Fatalf("%d %s jobs of %s are looked at at once", n, p, q.Key)
 			}
 		}
@@ -184,10 +184,10 @@ func onceAnHour() bucket.KeyLimits {
 func TestAnswersNeedNoSlot(t *testing.T) {
 	for name, stop := range map[string]func(d *desk){
 		"own rate": func(d *desk) { d.byKey["a"].TAT = d.now.Add(time.Hour) },
-		"api held": func(d *desk) { d.Hold(nil, d.now.Add(time.Hour), "429") },
-		"key held": func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(time.Hour), "429") },
+		"api held": func(d *desk) { d.Holds.Hold(nil, d.now.Add(time.Hour), "429") },
+		"key held": func(d *desk) { d.Holds.Hold(d.byKey["a"], d.now.Add(time.Hour), "429") },
 		"breaker": func(d *desk) {
-			d.holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
+			d.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
 		},
 		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(time.Hour)) },
 		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(time.Hour)} },
@@ -201,7 +201,7 @@ func TestAnswersNeedNoSlot(t *testing.T) {
 			made += len(fx.Load) + len(fx.Asks)
 			for _, j := range fx.Look {
 				if looks++; j.Seq == 3 {
-					d.Looked(j)
+					d.Looked(j, Look{})
 					continue
 				}
 				if !d.Forgo(j) {
@@ -225,25 +225,25 @@ func TestPausedKeysEndNoJob(t *testing.T) {
 	for _, key := range []string{"", "a"} {
 		d := looker(onceAnHour())
 		d.add("a")
-		d.Pause(key, Pause{})
+		d.Holds.Pause(key, Pause{})
 		if fx := d.turn(); len(fx.Look)+len(fx.Load) != 0 {
 			t.Errorf("key %q is paused, and %d jobs are looked at", key, len(fx.Look)+len(fx.Load))
 		}
 		d.byKey["a"].TAT = d.now.Add(time.Hour)
-		d.Resume(key, d.now)
+		d.Holds.Resume(key, d.now)
 		looked := d.turn().Look
 		if len(looked) != 1 {
 			t.Fatalf("key %q is resumed, and %d jobs are looked at", key, len(looked))
 		}
-		d.Pause(key, Pause{})
+		d.Holds.Pause(key, Pause{})
 		if d.Forgo(looked[0]) {
 			t.Errorf("key %q was paused while a job was looked at, and the job ends", key)
 		}
-		d.AwaitTurn(looked[0])
+		d.Looked(looked[0], Look{Answered: true})
 		if fx := d.turn(); len(fx.Look) != 0 {
 			t.Errorf("key %q is paused, and a job with an answer is looked at", key)
 		}
-		d.Resume(key, d.now)
+		d.Holds.Resume(key, d.now)
 		if fx := d.turn(); len(fx.Look) != 1 || !d.Forgo(fx.Look[0]) {
 			t.Errorf("key %q is resumed, and %d jobs are looked at", key, len(fx.Look))
 		}
@@ -260,7 +260,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	for _, j := range fx.Load {
 		if j.Queue.Key == "a" {
 			first = j
-			d.Await(j, "job x")
+			d.Looked(j, Look{Awaits: "job x"})
 			continue
 		}
 		j.Policy = d.policy
@@ -294,11 +294,11 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	d.Waken(first, false)
 	for range 500 {
 		for _, j := range d.goOn().Look {
-			d.Looked(j)
+			d.Looked(j, Look{})
 		}
 	}
-	if first.Phase != calling || q.count(calling) != 2 {
-		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.count(calling))
+	if first.Phase != calling || q.Jobs.count(calling) != 2 {
+		t.Errorf("job 1 is in phase %d, and %d jobs of its key are called", first.Phase, q.Jobs.count(calling))
 	}
 }
 
@@ -309,12 +309,12 @@ func TestAwaitedRetryPasses(t *testing.T) {
 	d := looker(fast(4))
 	d.add("a", "a", "a")
 	q := d.byKey["a"]
-	for i := 0; q.count(calling) < 3; i++ {
+	for i := 0; q.Jobs.count(calling) < 3; i++ {
 		if i == 500 {
 			t.Fatal("three jobs are not called")
 		}
 		for _, j := range d.goOn().Look {
-			d.Looked(j)
+			d.Looked(j, Look{})
 		}
 	}
 	first, second, third := q.Jobs[0], q.Jobs[1], q.Jobs[2]
@@ -330,7 +330,7 @@ func TestAwaitedRetryPasses(t *testing.T) {
 		fx := d.Step(d.now)
 		for _, j := range append(fx.Look, fx.Load...) {
 			if j.Policy = d.policy; j == first {
-				d.Await(j, "job 3")
+				d.Looked(j, Look{Awaits: "job 3"})
 				continue
 			}
 			d.Loaded(j)
@@ -368,7 +368,7 @@ func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 	if len(looked) != 1 {
 		t.Fatalf("%d jobs are looked at", len(looked))
 	}
-	d.Looked(looked[0])
+	d.Looked(looked[0], Look{})
 	d.now = d.now.Add(time.Hour)
 	for i := 0; looked[0].Phase != ready; i++ {
 		if i == 10 {
@@ -376,7 +376,7 @@ func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 		}
 		d.turn()
 	}
-	d.Hold(q, d.now.Add(time.Hour), "429")
+	d.Holds.Hold(q, d.now.Add(time.Hour), "429")
 	if fx := d.turn(); len(fx.Stale) != 1 || len(fx.Look) != 1 {
 		t.Errorf("%d jobs are withdrawn, %d are looked at", len(fx.Stale), len(fx.Look))
 	}
@@ -394,8 +394,8 @@ func TestWakingLooksAgain(t *testing.T) {
 	if len(looked) != 2 {
 		t.Fatalf("%d jobs are looked at", len(looked))
 	}
-	d.Await(looked[0], "x")
-	d.Looked(looked[1])
+	d.Looked(looked[0], Look{Awaits: "x"})
+	d.Looked(looked[1], Look{})
 	if fx := d.turn(); len(fx.Look) != 0 {
 		t.Fatalf("%d jobs are looked at again", len(fx.Look))
 	}
@@ -416,7 +416,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 		d.byKey[key].TAT = d.now.Add(time.Hour)
 	}
 	looked := d.turn().Look
-	d.Await(looked[0], "x")
+	d.Looked(looked[0], Look{Awaits: "x"})
 	for _, j := range looked {
 		if _, c := d.Cancel(j.Queue.Key, j.Seq); c != CancelTaken {
 			t.Fatalf("job %d: %s", j.Seq, c)
@@ -428,7 +428,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	if d.Forgo(looked[1]) {
 		t.Error("a cancelled job ends with an answer")
 	}
-	d.Looked(looked[1])
+	d.Looked(looked[1], Look{})
 	if fx := d.turn(); len(fx.Cancel) != 1 || fx.Cancel[0] != looked[1] {
 		t.Errorf("cancelled after the look: %v", fx.Cancel)
 	}
@@ -449,7 +449,7 @@ func TestAnswersWaitForTheirTurn(t *testing.T) {
 	if d.Forgo(loading[1]) {
 		t.Fatal("the second job ends before the first has begun")
 	}
-	d.AwaitTurn(loading[1])
+	d.Looked(loading[1], Look{Answered: true})
 	if fx := d.Step(d.now); len(fx.Load)+len(fx.Look) != 0 {
 		t.Error("the second job is made ready again, or looked at")
 	}
@@ -476,13 +476,13 @@ func TestLooksAreBounded(t *testing.T) {
 	d := looker(onceAnHour())
 	keys := names("k", 3*maxLooking)
 	d.add(keys...)
-	d.Hold(nil, d.now.Add(time.Hour), "429")
+	d.Holds.Hold(nil, d.now.Add(time.Hour), "429")
 	looked, left := d.turn().Look, len(keys)
 	for left > 0 {
 		if len(looked) > maxLooking || len(looked) == 0 {
 			t.Fatalf("%d jobs are looked at at once, %d are left", len(looked), left)
 		}
-		d.Looked(looked[0])
+		d.Looked(looked[0], Look{})
 		left--
 		looked = append(looked[1:], d.turn().Look...)
 		if left == len(looked) {
@@ -490,7 +490,7 @@ func TestLooksAreBounded(t *testing.T) {
 		}
 	}
 	for _, j := range looked {
-		d.Looked(j)
+		d.Looked(j, Look{})
 	}
 	if d.looks.ahead != len(keys) || d.looks.running != 0 || d.Next(d.now) <= d.now && len(d.Step(d.now).Look) > 0 {
 		t.Errorf("looks: %d wait for their slots, %d run", d.looks.ahead, d.looks.running)

@@ -48,8 +48,8 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 	}, func(string) bucket.Micros { return 0 })
 	s.gate.shut("account", start.Add(20*time.Millisecond))
 	part, retryAt := &Partition{Open: true}, start.Add(10*time.Millisecond)
-	s.pushAs("k", 1, part, bucket.Normal)
-	s.pushAs("k", 2, part, bucket.Low)
+	s.push("k", 1, part, bucket.Normal, 0)
+	s.push("k", 2, part, bucket.Low, 0)
 	for range 3 {
 		for _, j := range s.Step(start).Load {
 			if j.Policy, j.Costs = s.policy, []int64{1}; j.Seq == 1 {
@@ -59,7 +59,7 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 		}
 	}
 	q := s.Find("k")
-	if n := q.count(ready); n != 2 || !q.seats.State(bucket.Low).Blocked {
+	if n := q.Jobs.count(ready); n != 2 || !q.seats.State(bucket.Low).Blocked {
 		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seats.State(bucket.Low).Blocked)
 	}
 	if next := s.Next(start); next != retryAt {
@@ -81,7 +81,7 @@ func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
 	}, func(string) bucket.Micros { return 0 })
 	part, askAt := &Partition{Open: true}, start.Add(time.Millisecond)
 	for i, p := range bucket.Priorities {
-		s.pushAs("k", uint64(i+1), part, p)
+		s.push("k", uint64(i+1), part, p, 0)
 	}
 	q := s.Find("k")
 	q.refused("account", askAt)
@@ -94,11 +94,11 @@ func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
 		}
 	}
 	steps()
-	if n := q.count(ready); n != 2 {
+	if n := q.Jobs.count(ready); n != 2 {
 		t.Fatalf("%d jobs are ready, want the high and the normal one", n)
 	}
-	s.pushAs("other", 4, part, bucket.Normal) // waits for its turn to make its job ready
-	s.holds.governor.ramp = slowStart         // one queue has the turn in a step
+	s.push("other", 4, part, bucket.Normal, 0) // waits for its turn to make its job ready
+	s.Holds.governor.ramp = slowStart          // one queue has the turn in a step
 	s.turns.Wait(q, bucket.High)
 	s.turns.Wait(q, bucket.Normal)
 	steps()

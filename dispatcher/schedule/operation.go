@@ -26,33 +26,23 @@ func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
 // slot.
 func (s *Schedule) Submit(j *Job, holds bool) {
 	q := j.Queue
-	s.holds.breaker.letGo(j)
+	s.Holds.breaker.letGo(j)
 	s.suspects.clear(j, &s.agenda)
 	s.Pipe.settled(j)
 	if i := slices.Index(q.Jobs, j); i >= 0 {
 		q.Jobs = slices.Delete(q.Jobs, i, i+1)
 	}
 	if q.polled == nil {
-		q.polled = map[uint64]*Job{}
+		q.polled = operations{}
 	}
 	q.polled[j.Seq] = j
 	j.Phase, j.cancelled = polled, false
-	s.polling.jobs++
+	s.Pipe.polling.jobs++
 	if holds {
-		s.KeepSlot(j)
+		s.Pipe.KeepSlot(j)
 	}
 	j.unload()
 	s.Touch(q)
-}
-
-// KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is being called, is
-// settling, or was found in the stream.
-func (s *Schedule) KeepSlot(j *Job) {
-	if !j.holds {
-		j.holds = true
-		j.Queue.held++
-		s.polling.held++
-	}
 }
 
 // EndPolled marks a polled job as settling, because its operation has ended or is given up. It returns false if the job
@@ -63,28 +53,22 @@ func (s *Schedule) EndPolled(j *Job) bool {
 		return false
 	}
 	delete(q.polled, j.Seq)
-	s.polling.jobs--
+	s.Pipe.polling.jobs--
 	j.Phase = settling
 	q.insert(j)
 	s.Touch(q)
 	return true
 }
 
-// letGo stops counting a job's operation among those that hold their slots.
-func (p *polling) letGo(j *Job) {
-	if j.holds {
+// letGo stops counting a job's operation among those that hold their slots, and reports whether it did: another call
+// may have the slot.
+func (p *polling) letGo(j *Job) (did bool) {
+	if did = j.holds; did {
 		j.holds = false
 		j.Queue.held--
 		p.held--
 	}
-}
-
-// letGo stops counting a job's operation among those that hold their slots, and lets another call have the slot.
-func (s *Schedule) letGo(j *Job) {
-	if j.holds {
-		s.polling.letGo(j)
-		s.replicaFreed()
-	}
+	return did
 }
 
 // forget drops the polled jobs of a queue whose partition this process no longer owns, and returns how many there were.
@@ -106,19 +90,25 @@ func (j *Job) IsPolled() bool { return j.Queue.polled[j.Seq] == j }
 func (j *Job) IsCancelled() bool { return j.cancelled }
 
 // Polled yields the queue's polled jobs, in no order.
-func (q *KeyQueue) Polled(yield func(*Job) bool) {
-	for _, j := range q.polled {
+func (q *KeyQueue) Polled(yield func(*Job) bool) { q.polled.all(yield) }
+
+// operations holds the polled jobs of a queue, by sequence.
+type operations map[uint64]*Job
+
+// all yields the jobs, in no order.
+func (o operations) all(yield func(*Job) bool) {
+	for _, j := range o {
 		if !yield(j) {
 			return
 		}
 	}
 }
 
-// listPolled lists at most most of the queue's polled jobs, those with the least sequences, in order.
-func (q *KeyQueue) listPolled(most int) (jobs []*Job) {
-	seqs := slices.Sorted(maps.Keys(q.polled))
+// first lists at most most of the jobs, those with the least sequences, in order.
+func (o operations) first(most int) (jobs []*Job) {
+	seqs := slices.Sorted(maps.Keys(o))
 	for _, seq := range seqs[:min(len(seqs), max(0, most))] {
-		jobs = append(jobs, q.polled[seq])
+		jobs = append(jobs, o[seq])
 	}
 	return jobs
 }

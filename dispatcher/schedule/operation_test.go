@@ -57,7 +57,7 @@ func accept(s *Schedule, j *Job, holds bool) {
 func TestPolledJobIsNotCalled(t *testing.T) {
 	s, p, run := polledSchedule(t)
 	for seq, of := range []bucket.Priority{bucket.High, bucket.Normal, bucket.Low} {
-		s.pushAs("k", uint64(seq)+1, p, of)
+		s.push("k", uint64(seq)+1, p, of, 0)
 	}
 	called := map[uint64]int{}
 	for range 4 {
@@ -98,8 +98,8 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 		}
 		s.Finished(j)
 	}
-	if run(); !q.Empty() || s.Find("k") != nil || s.At(0).Unfinished() != 0 || s.polling.jobs != 0 {
-		t.Errorf("depth %d, %d unfinished, %d polled", q.Depth(), s.At(0).Unfinished(), s.polling.jobs)
+	if run(); !q.Empty() || s.Find("k") != nil || s.At(0).Unfinished() != 0 || s.Pipe.polling.jobs != 0 {
+		t.Errorf("depth %d, %d unfinished, %d polled", q.Depth(), s.At(0).Unfinished(), s.Pipe.polling.jobs)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestHeldSlots(t *testing.T) {
 		t.Errorf("%d calls when one has ended", len(more))
 	}
 	s.Forget(s.Find("k"))
-	if s.polling.jobs != 0 || s.polling.held != 0 {
-		t.Errorf("%+v", s.polling)
+	if s.Pipe.polling.jobs != 0 || s.Pipe.polling.held != 0 {
+		t.Errorf("%+v", s.Pipe.polling)
 	}
 }
 
@@ -146,14 +146,14 @@ func TestKeptSlot(t *testing.T) {
 	first := run()
 	s.Ended(first[0], nil, 0)
 	for range 2 {
-		s.KeepSlot(first[0])
+		s.Pipe.KeepSlot(first[0])
 	}
-	if n := len(run()); n != 0 || s.polling.held != 1 {
-		t.Errorf("%d calls beside an operation that holds its slot, %d held", n, s.polling.held)
+	if n := len(run()); n != 0 || s.Pipe.polling.held != 1 {
+		t.Errorf("%d calls beside an operation that holds its slot, %d held", n, s.Pipe.polling.held)
 	}
 	s.Rest(first[0], bucket.Micros(1_700_003_600_000_000))
-	if n := len(run()); n != 1 || s.polling.held != 0 {
-		t.Errorf("%d calls when it is called again, %d held", n, s.polling.held)
+	if n := len(run()); n != 1 || s.Pipe.polling.held != 0 {
+		t.Errorf("%d calls when it is called again, %d held", n, s.Pipe.polling.held)
 	}
 }
 
@@ -194,11 +194,11 @@ func TestCancelPolled(t *testing.T) {
 func TestManyOperations(t *testing.T) {
 	s, p, run := polledSchedule(t)
 	s.Push("k", 1, p)
-	s.polling.jobs = MaxPolled
+	s.Pipe.polling.jobs = MaxPolled
 	if n := len(run()); n != 0 {
 		t.Errorf("%d calls", n)
 	}
-	s.polling.jobs--
+	s.Pipe.polling.jobs--
 	if n := len(run()); n != 1 {
 		t.Errorf("%d calls", n)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/schedule/backlog"
 	"weir/dispatcher/schedule/limits"
 )
 
@@ -90,7 +89,7 @@ func (s *step) gathers(q *KeyQueue, j *Job, of bucket.Priority) bucket.Micros {
 		by = max(by, j.NotBefore)
 	}
 	for _, m := range q.Jobs {
-		if s.joins(m, nil, of, by) {
+		if m.joins(nil, of, by, s.now) {
 			n++
 			until = min(until, m.hurries())
 		}
@@ -126,9 +125,9 @@ func (j *Job) hurries() bucket.Micros {
 
 // joins reports whether a job may go in a pack of a priority whose call starts no earlier than by. leader is the job
 // that leads the pack, nil if it is not known yet.
-func (s *step) joins(j, leader *Job, of bucket.Priority, by bucket.Micros) bool {
+func (j *Job) joins(leader *Job, of bucket.Priority, by, now bucket.Micros) bool {
 	return j != leader && j.Priority == of && j.Phase == resting && !j.cancelled && j.awaits == "" && j.Bond == nil && j.Deaths < suspectFrom &&
-		j.NotBefore <= by && !j.Past(s.now)
+		j.NotBefore <= by && !j.Past(now)
 }
 
 // pack attaches members to a job that is made ready and whose call starts no earlier than by. If the job has a bond,
@@ -143,7 +142,7 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 			}
 		}
 		return
-	case j.Deaths < suspectFrom && s.holds.breaker.closed():
+	case j.Deaths < suspectFrom && s.Holds.breaker.closed():
 		s.packMore(j, max(by, s.now))
 	}
 	s.packs.gatherSince(q, j.Priority, 0) // the jobs that are left begin their own wait
@@ -159,7 +158,7 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 		case m == j:
 			behind = true
 		case m.Priority != of:
-		case s.joins(m, j, of, by):
+		case m.joins(j, of, by, s.now):
 			s.looks.leave(m)
 			q.attach(j, m)
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
@@ -174,32 +173,10 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 		if deadline := q.Partition.deadlines[at.Seq]; deadline != 0 && deadline <= s.now {
 			return // the job ends before a job behind it is called
 		}
-		s.census.callable[of-bucket.High]--
+		s.turns.Goes(of, 1)
 		m := q.jobOf(q.waits.Drop(of))
 		q.add(j, m)
 	}
-}
-
-// overtakes reports whether the pack that a job leads would overtake another job. This happens if a job that comes
-// before a never-called member left another pack after this pack was made. That job is called later than the pack. A
-// pack with a bond cannot change, so overtakes ignores it.
-func (q *KeyQueue) overtakes(j *Job) bool {
-	if !j.carries || j.Bond != nil {
-		return false
-	}
-	var last backlog.Place
-	for m := range j.firsts {
-		last = m.place
-	}
-	return slices.ContainsFunc(q.Jobs[slices.Index(q.Jobs, j)+1:], func(other *Job) bool {
-		if other.Priority != j.Priority || other.Phase >= asking {
-			return false
-		}
-		for m := range other.firsts {
-			return m.place.Compare(last) < 0
-		}
-		return false
-	})
 }
 
 // firsts yields, in order, the jobs of the pack that j leads of which the api may not have seen a call yet.
@@ -250,45 +227,45 @@ func (j *Job) bondDue() (due bucket.Micros) {
 
 // dissolve frees the members of a job's pack, because the pack is not called now. They rest in their places after
 // loosen has run.
-func (s *Schedule) dissolve(j *Job) {
-	s.free(j.members)
+func (p *packs) dissolve(j *Job) {
+	p.free(j.members)
 	j.members, j.carries = nil, false
 }
 
-func (s *Schedule) free(members []*Job) {
+func (p *packs) free(members []*Job) {
 	for _, m := range members {
 		m.Phase = resting
 		m.unload()
 	}
-	s.packs.freed = append(s.packs.freed, members...)
+	p.freed = append(p.freed, members...)
 }
 
 // loosen gives freed members their places. It must not run while a loop goes over a queue's jobs.
-func (s *Schedule) loosen() {
-	for _, m := range s.packs.freed {
+func (p *packs) loosen(a *agenda) {
+	for _, m := range p.freed {
 		q := m.Queue
 		q.inPacks(-1)
 		q.cancels = q.cancels || m.cancelled
 		q.insert(m)
-		s.Touch(q)
+		a.Touch(q)
 	}
-	s.packs.freed = nil
+	p.freed = nil
 }
 
 // Shed takes the members from the n-th on out of a staging job's pack, because they cannot go in one call with the jobs
 // before them. They rest.
 func (s *Schedule) Shed(j *Job, n int) {
-	s.free(j.members[n:])
+	s.packs.free(j.members[n:])
 	j.members = j.members[:n:n]
 	j.carries = slices.ContainsFunc(j.members, (*Job).First)
-	s.loosen()
+	s.packs.loosen(&s.agenda)
 }
 
 // part dissolves a job's pack when the pack's call has ended. From then on each job is settled by itself.
-func (s *Schedule) part(j *Job) {
+func (p *Pipeline) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.turn, m.ended = settling, j.turn, true
-		s.Pipe.settling++
+		p.settling++
 		m.Queue.inPacks(-1)
 		m.Queue.insert(m)
 	}
@@ -351,7 +328,7 @@ func (q *KeyQueue) inPacks(n int) {
 
 // under counts the queue's jobs in some phases, and the members of the packs that these jobs lead.
 func (q *KeyQueue) under(phases ...Phase) int {
-	n := q.count(phases...)
+	n := q.Jobs.count(phases...)
 	if q.packed() == 0 {
 		return n
 	}
@@ -371,20 +348,6 @@ func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
 	for _, j := range q.Jobs {
 		for _, m := range j.members {
 			if !yield(j, m) {
-				return
-			}
-		}
-	}
-}
-
-// Near yields the queue's jobs that are near their call or past it, including the members of packs.
-func (q *KeyQueue) Near(yield func(*Job) bool) {
-	for _, j := range q.Jobs {
-		if !yield(j) {
-			return
-		}
-		for _, m := range j.members {
-			if !yield(m) {
 				return
 			}
 		}

@@ -262,7 +262,7 @@ func TestProbeIsOneJob(t *testing.T) {
 				j.Calls, j.Bond = 1, &Bond{ID: "p", Place: int(seq), Of: 3}
 			}
 		}
-		s.holds.breaker.open(BreakerPolicy{Failures: 1, Min: 100 * time.Millisecond, Max: time.Second}, *now, 0)
+		s.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: 100 * time.Millisecond, Max: time.Second}, *now, 0)
 		begun := *now
 		called := run(1)[0]
 		jobs := inCall(called)
@@ -449,7 +449,7 @@ func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
 			lead.Policy = &Policy{}
 		}
 		do.ask(q, allClasses)
-		if n := q.count(asking); n > 0 {
+		if n := q.Jobs.count(asking); n > 0 {
 			t.Errorf("by its deadline %t: a pack is asked for before the job that was taken after it", ends)
 		}
 	}
@@ -482,7 +482,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 		t.Fatal("packs that were made in their order are withdrawn")
 	}
 	do.withdraw(first, now.Add(time.Hour))
-	s.loosen()
+	s.packs.loosen(&s.agenda)
 	if do.unready(q); second.Phase != resting {
 		t.Error("jobs 4 and 5 are called before job 3")
 	}

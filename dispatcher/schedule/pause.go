@@ -62,72 +62,54 @@ func (p *Pause) until() bucket.Micros {
 
 // Pause keeps a key, or the whole api if key is "", from being called until it is resumed. Granted slots go
 // back.
-func (s *Schedule) Pause(key string, p Pause) {
+func (h *Holds) Pause(key string, p Pause) {
 	if key == "" {
-		s.holds.paused.api = &p
-		s.agenda.touchAll()
+		h.paused.api = &p
+		h.agenda.touchAll()
 		return
 	}
-	s.holds.paused.keys[key] = p
-	if q := s.byKey[key]; q != nil {
+	h.paused.keys[key] = p
+	if q := h.agenda.byKey[key]; q != nil {
 		q.brake.paused = true
-		s.Touch(q)
+		h.agenda.Touch(q)
 	}
 }
 
 // IsPaused reports whether an operator keeps a queue from being called.
-func (s *Schedule) IsPaused(q *KeyQueue) bool { return q.brake.paused || s.holds.paused.api != nil }
-
-// Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
-// flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
-func (s *Schedule) Callable(q *KeyQueue, now bucket.Micros) bucket.Micros {
-	if int64(q.held) >= q.Limits.InFlight {
-		return Never
-	}
-	return max(q.brake.held, q.brake.earliest(), q.crowded(), s.policy.NextSlot(q, now))
-}
+func (h *Holds) IsPaused(q *KeyQueue) bool { return q.brake.paused || h.paused.api != nil }
 
 // Resume ends a pause. Holds by the api or a limit stay in force.
-func (s *Schedule) Resume(key string, now bucket.Micros) {
+func (h *Holds) Resume(key string, now bucket.Micros) {
 	if key == "" {
-		s.holds.paused.api = nil
-		for _, q := range s.agenda.all {
-			q.rouse(now)
-			s.Touch(q)
+		h.paused.api = nil
+		for _, q := range h.agenda.all {
+			q.Jobs.rouse(now)
+			h.agenda.Touch(q)
 		}
 		return
 	}
-	delete(s.holds.paused.keys, key)
-	if q := s.byKey[key]; q != nil {
+	delete(h.paused.keys, key)
+	if q := h.agenda.byKey[key]; q != nil {
 		q.brake.paused = false
-		q.rouse(now)
-		s.Touch(q)
+		q.Jobs.rouse(now)
+		h.agenda.Touch(q)
 	}
 }
 
 // TryNow lets an open breaker's probe be made at once, because an operator says that the api works again. Holds that
 // the api's answers asked for stay in force. TryNow reports whether the breaker was open.
-func (s *Schedule) TryNow(now bucket.Micros) bool {
-	if !s.holds.tryNow(now) {
+func (h *Holds) TryNow(now bucket.Micros) bool {
+	if !h.tryNow(now) {
 		return false
 	}
-	for _, q := range s.agenda.all {
+	for _, q := range h.agenda.all {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {
 				j.NotBefore = min(j.NotBefore, now)
 			}
 		}
-		q.rouse(now)
-		s.Touch(q)
+		q.Jobs.rouse(now)
+		h.agenda.Touch(q)
 	}
 	return true
-}
-
-// rouse lets those jobs of the queue be tried again that rest because of a hold or a limit.
-func (q *KeyQueue) rouse(now bucket.Micros) {
-	for _, j := range q.Jobs {
-		if j.Phase == resting && j.limited {
-			j.NotBefore = now
-		}
-	}
 }

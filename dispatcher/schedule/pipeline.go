@@ -24,6 +24,7 @@ type Pipeline struct {
 	lasted   time.Duration // usual duration of a call; 0 until a call has ended
 	lately   lately        // jobs that were granted a slot lately, or ended because a slot was refused for good
 	exit     exit
+	polling  polling // the operations that go on at the api
 }
 
 // lately counts what this process was granted in about the last LongWait. Older grants weigh less and less.
@@ -43,10 +44,10 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 	return p.staged < p.pace.MaxStaged
 }
 
-// isFull reports whether one of three bounds is reached: of running calls, of calls about to leave, or of outcomes that
-// are not stored yet. So while outcomes cannot be stored, no more calls are paid for.
+// isFull reports whether one of four bounds is reached: of running calls, of calls about to leave, of operations that go
+// on at the api, or of outcomes that are not stored yet. So while outcomes cannot be stored, no more calls are paid for.
 func (p *Pipeline) isFull() bool {
-	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany()
+	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany() || p.polling.isFull()
 }
 
 // stage begins to make a job ready. The job takes a turn of the priority turn.
@@ -141,4 +142,33 @@ func (p *Pipeline) grantedLately(now bucket.Micros) float64 {
 // granted counts a job that was granted a slot, or that ended because a slot was refused for good.
 func (p *Pipeline) granted(now bucket.Micros) {
 	p.lately = lately{p.grantedLately(now) + 1, max(p.lately.at, now)}
+}
+
+// ahead counts the jobs of a key that come before the next job to be made ready. These are the granted jobs and, if
+// calls are long, the running ones.
+func (p *Pipeline) ahead(all Jobs, now bucket.Micros) int64 {
+	n := all.count(granted)
+	if p.callTime > shortCall || all.newest().Add(limits.LongWait) <= now {
+		n += all.count(calling)
+	}
+	return int64(n)
+}
+
+// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while a call of
+// the key runs. Behind a longer call, that job would take room from other keys, and would be unknown if the dispatcher
+// died.
+const shortCall = 100 * time.Millisecond
+
+// underWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while it
+// has started and its request has not left.
+func (p *Pipeline) underWay() int { return p.calls + p.polling.held + p.exit.leaving }
+
+// KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is being called, is
+// settling, or was found in the stream.
+func (p *Pipeline) KeepSlot(j *Job) {
+	if !j.holds {
+		j.holds = true
+		j.Queue.held++
+		p.polling.held++
+	}
 }

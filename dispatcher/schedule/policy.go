@@ -81,13 +81,10 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.policy = next
 	s.Pipe.pace.GrantTTL = Lateness(&next.Rules)
 	s.gate.open()
-	if next.Breaker.Failures == 0 && !s.holds.breaker.denied {
-		s.holds.breaker = breaker{}
-		s.holds.common.turned, s.holds.common.alone, s.holds.common.claim = false, false, 0
-	}
-	s.grants = s.grants.Under(s.sharesStore())
+	s.Holds.adopt(next)
+	s.grants = s.grants.Under(s.Pipe.pace.sharesStore(&s.policy.Rules))
 	s.Shared = limits.NewShared(&next.Rules, next.Price, next.Settles, s.grants)
-	s.replica = limits.NewReplica(&next.Rules, s.replica)
+	s.gate.replica = limits.NewReplica(&next.Rules, s.gate.replica)
 	s.turns.Reset(next.Rules.Weights)
 }
 
@@ -102,7 +99,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	q.waits.Weigh(s.policy.Rules.Weights)
 	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.lower(full, s.store.offset.theirs(full))
-	q.rouse(now)
+	q.Jobs.rouse(now)
 	s.Touch(q)
 }
 

@@ -8,9 +8,6 @@ func (s *Schedule) Loaded(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// Latest returns the time until which the first byte of a granted job's call may leave.
-func (s *Schedule) Latest(j *Job) bucket.Micros { return s.store.latest(j) }
-
 // Sent reports that a job's request has left at now, or that its call has ended without leaving. The calls behind it
 // must not come too close to it. So if it left later than its slot allows, the queue's later slots are given back, and
 // the queue continues from this call. Sent does nothing if it was already called for the job's slot. more is false if
@@ -31,34 +28,22 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 		more, j.Unsent = true, false
 		s.Touch(j.Queue)
 	}
-	return s.replicaFreed() || more
+	return s.gate.freed() || more
 }
 
 // Unstage removes a staging job from the pipeline, or ends the look at a job. The job is then settled without a call.
 func (s *Schedule) Unstage(j *Job) {
-	s.unstage(j)
-	s.loosen()
-}
-
-// unstage is Unstage for a caller that loops over a queue's jobs. The caller must call loosen afterwards.
-func (s *Schedule) unstage(j *Job) {
-	if s.looks.end(j) {
-		s.Touch(j.Queue)
-		return
-	}
-	s.holds.breaker.letGo(j)
-	s.Pipe.unstage(j, settling)
-	s.dissolve(j)
-	s.Touch(j.Queue)
+	(&step{Schedule: s}).unstage(j)
+	s.packs.loosen(&s.agenda)
 }
 
 // Unconnected removes a staging job from the pipeline for which no connection could be opened. This counts as a failed
 // call, and the dispatcher must report the call's end. If the job is the probe, it stays the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
-	probe := s.holds.breaker.probe == j
+	probe := s.Holds.breaker.probe == j
 	s.Unstage(j)
 	if probe {
-		s.holds.breaker.probe = j
+		s.Holds.breaker.probe = j
 	}
 }
 
@@ -66,20 +51,22 @@ func (s *Schedule) Unconnected(j *Job) {
 // shared limits; nil if it took what it had reserved.
 func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
-	s.part(j)
+	s.Pipe.part(j)
 	s.Shared.Settled(&j.Call, j.At, actual, now)
 	s.Touch(j.Queue)
 	s.PermitFreed()
-	s.replicaFreed()
+	s.gate.freed()
 }
 
 // Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
-	s.holds.breaker.letGo(j)
+	s.Holds.breaker.letGo(j)
 	s.suspects.clear(j, &s.agenda)
 	s.Pipe.settled(j)
-	s.letGo(j)
-	j.Phase, j.NotBefore = resting, s.holds.restAt(j, notBefore)
+	if s.Pipe.polling.letGo(j) {
+		s.gate.freed()
+	}
+	j.Phase, j.NotBefore = resting, s.Holds.restAt(j, notBefore)
 	j.unload()
 	s.Touch(j.Queue)
 }
@@ -89,7 +76,9 @@ func (s *Schedule) Finished(j *Job) {
 	s.Pipe.settled(j)
 	s.suspects.clear(j, &s.agenda)
 	s.agenda.ended(j)
-	s.letGo(j)
+	if s.Pipe.polling.letGo(j) {
+		s.gate.freed()
+	}
 	s.looks.leave(j)
 	j.unload()
 	j.Queue.remove(j)
@@ -137,7 +126,7 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 		return j, CancelTaken
 	case j.Phase == polled:
 		j.cancelled = true
-		s.polling.cancelled = append(s.polling.cancelled, j)
+		s.Pipe.polling.cancelled = append(s.Pipe.polling.cancelled, j)
 		s.Touch(q)
 		return j, CancelTaken
 	}

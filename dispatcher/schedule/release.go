@@ -15,14 +15,14 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 			back.giveBack(q, first)
 		}
 		back.recall(q, allClasses)
-		if q.count(asking) > 0 {
+		if q.Jobs.count(asking) > 0 {
 			q.passed = true // a grant for this ask is given back at once
 		}
-		if q.count(looking, staging, ready, asking, granted, calling, settling) > 0 {
+		if q.Jobs.count(looking, staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)
 		}
 	}
-	s.loosen()
+	s.packs.loosen(&s.agenda)
 	*fx = back.fx
 	return busy
 }
@@ -30,12 +30,12 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // Forget drops a queue whose partition this process no longer owns. Jobs in a phase after resting stay in q until they
 // end. By then the schedule may have another queue of the same key.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.census.unfinished -= q.waits.Size() + s.polling.forget(q)
-	s.replicaFreed()
+	s.census.unfinished -= q.waits.Size() + s.Pipe.polling.forget(q)
+	s.gate.freed()
 	s.census.early -= q.waits.NotDue()
 	for _, p := range q.waits.Priorities() {
 		b := q.waits.Of(p)
-		s.census.callable[p-bucket.High] -= b.Due()
+		s.turns.Goes(p, b.Due())
 		*b = backlog.List{}
 	}
 	delete(s.packs.since, q)
@@ -52,7 +52,7 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	clear(q.Jobs[len(kept):])
 	q.Jobs = kept
 	s.agenda.timers.set(q, Never)
-	s.holds.forget(q)
+	s.Holds.forget(q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
 		s.agenda.drop(q)

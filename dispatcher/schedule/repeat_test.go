@@ -23,7 +23,7 @@ func (d *digest) effects(s *Schedule, now bucket.Micros, fx *Effects) {
 	if d == nil {
 		return
 	}
-	d.add(now, s.holds.held, s.holds.breaker.until, s.gate.opens, s.Next(now), fx.Unused)
+	d.add(now, s.Holds.held, s.Holds.breaker.until, s.gate.opens, s.Next(now), fx.Unused)
 	for _, jobs := range append([][]*Job{fx.Load, fx.Look, fx.Start, fx.Expire, fx.Cancel, fx.Recall, fx.Stale}, fx.asked...) {
 		d.add(len(jobs))
 		for _, j := range jobs {

@@ -109,7 +109,7 @@ func TestReplicaLimitsWithAStore(t *testing.T) {
 	}
 	refused := Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "all", Until: d.now.Add(time.Millisecond)}}}}
 	d.Answer(&fx, refused)
-	if at, by := d.replica.Opens(d.now, d.onWay(), 0); at > d.now {
+	if at, by := d.gate.replica.Opens(d.now, d.Pipe.underWay(), 0); at > d.now {
 		t.Errorf("what the store refused counts in %s until %v", by, at)
 	}
 	d.now = d.now.Add(2 * time.Millisecond)
@@ -186,7 +186,7 @@ func TestUsesOfReplicaLimits(t *testing.T) {
 	}
 	f.run(5 * time.Second)
 	check("while jobs wait", 10, 4)
-	f.s.Pause("", Pause{})
+	f.s.Holds.Pause("", Pause{})
 	f.run(3 * time.Second)
 	check("when all calls have ended", 0, 0)
 	for range 3 {
@@ -267,7 +267,7 @@ func TestOnlyUnitsReopenAReplicaRate(t *testing.T) {
 	if d.asks(); d.gate.by != "paced" || !d.gate.isShut(d.now) {
 		t.Fatalf("the gate is shut by %q until %v", d.gate.by, d.gate.opens)
 	}
-	if d.replicaFreed(); !d.gate.isShut(d.now) {
+	if d.gate.freed(); !d.gate.isShut(d.now) {
 		t.Error("the end of a call opens the gate that a rate has shut")
 	}
 	if d.EndReplica(d.now, false); d.gate.isShut(d.now) {

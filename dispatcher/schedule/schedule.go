@@ -1,11 +1,10 @@
 package schedule
 
 import (
-	"iter"
-	"maps"
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule/backlog"
 	"weir/dispatcher/schedule/limits"
 	"weir/dispatcher/schedule/turns"
 )
@@ -23,30 +22,29 @@ type Pace struct {
 	MaxCalls  int // most calls that run at the same time, over all keys
 }
 
+// sharesStore reports whether other processes, or other apis of the account, use the store, too.
+func (p *Pace) sharesStore(r *bucket.Rules) bool { return p.Replica != "" || r.In != nil }
+
 // Schedule decides which call may start when. It is a plain value: it gets the time as now, and returns what must be
 // done as Effects. Its owner locks it. Each of its parts holds the state of one subject (doc.go).
 type Schedule struct {
-	policy *Policy       // the policy that makes jobs ready
-	drain  bool          // nothing new may start
-	barred bool          // this process may not call now
-	ahead  bucket.Micros // how far the wall clock is ahead of now: see FollowWall
-	byKey  map[string]*KeyQueue
+	policy *Policy // the policy that makes jobs ready
+	drain  bool    // nothing new may start
+	barred bool    // this process may not call now
 
-	agenda   agenda                  // which queue is looked at, and when
+	agenda                           // which queue is looked at, and when
 	looks    looks                   // which jobs are looked at for an earlier answer
 	turns    *turns.Turns[*KeyQueue] // which queue is next at shared limits and room
 	gate     gate                    // when the store may be asked again for shared limits
 	Shared   limits.Shared           // the state of the limits that keys share
 	grants   *limits.Grants          // the granted calls that Shared counts
-	replica  limits.Replica          // the limits of this process alone
 	store    storeLink               // the way to the store of slots
+	Findings Findings                // what replicas tell each other of the api
 	Pipe     Pipeline                // the jobs on their way through a call
-	holds    holds                   // holds, pauses, breaker and slow starts
-	polling  polling                 // the operations that go on at the api
+	Holds    Holds                   // holds, pauses, breaker and slow starts
 	suspects suspects                // jobs that may have killed their owners
 	packs    packs                   // the jobs that wait to go in one call
 	causes   causes                  // what queues have waited for
-	replicas int                     // how many processes call the api, this one included; 0: only this one
 
 	census    census // numbers of jobs and queues
 	Forfeited int64  // slots that were given back
@@ -56,18 +54,17 @@ type Schedule struct {
 // store's clock, 0 if it has none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
-		policy: policy, byKey: map[string]*KeyQueue{}, store: storeLink{clock: p.Clock, tatOf: tatOf}, holds: newHolds(&p),
+		policy: policy, agenda: agenda{byKey: map[string]*KeyQueue{}}, store: storeLink{clock: p.Clock, tatOf: tatOf},
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
-	s.grants = limits.NewGrants(s.sharesStore())
+	s.Findings = Findings{holds: &s.Holds, agenda: &s.agenda, on: p.Common}
+	s.Holds = newHolds(policy, &s.agenda, &s.Findings)
+	s.grants = limits.NewGrants(s.Pipe.pace.sharesStore(&s.policy.Rules))
 	s.Shared = limits.NewShared(&policy.Rules, policy.Price, policy.Settles, s.grants)
-	s.replica = limits.NewReplica(&policy.Rules, limits.Replica{})
+	s.gate.replica = limits.NewReplica(&policy.Rules, limits.Replica{})
 	s.turns = turns.New[*KeyQueue](policy.Rules.Weights, &s.Pipe.onWay)
 	return s
 }
-
-// sharesStore reports whether other processes, or other apis of the account, use the store, too.
-func (s *Schedule) sharesStore() bool { return s.Pipe.pace.Replica != "" || s.policy.Rules.In != nil }
 
 // Effects are what the dispatcher must do after a step.
 type Effects struct {
@@ -93,7 +90,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	if q == nil {
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
 		q.cold = q.TAT != 0 // the TAT may be from the ledger of a former process, whose slots the store does not know
-		_, q.brake.paused = s.holds.paused.keys[key]
+		_, q.brake.paused = s.Holds.paused.keys[key]
 		s.turns.Join(q, bucket.Normal, s.policy.Rules.Tenant(key))
 		s.byKey[key] = q
 		s.agenda.add(q)
@@ -101,40 +98,54 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 	return q
 }
 
-// Touch makes the next step look at a queue.
-func (s *Schedule) Touch(q *KeyQueue) { s.agenda.touch(q) }
-
 // Push adds a normal job that may be called at once. If the key has jobs that may not be called yet, the caller must
 // use PushEarly instead.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
-	return s.pushAs(key, seq, p, bucket.Normal)
+	return s.push(key, seq, p, bucket.Normal, 0)
 }
 
-// comes counts n more waiting jobs of a priority that may be called.
-func (s *Schedule) comes(of bucket.Priority, n int) {
-	s.wake(of)
-	s.census.callable[of-bucket.High] += n
-}
-
-// wake tells the turns that a priority without callable jobs is about to get one. The caller must call wake before it
-// counts the job.
-func (s *Schedule) wake(of bucket.Priority) {
-	if s.census.callable[of-bucket.High]+s.Pipe.onWay[of-bucket.High] == 0 {
-		s.turns.Wake(of)
+// PushEarly adds a job of a priority that must not be called before notBefore, which is 0 if it may be called at once.
+// came is when the job came.
+func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, of bucket.Priority, came, notBefore bucket.Micros) *KeyQueue {
+	if notBefore <= came {
+		s.release(s.Queue(key, p), came, seq-1) // these jobs were due when this one came
+		return s.push(key, seq, p, of, 0)
 	}
+	if end := p.deadlines[seq]; end != 0 && end < notBefore {
+		notBefore = end // the intake accepts no such job; it ends when its deadline passes
+	}
+	return s.push(key, seq, p, of, notBefore)
 }
 
-// pushAs is Push for a job of any priority.
-func (s *Schedule) pushAs(key string, seq uint64, p *Partition, of bucket.Priority) *KeyQueue {
+// push adds a job of a priority. due is the time before which it must not be called, 0 if it may be called at once.
+func (s *Schedule) push(key string, seq uint64, p *Partition, of bucket.Priority, due bucket.Micros) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
-	s.classify(q, of)
-	s.comes(of, 1)
-	q.waits.Add(of, seq)
+	q.waits.Mix(of, s.policy.Rules.Weights)
+	if !q.seats.IsJoined(of) {
+		s.turns.Join(q, of, s.policy.Rules.Tenant(q.Key))
+	}
 	s.census.came(q)
+	if due == 0 {
+		s.turns.Comes(of, 1)
+		q.waits.Add(of, seq)
+	} else {
+		s.census.early++
+		q.waits.Of(of).AddEarly(backlog.Appointment{At: due, Seq: seq})
+	}
 	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
 	s.Touch(q)
 	return q
+}
+
+// release lets the queue's early jobs be called that are due at now. Their places are behind the sequence after.
+func (s *Schedule) release(q *KeyQueue, now bucket.Micros, after uint64) {
+	for _, p := range q.waits.Priorities() {
+		if n := q.waits.Release(p, now, after); n > 0 {
+			s.census.early -= n
+			s.turns.Comes(p, n)
+		}
+	}
 }
 
 // Allow sets whether calls may start. If they may not, granted slots are given back when they are due, no job is made
@@ -156,12 +167,12 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step will have something to do, unless something else happens first.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || len(s.polling.cancelled) > 0 || s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) ||
+	if len(s.agenda.active) > 0 || len(s.Pipe.polling.cancelled) > 0 || s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) ||
 		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
-	next := min(s.agenda.timers.next(), s.holds.next(), s.holds.claimEnds())
-	if s.turns.Asking() > 0 && !s.isFull() && !s.store.isAsked() {
+	next := min(s.agenda.timers.next(), s.Holds.next(), s.Findings.claimEnds())
+	if s.turns.Asking() > 0 && !s.Pipe.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
 	if v := s.At(now); s.turns.Preparing() > 0 && (s.Pipe.staged < v.width() || s.turns.IsFirstOnWay()) {
@@ -169,16 +180,6 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	}
 	return next
 }
-
-// isFull reports whether no more calls may start in this process, whatever the limits allow.
-func (s *Schedule) isFull() bool { return s.Pipe.isFull() || s.polling.isFull() }
-
-// Queues yields the queues of all keys that have jobs, or whose state must be remembered. If the caller releases the
-// lock during the iteration, Queues may yield or omit a queue that is added or dropped meanwhile.
-func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
-
-// Find returns the queue of a key, nil if there is none.
-func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 
 // Stop makes the schedule start nothing new. It returns the granted slots, which will not be used.
 func (s *Schedule) Stop() []bucket.Use {
@@ -190,14 +191,4 @@ func (s *Schedule) Stop() []bucket.Use {
 		}
 	}
 	return back.fx.Unused
-}
-
-// OpenPartition lets the jobs of a partition be called.
-func (s *Schedule) OpenPartition(p *Partition) {
-	p.Open = true
-	for _, q := range s.agenda.all {
-		if q.Partition == p {
-			s.Touch(q)
-		}
-	}
 }

@@ -67,7 +67,7 @@ func (d *desk) grant() {
 
 func (d *desk) inPhase(p Phase) (n int) {
 	for _, q := range d.byKey {
-		n += q.count(p)
+		n += q.Jobs.count(p)
 	}
 	return n
 }
@@ -84,14 +84,14 @@ func names(prefix string, n int) []string {
 // is paused, or held for long.
 func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	for name, stop := range map[string]func(d *desk, q *KeyQueue){
-		"paused": func(d *desk, q *KeyQueue) { d.Pause(q.Key, Pause{}) },
-		"held":   func(d *desk, q *KeyQueue) { d.Hold(q, d.now.Add(time.Hour), "429") },
+		"paused": func(d *desk, q *KeyQueue) { d.Holds.Pause(q.Key, Pause{}) },
+		"held":   func(d *desk, q *KeyQueue) { d.Holds.Hold(q, d.now.Add(time.Hour), "429") },
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
-		d.holds.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.Holds.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
-		first := d.holds.breaker.probe
+		first := d.Holds.breaker.probe
 		if first == nil {
 			t.Fatal("no probe")
 		}
@@ -163,7 +163,7 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
-	d.holds.breaker.open(d.policy.Breaker, d.now, 0)
+	d.Holds.breaker.open(d.policy.Breaker, d.now, 0)
 	next := *d.policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
@@ -262,7 +262,7 @@ func TestJobsKeepTheirPlaces(t *testing.T) {
 	for _, seq := range []uint64{3, 1} {
 		s.Extract(q, seq)
 	}
-	q.dequeue(bucket.Normal) // 2
+	q.begin(q.waits.Take(bucket.Normal)) // 2
 	for i, j := range q.Jobs {
 		if j.Seq != uint64(i+1) {
 			t.Errorf("job %d stands in place %d", j.Seq, i+1)

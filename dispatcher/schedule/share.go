@@ -34,7 +34,7 @@ type Demand struct {
 
 // AddTo adds a queue's demand, if it may be called now.
 func (v View) AddTo(d *Demand, q *KeyQueue) {
-	if q.uncalled() == q.Early(v.now) || v.s.holds.of(q) > v.now.Add(limits.LongWait) {
+	if q.uncalled() == q.Early(v.now) || v.s.Holds.of(q) > v.now.Add(limits.LongWait) {
 		return
 	}
 	if d.tenants == nil {

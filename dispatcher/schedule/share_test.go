@@ -96,7 +96,7 @@ func TestShareOfWhatIsStopped(t *testing.T) {
 		}
 		f.run(2 * time.Second)
 		if c.paused {
-			f.s.Pause("", Pause{})
+			f.s.Holds.Pause("", Pause{})
 		}
 		var demand Demand
 		for q := range f.s.Queues() {
@@ -133,7 +133,7 @@ func TestUses(t *testing.T) {
 	if uses[1].Limit != "together" || uses[1].Used < 1 || uses[1].Used > 3 || uses[1].Count != 50 {
 		t.Errorf("of calls in flight: %+v", uses[1])
 	}
-	f.s.Pause("", Pause{})
+	f.s.Holds.Pause("", Pause{})
 	f.run(40 * time.Second)
 	if used := f.s.At(f.now).Uses()[0].Used; used < int64(began) {
 		t.Errorf("%d of %d calls are forgotten before their minute is over", int64(began)-used, began)
@@ -162,16 +162,16 @@ func TestTimedPause(t *testing.T) {
 		"the key's no end": {key: &Pause{Why: "key"}, api: ptr(in(time.Hour)), want: "key", wait: -1},
 		"the api's no end": {key: ptr(in(time.Hour)), api: &Pause{Why: "api"}, want: "api", wait: -1},
 	} {
-		s.Resume("", now)
-		s.Resume("k", now)
+		s.Holds.Resume("", now)
+		s.Holds.Resume("k", now)
 		if c.key != nil {
-			s.Pause("k", *c.key)
+			s.Holds.Pause("k", *c.key)
 		}
 		if c.api != nil {
-			s.Pause("", *c.api)
+			s.Holds.Pause("", *c.api)
 		}
 		w := s.At(now).waits(q)
-		if pause := s.holds.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
+		if pause := s.Holds.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
 			t.Errorf("%s: it waits for %+v", name, w)
 		}
 		if state, ok := s.At(now).InspectPaused("other"); ok != (c.api != nil) || ok && state.Depth != 0 {
@@ -180,7 +180,7 @@ func TestTimedPause(t *testing.T) {
 		if state, _ := s.At(now).InspectPaused("k"); state.WaitMS != c.wait {
 			t.Errorf("%s: a job that came now would wait %d ms, want %d", name, state.WaitMS, c.wait)
 		}
-		if s.holds.of(q) != Never {
+		if s.Holds.of(q) != Never {
 			t.Errorf("%s: it may be called", name)
 		}
 	}
@@ -193,16 +193,16 @@ func TestHoldsAreListed(t *testing.T) {
 	s, p, now := inspected(hourly())
 	second := bucket.Micros(time.Second / time.Microsecond)
 	for i, key := range []string{"a", "b", "c"} {
-		s.Hold(s.Push(key, uint64(500+i), p), now+bucket.Micros(9-i)*second, key)
+		s.Holds.Hold(s.Push(key, uint64(500+i), p), now+bucket.Micros(9-i)*second, key)
 	}
 	if holds, keys := s.At(now).Holds(2); keys != 3 || len(holds) != 2 || holds[0].Key != "c" || holds[1].Key != "b" {
 		t.Errorf("%d keys are held: %+v", keys, holds)
 	}
-	s.Hold(nil, now+second, "pushback")
+	s.Holds.Hold(nil, now+second, "pushback")
 	if holds, keys := s.At(now).Holds(1); keys != 3 || len(holds) != 2 || holds[0] != (HoldState{Until: (now + second).Time(), Why: "pushback"}) {
 		t.Errorf("with the api's: %+v of %d", holds, keys)
 	}
-	s.holds.breaker.until, s.holds.breaker.why = now+2*second, "timeouts"
+	s.Holds.breaker.until, s.Holds.breaker.why = now+2*second, "timeouts"
 	if holds, _ := s.At(now).Holds(1); !holds[0].Fault || holds[0].Why != "its calls keep failing: timeouts" {
 		t.Errorf("with the breaker open: %+v", holds)
 	}

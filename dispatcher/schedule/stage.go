@@ -1,8 +1,6 @@
 package schedule
 
 import (
-	"time"
-
 	"weir/bucket"
 	"weir/dispatcher/schedule/backlog"
 	"weir/dispatcher/schedule/limits"
@@ -13,10 +11,10 @@ import (
 // the key from these jobs. In a slow key, each turn makes the job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
-		s.loosen()
+		s.packs.loosen(&s.agenda)
 	}
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
-	ungranted := int64(q.countOf(may, staging, ready) + q.count(asking))
+	ungranted := int64(q.Jobs.countOf(may, staging, ready) + q.Jobs.count(asking))
 	again = Never
 	some := allClasses // the priorities whose packs are not being gathered
 	for may != 0 {
@@ -28,7 +26,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if free, _ := q.free(s.now); s.isSlow(q, free) {
 			j, of, _ = s.candidate(q, soon, some)
 		}
-		if s.policy.Packs != nil && at <= soon && s.holds.breaker.closed() {
+		if s.policy.Packs != nil && at <= soon && s.Holds.breaker.closed() {
 			until := s.gathers(q, j, of)
 			if until > soon {
 				again, some, may = min(again, s.Pipe.lead(until)), some.without(of), may.without(of)
@@ -40,7 +38,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if at > soon {
 			return min(again, s.Pipe.lead(at))
 		}
-		if ungranted+s.ahead(q) >= q.atOnce() {
+		if ungranted+s.Pipe.ahead(q.Jobs, s.now) >= q.atOnce() {
 			return again // the end of a call touches the queue
 		}
 		if own := q.Ungranted(turn); !s.invites(q, turn, own) {
@@ -50,27 +48,27 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			may = may.without(turn)
 			continue
 		}
-		room := s.Pipe.hasRoom(&s.holds.breaker)
+		room := s.Pipe.hasRoom(&s.Holds.breaker)
 		// yields is called later, because it returns true only once for a job: the job must yield when there is a claim.
-		if room && !s.holds.mayProbe() {
-			s.fx.Claim, _ = s.AwaitsProbe()
+		if room && !s.Findings.mayProbe() {
+			s.fx.Claim, _ = s.Findings.AwaitsProbe()
 			return again // Claim touches every queue, and so does each turn of the breaker
 		}
-		if !room || s.holds.breaker.yields(j) || s.holds.breaker.hasTried(j) && q.seats.State(turn).Queued {
+		if !room || s.Holds.breaker.yields(j) || s.Holds.breaker.hasTried(j) && q.seats.State(turn).Queued {
 			s.turns.AwaitRoom(q, turn)
 			return again
 		}
 		if j == nil {
-			j = q.dequeue(of)
-			s.census.callable[of-bucket.High]--
+			j = q.begin(q.waits.Take(of))
+			s.turns.Goes(of, 1)
 		} else {
-			s.wake(of)
+			s.turns.Wake(of)
 			q.waits.Reach(j.tag)
 		}
 		j.limited, j.looked = false, false // if it is withdrawn, an answer is looked up again before its next slot
 		s.looks.leave(j)
 		s.Pipe.stage(j, turn)
-		s.holds.breaker.try(j)
+		s.Holds.breaker.try(j)
 		s.suspects.call(j)
 		if s.policy.Packs != nil {
 			s.pack(j, at)
@@ -130,7 +128,7 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 			passable = false // the dispatcher is finding out what became of its call
 			break
 		}
-		if s.awaitsAnswer(rest) {
+		if rest.awaitsAnswer(s.policy.Reuse) {
 			passable, awaited = false, true
 			continue
 		}
@@ -156,25 +154,10 @@ func (s *step) candidateOf(q *KeyQueue, of bucket.Priority, by bucket.Micros) (j
 			break
 		}
 	}
-	if passable && q.waits.Of(of).HasNext() && (at > by || s.holds.breaker.hasTried(j)) {
+	if passable && q.waits.Of(of).HasNext() && (at > by || s.Holds.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
-}
-
-// shortCall is the longest usual duration of an api's calls for which a key's next job is made ready while a call of
-// the key runs. Behind a longer call, that job would take room from other keys, and would be unknown if the dispatcher
-// died.
-const shortCall = 100 * time.Millisecond
-
-// ahead counts the queue's jobs that come before the next job to be made ready. These are the granted jobs and, if
-// calls are long, the running ones.
-func (s *step) ahead(q *KeyQueue) int64 {
-	n := q.count(granted)
-	if s.Pipe.callTime > shortCall || q.newest().Add(limits.LongWait) <= s.now {
-		n += q.count(calling)
-	}
-	return int64(n)
 }
 
 // invites reports whether a queue may make a job of a priority ready now. ungranted is how many jobs of that priority
@@ -183,13 +166,13 @@ func (s *step) ahead(q *KeyQueue) int64 {
 // queues.
 func (s *step) invites(q *KeyQueue, of bucket.Priority, ungranted int) bool {
 	own := q.seats.State(of)
-	if own.Costly && ungranted == 0 || !s.holds.breaker.closed() {
+	if own.Costly && ungranted == 0 || !s.Holds.breaker.closed() {
 		return true
 	}
 	if s.turns.Preparing() > 0 && !own.Invited && !own.HasTurn {
 		return false
 	}
-	if own.Invited && s.turns.AreShared() && s.Pipe.onWay[of-bucket.High] == 0 {
+	if _, onWay := s.turns.Callable(of); own.Invited && s.turns.AreShared() && onWay == 0 {
 		return true // see turns.IsFirstOnWay
 	}
 	width := s.At(s.now).width()
@@ -207,13 +190,13 @@ func (s *step) unready(q *KeyQueue) {
 	for _, j := range q.Jobs {
 		first := j.First() // read before withdraw takes the members away
 		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy ||
-			!s.holds.breaker.mayCall(j) || q.overtakes(j)) {
+			!s.Holds.breaker.mayCall(j) || q.Jobs.overtakes(j)) {
 			s.withdraw(j, s.now)
 			s.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
 		switch {
-		case s.awaitsAnswer(j):
+		case j.awaitsAnswer(s.policy.Reuse):
 			awaited = awaited.with(j.Priority)
 		case first && !awaited.has(j.Priority) && (j.Phase == resting || j.Phase == staging && j.Cramped):
 			gap = gap.with(j.Priority)
@@ -224,7 +207,7 @@ func (s *step) unready(q *KeyQueue) {
 // unstick withdraws a queue's ready jobs if its running calls take longer than LongWait and no further call may start
 // beside them. The ready jobs would take room from other queues.
 func (s *step) unstick(q *KeyQueue) {
-	if q.count(ready) == 0 || q.count(granted, asking) > 0 || q.newest().Add(limits.LongWait) > s.now {
+	if q.Jobs.count(ready) == 0 || q.Jobs.count(granted, asking) > 0 || q.Jobs.newest().Add(limits.LongWait) > s.now {
 		return
 	}
 	if free, _ := q.free(s.now); free <= 0 {

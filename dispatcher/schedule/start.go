@@ -16,9 +16,9 @@ func (s *step) startDue(q *KeyQueue) {
 			s.giveBack(q, first)
 		}
 		q.takeSlip()
-		q.passed = q.count(asking) > 0
+		q.passed = q.Jobs.count(asking) > 0
 	}
-	if q.sending() {
+	if q.Jobs.sending() {
 		return
 	}
 	for _, j := range q.inSlots() {
@@ -29,7 +29,7 @@ func (s *step) startDue(q *KeyQueue) {
 			s.Pipe.exit.missed(j.At, s.now)
 		}
 		if s.drain || s.barred || j.cancelled || j.missed || s.now > s.store.latest(j) ||
-			s.holds.of(q) > s.now || !s.holds.breaker.mayCall(j) || s.holds.outdated(j) {
+			s.Holds.of(q) > s.now || !s.Holds.breaker.mayCall(j) || s.Holds.outdated(j) {
 			s.giveBack(q, j)
 			return
 		}
@@ -56,16 +56,6 @@ func (s *step) startDue(q *KeyQueue) {
 // the interval anyway.
 const steadyFrom = time.Millisecond
 
-// sending reports whether a call of the queue has started and not left yet.
-func (q *KeyQueue) sending() bool {
-	for _, j := range q.Jobs {
-		if j.Phase == calling && j.Unsent {
-			return true
-		}
-	}
-	return false
-}
-
 // giveBack gives back the grants of the queue's jobs from first on, the last one first.
 func (s *step) giveBack(q *KeyQueue, first *Job) {
 	slots := q.inSlots()
@@ -75,29 +65,15 @@ func (s *step) giveBack(q *KeyQueue, first *Job) {
 		}
 		s.fx.Unused = append(s.fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
 		s.Shared.Release(&j.Call)
-		s.replica.GiveBack(j.At)
+		s.gate.replica.GiveBack(j.At)
 		s.Pipe.exit.leave(j)
 		s.Pipe.without(j, 1)
 		j.Phase, j.missed = ready, false
 		s.Forfeited++
 		q.TAT = j.At
 	}
-	q.passed = q.count(asking) > 0
-	s.replicaGaveBack()
-}
-
-// nextStart returns the time of the queue's next granted call, Never if there is none.
-func (q *KeyQueue) nextStart() bucket.Micros {
-	next := Never
-	if q.sending() {
-		return Never // Sent touches the queue
-	}
-	for _, j := range q.Jobs {
-		if j.Phase == granted {
-			next = min(next, j.At)
-		}
-	}
-	return next
+	q.passed = q.Jobs.count(asking) > 0
+	s.gate.gaveBack()
 }
 
 // inSlots returns the queue's jobs, with those that have slots in the order of their slots. If all jobs are normal,
@@ -120,26 +96,4 @@ func firstGranted(q *KeyQueue) *Job {
 		}
 	}
 	return nil
-}
-
-// lastGranted returns the latest slot that a job of the queue waits for, 0 if none does.
-func (q *KeyQueue) lastGranted() bucket.Micros {
-	var last bucket.Micros
-	for _, j := range q.Jobs {
-		if j.Phase == granted {
-			last = max(last, j.At)
-		}
-	}
-	return last
-}
-
-// newest returns the start of the queue's newest call that runs or has a slot; 0 if there is none.
-func (q *KeyQueue) newest() bucket.Micros {
-	var at bucket.Micros
-	for _, j := range q.Jobs {
-		if j.Phase == granted || j.Phase == calling {
-			at = max(at, j.At)
-		}
-	}
-	return at
 }

@@ -21,12 +21,12 @@ func (s *step) run() {
 	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
 		s.Touch(q)
 	}
-	ended, shared := s.holds.end(s.now)
+	ended, shared := s.Holds.end(s.now)
 	s.fx.Shared = shared
 	for range ended {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
-	s.fx.Recall, s.polling.cancelled = s.polling.cancelled, nil
+	s.fx.Recall, s.Pipe.polling.cancelled = s.Pipe.polling.cancelled, nil
 	for s.agenda.canLapse() {
 		s.advance(s.agenda.nextLapsing())
 	}
@@ -34,7 +34,7 @@ func (s *step) run() {
 		s.advance(s.looks.pop())
 	}
 	// n bounds the loop, because a queue that yields waits for room again.
-	for n := s.turns.RoomWaiting(); n > 0 && s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
+	for n := s.turns.RoomWaiting(); n > 0 && s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.turns.ToRoom())
 	}
 	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
@@ -42,10 +42,10 @@ func (s *step) run() {
 	}
 	s.unblock()
 	s.invite()
-	s.fx.Unclaim = s.holds.endsClaim(s.now)
+	s.fx.Unclaim = s.Findings.endsClaim(s.now)
 	if len(s.fx.Asks) > 0 {
 		s.store.ask()
-		if s.sharesStore() && len(s.Shared) > 0 {
+		if s.Pipe.pace.sharesStore(&s.policy.Rules) && len(s.Shared) > 0 {
 			s.standInLine()
 		}
 	}
@@ -53,7 +53,7 @@ func (s *step) run() {
 
 // standInLine adds to each ask how many keys wait here, so that the store can give every process its turns.
 func (s *step) standInLine() {
-	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.holds.governor.slows(), Weights: s.policy.Rules.Weights}
+	line := &bucket.Line{Replica: s.Pipe.pace.Replica, Held: s.Holds.governor.slows(), Weights: s.policy.Rules.Weights}
 	if in := s.policy.Rules.In; in != nil {
 		line.API, line.Weight = in.API, in.Weight
 		line.Replica = cmp.Or(line.Replica, in.API)
@@ -94,12 +94,12 @@ func (s *step) standInLine() {
 // take the units for which it waits.
 func (s *step) unblock() {
 	most := maxAsks
-	if s.store.isDown() || s.holds.governor.slows() || s.replica.Any() {
+	if s.store.isDown() || s.Holds.governor.slows() || s.gate.replica.Any() {
 		// One ask is enough to test whether the store answers again. A slow start and limits of this replica allow only
 		// one.
 		most = 1
 	}
-	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
+	for ; most > 0 && len(s.fx.Asks) < maxAsks && !s.Pipe.isFull() && !s.gate.isShut(s.now) && !s.store.isAsked(); most-- {
 		q, costly, ok := s.turns.ToAsk()
 		if !ok {
 			return
@@ -137,22 +137,24 @@ func (s *step) invite() {
 
 // advance does all that can be done for one queue and sets its timer.
 func (s *step) advance(q *KeyQueue) {
-	if s.holds.endOf(q, s.now) {
+	if s.Holds.endOf(q, s.now) {
 		s.fx.Resumed = append(s.fx.Resumed, q)
 	}
 	s.startDue(q)
 	s.cancelDue(q)
-	s.ripen(q)
+	if !q.Partition.Reading { // while it is read, the places of due jobs depend on the jobs that were read: see PushEarly
+		s.release(q, s.now, q.Partition.newest)
+	}
 	due := q.nextDue()
 	if len(q.Jobs) > 0 {
-		due = min(due, q.nextStart())
+		due = min(due, q.Jobs.nextStart())
 	}
 	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
 		due = min(due, s.prepare(q))
 	}
 	s.turns.Pass(q)
 	if len(s.packs.freed) > 0 {
-		s.loosen()
+		s.packs.loosen(&s.agenda)
 	}
 	if q.waits.IsMixed() {
 		s.tidy(q)
@@ -160,7 +162,7 @@ func (s *step) advance(q *KeyQueue) {
 	if q.Empty() {
 		due = min(due, s.memory(q))
 	}
-	s.notice(q)
+	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now)) // from now on this makes the queue wait
 	s.agenda.timers.set(q, due)
 	if idle, _ := q.seats.IsIdle(); idle && due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && s.byKey[q.Key] == q {
 		s.turns.Leave(q)
@@ -178,7 +180,7 @@ func (s *step) prepare(q *KeyQueue) (due bucket.Micros) {
 	s.lapse(q)
 	s.ownTurns(q)
 	due = Never
-	if hold := s.holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
+	if hold := s.Holds.of(q); hold > s.now.Add(s.Pipe.pace.PrepareLead) {
 		s.withdrawReady(q, hold, allClasses)
 		if hold != Never {
 			due = s.Pipe.lead(hold)
@@ -203,7 +205,7 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 			}
 		case !far:
 			may = may.with(p)
-		case !q.waits.IsMixed() || q.waits.Of(p).HasNext() || q.countOf(only, resting, staging, ready, asking) > 0:
+		case !q.waits.IsMixed() || q.waits.Of(p).HasNext() || q.Jobs.countOf(only, resting, staging, ready, asking) > 0:
 			s.withdrawReady(q, s.gate.opens, only)
 			s.turns.Wait(q, p) // nothing is made ready for a slot that is far off
 		}
@@ -216,11 +218,11 @@ func (s *step) mayGo(q *KeyQueue) (may classSet) {
 // unknown.
 func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 	far := until > s.now.Add(limits.LongWait)
-	if !far && s.holds.breaker.closed() {
+	if !far && s.Holds.breaker.closed() {
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && some.has(j.turn) && (j != s.holds.breaker.probe || far) {
+		if j.Phase == ready && some.has(j.turn) && (j != s.Holds.breaker.probe || far) {
 			s.withdraw(j, until)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
@@ -229,12 +231,12 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 
 // withdraw takes a ready job out of the pipeline, and lets it rest until shortly before a time.
 func (s *step) withdraw(j *Job, until bucket.Micros) {
-	s.holds.breaker.letGo(j)
+	s.Holds.breaker.letGo(j)
 	s.suspects.clear(j, &s.agenda)
 	s.Pipe.unstage(j, resting)
 	j.NotBefore, j.limited = s.Pipe.lead(until), true
 	j.unload()
-	s.dissolve(j)
+	s.packs.dissolve(j)
 }
 
 // recall withdraws a queue's ready jobs of some priorities. They are made ready again as soon as possible.
@@ -252,7 +254,7 @@ func (s *step) recall(q *KeyQueue, some classSet) {
 // memory returns Never if nothing must be remembered.
 func (s *step) memory(q *KeyQueue) bucket.Micros {
 	a := s.policy.Retry.Adaptive
-	s.holds.relax(q, a, s.now)
+	s.Holds.relax(q, a, s.now)
 	until := max(q.brake.held, q.untold())
 	if q.Orphaned > 0 {
 		until = max(until, q.Partition.Leftover)
@@ -264,14 +266,6 @@ func (s *step) memory(q *KeyQueue) bucket.Micros {
 		return Never
 	}
 	return until
-}
-
-// ripen gives the queue's due jobs their places. While the partition is being read, PushEarly does this instead,
-// because the places depend on the jobs that were read.
-func (s *step) ripen(q *KeyQueue) {
-	if !q.Partition.Reading {
-		s.release(q, s.now, q.Partition.newest)
-	}
 }
 
 // lapse ends those next jobs of a queue whose deadlines have passed: resting jobs, ready jobs without a slot, and the
@@ -308,8 +302,8 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 			if !s.agenda.mayLapse(q) {
 				return Never
 			}
-			s.census.callable[of-bucket.High]--
-			s.expireWaiting(q.drop(of))
+			s.turns.Goes(of, 1)
+			s.expireWaiting(q.begin(q.waits.Drop(of)))
 		}
 	}
 	return next
@@ -324,9 +318,9 @@ func (s *step) expireWaiting(j *Job) {
 
 // expire ends a job that is ready.
 func (s *step) expire(j *Job) {
-	s.holds.breaker.letGo(j)
+	s.Holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
-	s.dissolve(j)
+	s.packs.dissolve(j)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
@@ -361,7 +355,15 @@ func (s *step) cancelDue(q *KeyQueue) {
 	}
 }
 
-// notice records the cause that makes a queue wait from now on.
-func (s *step) notice(q *KeyQueue) {
-	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now))
+// unstage removes a staging job from the pipeline, or ends the look at a job. It may run while a loop goes over a
+// queue's jobs; packs.loosen must run afterwards.
+func (s *step) unstage(j *Job) {
+	if s.looks.end(j) {
+		s.Touch(j.Queue)
+		return
+	}
+	s.Holds.breaker.letGo(j)
+	s.Pipe.unstage(j, settling)
+	s.packs.dissolve(j)
+	s.Touch(j.Queue)
 }

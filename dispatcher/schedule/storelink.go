@@ -91,14 +91,6 @@ const (
 	mostUnsure = bucket.Micros(time.Millisecond / time.Microsecond)
 )
 
-// IsRough reports whether a reply tells the store's clock so roughly that the owner should make another round trip
-// before it calls Answer.
-func (s *Schedule) IsRough(r *Reply) bool {
-	link := s.store // a copy, because only Answer may change the link
-	_, unsure := link.shift(*r)
-	return r.Err == nil && len(r.Trips) < MostTrips && unsure > mostUnsure
-}
-
 // offset tracks how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
 // clock after the asks were sent and before the answer came. A slot that is converted by its own answer alone is never
 // too early, but it is too late by the time that the answer took to come back. That time varies: if one call is late by
@@ -167,14 +159,6 @@ func (l *storeLink) ourTAT(key string) bucket.Micros {
 	return l.offset.ours(l.tatOf(key))
 }
 
-// Floor returns the theoretical arrival time that a queue's asks must report to the store, by the store's clock.
-func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
-	if s.store.clock == OwnClock {
-		return q.TAT
-	}
-	return max(q.floor, s.store.offset.theirs(q.TAT))
-}
-
 // KnownTAT returns the theoretical arrival time that the store has for a key without a queue, by our clock; 0 if it has
 // none.
 func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.ourTAT(key) }
@@ -185,3 +169,22 @@ func (v View) KnownTAT(key string) bucket.Micros { return v.s.store.ourTAT(key) 
 func (l *storeLink) latest(j *Job) bucket.Micros {
 	return j.last - max(0, j.base-l.offset.base)
 }
+
+// IsRough reports whether a reply tells the store's clock so roughly that the owner should make another round trip
+// before it calls Answer.
+func (v View) IsRough(r *Reply) bool {
+	link := v.s.store // a copy, because only Answer may change the link
+	_, unsure := link.shift(*r)
+	return r.Err == nil && len(r.Trips) < MostTrips && unsure > mostUnsure
+}
+
+// Floor returns the theoretical arrival time that a queue's asks must report to the store, by the store's clock.
+func (v View) Floor(q *KeyQueue) bucket.Micros {
+	if v.s.store.clock == OwnClock {
+		return q.TAT
+	}
+	return max(q.floor, v.s.store.offset.theirs(q.TAT))
+}
+
+// Latest returns the time until which the first byte of a granted job's call may leave.
+func (v View) Latest(j *Job) bucket.Micros { return v.s.store.latest(j) }

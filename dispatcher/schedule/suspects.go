@@ -65,6 +65,6 @@ func (s *suspects) clear(j *Job, a *agenda) {
 	s.waiting = nil
 	for _, q := range waiting {
 		q.entry.suspect = false
-		a.touch(q)
+		a.Touch(q)
 	}
 }

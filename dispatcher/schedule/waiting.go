@@ -43,15 +43,15 @@ type Waiting struct {
 func (v View) waits(q *KeyQueue) Waiting {
 	k := v.keeps(q)
 	if k.what == WaitPaused {
-		return v.s.holds.paused.of(q.Key).waiting()
+		return v.s.Holds.paused.of(q.Key).waiting()
 	}
 	w := waitUntil(k.what, k.until, k.why)
 	w.Limit = k.limit
 	switch {
-	case k.byBreaker && v.s.holds.breaker.halfOpen(v.now):
-		w.Why = v.s.holds.breaker.trying()
+	case k.byBreaker && v.s.Holds.breaker.halfOpen(v.now):
+		w.Why = v.s.Holds.breaker.trying()
 	case k.byBreaker:
-		w.Why = v.s.holds.breaker.reason()
+		w.Why = v.s.Holds.breaker.reason()
 	}
 	return w
 }
@@ -78,34 +78,34 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitReading, until: Never}
 	case q.Depth() == running:
 		return keeping{what: WaitNothing, until: Never}
-	case v.s.holds.paused.api != nil, q.brake.paused:
+	case v.s.Holds.paused.api != nil, q.brake.paused:
 		return keeping{what: WaitPaused, until: Never}
 	case q.waits.HasEarly() && q.Depth()-q.waits.NotDue() == running:
 		return keeping{what: WaitNotBefore, until: q.waits.FirstDue()}
 	case v.s.policy.Reuse && q.awaiting() != nil:
 		return keeping{what: WaitAnswer, until: Never, why: q.awaiting().awaits}
-	case (v.s.holds.breaker.probe != nil || !v.s.holds.mayProbe()) && v.s.holds.breaker.halfOpen(v.now):
+	case (v.s.Holds.breaker.probe != nil || !v.s.Findings.mayProbe()) && v.s.Holds.breaker.halfOpen(v.now):
 		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
-	case v.s.holds.breaker.until > max(v.now, q.brake.held, v.s.holds.held):
-		return keeping{what: WaitAPIHeld, until: v.s.holds.breaker.until, byBreaker: true}
-	case v.s.holds.held > v.now && v.s.holds.held >= q.brake.held:
-		return keeping{what: WaitAPIHeld, until: v.s.holds.held, why: v.s.holds.why}
+	case v.s.Holds.breaker.until > max(v.now, q.brake.held, v.s.Holds.held):
+		return keeping{what: WaitAPIHeld, until: v.s.Holds.breaker.until, byBreaker: true}
+	case v.s.Holds.held > v.now && v.s.Holds.held >= q.brake.held:
+		return keeping{what: WaitAPIHeld, until: v.s.Holds.held, why: v.s.Holds.why}
 	case q.brake.held > v.now:
-		return keeping{what: WaitHeld, until: q.brake.held, why: v.s.holds.keys[q]}
+		return keeping{what: WaitHeld, until: q.brake.held, why: v.s.Holds.keys[q]}
 	case q.crowded() > v.now:
 		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
-	case q.count(granted) > 0:
-		return keeping{what: WaitRate, until: q.nextStart()}
-	case int64(q.count(calling)+int(q.held)) >= q.Limits.InFlight:
+	case q.Jobs.count(granted) > 0:
+		return keeping{what: WaitRate, until: q.Jobs.nextStart()}
+	case int64(q.Jobs.count(calling)+int(q.held)) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
 	// If the key's own slot is later, the governors do not matter.
-	if at := max(q.brake.earliest(), v.s.holds.governor.earliest()); at > max(v.now, slot) {
+	if at := max(q.brake.earliest(), v.s.Holds.governor.earliest()); at > max(v.now, slot) {
 		return keeping{what: WaitSlowed, until: at}
 	}
 	switch blocked, queued := q.seats.Waits(); {
-	case queued, blocked && v.s.isFull():
+	case queued, blocked && v.s.Pipe.isFull():
 		return keeping{what: WaitRoom, until: Never}
 	case blocked && v.s.gate.by == storeDown:
 		return keeping{what: WaitLimiter, until: Never, why: v.s.store.why}
@@ -113,7 +113,7 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitLimit, until: Never, limit: v.s.gate.by}
 	case blocked && v.s.gate.by != "" && v.s.gate.opens >= slot:
 		return keeping{what: WaitLimit, until: v.s.gate.opens, limit: v.s.gate.by}
-	case blocked && v.s.gate.by == "" && q.ungranted() == 0 && v.s.Pipe.staged >= v.width():
+	case blocked && v.s.gate.by == "" && q.Jobs.ungranted() == 0 && v.s.Pipe.staged >= v.width():
 		if _, _, limit := v.near(); limit != "" { // it has refused no job, but lets no other job become ready
 			return keeping{what: WaitLimit, until: slot, limit: limit}
 		}

@@ -33,7 +33,7 @@ func TestDeadlinesFollowTheWallClock(t *testing.T) {
 			} else {
 				part.Expect(1, at)
 				s.Push("k", 1, part)
-				s.Pause("k", Pause{})
+				s.Holds.Pause("k", Pause{})
 			}
 			s.FollowWall(c.after)
 			done := func(now bucket.Micros) bool { fx := s.Step(now); return len(fx.Expire)+len(fx.Load) > 0 }

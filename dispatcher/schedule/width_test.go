@@ -155,7 +155,7 @@ func (c *crowd) settle(o *owner, uses []bucket.Use) {
 func (c *crowd) ready() (n int) {
 	for _, o := range c.owners {
 		for q := range o.s.Queues() {
-			n += q.count(staging, ready, asking, granted)
+			n += q.Jobs.count(staging, ready, asking, granted)
 		}
 	}
 	return n

@@ -383,7 +383,9 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 			stream.Sleep(ctx, lane.LeaseCheck)
 		default:
 			// No more calls are paid for while their outcomes cannot be stored.
-			w.Update(func(s *schedule.Schedule) { s.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored") })
+			w.Update(func(s *schedule.Schedule) {
+				s.Holds.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored")
+			})
 			w.LogOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
 		}

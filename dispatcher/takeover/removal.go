@@ -311,7 +311,7 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 		if q.Partition != &p.Partition {
 			return
 		}
-		for t := range q.Near {
+		for t := range q.Jobs.Near {
 			j, begun := t.Of.(*lane.Job)
 			if begun && j.IntendedBy != nil && !gone(j.Seq) && slices.ContainsFunc(j.Intents, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
 				intents, jobs = append(intents, j.Intent(j.Intended)), append(jobs, j)

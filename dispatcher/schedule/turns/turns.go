@@ -14,8 +14,9 @@ const MostServiceTime = ServiceTime(1) << 44 // half a year: sums of any number 
 // queue that has jobs of several priorities waits for a turn of each, so that no job waits for the turn of a less
 // urgent job of its own key.
 type Turns[Q Queue[Q]] struct {
-	all    [len(bucket.Priorities)]*order[Q] // of each priority; nil for high and low until such a job comes
-	shares shares
+	all      [len(bucket.Priorities)]*order[Q] // of each priority; nil for high and low until such a job comes
+	callable [len(bucket.Priorities)]int       // waiting jobs of each priority that may be called
+	shares   shares
 }
 
 // New returns turns without queues. onWay counts the jobs on their way to a slot, by the priority of their turn.
@@ -143,10 +144,30 @@ func (t *Turns[Q]) of(p bucket.Priority) *order[Q] {
 // normal returns the order of normal jobs, which always exists.
 func (t *Turns[Q]) normal() *order[Q] { return t.all[bucket.Normal-bucket.High] }
 
-// Wake lets a priority that had no waiting job begin without credit. It also ends the credit of the other priorities:
-// they missed their turns before this priority came, and it must not pay for that.
+// Comes counts n more waiting jobs of a priority that may be called. If the priority had none, and none on their way to
+// a slot, it begins without credit.
+func (t *Turns[Q]) Comes(p bucket.Priority, n int) {
+	t.Wake(p)
+	t.callable[p-bucket.High] += n
+}
+
+// Goes stops counting n waiting jobs of a priority.
+func (t *Turns[Q]) Goes(p bucket.Priority, n int) { t.callable[p-bucket.High] -= n }
+
+// Callable returns how many waiting jobs of a priority may be called, and how many of its jobs are on their way to a
+// slot.
+func (t *Turns[Q]) Callable(p bucket.Priority) (waiting, onWay int) {
+	if t.shares.onWay != nil {
+		onWay = t.shares.onWay[p-bucket.High]
+	}
+	return t.callable[p-bucket.High], onWay
+}
+
+// Wake lets a priority begin without credit that has no waiting job, and is about to get one. It also ends the credit
+// of the other priorities: they missed their turns before this priority came, and it must not pay for that. The caller
+// calls Wake before the job is on its way.
 func (t *Turns[Q]) Wake(p bucket.Priority) {
-	if t.all[p-bucket.High] == nil {
+	if waiting, onWay := t.Callable(p); waiting+onWay > 0 || t.all[p-bucket.High] == nil {
 		return
 	}
 	for o := range t.orders {
