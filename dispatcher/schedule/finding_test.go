@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket"
-
 	"pgregory.net/rapid"
+
+	"weir/bucket"
 )
 
 // council is the schedules of several replicas that share one entry. A replica writes the entry only if it has read the
@@ -95,17 +95,6 @@ func (f *council) starts(i int) (n int) {
 	return n
 }
 
-// claim gives a replica the claim if its schedule wants it, and reports whether it did.
-func (f *council) claim(i int) bool {
-	d := f.desks[i]
-	fx := d.turn()
-	if fx.Claim == 0 {
-		return false
-	}
-	d.Findings.Claim(fx.Claim, d.now)
-	return d.Findings.HasClaim()
-}
-
 // TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what it
 // has learned from another.
 func TestHoldsAreShared(t *testing.T) {
@@ -170,125 +159,6 @@ func TestHoldOfAnAccountIsShared(t *testing.T) {
 	}
 }
 
-// TestOneProbeForAll checks that while the breaker of all replicas is open, none makes a call without the claim, and
-// that the end of the probe holds, or frees, all of them.
-func TestOneProbeForAll(t *testing.T) {
-	for what, fails := range map[string]CallEnd{
-		"failures": {Fault: true, Again: true, Detail: "500"}, "denial": {Denied: true, Detail: "401", Mend: "renew the key"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			f := newCouncil(3, 2)
-			f.end(0, fails)
-			f.end(0, fails)
-			f.settle()
-			for range 3 {
-				for i, d := range f.desks {
-					if n := f.starts(i); n != 0 {
-						t.Fatalf("replica %d starts %d calls while the breaker is open", i, n)
-					}
-					if d.Holds.breaker.denied != fails.Denied || d.Holds.breaker.opened != f.desks[0].Holds.breaker.opened {
-						t.Fatalf("replica %d: %+v", i, d.Holds.breaker)
-					}
-				}
-				f.pass(8 * time.Second)
-				for i := range f.desks {
-					if n := f.starts(i); n != 0 {
-						t.Fatalf("replica %d probes without the claim", i)
-					}
-				}
-				f.desks[1].Findings.Claim(f.entry.Turn, f.desks[1].now)
-				if n := f.starts(1); n != 1 {
-					t.Fatalf("the replica that has the claim makes %d calls", n)
-				}
-				probe := f.desks[1].Holds.breaker.probe
-				e := fails
-				e.Now, e.Started, e.Sent = f.desks[1].now, f.desks[1].now, true
-				f.desks[1].Pipe.end(probe)
-				fb := f.desks[1].OnCallEnd(probe, e)
-				f.desks[1].Rest(probe, fb.NotBefore)
-				f.settle()
-			}
-			f.pass(8 * time.Second)
-			if !f.claim(2) {
-				t.Fatal("no job wants to be the probe")
-			}
-			f.starts(2)
-			probe := f.desks[2].Holds.breaker.probe
-			f.desks[2].OnCallEnd(probe, CallEnd{Sent: true, Started: f.desks[2].now, Now: f.desks[2].now})
-			f.settle()
-			for i, d := range f.desks {
-				if !d.Holds.breaker.closed() || !d.Holds.governor.slows() {
-					t.Errorf("replica %d: an answered probe of another replica does not close the breaker, or does not slow: %+v", i, d.Holds.breaker)
-				}
-			}
-			f.pass(2 * time.Second)
-			if n := f.starts(0); n == 0 {
-				t.Error("no call after the breaker has closed")
-			}
-		})
-	}
-}
-
-// TestUnusedClaimEnds checks that a replica without a job for the probe gives the claim back.
-func TestUnusedClaimEnds(t *testing.T) {
-	f := newCouncil(2, 0)
-	f.desks[0].Queue("r0k0", f.desks[0].part)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	f.pass(8 * time.Second)
-	d := f.desks[1]
-	d.Findings.Claim(f.entry.Turn, d.now)
-	if fx := d.turn(); fx.Unclaim || !d.Findings.HasClaim() {
-		t.Fatal("the claim ends at once: a step need not reach the probe's job")
-	}
-	if next := d.Next(d.now); next > d.now.Add(idleClaim) {
-		t.Errorf("nothing is to be done for %v", d.now.Until(next))
-	}
-	f.pass(idleClaim)
-	if fx := d.turn(); !fx.Unclaim || d.Findings.HasClaim() {
-		t.Error("a claim without a job goes on")
-	}
-}
-
-// TestLostClaim checks that a replica that has lost its claim drops a probe that it has not called yet.
-func TestLostClaim(t *testing.T) {
-	f := newCouncil(2, 2)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	f.pass(8 * time.Second)
-	d := f.desks[1]
-	d.Findings.Claim(f.entry.Turn, d.now)
-	if d.turn(); d.Holds.breaker.probe == nil {
-		t.Fatal("the claim makes no job the probe")
-	}
-	d.Findings.LoseClaim()
-	if n := f.starts(1); n != 0 || d.Holds.breaker.probe != nil {
-		t.Errorf("%d calls after the claim was lost", n)
-	}
-}
-
-// TestUnreachableIsNotShared checks that a replica that cannot open a connection holds itself alone and probes by itself:
-// another replica may reach the api.
-func TestUnreachableIsNotShared(t *testing.T) {
-	f := newCouncil(2, 2)
-	d := f.desks[0]
-	j := &Job{Queue: d.Queue("r0k0", d.part), Seq: 1000, Policy: d.policy}
-	for range 2 {
-		d.OnCallEnd(j, CallEnd{Fault: true, Again: true, Detail: "connection refused", Started: d.now, Now: d.now})
-	}
-	if d.Holds.breaker.closed() {
-		t.Fatal("the breaker is closed")
-	}
-	f.settle()
-	if n := f.starts(1); f.version != 0 || n == 0 {
-		t.Errorf("%d writes; the replica that reaches the api makes %d calls", f.version, n)
-	}
-	f.pass(8 * time.Second)
-	if n := f.starts(0); n != 1 {
-		t.Errorf("the replica that could not reach the api makes %d calls to try again", n)
-	}
-}
-
 // TestLoweredRateIsShared checks that pushback lowers the rate of all replicas once, and that they grow back together.
 func TestLoweredRateIsShared(t *testing.T) {
 	f := newCouncil(3, 1)
@@ -337,30 +207,6 @@ func TestSlowPaceIsDivided(t *testing.T) {
 	}
 	if one, four := pause(0), pause(4); four < 3*one {
 		t.Errorf("one replica pauses %v, and each of four %v", one, four)
-	}
-}
-
-// TestMissedClosing checks that a replica takes over why the breaker is open, although it has not seen that the breaker
-// closed before.
-func TestMissedClosing(t *testing.T) {
-	f := newCouncil(3, 1)
-	fault := CallEnd{Fault: true, Again: true, Detail: "500"}
-	for range 2 {
-		f.end(0, fault)
-		f.end(2, fault)
-	}
-	f.pass(950 * time.Millisecond)
-	f.end(1, CallEnd{Denied: true, Detail: "401"})
-	f.tell(1)
-	f.learn(0)
-	f.pass(200 * time.Millisecond)
-	f.probe(1, false)
-	f.tell(1)
-	f.learn(2)
-	f.tell(2)
-	f.learn(0)
-	if b := &f.desks[0].Holds.breaker; b.closed() || b.denied || b.why != "500" {
-		t.Errorf("%+v after %+v", *b, f.entry)
 	}
 }
 
@@ -493,33 +339,6 @@ func TestOtherClockDoesNotDenyAgain(t *testing.T) {
 	}
 }
 
-// TestProbeAlone checks that a replica that cannot store a claim may probe without one, until it can.
-func TestProbeAlone(t *testing.T) {
-	f := newCouncil(2, 2)
-	d := f.desks[0]
-	if d.Findings.ProbeAlone() {
-		t.Error("there is a probe while the breaker is closed")
-	}
-	f.end(0, CallEnd{Denied: true})
-	f.pass(8 * time.Second)
-	if n := f.starts(0); n != 0 {
-		t.Fatalf("%d calls before the others know that the breaker is open", n)
-	}
-	if !d.Findings.ProbeAlone() || d.Findings.ProbeAlone() {
-		t.Error("ProbeAlone does not report a change once")
-	}
-	if d.turn(); d.Holds.breaker.probe == nil {
-		t.Fatal("there is no probe")
-	}
-	f.settle()
-	if d.Holds.breaker.probe != nil {
-		t.Error("there is a probe without a claim after the turn was stored")
-	}
-	if !f.claim(0) {
-		t.Error("the probe cannot be claimed any more")
-	}
-}
-
 // TestLostFindingIsToldAgain checks that a replica tells the breaker's state again if the entry was lost.
 func TestLostFindingIsToldAgain(t *testing.T) {
 	f := newCouncil(3, 1)
@@ -528,33 +347,6 @@ func TestLostFindingIsToldAgain(t *testing.T) {
 	f.entry = Finding{}
 	if f.settle(); f.entry.Turn != 1 || !f.entry.Denied || f.version != 2 {
 		t.Errorf("the entry after %d writes: %+v", f.version, f.entry)
-	}
-}
-
-// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
-// the claim comes later than the job's turn.
-func TestTheProbeYields(t *testing.T) {
-	f := newCouncil(2, 2)
-	f.end(0, CallEnd{Denied: true})
-	f.settle()
-	d := f.desks[0]
-	for range 2 {
-		f.pass(8 * time.Second)
-		if !f.claim(0) {
-			t.Fatal("no job wants to be the probe")
-		}
-		f.starts(0)
-		probe := d.Holds.breaker.probe
-		if probe == nil {
-			t.Fatal("there is no probe")
-		}
-		if probe.tripped {
-			t.Fatalf("the job of %s is the probe again", probe.Queue.Key)
-		}
-		d.Pipe.end(probe)
-		fb := d.OnCallEnd(probe, CallEnd{Denied: true, Sent: true, Started: d.now, Now: d.now})
-		d.Rest(probe, fb.NotBefore)
-		f.settle()
 	}
 }
 

@@ -293,3 +293,111 @@ func (h *Holds) HoldLonger(until bucket.Micros, why string, now bucket.Micros) (
 	h.common.found(until, why)
 	return news
 }
+
+// Pause is an operator's order not to call a key, or a whole api, until they resume it or its time is over. The
+// dispatcher, which keeps the pauses, calls Resume then. The schedule uses the end of a pause only to forecast
+// when calls should start.
+type Pause struct {
+	At    time.Time `json:"at"`
+	By    string    `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+	ForMS int64     `json:"for_ms,omitempty"` // its length from when it was stored; 0: until it is resumed
+	Until time.Time `json:"until,omitzero"`   // when its time is over; zero if it has no end
+}
+
+// String says who paused and why, as far as the operator said.
+func (p Pause) String() string {
+	s := "paused"
+	if p.By != "" {
+		s += " by " + p.By
+	}
+	s += " at " + p.At.UTC().Format(time.RFC3339)
+	if !p.Until.IsZero() {
+		s += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	if p.Why != "" {
+		s += ": " + p.Why
+	}
+	return s
+}
+
+// pauses holds the pauses in force for an api.
+type pauses struct {
+	api  *Pause
+	keys map[string]Pause
+}
+
+// of returns the pause that keeps a key from being called: the key's own, or the api's if that one ends later. It
+// returns nil if there is none.
+func (p *pauses) of(key string) *Pause {
+	own, paused := p.keys[key]
+	switch {
+	case !paused:
+		return p.api
+	case p.api != nil && !own.Until.IsZero() && (p.api.Until.IsZero() || p.api.Until.After(own.Until)):
+		return p.api
+	}
+	return &own
+}
+
+// until returns when a pause is over, Never if it has no end.
+func (p *Pause) until() bucket.Micros {
+	if p.Until.IsZero() {
+		return Never
+	}
+	return bucket.MicrosOf(p.Until)
+}
+
+// Pause keeps a key, or the whole api if key is "", from being called until it is resumed. Granted slots go
+// back.
+func (h *Holds) Pause(key string, p Pause) {
+	if key == "" {
+		h.paused.api = &p
+		h.agenda.touchAll()
+		return
+	}
+	h.paused.keys[key] = p
+	if q := h.agenda.byKey[key]; q != nil {
+		q.brake.paused = true
+		h.agenda.Touch(q)
+	}
+}
+
+// IsPaused reports whether an operator keeps a queue from being called.
+func (h *Holds) IsPaused(q *KeyQueue) bool { return q.brake.paused || h.paused.api != nil }
+
+// Resume ends a pause. Holds by the api or a limit stay in force.
+func (h *Holds) Resume(key string, now bucket.Micros) {
+	if key == "" {
+		h.paused.api = nil
+		for _, q := range h.agenda.all {
+			q.Jobs.rouse(now)
+			h.agenda.Touch(q)
+		}
+		return
+	}
+	delete(h.paused.keys, key)
+	if q := h.agenda.byKey[key]; q != nil {
+		q.brake.paused = false
+		q.Jobs.rouse(now)
+		h.agenda.Touch(q)
+	}
+}
+
+// TryNow lets an open breaker's probe be made at once, because an operator says that the api works again. Holds that
+// the api's answers asked for stay in force. TryNow reports whether the breaker was open.
+func (h *Holds) TryNow(now bucket.Micros) bool {
+	if !h.tryNow(now) {
+		return false
+	}
+	for _, q := range h.agenda.all {
+		for _, j := range q.Jobs {
+			if j.Phase == resting && j.tripped {
+				j.NotBefore = min(j.NotBefore, now)
+			}
+		}
+		q.Jobs.rouse(now)
+		h.agenda.Touch(q)
+	}
+	return true
+}

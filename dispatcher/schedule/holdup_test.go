@@ -344,3 +344,107 @@ func TestMostCauses(t *testing.T) {
 		t.Errorf("%+v is told, want limit100", got)
 	}
 }
+
+// TestMissedBurstIsCalled checks that a key's slow rate gets back all slots of a burst, granted one by one as under a
+// shared limit, if a busy machine misses the first of them. All calls are then made at once.
+func TestMissedBurstIsCalled(t *testing.T) {
+	const burst = 10
+	start := bucket.Micros(1_700_000_000_000_000)
+	now := start
+	rules := bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: burst, Per: time.Hour, Burst: burst}, Capacity: 100, InFlight: burst},
+		Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}}},
+		Jitter: 5 * time.Millisecond,
+	}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := Pace{PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}
+	s := New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	for seq := range uint64(burst) {
+		s.Push("k", seq+1, p)
+	}
+	var stuck *Job
+	asks, calls := 0, 0
+	for now < start.Add(time.Second) {
+		fx := s.Step(now)
+		for _, j := range fx.Load {
+			j.Policy, j.Costs = s.policy, []int64{1}
+			s.Loaded(j)
+		}
+		for _, j := range fx.Start {
+			if stuck == nil {
+				stuck = j
+				continue
+			}
+			calls++
+			s.Sent(j, now)
+		}
+		if err := store.Settle(t.Context(), fx.Unused); err != nil {
+			t.Fatal(err)
+		}
+		if len(fx.Asks) > 0 {
+			a, err := store.Reserve(t.Context(), fx.Asks)
+			s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+			if asks += len(fx.Asks); asks == burst {
+				now = now.Add(50 * time.Millisecond)
+				s.Unstart(stuck)
+			}
+			continue
+		}
+		if s.Next(now) > now {
+			now = now.Add(time.Millisecond)
+		}
+	}
+	if calls != burst || s.Forfeited != burst {
+		t.Errorf("%d of %d calls were made within a second, and %d slots were missed", calls, burst, s.Forfeited)
+	}
+}
+
+// TestBusyMachine checks that a machine on which a thousand calls are due, and which sends one in a millisecond, spends
+// most of its time on calls that leave. Each call that misses its slot costs it as much as one that leaves.
+func TestBusyMachine(t *testing.T) {
+	d := newDesk(fast(4))
+	for range 10 {
+		d.add(names("k", 100)...)
+	}
+	const spans = 900
+	var due []*Job
+	left := 0
+	for range spans {
+		fx := d.turn()
+		due = append(due, fx.Start...)
+		r := Reply{Sent: d.now, Came: d.now}
+		for _, a := range fx.Asks {
+			grants := make([]bucket.Grant, a.Want)
+			for i := range grants {
+				grants[i] = bucket.Grant{At: d.now, TAT: d.now.Add(d.spacing)}
+			}
+			r.Answers = append(r.Answers, bucket.Answer{Grants: grants})
+		}
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, r)
+		}
+		d.now = d.now.Add(time.Millisecond)
+		if len(due) == 0 {
+			continue
+		}
+		j := due[0]
+		if due = due[1:]; d.now > d.At(d.now).Latest(j) {
+			d.Unstart(j)
+			continue
+		}
+		left++
+		d.Sent(j, d.now)
+		d.Ended(j, nil, d.now)
+		d.Finished(j)
+	}
+	if t.Logf("%d calls left in %d ms, %d slots were missed", left, spans, d.Forfeited); left < spans/2 || d.Forfeited > 2*int64(left) {
+		t.Error("the machine was busy with calls that missed their slots")
+	}
+	if e := &d.Pipe.exit; e.leaving > int(e.most) || e.leaving < 0 {
+		t.Errorf("%d jobs count as leaving, of at most %v", e.leaving, e.most)
+	}
+}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -166,5 +167,182 @@ func (all Jobs) Running(yield func(j JobState, began bucket.Micros) bool) {
 				return
 			}
 		}
+	}
+}
+
+// If the api has begun an operation with a job's call, the job is polled until the operation has ended. The schedule
+// never calls it again. It keeps such jobs apart from those near their call: there may be many, and no step looks at
+// them. If an operation holds its slot, it counts as a call in flight of its key until it has ended.
+
+// MaxPolled bounds the operations under way. At the bound no call starts, because it might begin another operation.
+const MaxPolled = 1 << 16
+
+// polling counts the operations of a schedule.
+type polling struct {
+	jobs      int
+	held      int    // operations that hold their slots, including those whose end is being stored
+	cancelled []*Job // jobs that an operator cancelled since the last step
+}
+
+// isFull reports whether no more operations may begin.
+func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
+
+// Submit lets a job be polled that is settling or was found in the stream. holds says that its operation holds its
+// slot.
+func (s *Schedule) Submit(j *Job, holds bool) {
+	q := j.Queue
+	s.Holds.breaker.letGo(j)
+	s.suspects.clear(j, &s.agenda)
+	s.Pipe.settled(j)
+	if i := slices.Index(q.Jobs, j); i >= 0 {
+		q.Jobs = slices.Delete(q.Jobs, i, i+1)
+	}
+	if q.polled == nil {
+		q.polled = operations{}
+	}
+	q.polled[j.Seq] = j
+	j.Phase, j.cancelled = polled, false
+	s.Pipe.polling.jobs++
+	if holds {
+		s.Pipe.KeepSlot(j)
+	}
+	j.unload()
+	s.Touch(q)
+}
+
+// EndPolled marks a polled job as settling, because its operation has ended or is given up. It returns false if the job
+// is not polled any more: its end is already being stored, or its partition was lost.
+func (s *Schedule) EndPolled(j *Job) bool {
+	q := j.Queue
+	if !j.IsPolled() {
+		return false
+	}
+	delete(q.polled, j.Seq)
+	s.Pipe.polling.jobs--
+	j.Phase = settling
+	q.insert(j)
+	s.Touch(q)
+	return true
+}
+
+// letGo stops counting a job's operation among those that hold their slots, and reports whether it did: another call
+// may have the slot.
+func (p *polling) letGo(j *Job) (did bool) {
+	if did = j.holds; did {
+		j.holds = false
+		j.Queue.held--
+		p.held--
+	}
+	return did
+}
+
+// forget drops the polled jobs of a queue whose partition this process no longer owns, and returns how many there were.
+func (p *polling) forget(q *KeyQueue) int {
+	n := len(q.polled)
+	for _, j := range q.polled {
+		p.letGo(j)
+	}
+	p.jobs -= n
+	q.polled = nil
+	return n
+}
+
+// IsPolled reports whether the api has accepted the job, its operation has not ended, and this process still owns its
+// partition.
+func (j *Job) IsPolled() bool { return j.Queue.polled[j.Seq] == j }
+
+// IsCancelled reports whether an operator has cancelled the job, and the job has not ended.
+func (j *Job) IsCancelled() bool { return j.cancelled }
+
+// Polled yields the queue's polled jobs, in no order.
+func (q *KeyQueue) Polled(yield func(*Job) bool) { q.polled.all(yield) }
+
+// operations holds the polled jobs of a queue, by sequence.
+type operations map[uint64]*Job
+
+// all yields the jobs, in no order.
+func (o operations) all(yield func(*Job) bool) {
+	for _, j := range o {
+		if !yield(j) {
+			return
+		}
+	}
+}
+
+// first lists at most most of the jobs, those with the least sequences, in order.
+func (o operations) first(most int) (jobs []*Job) {
+	seqs := slices.Sorted(maps.Keys(o))
+	for _, seq := range seqs[:min(len(seqs), max(0, most))] {
+		jobs = append(jobs, o[seq])
+	}
+	return jobs
+}
+
+// MostDeaths is how many owners in a row may die with a call of one job under way before the job is parked. Intents
+// count the deaths. If the api is not idempotent, the first death parks the job, because its call cannot be repeated.
+// If the api is idempotent, the job may be innocent, because anything may have killed its owner. So one death does not
+// make a job a suspect. A job is parked only after several deaths, and in the last of these no other suspect's call was
+// under way.
+const (
+	suspectFrom = 2
+	aloneFrom   = 3
+	MostDeaths  = 5
+)
+
+// manySuspects bounds the suspects that are called at the same time.
+const manySuspects = 16
+
+// suspects holds jobs whose call was under way when two owners died: one of the jobs may have killed both. They are
+// called a few at a time. A job whose call was under way when three owners died is called alone, so that the next death
+// tells which job caused it. Only a job that was called alone is parked.
+type suspects struct {
+	underWay map[*Job]struct{} // suspects that are being made ready or called
+	alone    *Job              // the suspect beside which no other may be called
+	waiting  []*KeyQueue       // queues with a suspect that waits, each listed once
+}
+
+// mayCall reports whether suspicion lets a resting job be made ready. If not, it notes that the job's queue waits for
+// another suspect.
+func (s *suspects) mayCall(j *Job) bool {
+	switch {
+	case j.Deaths < suspectFrom,
+		s.alone == nil && j.Deaths < aloneFrom && len(s.underWay) < manySuspects,
+		s.alone == nil && len(s.underWay) == 0:
+		return true
+	}
+	if q := j.Queue; !q.entry.suspect {
+		q.entry.suspect = true
+		s.waiting = append(s.waiting, q)
+	}
+	return false
+}
+
+func (s *suspects) call(j *Job) {
+	if j.Deaths < suspectFrom {
+		return
+	}
+	if s.underWay == nil {
+		s.underWay = map[*Job]struct{}{}
+	}
+	s.underWay[j] = struct{}{}
+	if j.Deaths >= aloneFrom {
+		s.alone = j
+	}
+}
+
+// clear notes that a suspect rests again or has ended, so that the next one may be called.
+func (s *suspects) clear(j *Job, a *agenda) {
+	if _, ok := s.underWay[j]; !ok {
+		return
+	}
+	delete(s.underWay, j)
+	if s.alone == j {
+		s.alone = nil
+	}
+	waiting := s.waiting
+	s.waiting = nil
+	for _, q := range waiting {
+		q.entry.suspect = false
+		a.Touch(q)
 	}
 }

@@ -347,3 +347,141 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 	}
 	return q.waits.FirstDue()
 }
+
+// keyPace is the state of a key's own rate: up to when its slots are used, and when it may ask for the next. TAT
+// decreases only when slots are given back, or under new rules. The store knows the pace, unless the pace is cold.
+type keyPace struct {
+	TAT      bucket.Micros // after the last grant that this process knows of, by our clock
+	floor    bucket.Micros // the TAT that the ledger has, by the store's clock
+	slipped  bucket.Micros // the TAT of a call that left late, from which to continue; 0 if none did
+	askAt    bucket.Micros // the store said not to ask before then
+	binds    string        // the limit that, by the store's last answer, refuses slots
+	Noted    bucket.Micros // the TAT that the flight recorder noted for lost calls, 0 if none
+	Orphaned int32         // calls of the previous owner that may still run: see Partition.Leftover
+	cold     bool          // the next ask must carry TAT: the store may have forgotten it
+	passed   bool          // the ask under way is stale: since it was sent, a slot was given back or a call left late
+	LookedUp bool          // the ledger has been asked for the pace
+	Unsure   bool          // a call may have run when its process died: the pace is not known
+}
+
+// GoOnFrom makes the queue continue its key's pace from a theoretical arrival time. The next ask reports it to the
+// store.
+func (p *keyPace) GoOnFrom(tat bucket.Micros) { p.TAT, p.cold = max(p.TAT, tat), true }
+
+// Remind makes the queue's next ask tell a store on another machine what the ledger knows of the pace, in case that
+// store has lost its latest state. Without a loss, such a store knows every slot that it granted. theirs is the
+// ledger's TAT by the store's clock.
+func (p *keyPace) Remind(theirs bucket.Micros) { p.floor, p.cold = theirs, true }
+
+// slip notes that a granted call left late, at now. The calls behind it must not come too close to it.
+func (p *keyPace) slip(g bucket.Grant, now bucket.Micros) { p.slipped = g.TAT - g.At + now }
+
+// takeSlip makes the pace continue from the call that left late.
+func (p *keyPace) takeSlip() {
+	p.GoOnFrom(p.slipped)
+	p.slipped = 0
+}
+
+// confirm applies a grant: the store knows the pace now.
+func (p *keyPace) confirm(tat bucket.Micros) { p.TAT, p.cold = tat, false }
+
+// refused notes the limit that refused the queue a slot. askAt is the time before which the queue must not ask again
+// because of its own rate, 0 for none.
+func (p *keyPace) refused(by string, askAt bucket.Micros) { p.binds, p.askAt = by, askAt }
+
+// lower bounds the TAT by that of a full bucket under new rules. full is the latter by our clock, and theirs by the
+// store's clock, 0 if the store's clock is not known. The queue may ask again at once.
+func (p *keyPace) lower(full, theirs bucket.Micros) {
+	p.TAT, p.slipped, p.askAt = min(p.TAT, full), min(p.slipped, full), 0
+	if theirs != 0 {
+		p.floor = min(p.floor, theirs)
+	}
+}
+
+// untold returns the TAT that the store does not know yet; 0 if it knows the pace.
+func (p *keyPace) untold() bucket.Micros {
+	if !p.cold {
+		return 0
+	}
+	return p.TAT
+}
+
+// spot returns the job's place among all jobs of its key.
+func (j *Job) spot() backlog.Spot { return backlog.Spot{Place: j.place, Of: j.Priority, At: j.tag} }
+
+// insert adds a Job at its place. It keeps the jobs of a priority in the order of their places, even if their tags were
+// computed with other weights.
+func (q *KeyQueue) insert(j *Job) {
+	s := j.spot()
+	if !q.waits.IsMixed() {
+		i, _ := slices.BinarySearchFunc(q.Jobs, s, func(j *Job, s backlog.Spot) int { return j.place.Compare(s.Place) })
+		q.Jobs = slices.Insert(q.Jobs, i, j)
+		return
+	}
+	least, most := 0, len(q.Jobs)
+	for i, other := range q.Jobs {
+		switch {
+		case other.Priority != j.Priority:
+		case other.place.Compare(j.place) < 0:
+			least = i + 1
+		default:
+			most = min(most, i)
+		}
+	}
+	for most > least && s.Compare(q.Jobs[most-1].spot()) < 0 {
+		most--
+	}
+	q.Jobs = slices.Insert(q.Jobs, most, j)
+}
+
+// Behind returns how many of the key's jobs in the schedule would be called after a new job of priority p. The new job
+// must not be called before at; at is 0 if it may be called at once.
+func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
+	q := v.s.byKey[key]
+	if q == nil {
+		return 0
+	}
+	if at > v.now {
+		return q.waits.NotDueAt(at)
+	}
+	n = q.waits.NotDueAt(v.now)
+	if !q.waits.IsMixed() && p == bucket.Normal {
+		return n
+	}
+	waiting, tag := q.waits.Behind(p, v.s.policy.Rules.Weights)
+	n += waiting
+	for _, j := range q.Jobs {
+		if j.Priority != p && j.Phase < granted && j.spot().Compare(backlog.Spot{Of: p, At: tag}) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// tidy drops what a queue keeps for other priorities if it has only normal jobs again.
+func (s *step) tidy(q *KeyQueue) {
+	if _, idle := q.seats.IsIdle(); !idle {
+		return
+	}
+	if slices.ContainsFunc(q.Jobs, func(j *Job) bool { return j.Priority != bucket.Normal || j.turnOf() != bucket.Normal }) {
+		return
+	}
+	if !q.waits.Unmix(q.Empty()) {
+		return
+	}
+	s.turns.LeaveClasses(q)
+	for _, j := range q.Jobs {
+		j.tag = 0 // the jobs are in order without tags
+	}
+}
+
+// classSet is a set of priorities.
+type classSet uint8
+
+const allClasses classSet = 1<<len(bucket.Priorities) - 1
+
+func (s classSet) has(p bucket.Priority) bool { return s>>(p-bucket.High)&1 != 0 }
+
+func (s classSet) with(p bucket.Priority) classSet { return s | 1<<(p-bucket.High) }
+
+func (s classSet) without(p bucket.Priority) classSet { return s &^ (1 << (p - bucket.High)) }

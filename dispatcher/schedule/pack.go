@@ -14,7 +14,7 @@ import (
 // leaves its way without a call, its members rest in their places, and are packed again.
 //
 // A pack holds the first jobs of a priority that may be called, in their order, so that none overtakes another. A retry
-// may go in any pack. A job that may have killed its owners goes alone (suspects.go), and so does the breaker's probe.
+// may go in any pack. A job that may have killed its owners goes alone (jobs.go), and so does the breaker's probe.
 //
 // If the api may have processed the call of a pack, under the pack's idempotency key, a bond holds the pack together:
 // it is called again only with the same jobs. If one of these jobs has ended in another way, the bond is broken, and

@@ -246,3 +246,153 @@ func TestEveryRoundSaysWhatWaits(t *testing.T) {
 		t.Errorf("%+v of %d tenants", line, bucket.MostTenants+1)
 	}
 }
+
+// TestMissedCallUsesNothing checks that a call that was taken back counts in no limit's use.
+func TestMissedCallUsesNothing(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 100, Per: time.Minute, Burst: 10}})
+	d.add("a")
+	for range 5 {
+		fx := d.turn()
+		if len(fx.Asks) > 0 {
+			d.Answer(&fx, Reply{Sent: d.now, Came: d.now, Answers: []bucket.Answer{{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}}}})
+		}
+		for _, j := range fx.Start {
+			if used := d.At(d.now).Uses()[0].Used; used != 1 {
+				t.Errorf("%d units are used by a call", used)
+			}
+			d.Unstart(j)
+			if used := d.At(d.now).Uses()[0].Used; used != 0 {
+				t.Errorf("%d units are used by a call that was taken back", used)
+			}
+			return
+		}
+	}
+	t.Error("no call started")
+}
+
+// TestLearnNoticesThatMoreIsLeft checks that jobs ask again after an answer to another process has said that more is
+// left: whether the excess was read before, or only refused a job in between.
+func TestLearnNoticesThatMoreIsLeft(t *testing.T) {
+	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 60, Per: time.Hour, Burst: 1}}
+	limit.Left.Header = "X-Left"
+	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
+	excess := func(units int64) []bucket.Level { return []bucket.Level{{Limit: limit, Excess: units}} }
+	refuse := func(units int64) {
+		in := answering{step: step{Schedule: s, now: someTime}}
+		q := &KeyQueue{}
+		in.wait(q, &Job{Queue: q, Call: limits.Call{Costs: []int64{1}}}, &Job{Queue: q, Call: limits.Call{Costs: []int64{1}}}, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Hour), Excess: units})
+	}
+	for i, c := range []struct {
+		refused int64
+		levels  []bucket.Level
+		eased   bool
+	}{
+		{0, nil, false},
+		{0, excess(9), false},
+		{0, excess(9), false},
+		{0, excess(8), true},
+		{0, excess(12), false},
+		{0, nil, true},
+		{7, nil, true},
+		{7, excess(7), false},
+		{7, excess(3), true},
+		{0, nil, true},
+		{0, nil, false},
+	} {
+		if refuse(c.refused); s.Shared.Learn(c.levels) != c.eased {
+			t.Errorf("step %d: an answer has said that more is left: %v, want %v", i, !c.eased, c.eased)
+		}
+	}
+}
+
+// TestDearCallWaitsAloneForTheVendor checks that while a dear call waits for the vendor's count, cheaper calls may use
+// what the vendor has left.
+func TestDearCallWaitsAloneForTheVendor(t *testing.T) {
+	limit := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 600, Per: time.Minute, Burst: 100}}
+	s := New(&Policy{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: *limit.Rate}, Shared: []bucket.Limit{limit}}}, Pace{}, nil)
+	for units, shut := range map[int64]bool{0: true, 40: false} {
+		s.gate.open()
+		in, dear := answering{step: step{Schedule: s, now: someTime}}, &Job{Queue: &KeyQueue{}, Call: limits.Call{Costs: []int64{31}}}
+		in.wait(dear.Queue, dear, dear, bucket.Normal, &bucket.Wait{Limit: "account", Until: someTime.Add(time.Minute), Excess: units})
+		if s.gate.isShut(someTime) != shut {
+			t.Errorf("with an excess of %d units other keys wait: %v, want %v", units, !shut, shut)
+		}
+	}
+}
+
+// TestUnitsThatComeBackAreAskedFor checks that a job that a quota has put off until midnight asks again if units come
+// back that were granted while it asked, whether they come back before its answer or after. It asks once, and not for
+// units that had come back before it asked.
+func TestUnitsThatComeBackAreAskedFor(t *testing.T) {
+	const start = bucket.Micros(1_700_000_000_000_000)
+	for name, c := range map[string]struct {
+		back  time.Duration // when the store has heard of the units; the ask is sent at 1 s, and answered at 2 s
+		again bool
+	}{
+		"before the ask":     {500 * time.Millisecond, false},
+		"while it is asked":  {1500 * time.Millisecond, true},
+		"after the answer":   {3 * time.Second, true},
+		"long after":         {time.Hour, true},
+		"after the midnight": {48 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := bucket.Rules{
+				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4},
+				Shared: []bucket.Limit{{Name: "daily", Quota: &bucket.Quota{Count: 33, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}}},
+			}
+			s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: MostAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls},
+				func(string) bucket.Micros { return 0 })
+			now, returned := start, start.Add(c.back)
+			asks := func() (asked Effects) { // steps until a job asks, or nothing is to be done
+				for range 10 {
+					fx := s.Step(now)
+					for _, j := range fx.Load {
+						j.Policy, j.Costs = s.policy, []int64{1}
+						s.Loaded(j)
+					}
+					if len(fx.Asks) > 0 {
+						return fx
+					}
+				}
+				return Effects{}
+			}
+			s.Push("k", 1, &Partition{Open: true})
+			now = start.Add(time.Second)
+			if returned < now {
+				s.UnitsCameBack(returned)
+			}
+			fx := asks()
+			if len(fx.Asks) != 1 {
+				t.Fatalf("%d asks of a job that may be called", len(fx.Asks))
+			}
+			sent := now
+			now = start.Add(2 * time.Second)
+			if returned > sent && returned < now {
+				if s.UnitsCameBack(returned) {
+					t.Error("it must ask again before any job was put off")
+				}
+			}
+			out := s.Answer(&fx, Reply{Sent: sent, Came: now, Answers: []bucket.Answer{{Wait: bucket.Wait{Limit: "daily", Until: start.Add(24 * time.Hour)}}}})
+			if fx := asks(); len(fx.Asks) != 0 {
+				t.Fatal("a job asks again that was put off until midnight")
+			}
+			if returned > now {
+				now = returned
+				out.PutOff = s.UnitsCameBack(now)
+			}
+			if out.PutOff != c.again {
+				t.Fatalf("it must ask again: %v, want %v", out.PutOff, c.again)
+			}
+			if !c.again {
+				return
+			}
+			if s.UnitsCameBack(now) {
+				t.Error("it must ask again twice for the same units")
+			}
+			s.AskAgain(s.Find("k"), now)
+			if fx := asks(); len(fx.Asks) != 1 {
+				t.Errorf("%d asks of a job that is to ask again", len(fx.Asks))
+			}
+		})
+	}
+}

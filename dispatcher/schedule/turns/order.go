@@ -286,7 +286,7 @@ func (o *order[Q]) lend(q Q, l line, calls int) {
 	}
 	if l == askLine && o.tenants[of.name] == of { // otherwise the tenant belongs to former rules
 		o.merit.asked += calls - int(own.asks)
-		own.asks = int16(calls) //nolint:gosec // at most maxAsks
+		own.asks = int16(calls) //nolint:gosec // at most MostInRow
 	}
 	of.in[l].lent += d - own.lent[l]
 	own.lent[l] = d

@@ -7,7 +7,8 @@ import "weir/bucket"
 // one of a hundred units a second. This is the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type ServiceTime int64
 
-const MostServiceTime = ServiceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
+// MostServiceTime bounds a service time: half a year. Sums of any number of them stay far from overflow.
+const MostServiceTime = ServiceTime(1) << 44
 
 // Turns says which queue is next at what keys share: the shared limits, and room to make jobs ready. First the
 // priorities take turns by their weights, then the tenants of a priority, then the queues of a tenant (order.go). A

@@ -1,4 +1,4 @@
-package schedule
+package replicas
 
 import (
 	"fmt"
@@ -9,15 +9,16 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
+	"weir/dispatcher/schedule"
 	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
 // owner is a process of a fleet: a schedule that shares a store with others, over a round trip each time.
 type owner struct {
-	s     *Schedule
-	part  *Partition
-	clock StoreClock
+	s     *schedule.Schedule
+	part  *schedule.Partition
+	clock schedule.StoreClock
 }
 
 // crowd is several owners at one store, in virtual time.
@@ -49,12 +50,12 @@ func newCrowd(t testing.TB, seed uint64, owners int, rules bucket.Rules) *crowd 
 		t.Fatal(err)
 	}
 	for range owners {
-		o := &owner{part: &Partition{Open: true}, clock: OwnClock}
+		o := &owner{part: &schedule.Partition{Open: true}, clock: schedule.OwnClock}
 		if owners > 1 {
-			o.clock = OtherClock
+			o.clock = schedule.OtherClock
 		}
-		o.s = New(&Policy{Rules: rules, Price: 1}, Pace{
-			PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls, Clock: o.clock,
+		o.s = schedule.New(&schedule.Policy{Rules: rules, Price: 1}, schedule.Pace{
+			PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls, Clock: o.clock,
 		}, func(string) bucket.Micros { return 0 })
 		c.owners = append(c.owners, o)
 	}
@@ -96,7 +97,7 @@ func (c *crowd) step(o *owner) {
 	fx := o.s.Step(c.now)
 	digestOf(c.t).effects(o.s, c.now, &fx)
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = o.s.policy, make([]int64, len(c.rules.Shared))
+		j.Policy, j.Costs = o.s.Policy(), make([]int64, len(c.rules.Shared))
 		for i := range j.Costs {
 			j.Costs[i] = max(1, c.rules.Shared[i].Cost.Usual())
 		}
@@ -119,21 +120,21 @@ func (c *crowd) step(o *owner) {
 	if len(fx.Asks) == 0 {
 		return
 	}
-	if o.clock == OwnClock {
+	if o.clock == schedule.OwnClock {
 		a, err := c.store.Reserve(c.t.Context(), fx.Asks)
-		c.answer(o, &fx, Reply{Sent: c.now, Came: c.now, Answers: a, Err: err})
+		c.answer(o, &fx, schedule.Reply{Sent: c.now, Came: c.now, Answers: a, Err: err})
 		return
 	}
 	sent := c.now
 	c.after(time.Duration(c.rnd.IntN(2))*time.Millisecond, func() {
 		a, err := c.store.Reserve(c.t.Context(), fx.Asks)
 		c.after(time.Duration(1+c.rnd.IntN(2))*time.Millisecond, func() {
-			c.answer(o, &fx, Reply{Sent: sent, Came: c.now, Answers: a, Err: err})
+			c.answer(o, &fx, schedule.Reply{Sent: sent, Came: c.now, Answers: a, Err: err})
 		})
 	})
 }
 
-func (c *crowd) answer(o *owner, fx *Effects, r Reply) {
+func (c *crowd) answer(o *owner, fx *schedule.Effects, r schedule.Reply) {
 	out := o.s.Answer(fx, r)
 	c.settle(o, out.Unused)
 	for _, j := range out.OverBudget {
@@ -155,7 +156,11 @@ func (c *crowd) settle(o *owner, uses []bucket.Use) {
 func (c *crowd) ready() (n int) {
 	for _, o := range c.owners {
 		for q := range o.s.Queues() {
-			n += q.Jobs.count(staging, ready, asking, granted)
+			for _, j := range q.Jobs {
+				if phase, _ := q.PhaseOf(j.Seq); phase == schedule.JobNext {
+					n++
+				}
+			}
 		}
 	}
 	return n

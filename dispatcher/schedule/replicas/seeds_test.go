@@ -1,13 +1,48 @@
-package schedule
+package replicas
 
 import (
+	"errors"
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math/rand/v2"
 	"testing"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule"
 )
+
+// event is what happens at a time.
+type event struct {
+	at bucket.Micros
+	do func()
+}
+
+// events is a heap, ordered by time.
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
+// Pop implements heap.Interface.
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+var errLost = errors.New("lost on the way")
+
+// someWeights draws the weights of the priorities.
+func someWeights(rnd *rand.Rand) bucket.Weights {
+	return []bucket.Weights{
+		{}, {High: 1, Normal: 1, Low: 1}, {High: 100, Normal: 10, Low: 1}, {High: 7, Normal: 5, Low: 3}, {High: 1, Normal: 2, Low: 8},
+	}[rnd.IntN(5)]
+}
 
 // digest is a running sum over all that happens in a simulation, in order. A nil digest sums up nothing.
 type digest struct{ hash.Hash64 }
@@ -18,21 +53,16 @@ func (d *digest) add(what ...any) {
 	}
 }
 
-// effects adds the effects of a step, and the holds and the next time after it.
-func (d *digest) effects(s *Schedule, now bucket.Micros, fx *Effects) {
+// effects adds the effects of a step, and the next time after it.
+func (d *digest) effects(s *schedule.Schedule, now bucket.Micros, fx *schedule.Effects) {
 	if d == nil {
 		return
 	}
-	d.add(now, s.Holds.held, s.Holds.breaker.until, s.gate.opens, s.Next(now), fx.Unused)
-	for _, jobs := range append([][]*Job{fx.Load, fx.Look, fx.Start, fx.Expire, fx.Cancel, fx.Recall, fx.Stale}, fx.asked...) {
+	d.add(now, s.Next(now), fx.Unused)
+	for _, jobs := range [][]*schedule.Job{fx.Load, fx.Look, fx.Start, fx.Expire, fx.Cancel, fx.Recall, fx.Stale} {
 		d.add(len(jobs))
 		for _, j := range jobs {
 			d.add(j.Seq, j.Phase, j.At, j.NotBefore)
-		}
-	}
-	for _, q := range fx.Resumed {
-		if q != nil {
-			d.add(q.Key)
 		}
 	}
 	for i := range fx.Asks {
@@ -62,23 +92,13 @@ func digestOf(t testing.TB) *digest {
 // TestSeedsRepeat checks that the seed alone decides what happens in each simulation, so that a seed that fails once
 // fails again.
 func TestSeedsRepeat(t *testing.T) {
-	alone := func(play func(m *simulation)) func(testing.TB, uint64) {
-		return func(t testing.TB, seed uint64) { play(newSimulation(t, seed)) }
-	}
 	for name, of := range map[string]struct {
 		seeds uint64
 		play  func(t testing.TB, seed uint64)
 	}{
-		"Simulation":                      {20, alone(func(m *simulation) { m.play() })},
-		"SimulationOfAStoreElsewhere":     {20, alone(func(m *simulation) { m.sendAway().play() })},
-		"SimulationOfReuse":               {20, func(t testing.TB, seed uint64) { playReuse(t, seed) }},
-		"SimulationOfCrashes":             {20, func(t testing.TB, seed uint64) { playCrashes(t, seed) }},
-		"SimulationOfChanges":             {20, playChanges},
 		"SimulationOfTurns":               {2, func(t testing.TB, seed uint64) { playTurns(t, seed, noMistake) }},
 		"SimulationOfTurnsDisturbed":      {2, playDisturbed},
 		"SimulationOfWeightsOverReplicas": {2, func(t testing.TB, seed uint64) { playWeights(t, seed, noMistake) }},
-		"SimulationOfPriorities, key":     {3, func(t testing.TB, seed uint64) { playPriorities(t, seed, noSlip, false) }},
-		"SimulationOfPriorities, shared":  {3, func(t testing.TB, seed uint64) { playPriorities(t, seed, noSlip, true) }},
 		"NoIntentBeyondTheLimits":         {3, playWidth},
 	} {
 		t.Run(name, func(t *testing.T) {

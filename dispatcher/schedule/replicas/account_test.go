@@ -1,4 +1,4 @@
-package schedule
+package replicas
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
+	"weir/dispatcher/schedule"
 )
 
 // sharing draws a fleet whose replicas are apis of one account in one process. Each api has its own schedule and
@@ -46,19 +47,19 @@ func (f *fleet) open(apis, jobs int, keysOf func(api int) int, change func(api i
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		pace, twins := Pace{
-			PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls,
+		pace, twins := schedule.Pace{
+			PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		}, 1
 		if f.twins {
-			pace.Clock, twins = OtherClock, 2
+			pace.Clock, twins = schedule.OtherClock, 2
 		}
 		first := len(f.replicas)
 		for twin := range twins {
 			if f.twins {
 				pace.Replica = fmt.Sprint(name, "/", twin)
 			}
-			r := &replica{name: name, part: &Partition{Open: true}, store: store}
-			r.s = New(&Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 })
+			r := &replica{name: name, part: &schedule.Partition{Open: true}, store: store}
+			r.s = schedule.New(&schedule.Policy{Rules: rules}, pace, func(string) bucket.Micros { return 0 })
 			f.replicas = append(f.replicas, r)
 		}
 		for k := range keysOf(i) {
@@ -70,7 +71,7 @@ func (f *fleet) open(apis, jobs int, keysOf func(api int) int, change func(api i
 			f.keys[key.name] = key
 			for range jobs {
 				f.seq++
-				r.s.push(key.name, f.seq, r.part, key.of, 0)
+				r.s.PushEarly(key.name, f.seq, r.part, key.of, 0, 0)
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func (f *fleet) wrong() (bad []string) {
 		check(l, func(string) bool { return true })
 	}
 	for _, r := range f.replicas {
-		for _, l := range r.s.policy.Rules.Own().Shared {
+		for _, l := range r.s.Policy().Rules.Own().Shared {
 			check(l, func(key string) bool { return apiOf(key) == r.name })
 		}
 	}
@@ -273,7 +274,7 @@ func TestAccountWithoutRival(t *testing.T) {
 	f.keys["api1.k0"] = &fleetKey{name: "api1.k0", replica: 1, left: 50}
 	for range 50 {
 		f.seq++
-		late.s.push("api1.k0", f.seq, late.part, bucket.Normal, 0)
+		late.s.PushEarly("api1.k0", f.seq, late.part, bucket.Normal, 0, 0)
 	}
 	f.wake(late)
 	f.run(f.now.Add(10 * time.Second))
@@ -434,7 +435,7 @@ func TestAccountForecast(t *testing.T) {
 		})
 		f.run(f.now.Add(2 * time.Second))
 		api, left := f.replicas[0], f.keys["api0.k0"].left
-		eta := api.s.At(f.local(api)).ETA(Place{Key: "api0.k0", Position: left})
+		eta := api.s.At(f.local(api)).ETA(schedule.Place{Key: "api0.k0", Position: left})
 		from := f.now
 		f.run(f.now.Add(time.Minute))
 		last := f.lastSlot("api0")

@@ -1,4 +1,4 @@
-package schedule
+package replicas
 
 import (
 	"fmt"
@@ -27,19 +27,19 @@ func prioritize(f *fleet, c crew) crew {
 // offWeights returns for each priority by how many calls it was off its part at most, in any span of the grants. The
 // priorities that have keys divide all calls: a small fleet may have no key of some priority.
 func (f *fleet) offWeights(grants []fleetGrant) map[bucket.Priority]float64 {
-	there := classSet(0)
+	there := map[bucket.Priority]bool{}
 	for _, k := range f.keys {
-		there = there.with(k.of)
+		there[k.of] = true
 	}
 	sum := 0.0
 	for _, p := range bucket.Priorities {
-		if there.has(p) {
+		if there[p] {
 			sum += float64(f.rules.Weights.Of(p))
 		}
 	}
 	off := map[bucket.Priority]float64{}
 	for _, p := range bucket.Priorities {
-		if !there.has(p) {
+		if !there[p] {
 			continue
 		}
 		part, made, low, high := float64(f.rules.Weights.Of(p))/sum, 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-package schedule
+package replicas
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/internal/seeds"
+	"weir/dispatcher/schedule"
 )
 
 // TestSlowedReplicasHoldNoOther checks that a replica gets what five others leave of a limit, because pushback has
@@ -22,9 +23,8 @@ func TestSlowedReplicasHoldNoOther(t *testing.T) {
 			}
 			f.man(c)
 			for _, r := range f.replicas[1:] {
-				r.s.policy.Retry.Adaptive = &Adaptive{Floor: 1, Recover: 1000 * time.Hour}
-				g := &r.s.Holds.governor
-				g.ceiling, g.grown = whole/16, f.local(r)
+				r.s.Policy().Retry.Adaptive = &schedule.Adaptive{Floor: 1, Recover: 1000 * time.Hour}
+				r.s.Findings.Learn(schedule.Finding{At: f.local(r), Share: 1 << 10 / 16}, f.local(r)) // a sixteenth
 			}
 			begin, end := f.now.Add(time.Second), f.now.Add(8*time.Second)
 			f.run(end)
