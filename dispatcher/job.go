@@ -298,7 +298,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	j.Reserved, j.Estimates = price, reserve.Estimates
 	j.RecallLocked()
 	if !job.Deadline.IsZero() {
-		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))
+		j.Deadline = w.Sched.Queues.Own(bucket.MicrosOf(job.Deadline))
 	}
 	return refusal, err
 }

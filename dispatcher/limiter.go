@@ -144,7 +144,7 @@ func (w *slots) cameBack(units bool) {
 // askAgain makes every job that waits for a shared limit ask again.
 func (w *slots) askAgain() {
 	w.Mu.Lock()
-	queues, now := slices.Collect(w.Sched.Queues()), w.Now()
+	queues, now := slices.Collect(w.Sched.Queues.All()), w.Now()
 	w.Mu.Unlock()
 	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.AskAgain(q, now) })
 	w.WakeUp()

@@ -72,7 +72,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	if hold, held := w.Env.Restored.Hold(&api.Rules, now); held {
 		w.Sched.Holds.Hold(nil, hold.Until, hold.Why)
 	}
-	queues := slices.Collect(w.Sched.Queues())
+	queues := slices.Collect(w.Sched.Queues.All())
 	w.Mu.Unlock()
 	w.EachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.Sched.Rebind(q, now) })
 	w.answers.recall()

@@ -232,7 +232,7 @@ func (d *Desk) PausedEmpty(api string, limit int) (states []schedule.KeyState, a
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	for _, key := range keys {
-		if q := w.Sched.Find(key); key == "" || q != nil && !q.Empty() || w.Partitions[w.Queue.Partition(key).Number()] == nil {
+		if q := w.Sched.Queues.Find(key); key == "" || q != nil && !q.Empty() || w.Partitions[w.Queue.Partition(key).Number()] == nil {
 			continue
 		}
 		if all++; len(states) >= min(max(limit, 1), MaxInspected) {
@@ -291,7 +291,7 @@ func (d *Desk) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, err
 	states := []schedule.KeyState{}
 	for _, k := range w.deepestKeys(wanted) {
 		w.Mu.Lock()
-		if q := w.Sched.Find(k.Key); q != nil && !q.Empty() {
+		if q := w.Sched.Queues.Find(k.Key); q != nil && !q.Empty() {
 			states = append(states, w.Sched.At(w.Now()).Inspect(q))
 		}
 		w.Mu.Unlock()
@@ -315,7 +315,7 @@ func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail,
 		w.Mu.Unlock()
 		return KeyDetail{}, lane.ErrNotOwner
 	}
-	q := w.Sched.Find(key)
+	q := w.Sched.Queues.Find(key)
 	now := w.Now()
 	if q == nil || q.Empty() {
 		state, paused := w.Sched.At(now).InspectPaused(key)
@@ -356,7 +356,7 @@ func (d *Desk) Show(ctx context.Context, api, key string, limit int) (KeyDetail,
 func (w *API) shareOf(key string) schedule.Share {
 	var demand schedule.Demand
 	w.Mu.Lock()
-	all := w.Sched.Queues()
+	all := w.Sched.Queues.All()
 	w.Mu.Unlock()
 	w.EachLocked(all, func(q *schedule.KeyQueue) { w.Sched.At(w.Now()).AddTo(&demand, q) })
 	w.Mu.Lock()
@@ -372,7 +372,7 @@ func (w *API) deepestKeys(wanted KeysWanted) []KeyPlace {
 	seen := 0
 	var last *KeyPlace // the last one of top, if top has as many as are wanted
 	w.Mu.Lock()
-	for q := range w.Sched.Queues() {
+	for q := range w.Sched.Queues.All() {
 		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && (last == nil || p.Compare(*last) < 0) && wanted.wants(p) {
 			top = append(top, p)
 		}

@@ -145,14 +145,14 @@ func newest(ctx context.Context, p *lane.Owned, wanted *UnfinishedWanted) (jobs 
 func phaseOf(p *lane.Owned, e *queue.Entry, known bool) (schedule.JobPhase, int) {
 	p.W.Mu.Lock()
 	defer p.W.Mu.Unlock()
-	q := p.W.Sched.Find(e.Key)
+	q := p.W.Sched.Queues.Find(e.Key)
 	if q != nil {
 		if phase, calls := q.PhaseOf(e.Seq); phase != "" {
 			return phase, calls
 		}
 	}
 	switch notBefore := ingest.NotBeforeOf(e.Header, e.Time); {
-	case p.W.Sched.Own(bucket.MicrosOf(notBefore)) > p.W.Now() && (q != nil || !known || p.Reading):
+	case p.W.Sched.Queues.Own(bucket.MicrosOf(notBefore)) > p.W.Now() && (q != nil || !known || p.Reading):
 		return schedule.JobNotBefore, 0
 	case !known || p.Reading:
 		return schedule.JobWaits, 0
@@ -186,13 +186,13 @@ func (w *API) beingCalled(wanted *UnfinishedWanted) (jobs []UnfinishedJob) {
 	}
 	w.Mu.Lock()
 	if wanted.Key == "" {
-		all := w.Sched.Queues()
+		all := w.Sched.Queues.All()
 		w.Mu.Unlock()
 		w.EachLocked(all, take)
 		return jobs
 	}
 	defer w.Mu.Unlock()
-	if q := w.Sched.Find(wanted.Key); q != nil {
+	if q := w.Sched.Queues.Find(wanted.Key); q != nil {
 		take(q)
 	}
 	return jobs

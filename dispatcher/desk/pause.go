@@ -36,7 +36,7 @@ func (d *Desk) Pause(api, key string, p schedule.Pause) error {
 		if w.Name == api {
 			w.Update(func(s *schedule.Schedule) {
 				s.Holds.Pause(key, p)
-				w.LeaveIdleLocked(s.Find(key))
+				w.LeaveIdleLocked(s.Queues.Find(key))
 			})
 		}
 	}

@@ -269,7 +269,7 @@ func (l *askedLetter) heedPushback(r httpcall.Response) {
 func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
 	l.w.Mu.Lock()
 	tat := max(use.Grant.TAT, l.w.Sched.At(l.w.Now()).KnownTAT(l.Key))
-	if q := l.w.Sched.Find(l.Key); q != nil {
+	if q := l.w.Sched.Queues.Find(l.Key); q != nil {
 		tat = max(tat, l.w.Sched.At(l.w.Now()).Floor(q)) // calls of the key that ended before may have later slots
 	}
 	l.w.Mu.Unlock()

@@ -48,7 +48,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	in := answering{step: step{Schedule: s, now: r.over()}}
 	if r.Err != nil {
 		in.unanswered(fx, r.Err)
-		s.packs.loosen(&s.agenda)
+		s.packs.loosen(&s.Queues)
 		return in.out
 	}
 	if s.store.answered() {
@@ -85,7 +85,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		s.turns.Book(q, turn, len(a.Grants))
 		s.turns.Refuse(q, turn, 0)
 		q.refused("", 0)
-		s.Touch(q)
+		s.Queues.Touch(q)
 		if len(a.Grants) < len(jobs) {
 			in.wait(q, jobs[0], jobs[len(a.Grants)], turn, &a.Wait)
 		}
@@ -93,7 +93,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.gate.freed()
 	in.withdrawBlocked()
 	s.gate.asked = r.Sent
-	s.packs.loosen(&s.agenda)
+	s.packs.loosen(&s.Queues)
 	in.out.Unused, in.out.PutOff = in.fx.Unused, s.gate.takePutOff(in.now)
 	return in.out
 }
@@ -130,7 +130,7 @@ func (s *answering) paced(j *Job) {
 	replicas := time.Duration(max(s.Findings.replicas, 1))
 	all := min(s.Shared.Interval(j.Costs), limits.LongestInterval/replicas) * replicas
 	if all == 0 {
-		all = own / time.Duration(max(len(s.byKey), 1))
+		all = own / time.Duration(max(len(s.Queues.byKey), 1))
 	}
 	s.Holds.governor.granted(all, j.At)
 }
@@ -186,7 +186,7 @@ func (s *answering) wait(q *KeyQueue, first, refused *Job, turn bucket.Priority,
 
 // waitInLine makes a queue wait for its turn at the shared limits, unless its partition was lost while it asked.
 func (s *answering) waitInLine(q *KeyQueue, of bucket.Priority) {
-	if s.byKey[q.Key] == q {
+	if s.Queues.byKey[q.Key] == q {
 		s.turns.Wait(q, of)
 	}
 }
@@ -213,7 +213,7 @@ func (s *answering) unanswered(fx *Effects, err error) {
 		s.turns.Book(q, jobs[0].turn, 0)
 		q.refused(storeDown, 0)
 		s.waitInLine(q, jobs[0].turn)
-		s.Touch(q)
+		s.Queues.Touch(q)
 	}
 	if s.now >= s.store.downAt.Add(limits.LongWait) {
 		s.withdrawBeyond(0)

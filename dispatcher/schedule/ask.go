@@ -19,7 +19,8 @@ func (s *step) ask(q *KeyQueue, may classSet) bucket.Micros {
 	s.unstick(q)
 	now := s.now
 	free, again := q.free(now)
-	if free <= 0 && q.Jobs.count(ready) > 0 && q.Jobs.count(asking, granted) == 0 { // asking and granted jobs touch q later
+	// Asking and granted jobs touch q later.
+	if free <= 0 && q.Jobs.count(ready) > 0 && q.Jobs.count(asking, granted) == 0 {
 		again = min(again, q.Jobs.newest().Add(limits.LongWait))
 	}
 	var jobs []*Job
@@ -207,7 +208,7 @@ func (s *step) turn(q *KeyQueue, jobs []*Job) int {
 		for _, asked := range s.fx.asked {
 			left -= len(asked)
 		}
-		most = min(most, left/(s.turns.Waiting()+len(s.agenda.active)+1))
+		most = min(most, left/(s.turns.Waiting()+len(s.Queues.active)+1))
 	case row == 0:
 		return 1
 	}
@@ -299,14 +300,14 @@ func (s *Schedule) UnitsCameBack(now bucket.Micros) (putOff bool) {
 // AskAgain makes a queue that a shared limit refused ask again, because the limit may open at another time than the
 // store said: its period begins at another time, or units came back.
 func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
-	if s.byKey[q.Key] != q {
+	if s.Queues.byKey[q.Key] != q {
 		return // it has been dropped since
 	}
 	if s.Shared.Have(s.gate.by) {
 		s.gate.open()
 	}
 	q.Jobs.rouse(now)
-	s.Touch(q)
+	s.Queues.Touch(q)
 }
 
 // PermitFreed lets the store be asked at once if a limit on calls in flight has shut the gate. The store may have a

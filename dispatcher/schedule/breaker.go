@@ -279,7 +279,7 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	j.judged = e.Now
 	if e.Denied {
 		if s.Holds.onDenial(j, e, s.policy, &f) {
-			s.agenda.touchAll()
+			s.Queues.touchAll()
 		}
 		return f
 	}
@@ -288,10 +288,10 @@ func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 		return f
 	}
 	if s.Holds.onFault(j, e, &f) {
-		s.agenda.touchAll()
+		s.Queues.touchAll()
 	}
 	if held := s.Holds.onAnswer(j, e, &f); held != nil {
-		s.Touch(held)
+		s.Queues.Touch(held)
 	}
 	return f
 }

@@ -167,13 +167,13 @@ func checkPlaces(t *testing.T, seed uint64, q *KeyQueue) {
 	}
 }
 
-// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called, and
-// one that is polled: the key's next call has to wait for its rate.
+// TestPlaceBehindRunningCalls checks that an urgent job's place and ETA count a less urgent job that is being called,
+// and one that is polled: the key's next call has to wait for its rate.
 func TestPlaceBehindRunningCalls(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Minute, Burst: 1}, Capacity: 1000, InFlight: 8})
 	d.spacing = time.Minute
 	d.push("k", 1, d.part, bucket.Low, 0)
-	q := d.byKey["k"]
+	q := d.Queues.byKey["k"]
 	for i := 0; q.Jobs.count(calling) == 0; i++ {
 		if i == 100 {
 			t.Fatal("the low job is not called")
@@ -296,7 +296,7 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		limits.Rate.Burst = 8
 		d := newDesk(limits)
 		d.add("k", "k", "k")
-		q := d.byKey["k"]
+		q := d.Queues.byKey["k"]
 		first, others := d.Extract(q, 1), []*Job{d.Extract(q, 2), d.Extract(q, 3)}
 		first.Calls, first.Phase, first.Cramped = calls, staging, true
 		for _, j := range others {
@@ -338,7 +338,7 @@ func TestEarlyRetryIsAskedForInTime(t *testing.T) {
 			s.Loaded(j)
 		}
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	if n := q.Jobs.count(ready); n != 2 || !q.seats.State(bucket.Low).Blocked {
 		t.Fatalf("%d jobs are ready, and the low one waits for a turn: %v", n, q.seats.State(bucket.Low).Blocked)
 	}
@@ -363,7 +363,7 @@ func TestQueueThatCannotAskYetTakesNoTurn(t *testing.T) {
 	for i, p := range bucket.Priorities {
 		s.push("k", uint64(i+1), part, p, 0)
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	q.refused("account", askAt)
 	steps := func() {
 		for range 10 {

@@ -71,7 +71,7 @@ func (m *simulation) keepCheckpoints() {
 func (m *simulation) twice() {
 	switch m.rnd.IntN(6) {
 	case 0:
-		m.s.agenda.touchAll()
+		m.s.Queues.touchAll()
 	case 1:
 		m.s.PermitFreed()
 	case 2:
@@ -124,8 +124,8 @@ func (m *simulation) crash() {
 		m.s.Holds.Pause("", *p)
 	}
 	m.part = &Partition{Reading: true}
-	for _, key := range slices.Sorted(maps.Keys(old.byKey)) {
-		m.reread(old.byKey[key])
+	for _, key := range slices.Sorted(maps.Keys(old.Queues.byKey)) {
+		m.reread(old.Queues.byKey[key])
 	}
 	if m.rnd.IntN(3) == 0 {
 		m.crashes.once = !m.crashes.once // the next one is told so by its file
@@ -158,8 +158,8 @@ func (m *simulation) reread(q *KeyQueue) {
 
 // reopen does what the dispatcher does when a partition has been read.
 func (m *simulation) reopen() {
-	for _, key := range slices.Sorted(maps.Keys(m.s.byKey)) {
-		q := m.s.byKey[key]
+	for _, key := range slices.Sorted(maps.Keys(m.s.Queues.byKey)) {
+		q := m.s.Queues.byKey[key]
 		unsure := false
 		for _, seq := range q.waitingSeqs() {
 			r, ok := m.crashes.found[seq]
@@ -196,7 +196,7 @@ func (m *simulation) reopen() {
 		q.TAT = max(q.TAT, known)
 	}
 	m.part.Open, m.part.Reading = true, false
-	m.s.agenda.touchAll()
+	m.s.Queues.touchAll()
 }
 
 // playCrashes plays one seed of a process that dies at any moment, and returns how often it died.
@@ -264,14 +264,14 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 				s.Push(key, uint64(k+1), p)
 			}
 		}
-		s.Touch(s.byKey[key])
+		s.Queues.Touch(s.Queues.byKey[key])
 	}
 	run(start.Add(5 * time.Second))
 	s.Allow(false) // the right to call is in doubt for a moment
 	run(now.Add(10 * time.Millisecond))
 	s.Allow(true)
 	s.Push("empty", 9, p)
-	if w := s.At(now).waits(s.byKey["empty"]); w.For != WaitInFlight || w.Until == nil {
+	if w := s.At(now).waits(s.Queues.byKey["empty"]); w.For != WaitInFlight || w.Until == nil {
 		t.Errorf("a key whose calls may all be running waits for %+v", w)
 	}
 	run(p.Leftover)
@@ -303,11 +303,11 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.byKey["k"] != nil || q.seats.IsJoined(bucket.Normal) {
+	if s.Queues.byKey["k"] != nil || q.seats.IsJoined(bucket.Normal) {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.gate.opens = now.Add(time.Hour)
-	s.Touch(q)
+	s.Queues.Touch(q)
 	s.Step(now)
 	if s.turns.Waiting() != 0 {
 		t.Error("a line without jobs waits for its turn")
@@ -403,11 +403,11 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	alone := &Job{Deaths: aloneFrom, Queue: q}
 	s.suspects.call(alone)
 	lost.Deaths, lost.NotBefore = aloneFrom, 1 // a suspect waits for its turn, and those behind it wait for it
-	s.Touch(q)
+	s.Queues.Touch(q)
 	if got := staged(); len(got) != 0 {
 		t.Fatalf("jobs %v overtook the one whose first call was lost, and which is a suspect", got)
 	}
-	s.suspects.clear(alone, &s.agenda)
+	s.suspects.clear(alone, &s.Queues)
 	if got := staged(); len(got) == 0 || got[0] != 1 {
 		t.Fatalf("jobs %v are made ready; want job 1 first", got)
 	}

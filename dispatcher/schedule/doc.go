@@ -10,14 +10,13 @@
 //
 // A KeyQueue holds one key's unfinished jobs; a key without jobs has no queue. Of a waiting job it keeps only the
 // stream sequence, in its backlog, and the due time of a delayed job (package backlog). Due times and deadlines follow
-// the wall clock (agenda.go). A Job is one job from staging to settlement. A Policy holds the
-// configured rules; it is replaced as a whole. A Partition holds what the schedule knows of a partition while this
-// process owns it.
+// the wall clock (queues.go). A Job is one job from staging to settlement. A Policy holds the configured rules; it is
+// replaced as a whole. A Partition holds what the schedule knows of a partition while this process owns it.
 //
 // A Schedule has one part for each subject below, which holds the state of the api. The type on the right holds the
 // same for one queue:
 //
-//	agenda           which queue is looked at, and when           entry
+//	Queues           which queue is looked at, and when           entry
 //	looks            for which jobs an answer is looked up        entry
 //	turns.Turns      which queue has the next turn                turns.Seats
 //	bucket.Weights   how the priorities share the calls           backlog.Backlog
@@ -34,12 +33,12 @@
 //	causes           why jobs waited                              holdups
 //	census           numbers of jobs and queues
 //
-// A step (step.go) handles the queues that the agenda names. An answering (answer.go) handles the store's answer.
+// A step (step.go) handles the queues whose time has come. An answering (answer.go) handles the store's answer.
 // There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work for a
 // call is O(log keys).
 //
-// A View reports on a schedule at one moment and changes nothing: what a key waits for, its share in the long run, and a
-// forecast of when a job should be called. A Holdup is the cause that kept a job waiting longest; it is reported when
+// A View reports on a schedule at one moment and changes nothing: what a key waits for, its share in the long run, and
+// a forecast of when a job should be called. A Holdup is the cause that kept a job waiting longest; it is reported when
 // the job is called or ends uncalled.
 //
 // The path of a job:

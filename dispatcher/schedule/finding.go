@@ -31,7 +31,7 @@ func (f *Finding) Open() bool { return f.Until != 0 }
 // the api.
 type Findings struct {
 	holds  *Holds  // of which this is a part
-	agenda *agenda // whose queues may go on, or must not, after a Finding
+	queues *Queues // whose queues may go on, or must not, after a Finding
 
 	on     bool          // other replicas may call the api
 	turn   int64         // the greatest Turn of the breaker that is known
@@ -93,7 +93,7 @@ func (c *Findings) ProbeAlone() bool {
 		return false
 	}
 	c.cutOff = true
-	c.agenda.touchAll()
+	c.queues.touchAll()
 	return true
 }
 
@@ -125,7 +125,7 @@ func (c *Findings) HasClaim() bool { return c.claim != 0 }
 func (c *Findings) Claim(turn int64, now bucket.Micros) {
 	if present, _ := c.AwaitsProbe(); turn != 0 && present == turn {
 		c.claim = max(now, 1)
-		c.agenda.touchAll()
+		c.queues.touchAll()
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *Findings) Claim(turn int64, now bucket.Micros) {
 func (c *Findings) LoseClaim() {
 	c.claim = 0
 	c.holds.breaker.keepCalled()
-	c.agenda.touchAll()
+	c.queues.touchAll()
 }
 
 // keepCalled drops the probe unless its call has begun.
@@ -232,7 +232,7 @@ func (c *Findings) Told(f Finding) {
 	}
 	if f.Turn > c.turn {
 		c.turn, c.turned = f.Turn, false
-		c.agenda.touchAll() // a job may claim the probe now
+		c.queues.touchAll() // a job may claim the probe now
 	}
 }
 
@@ -253,7 +253,7 @@ func (c *Findings) Learn(f Finding, now bucket.Micros) (news []HoldChange) {
 		if change, turned := c.follow(&f, now); turned {
 			news = append(news, change)
 		}
-		c.agenda.touchAll()
+		c.queues.touchAll()
 	}
 	if share := c.shareOf(f, now); share < whole {
 		h.governor.lowerTo(share, now)

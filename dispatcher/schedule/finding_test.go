@@ -95,8 +95,8 @@ func (f *council) starts(i int) (n int) {
 	return n
 }
 
-// TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what it
-// has learned from another.
+// TestHoldsAreShared checks that a hold that one replica learns holds all, for as long, and that no replica tells what
+// it has learned from another.
 func TestHoldsAreShared(t *testing.T) {
 	f := newCouncil(3, 2)
 	f.end(0, CallEnd{PushedBack: true, Again: true, Detail: "429", Hold: Advice{Wait: 3 * time.Second, Header: "retry-after"}})
@@ -364,8 +364,8 @@ func TestNearlyWholeRateIsNotTold(t *testing.T) {
 	}
 }
 
-// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds the
-// replicas no longer than a denial may, if they do not share a denial yet.
+// TestMarkOfAnotherClockHoldsShortly checks that a mark of a denial that another replica's clock dates far ahead holds
+// the replicas no longer than a denial may, if they do not share a denial yet.
 func TestMarkOfAnotherClockHoldsShortly(t *testing.T) {
 	f := newCouncil(2, 1)
 	d := f.desks[1]

@@ -45,7 +45,7 @@ type forecast struct {
 
 // of returns when the call of the job at a place should start; 0 if its key is paused without an end.
 func (v forecast) of(p Place) bucket.Micros {
-	q, tat := v.s.byKey[p.Key], v.KnownTAT(p.Key)
+	q, tat := v.s.Queues.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
 		if p.Position -= len(q.polled) + q.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
@@ -159,7 +159,7 @@ func (v forecast) turnsBefore(q *KeyQueue, p Place) int {
 
 // turnsWithin is turnsBefore for an api that has only jobs of one priority.
 func (v forecast) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
-	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.byKey), p.Keys), 0
+	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.Queues.byKey), p.Keys), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
 		own = q.uncalled() - q.under(granted, calling, settling)
@@ -170,7 +170,7 @@ func (v forecast) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 	called := v.s.Pipe.calls + v.s.Pipe.settling + v.s.Pipe.polling.jobs
 	unread := max(0, p.Others-(v.s.census.unfinished-own))
 	// Calls before the key's own next one: of jobs not read yet, of jobs being made ready, and of some that wait.
-	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.byKey))-rivals.Asking) + rivals.Before
+	first := unread + max(0, min(v.s.Pipe.staged, len(v.s.Queues.byKey))-rivals.Asking) + rivals.Before
 	if rivals.Tenants > 1 || v.s.turns.AreShared() {
 		keys = rivals.Keys
 	}
@@ -227,7 +227,7 @@ type Unread struct {
 // if that is unknown. While the schedule has not received all jobs of the bucket, it assumes that one of the others may
 // be called at once, unless early jobs alone fill the bucket.
 func (v View) PlaceFree(key string, unread Unread) bucket.Micros {
-	q, took := v.s.byKey[key], v.s.Pipe.lasted
+	q, took := v.s.Queues.byKey[key], v.s.Pipe.lasted
 	if took == 0 { // no call has ended yet: assume that one takes until the next slot
 		took = min(v.s.policy.Rules.Interval(v.s.policy.LimitsOf(key).Rate).Duration(), time.Second)
 	}
@@ -332,7 +332,7 @@ func (v View) wants(limits *bucket.KeyLimits) Share {
 // ShareOf returns the share that a key gets when it competes with the keys in d. d must include the key's own demand.
 func (v View) ShareOf(key string, d *Demand) Share {
 	share := v.shareOf(key, d)
-	if q := v.s.Find(key); q != nil && !q.Empty() {
+	if q := v.s.Queues.Find(key); q != nil && !q.Empty() {
 		share.Stopped = share.isStopped(v.waits(q), v.now)
 	}
 	return share

@@ -55,7 +55,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 func (f *foreseen) submit(key string) uint64 {
 	f.seq++
 	position := 1
-	if q := f.s.byKey[key]; q != nil {
+	if q := f.s.Queues.byKey[key]; q != nil {
 		position += q.Depth()
 	}
 	f.said[f.seq] = f.s.At(f.now).ETA(Place{Key: key, Position: position})
@@ -122,7 +122,7 @@ func inOrder[V any](jobs map[*Job]V) []*Job {
 // askAgain makes every job ask again if units came back, as the dispatcher does.
 func (f *foreseen) askAgain(putOff bool) {
 	if putOff {
-		for _, q := range f.s.agenda.all {
+		for _, q := range f.s.Queues.all {
 			f.s.AskAgain(q, f.now)
 		}
 	}
@@ -340,7 +340,7 @@ func TestShareBySettledCalls(t *testing.T) {
 	f.run(10 * time.Second)
 	var d Demand
 	v := f.s.At(f.now)
-	v.AddTo(&d, f.s.Find("k"))
+	v.AddTo(&d, f.s.Queues.Find("k"))
 	if share := v.ShareOf("k", &d); share.PerSecond < 9 || share.PerSecond > 12 {
 		t.Errorf("%+v, and 200000 tokens a minute are 11.1 calls of 300 a second", share)
 	}
@@ -354,7 +354,7 @@ func TestSoonest(t *testing.T) {
 		soonest := map[uint64]bucket.Micros{}
 		for i := range 100 {
 			key, position := fmt.Sprint("k", i%5), 1
-			if q := f.s.byKey[key]; q != nil {
+			if q := f.s.Queues.byKey[key]; q != nil {
 				position += q.Depth()
 			}
 			at := f.s.At(f.now).Soonest(Place{Key: key, Position: position})
@@ -405,7 +405,7 @@ func TestSoonestIsTheSoonest(t *testing.T) {
 			f.submit("running")
 			f.run(100 * time.Millisecond)
 			f.s.Adopt(&Policy{Rules: f.s.policy.Rules})
-			for q := range f.s.Queues() {
+			for q := range f.s.Queues.All() {
 				f.s.Rebind(q, f.now)
 			}
 		},

@@ -28,7 +28,7 @@ type Holds struct {
 	spentBy  string        // name of the spent budget
 	common   *Findings     // the part of these holds that the replicas share
 	policy   *Policy       // the present one
-	agenda   *agenda       // whose queues are held
+	queues   *Queues       // whose queues are held
 }
 
 // brake keeps one key from being called, in addition to the holds of its api. The zero brake holds nothing.
@@ -39,8 +39,8 @@ type brake struct {
 	paused   bool          // by an operator
 }
 
-func newHolds(p *Policy, a *agenda, common *Findings) Holds {
-	return Holds{policy: p, agenda: a, common: common, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+func newHolds(p *Policy, a *Queues, common *Findings) Holds {
+	return Holds{policy: p, queues: a, common: common, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
 // adopt puts a new policy in force.
@@ -280,7 +280,7 @@ func (q *KeyQueue) atOnce() int64 {
 func (h *Holds) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	h.hold(q, until, why)
 	if q != nil {
-		h.agenda.Touch(q)
+		h.queues.Touch(q)
 	}
 }
 
@@ -353,13 +353,13 @@ func (p *Pause) until() bucket.Micros {
 func (h *Holds) Pause(key string, p Pause) {
 	if key == "" {
 		h.paused.api = &p
-		h.agenda.touchAll()
+		h.queues.touchAll()
 		return
 	}
 	h.paused.keys[key] = p
-	if q := h.agenda.byKey[key]; q != nil {
+	if q := h.queues.byKey[key]; q != nil {
 		q.brake.paused = true
-		h.agenda.Touch(q)
+		h.queues.Touch(q)
 	}
 }
 
@@ -370,17 +370,17 @@ func (h *Holds) IsPaused(q *KeyQueue) bool { return q.brake.paused || h.paused.a
 func (h *Holds) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		h.paused.api = nil
-		for _, q := range h.agenda.all {
+		for _, q := range h.queues.all {
 			q.Jobs.rouse(now)
-			h.agenda.Touch(q)
+			h.queues.Touch(q)
 		}
 		return
 	}
 	delete(h.paused.keys, key)
-	if q := h.agenda.byKey[key]; q != nil {
+	if q := h.queues.byKey[key]; q != nil {
 		q.brake.paused = false
 		q.Jobs.rouse(now)
-		h.agenda.Touch(q)
+		h.queues.Touch(q)
 	}
 }
 
@@ -390,14 +390,14 @@ func (h *Holds) TryNow(now bucket.Micros) bool {
 	if !h.tryNow(now) {
 		return false
 	}
-	for _, q := range h.agenda.all {
+	for _, q := range h.queues.all {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {
 				j.NotBefore = min(j.NotBefore, now)
 			}
 		}
 		q.Jobs.rouse(now)
-		h.agenda.Touch(q)
+		h.queues.Touch(q)
 	}
 	return true
 }

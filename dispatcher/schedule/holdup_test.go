@@ -229,7 +229,7 @@ func TestHoldup(t *testing.T) {
 			key: slow, make: func(r *waitingRoom) {
 				r.part.Open = false
 				r.job(0, "a", 1)
-				r.at(10*s, func() { r.OpenPartition(r.part) })
+				r.at(10*s, func() { r.Queues.OpenPartition(r.part) })
 			}, run: 30 * s, want: []want{{1, WaitReading, "", 10 * s}},
 		},
 		"a time when nobody had its queue": {

@@ -270,7 +270,7 @@ type Counts struct {
 
 // Count counts a schedule's work. ours reports whether this process owns a key's partition.
 func (v View) Count(ours func(key string) bool) Counts {
-	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.Pipe.polling.jobs, Polled: v.s.Pipe.polling.jobs, Keys: len(v.s.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.Holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
+	return Counts{Queued: v.s.census.unfinished - v.s.Pipe.calls - v.s.Pipe.polling.jobs, Polled: v.s.Pipe.polling.jobs, Keys: len(v.s.Queues.byKey) - v.s.census.kept, Calling: v.s.Pipe.calls, Held: v.s.Holds.count(ours, v.now), Arrived: v.s.census.arrived, Called: v.s.Pipe.ended}
 }
 
 // Uses returns how much this process uses of rates and of limits of calls in flight: the shared limits come first, then
@@ -287,7 +287,7 @@ func (v View) Uses() (uses []limits.Use) {
 // ClosedUntil returns the time before which no request about a key, neither a call nor an inquiry, may be sent to the
 // api. It returns Never while the key or the api is paused, and 0 if requests may be sent now.
 func (v View) ClosedUntil(key string) bucket.Micros {
-	return v.s.Holds.closedUntil(key, v.s.byKey[key], v.now)
+	return v.s.Holds.closedUntil(key, v.s.Queues.byKey[key], v.now)
 }
 
 // IsPaused reports whether an operator has paused a key, or the api.

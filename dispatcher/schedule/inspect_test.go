@@ -110,7 +110,7 @@ func TestFirstJobs(t *testing.T) {
 	for _, seq := range []uint64{3, 5, 7, 9, 11} {
 		s.Push("k", seq, p)
 	}
-	q := s.byKey["k"]
+	q := s.Queues.byKey["k"]
 	first, second := s.Extract(q, 3), s.Extract(q, 7) // the second is ahead of a waiting job, as after a restart
 	first.Phase, first.Calls = calling, 1
 	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
@@ -155,7 +155,7 @@ func TestArrivals(t *testing.T) {
 	s.PushEarly("a", 4, p, bucket.Normal, now, 0)
 	s.PushEarly("b", 5, p, bucket.Normal, now, now+1000)
 	for key, want := range map[string]uint64{"a": 2, "b": 1} {
-		if got := s.At(now).Inspect(s.Find(key)).Arrived; got != want {
+		if got := s.At(now).Inspect(s.Queues.Find(key)).Arrived; got != want {
 			t.Errorf("%d jobs of %s have arrived, want %d", got, key, want)
 		}
 	}
@@ -208,7 +208,7 @@ func TestShareIsWhatAKeyGets(t *testing.T) {
 			}
 			f.run(time.Second) // it is known then how long calls take
 			var demand Demand
-			for q := range f.s.Queues() {
+			for q := range f.s.Queues.All() {
 				f.s.At(f.now).AddTo(&demand, q)
 			}
 			said := f.s.At(f.now).ShareOf(c.key, &demand)
@@ -253,11 +253,11 @@ func TestShareOfWhatIsStopped(t *testing.T) {
 			f.s.Holds.Pause("", Pause{})
 		}
 		var demand Demand
-		for q := range f.s.Queues() {
+		for q := range f.s.Queues.All() {
 			f.s.At(f.now).AddTo(&demand, q)
 		}
 		if said := f.s.At(f.now).ShareOf("k", &demand); said.Stopped != c.want {
-			t.Errorf("%s: said is %+v, and it waits for %+v", name, said, f.s.At(f.now).waits(f.s.Find("k")))
+			t.Errorf("%s: said is %+v, and it waits for %+v", name, said, f.s.At(f.now).waits(f.s.Queues.Find("k")))
 		}
 	}
 }

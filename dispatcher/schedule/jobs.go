@@ -192,7 +192,7 @@ func (p *polling) isFull() bool { return p.jobs >= MaxPolled }
 func (s *Schedule) Submit(j *Job, holds bool) {
 	q := j.Queue
 	s.Holds.breaker.letGo(j)
-	s.suspects.clear(j, &s.agenda)
+	s.suspects.clear(j, &s.Queues)
 	s.Pipe.settled(j)
 	if i := slices.Index(q.Jobs, j); i >= 0 {
 		q.Jobs = slices.Delete(q.Jobs, i, i+1)
@@ -207,7 +207,7 @@ func (s *Schedule) Submit(j *Job, holds bool) {
 		s.Pipe.KeepSlot(j)
 	}
 	j.unload()
-	s.Touch(q)
+	s.Queues.Touch(q)
 }
 
 // EndPolled marks a polled job as settling, because its operation has ended or is given up. It returns false if the job
@@ -221,7 +221,7 @@ func (s *Schedule) EndPolled(j *Job) bool {
 	s.Pipe.polling.jobs--
 	j.Phase = settling
 	q.insert(j)
-	s.Touch(q)
+	s.Queues.Touch(q)
 	return true
 }
 
@@ -331,7 +331,7 @@ func (s *suspects) call(j *Job) {
 }
 
 // clear notes that a suspect rests again or has ended, so that the next one may be called.
-func (s *suspects) clear(j *Job, a *agenda) {
+func (s *suspects) clear(j *Job, a *Queues) {
 	if _, ok := s.underWay[j]; !ok {
 		return
 	}

@@ -60,7 +60,7 @@ type Job struct {
 	place       backlog.Place
 	tag         backlog.Tag // 0: its key had only normal jobs
 	Priority    bucket.Priority
-	turn        bucket.Priority // the priority whose turn at shared limits the job takes, once it is made ready: see turnOf
+	turn        bucket.Priority // whose turn at shared limits it takes once it is made ready: see turnOf
 	Phase       Phase
 	Policy      *Policy       // the policy by which it was last made ready
 	Grant       bucket.Grant  // by the store's clock
@@ -96,7 +96,7 @@ type Job struct {
 	carries   bool   // one of the members was never called
 	Bond      *Bond  // the pack in which it must be called again; nil for none
 	awaits    string // names the equal job for whose answer it waits; "": it waits for none
-	lapsed    bool   // its deadline passed while it waited: it counts in agenda.ending
+	lapsed    bool   // its deadline passed while it waited: it counts in Queues.ending
 }
 
 // Payload is the dispatcher's data of a job. Unload frees the memory that it holds, because the job is not near its
@@ -437,7 +437,7 @@ func (q *KeyQueue) insert(j *Job) {
 // Behind returns how many of the key's jobs in the schedule would be called after a new job of priority p. The new job
 // must not be called before at; at is 0 if it may be called at once.
 func (v View) Behind(key string, at bucket.Micros, p bucket.Priority) (n int) {
-	q := v.s.byKey[key]
+	q := v.s.Queues.byKey[key]
 	if q == nil {
 		return 0
 	}

@@ -39,9 +39,9 @@ func onceAnHour() bucket.KeyLimits {
 // other, and end if there is an answer. The first job without an answer ends the row.
 func TestAnswersNeedNoSlot(t *testing.T) {
 	for name, stop := range map[string]func(d *desk){
-		"own rate": func(d *desk) { d.byKey["a"].TAT = d.now.Add(time.Hour) },
+		"own rate": func(d *desk) { d.Queues.byKey["a"].TAT = d.now.Add(time.Hour) },
 		"api held": func(d *desk) { d.Holds.Hold(nil, d.now.Add(time.Hour), "429") },
-		"key held": func(d *desk) { d.Holds.Hold(d.byKey["a"], d.now.Add(time.Hour), "429") },
+		"key held": func(d *desk) { d.Holds.Hold(d.Queues.byKey["a"], d.now.Add(time.Hour), "429") },
 		"breaker": func(d *desk) {
 			d.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: time.Hour, Max: time.Hour}, d.now, 0)
 		},
@@ -85,7 +85,7 @@ func TestPausedKeysEndNoJob(t *testing.T) {
 		if fx := d.turn(); len(fx.Look)+len(fx.Load) != 0 {
 			t.Errorf("key %q is paused, and %d jobs are looked at", key, len(fx.Look)+len(fx.Load))
 		}
-		d.byKey["a"].TAT = d.now.Add(time.Hour)
+		d.Queues.byKey["a"].TAT = d.now.Add(time.Hour)
 		d.Holds.Resume(key, d.now)
 		looked := d.turn().Look
 		if len(looked) != 1 {
@@ -140,7 +140,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 	if called["a"] != 0 || called["b"] != 1 {
 		t.Fatalf("called: %v", called)
 	}
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	if w := d.At(d.now).waits(q); w.For != WaitAnswer || w.Why != "job x" || w.Until != nil {
 		t.Errorf("it waits for %+v", w)
 	}
@@ -164,7 +164,7 @@ func TestAwaitingKeepsItsPlace(t *testing.T) {
 func TestAwaitedRetryPasses(t *testing.T) {
 	d := looker(fast(4))
 	d.add("a", "a", "a")
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	for i := 0; q.Jobs.count(calling) < 3; i++ {
 		if i == 500 {
 			t.Fatal("three jobs are not called")
@@ -218,7 +218,7 @@ func TestAwaitedRetryPasses(t *testing.T) {
 func TestWithdrawnJobsAreLookedAtAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a")
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	q.TAT = d.now.Add(time.Hour)
 	looked := d.turn().Look
 	if len(looked) != 1 {
@@ -244,7 +244,7 @@ func TestWakingLooksAgain(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
 	for _, key := range []string{"a", "b"} {
-		d.byKey[key].TAT = d.now.Add(time.Hour)
+		d.Queues.byKey[key].TAT = d.now.Add(time.Hour)
 	}
 	looked := d.turn().Look
 	if len(looked) != 2 {
@@ -269,7 +269,7 @@ func TestCancelledWhileItWaits(t *testing.T) {
 	d := looker(onceAnHour())
 	d.add("a", "b")
 	for _, key := range []string{"a", "b"} {
-		d.byKey[key].TAT = d.now.Add(time.Hour)
+		d.Queues.byKey[key].TAT = d.now.Add(time.Hour)
 	}
 	looked := d.turn().Look
 	d.Looked(looked[0], Look{Awaits: "x"})
@@ -369,8 +369,8 @@ func TestLooksAreBounded(t *testing.T) {
 func TestNoReuseNoLook(t *testing.T) {
 	d := newDesk(onceAnHour())
 	d.add("a")
-	d.byKey["a"].TAT = d.now.Add(time.Hour)
-	if fx := d.turn(); len(fx.Look) != 0 || len(d.byKey["a"].Jobs) != 0 {
+	d.Queues.byKey["a"].TAT = d.now.Add(time.Hour)
+	if fx := d.turn(); len(fx.Look) != 0 || len(d.Queues.byKey["a"].Jobs) != 0 {
 		t.Errorf("%d jobs are looked at", len(fx.Look))
 	}
 }

@@ -102,7 +102,7 @@ func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []ui
 			d.PushEarly("k", uint64(next+1), d.part, bucket.Normal, d.now, due)
 		}
 		d.grant()
-		for _, q := range []*KeyQueue{d.byKey["k"]} {
+		for _, q := range []*KeyQueue{d.Queues.byKey["k"]} {
 			if q == nil {
 				continue
 			}
@@ -166,7 +166,7 @@ func TestEarlyJobsAreRead(t *testing.T) {
 	d.PushEarly("k", 2, d.part, bucket.Normal, ms(100), 0)
 	d.PushEarly("k", 3, d.part, bucket.Normal, ms(200), ms(400))
 	d.turn()
-	q := d.byKey["k"]
+	q := d.Queues.byKey["k"]
 	if p, _ := q.waits.Of(bucket.Normal).Next(); p.Seq != 2 && q.Job(2) == nil || q.waits.NotDue() != 2 {
 		t.Fatalf("job %d is next, %d are early", p.Seq, q.waits.NotDue())
 	}
@@ -190,10 +190,10 @@ func TestEarlyJobsAreRead(t *testing.T) {
 		t.Error("a job was made ready before it is known what came before it, or its queue is looked at for ever")
 	}
 	e.part.Reading = false
-	if q := e.byKey["k"]; !q.Delays() {
+	if q := e.Queues.byKey["k"]; !q.Delays() {
 		t.Error("the queue delays no job")
 	} else {
-		e.Touch(q)
+		e.Queues.Touch(q)
 	}
 	if fx := e.turn(); len(fx.Load) != 1 {
 		t.Error("nothing was made ready when all was read")
@@ -220,7 +220,7 @@ func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
 		t.Errorf("cancelled again: %v", c)
 	}
 	d.turn()
-	q := d.byKey["k"]
+	q := d.Queues.byKey["k"]
 	if got := d.Next(d.now); got != q.waits.FirstDue() {
 		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
 	}
@@ -238,7 +238,7 @@ func TestEarlyJobIsShown(t *testing.T) {
 	d.PushEarly("k", 2, d.part, bucket.Normal, d.now, hour.Add(-time.Minute))
 	d.PushEarly("k", 3, d.part, bucket.Normal, d.now, hour)
 	d.turn()
-	q := d.byKey["k"]
+	q := d.Queues.byKey["k"]
 	if s := d.At(d.now).Inspect(q); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -287,7 +287,7 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	if got := eta(1001, hour.Add(2*time.Hour)); got != 3*time.Hour {
 		t.Errorf("long after them: in %s", got)
 	}
-	if n := d.byKey["k"].Early(d.now); n != 1000 {
+	if n := d.Queues.byKey["k"].Early(d.now); n != 1000 {
 		t.Errorf("%d jobs are early", n)
 	}
 	if got := eta(1, 0); got != 0 {
@@ -355,8 +355,8 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 }
 
-// TestDeadlinesFollowTheWallClock checks that a deadline passes, and a due time comes, when the wall clock says so: if it
-// was set before the job came, and if it is set while the job waits.
+// TestDeadlinesFollowTheWallClock checks that a deadline passes, and a due time comes, when the wall clock says so: if
+// it was set before the job came, and if it is set while the job waits.
 func TestDeadlinesFollowTheWallClock(t *testing.T) {
 	const hour, due = bucket.Micros(3600e6), 30 * time.Second
 	for _, c := range []struct {
@@ -374,16 +374,16 @@ func TestDeadlinesFollowTheWallClock(t *testing.T) {
 		for _, early := range []bool{true, false} {
 			d := newDesk(fast(4))
 			s, part := d.Schedule, d.part
-			s.FollowWall(c.before)
+			s.Queues.FollowWall(c.before)
 			wall := someTime + c.before
-			if at := s.Own(wall.Add(due)); early {
-				s.PushEarly("k", 1, part, bucket.Normal, s.Own(wall), at)
+			if at := s.Queues.Own(wall.Add(due)); early {
+				s.PushEarly("k", 1, part, bucket.Normal, s.Queues.Own(wall), at)
 			} else {
 				part.Expect(1, at)
 				s.Push("k", 1, part)
 				s.Holds.Pause("k", Pause{})
 			}
-			s.FollowWall(c.after)
+			s.Queues.FollowWall(c.after)
 			done := func(now bucket.Micros) bool { fx := s.Step(now); return len(fx.Expire)+len(fx.Load) > 0 }
 			if c.passes > 0 && done(someTime.Add(c.passes-5*time.Second)) {
 				t.Errorf("%s, early %v: too soon", c.what, early)
@@ -398,8 +398,8 @@ func TestDeadlinesFollowTheWallClock(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfAPolledJobFollowsTheWallClock checks that the deadline of a job that was polled while the wall clock was
-// set passes when the wall clock says so.
+// TestDeadlineOfAPolledJobFollowsTheWallClock checks that the deadline of a job that was polled while the wall clock
+// was set passes when the wall clock says so.
 func TestDeadlineOfAPolledJobFollowsTheWallClock(t *testing.T) {
 	const hour = bucket.Micros(3600e6)
 	s, part, run := polledSchedule(t)
@@ -407,7 +407,7 @@ func TestDeadlineOfAPolledJobFollowsTheWallClock(t *testing.T) {
 	s.Push("k", 1, part)
 	j := run()[0]
 	accept(s, j, false)
-	s.FollowWall(-hour)
+	s.Queues.FollowWall(-hour)
 	s.EndPolled(j)
 	if left := someTime.Until(j.Deadline); left != time.Minute+time.Hour {
 		t.Errorf("its deadline passes after %v", left)

@@ -67,7 +67,7 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 			accept(s, j, false)
 		}
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	if len(called) != 3 || called[1]+called[2]+called[3] != 3 {
 		t.Fatalf("called %v", called)
 	}
@@ -99,7 +99,7 @@ func TestPolledJobIsNotCalled(t *testing.T) {
 		}
 		s.Finished(j)
 	}
-	if run(); !q.Empty() || s.Find("k") != nil || s.At(0).Unfinished() != 0 || s.Pipe.polling.jobs != 0 {
+	if run(); !q.Empty() || s.Queues.Find("k") != nil || s.At(0).Unfinished() != 0 || s.Pipe.polling.jobs != 0 {
 		t.Errorf("depth %d, %d unfinished, %d polled", q.Depth(), s.At(0).Unfinished(), s.Pipe.polling.jobs)
 	}
 }
@@ -121,7 +121,7 @@ func TestHeldSlots(t *testing.T) {
 	if n := len(run()); n != 0 {
 		t.Errorf("%d calls beside two operations that hold the key's slots", n)
 	}
-	if w := s.At(0).waits(s.Find("k")); w.For != WaitInFlight {
+	if w := s.At(0).waits(s.Queues.Find("k")); w.For != WaitInFlight {
 		t.Errorf("the key waits for %+v", w)
 	}
 	if s.EndPolled(first[0]); len(run()) != 0 {
@@ -131,14 +131,14 @@ func TestHeldSlots(t *testing.T) {
 	if more := run(); len(more) != 1 || more[0].Seq != 3 {
 		t.Errorf("%d calls when one has ended", len(more))
 	}
-	s.Forget(s.Find("k"))
+	s.Forget(s.Queues.Find("k"))
 	if s.Pipe.polling.jobs != 0 || s.Pipe.polling.held != 0 {
 		t.Errorf("%+v", s.Pipe.polling)
 	}
 }
 
-// TestKeptSlot checks that a found job whose operation holds its slot counts as a call in flight before it is polled, and
-// no more if it is called again.
+// TestKeptSlot checks that a found job whose operation holds its slot counts as a call in flight before it is polled,
+// and no more if it is called again.
 func TestKeptSlot(t *testing.T) {
 	s, p, run := polledSchedule(t)
 	for seq := range uint64(3) {
@@ -279,10 +279,10 @@ func (m *simulation) expire(jobs []*Job) {
 // checkLapsed checks that the schedule ends jobs when their deadlines pass, whatever keeps them from being
 // called.
 func (m *simulation) checkLapsed() {
-	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.agenda.ending >= maxLapsing {
+	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.Queues.ending >= maxLapsing {
 		return
 	}
-	for _, q := range m.s.byKey {
+	for _, q := range m.s.Queues.byKey {
 		for _, of := range q.waits.Priorities() {
 			p, _ := q.waits.Of(of).Next()
 			if at := m.deadlines.of[p.Seq]; at != 0 && at <= m.now {
@@ -310,10 +310,10 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"api paused": func(d *desk) { d.Holds.Pause("", Pause{}) },
 		"key paused": func(d *desk) { d.Holds.Pause("a", Pause{}) },
 		"api held":   func(d *desk) { d.Holds.Hold(nil, d.now.Add(far), "429") },
-		"key held":   func(d *desk) { d.Holds.Hold(d.byKey["a"], d.now.Add(far), "429") },
+		"key held":   func(d *desk) { d.Holds.Hold(d.Queues.byKey["a"], d.now.Add(far), "429") },
 		"breaker":    func(d *desk) { d.Holds.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.gate.shut("q", d.now.Add(far)) },
-		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
+		"own rate":   func(d *desk) { d.Queues.byKey["a"].TAT = d.now.Add(far) },
 		"store down": func(d *desk) { d.store.failures, d.gate = 1, gate{by: storeDown, opens: d.now.Add(far)} },
 	} {
 		d := newDesk(fast(4))
@@ -347,7 +347,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
-	q := d.byKey["a"]
+	q := d.Queues.byKey["a"]
 	d.part.Expect(1, d.now.Add(3*time.Second))
 	for d.inPhase(calling) == 0 {
 		d.grant()
@@ -379,7 +379,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 		}
 	}
 	d.turn()
-	if n := len(d.agenda.timers); n != keys/2 {
+	if n := len(d.Queues.timers); n != keys/2 {
 		t.Errorf("%d keys are timed, %d have a deadline", n, keys/2)
 	}
 	d.now = d.now.Add(time.Second)
@@ -394,7 +394,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != keys/2 || d.census.unfinished != keys/2 || len(d.byKey) != keys/2 || len(d.part.deadlines) != 0 {
-		t.Errorf("%d of %d jobs expired; %d jobs, %d queues and %d deadlines are left", ended, keys/2, d.census.unfinished, len(d.byKey), len(d.part.deadlines))
+	if ended != keys/2 || d.census.unfinished != keys/2 || len(d.Queues.byKey) != keys/2 || len(d.part.deadlines) != 0 {
+		t.Errorf("%d of %d jobs expired; %d jobs, %d queues and %d deadlines are left", ended, keys/2, d.census.unfinished, len(d.Queues.byKey), len(d.part.deadlines))
 	}
 }

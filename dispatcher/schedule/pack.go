@@ -241,7 +241,7 @@ func (p *packs) free(members []*Job) {
 }
 
 // loosen gives freed members their places. It must not run while a loop goes over a queue's jobs.
-func (p *packs) loosen(a *agenda) {
+func (p *packs) loosen(a *Queues) {
 	for _, m := range p.freed {
 		q := m.Queue
 		q.inPacks(-1)
@@ -258,7 +258,7 @@ func (s *Schedule) Shed(j *Job, n int) {
 	s.packs.free(j.members[n:])
 	j.members = j.members[:n:n]
 	j.carries = slices.ContainsFunc(j.members, (*Job).First)
-	s.packs.loosen(&s.agenda)
+	s.packs.loosen(&s.Queues)
 }
 
 // part dissolves a job's pack when the pack's call has ended. From then on each job is settled by itself.

@@ -246,8 +246,8 @@ func TestPackGathersBesideOthers(t *testing.T) {
 	}
 }
 
-// TestProbeIsOneJob checks that the probe of an open breaker has one job, and waits for no others, since it may well fail;
-// a pack that must be called as it was stays together. When the breaker is closed again, jobs go together.
+// TestProbeIsOneJob checks that the probe of an open breaker has one job, and waits for no others, since it may well
+// fail; a pack that must be called as it was stays together. When the breaker is closed again, jobs go together.
 func TestProbeIsOneJob(t *testing.T) {
 	for _, bonded := range []bool{false, true} {
 		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 300 * time.Millisecond})
@@ -255,7 +255,7 @@ func TestProbeIsOneJob(t *testing.T) {
 			s.Push("k", seq+1, p)
 		}
 		want := 1
-		if q := s.Find("k"); bonded {
+		if q := s.Queues.Find("k"); bonded {
 			want = 3
 			for seq := range uint64(3) {
 				j := s.Extract(q, seq+1)
@@ -280,15 +280,15 @@ func TestProbeIsOneJob(t *testing.T) {
 	}
 }
 
-// TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and that
-// a pack that is called again as it was waits for all of its jobs.
+// TestPackWaitsForRetries checks that a job goes in a pack only if the pack is not called before its retry is due, and
+// that a pack that is called again as it was waits for all of its jobs.
 func TestPackWaitsForRetries(t *testing.T) {
 	for _, bonded := range []bool{false, true} {
 		s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: 0})
 		for seq := range uint64(3) {
 			s.Push("k", seq+1, p)
 		}
-		q := s.Find("k")
+		q := s.Queues.Find("k")
 		for seq := range uint64(3) {
 			j := s.Extract(q, seq+1)
 			j.Calls, j.NotBefore = 1, now.Add(time.Duration(seq)*10*time.Millisecond)
@@ -382,7 +382,7 @@ func TestCancelOfMember(t *testing.T) {
 	if _, c := s.Cancel("k", 3); c != CancelCalling {
 		t.Errorf("a member of a pack that is called is %s", c)
 	}
-	if depth := s.Find("k").Depth(); depth != 2 {
+	if depth := s.Queues.Find("k").Depth(); depth != 2 {
 		t.Errorf("the key has %d jobs, want 2", depth)
 	}
 }
@@ -394,7 +394,7 @@ func TestUnderWayInPack(t *testing.T) {
 	for seq := range uint64(4) {
 		s.Push("k", seq+1, p)
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	flying := func() (seqs []uint64) {
 		for seq := range uint64(4) {
 			if j := q.UnderWay(seq + 1); j != nil && j.Seq == seq+1 {
@@ -436,7 +436,7 @@ func TestWithdrawnPackIsNotOvertaken(t *testing.T) {
 			j.Policy = s.policy
 			s.Loaded(j)
 		}
-		q := s.Find("k")
+		q := s.Queues.Find("k")
 		if len(fx.Load) != 2 || len(q.Jobs) != 2 {
 			t.Fatalf("%d packs are made ready", len(fx.Load))
 		}
@@ -462,7 +462,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 	for seq := range uint64(5) {
 		s.Push("k", seq+1, p)
 	}
-	q := s.Find("k")
+	q := s.Queues.Find("k")
 	for seq := range uint64(5) {
 		s.Extract(q, seq+1)
 	}
@@ -482,7 +482,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 		t.Fatal("packs that were made in their order are withdrawn")
 	}
 	do.withdraw(first, now.Add(time.Hour))
-	s.packs.loosen(&s.agenda)
+	s.packs.loosen(&s.Queues)
 	if do.unready(q); second.Phase != resting {
 		t.Error("jobs 4 and 5 are called before job 3")
 	}

@@ -45,8 +45,9 @@ func (p *Pipeline) hasRoom(b *breaker) bool {
 	return p.staged < p.pace.MaxStaged
 }
 
-// isFull reports whether one of four bounds is reached: of running calls, of calls about to leave, of operations that go
-// on at the api, or of outcomes that are not stored yet. So while outcomes cannot be stored, no more calls are paid for.
+// isFull reports whether one of four bounds is reached: of running calls, of calls about to leave, of operations that
+// go on at the api, or of outcomes that are not stored yet. So while outcomes cannot be stored, no more calls are paid
+// for.
 func (p *Pipeline) isFull() bool {
 	return p.exit.isFull() || p.calls >= p.pace.MaxCalls || p.settlesMany() || p.polling.isFull()
 }
@@ -160,8 +161,8 @@ func (p *Pipeline) ahead(all Jobs, now bucket.Micros) int64 {
 // died.
 const shortCall = 100 * time.Millisecond
 
-// underWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while it
-// has started and its request has not left.
+// underWay returns how many calls run or may start soon, plus the operations that hold slots. A call counts twice while
+// it has started and its request has not left.
 func (p *Pipeline) underWay() int { return p.calls + p.polling.held + p.exit.leaving }
 
 // KeepSlot makes a job's operation hold its slot until the job has ended or rests again. The job is being called, is
@@ -174,11 +175,11 @@ func (p *Pipeline) KeepSlot(j *Job) {
 	}
 }
 
-// exit bounds the jobs that ask for a slot or have one, and whose calls have not left. A job that gets its slot while the
-// process is busy with too many others misses it, after most of a call's work. If it then asked again together with all
-// of the others, they would miss their slots again: a busy machine would give up hundreds of slots for each call. So the
-// bound follows from what was missed, as the window of a connection follows from lost packets: it is halved by a missed
-// slot, and grows by the calls that leave in time.
+// exit bounds the jobs that ask for a slot or have one, and whose calls have not left. A job that gets its slot while
+// the process is busy with too many others misses it, after most of a call's work. If it then asked again together with
+// all of the others, they would miss their slots again: a busy machine would give up hundreds of slots for each call.
+// So the bound follows from what was missed, as the window of a connection follows from lost packets: it is halved by a
+// missed slot, and grows by the calls that leave in time.
 type exit struct {
 	leaving int           // jobs on their way
 	most    float64       // the bound, at least 1
@@ -235,7 +236,7 @@ func (e *exit) missed(slot, now bucket.Micros) {
 // Loaded reports that a job's message is loaded and, if it needs one, its intent stored.
 func (s *Schedule) Loaded(j *Job) {
 	j.Phase = ready
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 }
 
 // Sent reports that a job's request has left at now, or that its call has ended without leaving. The calls behind it
@@ -250,13 +251,13 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 	s.Pipe.exit.leave(j)
 	if now > s.store.latest(j) {
 		j.Queue.slip(j.Grant, now)
-		s.Touch(j.Queue)
+		s.Queues.Touch(j.Queue)
 	} else {
 		s.Pipe.exit.inTime(s.Pipe.pace.MaxCalls)
 	}
 	if j.Unsent {
 		more, j.Unsent = true, false
-		s.Touch(j.Queue)
+		s.Queues.Touch(j.Queue)
 	}
 	return s.gate.freed() || more
 }
@@ -264,7 +265,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) (more bool) {
 // Unstage removes a staging job from the pipeline, or ends the look at a job. The job is then settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	(&step{Schedule: s}).unstage(j)
-	s.packs.loosen(&s.agenda)
+	s.packs.loosen(&s.Queues)
 }
 
 // Unconnected removes a staging job from the pipeline for which no connection could be opened. This counts as a failed
@@ -283,7 +284,7 @@ func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 	s.Pipe.end(j)
 	s.Pipe.part(j)
 	s.Shared.Settled(&j.Call, j.At, actual, now)
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 	s.PermitFreed()
 	s.gate.freed()
 }
@@ -291,21 +292,21 @@ func (s *Schedule) Ended(j *Job, actual []int64, now bucket.Micros) {
 // Rest lets a job wait for its retry and drops its message from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.Holds.breaker.letGo(j)
-	s.suspects.clear(j, &s.agenda)
+	s.suspects.clear(j, &s.Queues)
 	s.Pipe.settled(j)
 	if s.Pipe.polling.letGo(j) {
 		s.gate.freed()
 	}
 	j.Phase, j.NotBefore = resting, s.Holds.restAt(j, notBefore)
 	j.unload()
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 }
 
 // Finished removes a settled job.
 func (s *Schedule) Finished(j *Job) {
 	s.Pipe.settled(j)
-	s.suspects.clear(j, &s.agenda)
-	s.agenda.ended(j)
+	s.suspects.clear(j, &s.Queues)
+	s.Queues.ended(j)
 	if s.Pipe.polling.letGo(j) {
 		s.gate.freed()
 	}
@@ -313,7 +314,7 @@ func (s *Schedule) Finished(j *Job) {
 	j.unload()
 	j.Queue.remove(j)
 	s.census.unfinished--
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 }
 
 // Postpone lets a staging job rest, because its slot turned out to be far off. The job rests until shortly before the
@@ -338,7 +339,7 @@ const (
 // Cancel ends a job that is not being called: the job never takes a slot again, and becomes a letter. If the job is
 // polled, the api is first asked about its operation once more, and the job may end with a result.
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
-	q := s.byKey[key]
+	q := s.Queues.byKey[key]
 	switch {
 	case q == nil || !q.has(seq):
 		return nil, CancelGone
@@ -357,11 +358,11 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	case j.Phase == polled:
 		j.cancelled = true
 		s.Pipe.polling.cancelled = append(s.Pipe.polling.cancelled, j)
-		s.Touch(q)
+		s.Queues.Touch(q)
 		return j, CancelTaken
 	}
 	j.cancelled, q.cancels = true, true
-	s.Touch(q)
+	s.Queues.Touch(q)
 	return j, CancelTaken
 }
 
@@ -382,7 +383,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 			busy = append(busy, q)
 		}
 	}
-	s.packs.loosen(&s.agenda)
+	s.packs.loosen(&s.Queues)
 	*fx = back.fx
 	return busy
 }
@@ -411,13 +412,13 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	}
 	clear(q.Jobs[len(kept):])
 	q.Jobs = kept
-	s.agenda.timers.set(q, Never)
+	s.Queues.timers.set(q, Never)
 	s.Holds.forget(q)
-	if s.byKey[q.Key] == q {
-		delete(s.byKey, q.Key)
-		s.agenda.drop(q)
+	if s.Queues.byKey[q.Key] == q {
+		delete(s.Queues.byKey, q.Key)
+		s.Queues.drop(q)
 		s.turns.Leave(q)
-		s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
+		s.census.keep(q, q.Empty() && s.Queues.byKey[q.Key] == q)
 		q.seats.Part()
 	}
 }
@@ -434,6 +435,6 @@ func (s *Schedule) Unstart(j *Job) {
 	s.Pipe.unstart(j)
 	s.Shared.Unbegin(&j.Call)
 	j.Unsent, j.missed = false, true
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 	s.PermitFreed()
 }

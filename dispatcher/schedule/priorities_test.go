@@ -205,7 +205,7 @@ func playPriorities(t testing.TB, seed uint64, plant slip, shared bool) []string
 // prepared returns the jobs that are made ready, or have their slots.
 func (m *simulation) prepared() map[uint64]bool {
 	all := map[uint64]bool{}
-	for _, q := range m.s.byKey {
+	for _, q := range m.s.Queues.byKey {
 		for _, j := range q.Jobs {
 			if j.Phase >= staging && j.Phase <= granted {
 				all[j.Seq] = true
@@ -367,7 +367,7 @@ func (m *simulation) follow() {
 			m.s.Waken(w, good)
 		}
 	}
-	for _, q := range m.s.byKey {
+	for _, q := range m.s.Queues.byKey {
 		for _, p := range q.waits.Priorities() {
 			if n := q.Jobs.countOf(classSet(0).with(p), looking); n > 1 {
 				m.t.Fatalf("%d %s jobs of %s are looked at at once", n, p, q.Key)

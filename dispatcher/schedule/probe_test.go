@@ -115,8 +115,8 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestUnreachableIsNotShared checks that a replica that cannot open a connection holds itself alone and probes by itself:
-// another replica may reach the api.
+// TestUnreachableIsNotShared checks that a replica that cannot open a connection holds itself alone and probes by
+// itself: another replica may reach the api.
 func TestUnreachableIsNotShared(t *testing.T) {
 	f := newCouncil(2, 2)
 	d := f.desks[0]
@@ -188,8 +188,8 @@ func TestProbeAlone(t *testing.T) {
 	}
 }
 
-// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits, although
-// the claim comes later than the job's turn.
+// TestTheProbeYields checks that a job whose call failed as the probe is not the next probe if another job waits,
+// although the claim comes later than the job's turn.
 func TestTheProbeYields(t *testing.T) {
 	f := newCouncil(2, 2)
 	f.end(0, CallEnd{Denied: true})

@@ -40,8 +40,8 @@ func (m *simulation) checkReplica() {
 	}
 }
 
-// TestReplicaLimits runs seeds with limits of the process beside those of a store, which is in the process or elsewhere.
-// No call exceeds any of them, and every job ends. One seed alone: go test ./dispatcher/schedule -run
+// TestReplicaLimits runs seeds with limits of the process beside those of a store, which is in the process or
+// elsewhere. No call exceeds any of them, and every job ends. One seed alone: go test ./dispatcher/schedule -run
 // ReplicaLimits/seed=7.
 func TestReplicaLimits(t *testing.T) {
 	for seed := range seeds.Of(4_000) {
@@ -123,7 +123,7 @@ func TestReplicaLimitsWithAStore(t *testing.T) {
 	if fx := d.asks(); len(fx.Asks) > 0 || d.gate.by != "few" {
 		t.Errorf("the store is asked for %d more while one call runs; waits for %q", len(fx.Asks), d.gate.by)
 	}
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		for _, j := range q.Jobs {
 			if j.Phase == calling {
 				d.Ended(j, nil, d.now)
@@ -159,8 +159,8 @@ func TestReplicaLimitsCountInquiries(t *testing.T) {
 	}
 }
 
-// TestUsesOfReplicaLimits checks that the use of a limit of the process is what its calls and inquiries take, without an
-// inquiry that was not made.
+// TestUsesOfReplicaLimits checks that the use of a limit of the process is what its calls and inquiries take, without
+// an inquiry that was not made.
 func TestUsesOfReplicaLimits(t *testing.T) {
 	f := foresee(t, 300*time.Millisecond, bucket.Rules{
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 50},
@@ -250,8 +250,8 @@ func TestNewReplicaRateCountsGrants(t *testing.T) {
 	}
 }
 
-// TestOnlyUnitsReopenAReplicaRate checks that the end of a call does not make the process look at its rate too early, and
-// that a unit that comes back does.
+// TestOnlyUnitsReopenAReplicaRate checks that the end of a call does not make the process look at its rate too early,
+// and that a unit that comes back does.
 func TestOnlyUnitsReopenAReplicaRate(t *testing.T) {
 	d := newDesk(fast(4))
 	d.policy.Rules.Replica = []bucket.Limit{
@@ -297,7 +297,7 @@ func TestReadyOnlyForNearCalls(t *testing.T) {
 			for end := f.now.Add(keys * turns * every); f.now < end; {
 				f.run(time.Millisecond)
 				n := 0
-				for q := range f.s.Queues() {
+				for q := range f.s.Queues.All() {
 					n += q.Jobs.count(staging, ready, asking, granted)
 				}
 				if n > most {
@@ -310,7 +310,7 @@ func TestReadyOnlyForNearCalls(t *testing.T) {
 			if n := len(f.began); n < keys*turns-2 || n > keys*turns+1 {
 				t.Errorf("%d calls began, want %d", n, keys*turns)
 			}
-			for q := range f.s.Queues() {
+			for q := range f.s.Queues.All() {
 				if n := turns + 1 - q.Depth(); n < turns-1 || n > turns+1 {
 					t.Errorf("%s had %d turns, others %d", q.Key, n, turns)
 				}

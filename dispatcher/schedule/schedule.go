@@ -33,7 +33,7 @@ type Schedule struct {
 	drain  bool    // nothing new may start
 	barred bool    // this process may not call now
 
-	agenda                           // which queue is looked at, and when
+	Queues   Queues                  // the queues of all keys: which is looked at, and when
 	looks    looks                   // which jobs are looked at for an earlier answer
 	turns    *turns.Turns[*KeyQueue] // which queue is next at shared limits and room
 	gate     gate                    // when the store may be asked again for shared limits
@@ -55,11 +55,11 @@ type Schedule struct {
 // store's clock, 0 if it has none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
 	s := &Schedule{
-		policy: policy, agenda: agenda{byKey: map[string]*KeyQueue{}}, store: storeLink{clock: p.Clock, tatOf: tatOf},
+		policy: policy, Queues: Queues{byKey: map[string]*KeyQueue{}}, store: storeLink{clock: p.Clock, tatOf: tatOf},
 		Pipe: Pipeline{pace: p, callTime: time.Second, exit: newExit()}, causes: firstCauses(),
 	}
-	s.Findings = Findings{holds: &s.Holds, agenda: &s.agenda, on: p.Common}
-	s.Holds = newHolds(policy, &s.agenda, &s.Findings)
+	s.Findings = Findings{holds: &s.Holds, queues: &s.Queues, on: p.Common}
+	s.Holds = newHolds(policy, &s.Queues, &s.Findings)
 	s.grants = limits.NewGrants(s.Pipe.pace.sharesStore(&s.policy.Rules))
 	s.Shared = limits.NewShared(&policy.Rules, policy.Price, policy.Settles, s.grants)
 	s.gate.replica = limits.NewReplica(&policy.Rules, limits.Replica{})
@@ -70,7 +70,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 // Effects are what the dispatcher must do after a step.
 type Effects struct {
 	Load    []*Job      // load their messages, store their intents, then call Loaded
-	Look    []*Job      // look up an answer, then call Looked, Await, AwaitTurn or Forgo, or Unstage if they end
+	Look    []*Job      // look up an answer, then call Looked or Forgo, or Unstage if they end
 	Start   []*Job      // call now
 	Expire  []*Job      // their deadline has passed
 	Cancel  []*Job      // an operator cancelled them
@@ -87,14 +87,14 @@ type Effects struct {
 
 // Queue returns the key's queue, and creates it if it is missing.
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
-	q := s.byKey[key]
+	q := s.Queues.byKey[key]
 	if q == nil {
 		q = &KeyQueue{Key: key, Partition: p, entry: entry{place: notTimed}, Limits: s.policy.LimitsOf(key), keyPace: keyPace{TAT: s.store.ourTAT(key)}}
 		q.cold = q.TAT != 0 // the TAT may be from the ledger of a former process, whose slots the store does not know
 		_, q.brake.paused = s.Holds.paused.keys[key]
 		s.turns.Join(q, bucket.Normal, s.policy.Rules.Tenant(key))
-		s.byKey[key] = q
-		s.agenda.add(q)
+		s.Queues.byKey[key] = q
+		s.Queues.add(q)
 	}
 	return q
 }
@@ -134,8 +134,8 @@ func (s *Schedule) push(key string, seq uint64, p *Partition, of bucket.Priority
 		s.census.early++
 		q.waits.Of(of).AddEarly(backlog.Appointment{At: due, Seq: seq})
 	}
-	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
-	s.Touch(q)
+	s.census.keep(q, q.Empty() && s.Queues.byKey[q.Key] == q)
+	s.Queues.Touch(q)
 	return q
 }
 
@@ -156,7 +156,7 @@ func (s *Schedule) Allow(may bool) {
 		return
 	}
 	s.barred = !may
-	s.agenda.touchAll()
+	s.Queues.touchAll()
 }
 
 // Step does all that can be done at now.
@@ -168,11 +168,11 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 
 // Next returns the next time at which Step will have something to do, unless something else happens first.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.agenda.active) > 0 || len(s.Pipe.polling.cancelled) > 0 || s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) ||
-		s.agenda.canLapse() || s.looks.canGoOn(&s.Pipe) {
+	if len(s.Queues.active) > 0 || len(s.Pipe.polling.cancelled) > 0 || s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) ||
+		s.Queues.canLapse() || s.looks.canGoOn(&s.Pipe) {
 		return now
 	}
-	next := min(s.agenda.timers.next(), s.Holds.next(), s.Findings.claimEnds())
+	next := min(s.Queues.timers.next(), s.Holds.next(), s.Findings.claimEnds())
 	if s.turns.Asking() > 0 && !s.Pipe.isFull() && !s.store.isAsked() {
 		next = min(next, s.gate.opens)
 	}
@@ -186,7 +186,7 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	back := step{Schedule: s}
-	for _, q := range s.agenda.all {
+	for _, q := range s.Queues.all {
 		if first := firstGranted(q); first != nil {
 			back.giveBack(q, first)
 		}
@@ -277,7 +277,7 @@ func (s *Schedule) Adopt(next *Policy) {
 // Rebind gives a queue the present rules. The queue's TAT was computed with the former rate. Rebind bounds it by the
 // TAT of a full bucket of the present rate. Only the store knows the exact TAT.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
-	if s.byKey[q.Key] != q {
+	if s.Queues.byKey[q.Key] != q {
 		return // the queue has been dropped meanwhile
 	}
 	q.Limits = s.policy.LimitsOf(q.Key)
@@ -286,7 +286,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	full := now.Add(s.policy.DrainTime(q.Limits))
 	q.lower(full, s.store.offset.theirs(full))
 	q.Jobs.rouse(now)
-	s.Touch(q)
+	s.Queues.Touch(q)
 }
 
 // Bounds of one api's dispatch.

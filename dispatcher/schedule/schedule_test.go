@@ -68,7 +68,7 @@ func (d *desk) grant() {
 }
 
 func (d *desk) inPhase(p Phase) (n int) {
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		n += q.Jobs.count(p)
 	}
 	return n
@@ -169,7 +169,7 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 	next := *d.policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		d.Rebind(q, d.now)
 	}
 	if n := len(d.turn().Load); n != 5 {
@@ -189,13 +189,13 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	if d.turns.Preparing() != 5 {
 		t.Fatalf("%d of 5 queues wait", d.turns.Preparing())
 	}
-	kept := d.byKey["a.1"]
+	kept := d.Queues.byKey["a.1"]
 	next := *d.policy
 	next.Rules.TenantUntil = "."
 	d.Adopt(&next)
 	d.Rebind(kept, d.now)
 	var gone []*KeyQueue
-	for _, q := range d.byKey {
+	for _, q := range d.Queues.byKey {
 		if q != kept {
 			d.Forget(q)
 			gone = append(gone, q)
@@ -205,8 +205,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if tenants, _, _ := d.turns.Left(bucket.Normal); tenants != 1 || kept.seats.Tenant(bucket.Normal) != "a" || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d queues are left of one", tenants, len(d.byKey))
+	if tenants, _, _ := d.turns.Left(bucket.Normal); tenants != 1 || kept.seats.Tenant(bucket.Normal) != "a" || len(d.Queues.byKey) != 1 {
+		t.Errorf("%d tenants and %d queues are left of one", tenants, len(d.Queues.byKey))
 	}
 }
 
@@ -215,7 +215,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
-	j := d.Extract(d.byKey["k0"], 1)
+	j := d.Extract(d.Queues.byKey["k0"], 1)
 	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
 	if j.Deaths = 1; !d.suspects.mayCall(j) {
 		t.Error("after one death a job waits as a suspect")
@@ -223,7 +223,7 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
-		for _, q := range d.byKey {
+		for _, q := range d.Queues.byKey {
 			next, _ := q.waits.Of(bucket.Normal).Next()
 			j := d.Extract(q, next.Seq)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths

@@ -315,7 +315,7 @@ func (m *simulation) change() epoch {
 	m.policy = &policy
 	clear(m.grudges)
 	m.s.Adopt(m.policy)
-	for _, q := range m.s.agenda.all {
+	for _, q := range m.s.Queues.all {
 		m.s.Rebind(q, m.now)
 	}
 	return epoch{m.now, rules}
@@ -390,7 +390,7 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.s.Adopt(&Policy{Rules: rules})
-	for _, q := range m.s.agenda.all {
+	for _, q := range m.s.Queues.all {
 		m.s.Rebind(q, m.now)
 	}
 	m.drain(10)
@@ -426,7 +426,7 @@ func BenchmarkCall(b *testing.B) {
 				d.Push("busy", seq, d.part)
 				for ended := false; !ended; d.now = d.now.Add(time.Microsecond) {
 					d.grant()
-					if q := d.byKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
+					if q := d.Queues.byKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
 						j := q.Jobs[0]
 						d.Ended(j, nil, d.now)
 						d.Finished(j)

@@ -218,7 +218,7 @@ func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
 		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.agenda.active), m.s.turns.RoomWaiting(), m.s.turns.Waiting(), m.now.Until(m.s.gate.opens))
+				m.now.Time(), m.finished, m.jobs, m.s.Pipe.staged, m.s.Pipe.calls, len(m.s.Queues.active), m.s.turns.RoomWaiting(), m.s.turns.Waiting(), m.now.Until(m.s.gate.opens))
 		}
 		m.step()
 		wake := m.s.Next(m.now)
@@ -242,7 +242,7 @@ func (m *simulation) drain(jobs int) {
 // and while the store is down each step invites only one queue.
 func (m *simulation) rest() {
 	m.now = m.now.Add(time.Hour)
-	for range 1 + len(bucket.Priorities)*len(m.s.byKey) {
+	for range 1 + len(bucket.Priorities)*len(m.s.Queues.byKey) {
 		m.step()
 	}
 }
@@ -440,8 +440,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("of %s jobs %d tenants, %d turns, %d jobs on their way to a slot and %d that wait are left", of, tenants, asked, onWay, waits)
 		}
 	}
-	if n := len(m.s.byKey) + m.s.turns.Waiting() + m.s.turns.RoomWaiting() + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
+	if n := len(m.s.Queues.byKey) + m.s.turns.Waiting() + m.s.turns.RoomWaiting() + m.s.census.unfinished + m.s.census.early + m.s.census.kept + m.s.Pipe.staged + m.s.Pipe.calls + m.s.Pipe.exit.leaving; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls, %d leaving",
-			len(m.s.byKey), m.s.turns.Waiting(), m.s.turns.RoomWaiting(), m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
+			len(m.s.Queues.byKey), m.s.turns.Waiting(), m.s.turns.RoomWaiting(), m.s.census.unfinished, m.s.census.kept, m.s.Pipe.staged, m.s.Pipe.calls, m.s.Pipe.exit.leaving)
 	}
 }

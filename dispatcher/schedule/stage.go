@@ -15,7 +15,7 @@ import (
 // the key from these jobs. In a slow key, each turn makes the job ready that is first in the key's own order.
 func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 	if len(s.packs.freed) > 0 {
-		s.packs.loosen(&s.agenda)
+		s.packs.loosen(&s.Queues)
 	}
 	soon := s.now.Add(s.Pipe.pace.PrepareLead)
 	ungranted := int64(q.Jobs.countOf(may, staging, ready) + q.Jobs.count(asking))
@@ -53,7 +53,8 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 			continue
 		}
 		room := s.Pipe.hasRoom(&s.Holds.breaker)
-		// yields is called later, because it returns true only once for a job: the job must yield when there is a claim.
+		// yields is called later, because it returns true only once for a job: the job must yield when there is a
+		// claim.
 		if room && !s.Findings.mayProbe() {
 			s.fx.Claim, _ = s.Findings.AwaitsProbe()
 			return again // Claim touches every queue, and so does each turn of the breaker
@@ -196,7 +197,7 @@ func (s *step) unready(q *KeyQueue) {
 		if j.Phase == ready && (gap.has(j.Priority) || awaited.has(j.Priority) && first || j.Policy != s.policy ||
 			!s.Holds.breaker.mayCall(j) || q.Jobs.overtakes(j)) {
 			s.withdraw(j, s.now)
-			s.Touch(q)
+			s.Queues.Touch(q)
 			s.fx.Stale = append(s.fx.Stale, j)
 		}
 		switch {
@@ -310,7 +311,7 @@ func firstGranted(q *KeyQueue) *Job {
 }
 
 // An api may give equal jobs one answer (Policy.Reuse). The dispatcher knows which jobs are equal, and which answers
-// there are. This file decides when the dispatcher looks up an answer for a job. It does so when the job is made ready.
+// there are. The looks decide when the dispatcher looks up an answer for a job. It does so when the job is made ready.
 // It does so earlier if a queue's next job has to wait for its slot, because the job may not need one. The job keeps
 // its place: of a queue's jobs of one priority, only the first that was never called is looked at, and no other one
 // overtakes it.
@@ -452,7 +453,7 @@ func (s *Schedule) Looked(j *Job, found Look) {
 // again.
 func (s *Schedule) Waken(j *Job, again bool) {
 	j.awaits, j.looked = "", j.looked && !again
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 }
 
 // Forgo ends a job that was looked at, or was being made ready, with an earlier answer: the job is settling from now
@@ -473,8 +474,9 @@ func (s *Schedule) Forgo(j *Job) bool {
 func (j *Job) LooksAhead() bool { return j.Phase == looking }
 
 // awaitsAnswer reports whether a job must not be made ready, because it is being looked at, waits for an answer, or
-// ends with one. reuse says that jobs may end with the answer of an equal job. Meanwhile the jobs of its priority behind it get no first call. Those that were called before may be
-// called again. The job may even wait for the answer of one of them, if its own first call was taken back.
+// ends with one. reuse says that jobs may end with the answer of an equal job. Meanwhile the jobs of its priority
+// behind it get no first call. Those that were called before may be called again. The job may even wait for the answer
+// of one of them, if its own first call was taken back.
 func (j *Job) awaitsAnswer(reuse bool) bool {
 	return j.Phase == looking || j.Phase == resting && (j.awaits != "" || j.answered && reuse)
 }

@@ -18,8 +18,8 @@ type step struct {
 
 // run does all that can be done.
 func (s *step) run() {
-	for q := s.agenda.due(s.now); q != nil; q = s.agenda.due(s.now) {
-		s.Touch(q)
+	for q := s.Queues.due(s.now); q != nil; q = s.Queues.due(s.now) {
+		s.Queues.Touch(q)
 	}
 	ended, shared := s.Holds.end(s.now)
 	s.fx.Shared = shared
@@ -27,8 +27,8 @@ func (s *step) run() {
 		s.fx.Resumed = append(s.fx.Resumed, nil)
 	}
 	s.fx.Recall, s.Pipe.polling.cancelled = s.Pipe.polling.cancelled, nil
-	for s.agenda.canLapse() {
-		s.advance(s.agenda.nextLapsing())
+	for s.Queues.canLapse() {
+		s.advance(s.Queues.nextLapsing())
 	}
 	for s.looks.canGoOn(&s.Pipe) {
 		s.advance(s.looks.pop())
@@ -37,8 +37,8 @@ func (s *step) run() {
 	for n := s.turns.RoomWaiting(); n > 0 && s.turns.RoomWaiting() > 0 && s.Pipe.hasRoom(&s.Holds.breaker) && len(s.fx.Asks) < maxAsks; n-- {
 		s.advance(s.turns.ToRoom())
 	}
-	for n := len(s.agenda.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
-		s.advance(s.agenda.next())
+	for n := len(s.Queues.active); n > 0 && len(s.fx.Asks) < maxAsks; n-- {
+		s.advance(s.Queues.next())
 	}
 	s.unblock()
 	s.invite()
@@ -142,7 +142,7 @@ func (s *step) advance(q *KeyQueue) {
 	}
 	s.startDue(q)
 	s.cancelDue(q)
-	if !q.Partition.Reading { // while it is read, the places of due jobs depend on the jobs that were read: see PushEarly
+	if !q.Partition.Reading { // else the places of due jobs depend on the jobs that are read: see PushEarly
 		s.release(q, s.now, q.Partition.newest)
 	}
 	due := q.nextDue()
@@ -154,7 +154,7 @@ func (s *step) advance(q *KeyQueue) {
 	}
 	s.turns.Pass(q)
 	if len(s.packs.freed) > 0 {
-		s.packs.loosen(&s.agenda)
+		s.packs.loosen(&s.Queues)
 	}
 	if q.waits.IsMixed() {
 		s.tidy(q)
@@ -162,16 +162,16 @@ func (s *step) advance(q *KeyQueue) {
 	if q.Empty() {
 		due = min(due, s.memory(q))
 	}
-	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now)) // from now on this makes the queue wait
-	s.agenda.timers.set(q, due)
-	if idle, _ := q.seats.IsIdle(); idle && due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && s.byKey[q.Key] == q {
+	q.holdups.turn(s.causes.of(s.At(s.now).keeps(q)), tickOf(s.now)) // what makes the queue wait from now on
+	s.Queues.timers.set(q, due)
+	if idle, _ := q.seats.IsIdle(); idle && due == Never && q.Empty() && q.entry.isIdle() && !q.waits.IsMixed() && s.Queues.byKey[q.Key] == q {
 		s.turns.Leave(q)
 		q.entry.dropped = true
 		delete(s.packs.since, q)
-		delete(s.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
-		s.agenda.drop(q)
+		delete(s.Queues.byKey, q.Key) // a queue that is listed elsewhere must remain the only queue of its key
+		s.Queues.drop(q)
 	}
-	s.census.keep(q, q.Empty() && s.byKey[q.Key] == q)
+	s.census.keep(q, q.Empty() && s.Queues.byKey[q.Key] == q)
 }
 
 // prepare makes jobs ready and asks for slots, unless something holds the queue. It returns when the schedule must look
@@ -232,7 +232,7 @@ func (s *step) withdrawReady(q *KeyQueue, until bucket.Micros, some classSet) {
 // withdraw takes a ready job out of the pipeline, and lets it rest until shortly before a time.
 func (s *step) withdraw(j *Job, until bucket.Micros) {
 	s.Holds.breaker.letGo(j)
-	s.suspects.clear(j, &s.agenda)
+	s.suspects.clear(j, &s.Queues)
 	s.Pipe.unstage(j, resting)
 	j.NotBefore, j.limited = s.Pipe.lead(until), true
 	j.unload()
@@ -279,7 +279,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 		case j.Deadline == 0 || j.cancelled || j.Phase != resting && j.Phase != ready:
 		case j.Deadline > s.now:
 			next = min(next, j.Deadline)
-		case s.agenda.mayLapse(q):
+		case s.Queues.mayLapse(q):
 			if j.Phase == ready {
 				s.expire(j)
 			} else {
@@ -299,7 +299,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 				}
 				break
 			}
-			if !s.agenda.mayLapse(q) {
+			if !s.Queues.mayLapse(q) {
 				return Never
 			}
 			s.turns.Goes(of, 1)
@@ -312,7 +312,7 @@ func (s *step) lapse(q *KeyQueue) (next bucket.Micros) {
 // expireWaiting ends a job whose message is not loaded.
 func (s *step) expireWaiting(j *Job) {
 	j.Phase = settling
-	s.agenda.lapse(j)
+	s.Queues.lapse(j)
 	s.fx.Expire = append(s.fx.Expire, j)
 }
 
@@ -359,11 +359,11 @@ func (s *step) cancelDue(q *KeyQueue) {
 // queue's jobs; packs.loosen must run afterwards.
 func (s *step) unstage(j *Job) {
 	if s.looks.end(j) {
-		s.Touch(j.Queue)
+		s.Queues.Touch(j.Queue)
 		return
 	}
 	s.Holds.breaker.letGo(j)
 	s.Pipe.unstage(j, settling)
 	s.packs.dissolve(j)
-	s.Touch(j.Queue)
+	s.Queues.Touch(j.Queue)
 }

@@ -130,7 +130,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	if n := m.calls("cheap"); n != 10 || m.calls("dear") != 0 {
 		t.Fatalf("%d of 10 cheap jobs and %d costly ones were called on a day that had room for 10 units", n, m.calls("dear"))
 	}
-	if q := m.s.byKey["dear"]; q == nil {
+	if q := m.s.Queues.byKey["dear"]; q == nil {
 		t.Fatal("the costly job is gone")
 	} else if w := m.s.At(m.now).waits(q); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
@@ -198,15 +198,15 @@ func TestTurn(t *testing.T) {
 	}
 	expect("a key alone", 4, 1, 1, 1, 1)
 	expect("the third costs more", 2, 1, 1, 2, 1)
-	s.agenda.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
+	s.Queues.active, fx.asked = make([]*KeyQueue, 1), [][]*Job{make([]*Job, 58)}
 	expect("the last but one of a trip with 6 places left", 3, 1, 1, 1, 1)
 	fx.asked = [][]*Job{make([]*Job, 64)}
 	expect("a trip without places", 1, 1, 1, 1, 1)
-	fx.asked, s.agenda.active = nil, make([]*KeyQueue, 31)
+	fx.asked, s.Queues.active = nil, make([]*KeyQueue, 31)
 	expect("32 keys ask", 2, 1, 1, 1, 1)
-	s.agenda.active = make([]*KeyQueue, 100)
+	s.Queues.active = make([]*KeyQueue, 100)
 	expect("101 keys ask", 1, 1, 1, 1, 1)
-	s.agenda.active = nil
+	s.Queues.active = nil
 	s.gate.scarce = now.Add(-plentyAfter / 2)
 	expect("a limit refused something lately", 1, 1, 1, 1, 1)
 	s.gate.scarce = now.Add(-plentyAfter)
@@ -389,7 +389,7 @@ func TestUnitsThatComeBackAreAskedFor(t *testing.T) {
 			if s.UnitsCameBack(now) {
 				t.Error("it must ask again twice for the same units")
 			}
-			s.AskAgain(s.Find("k"), now)
+			s.AskAgain(s.Queues.Find("k"), now)
 			if fx := asks(); len(fx.Asks) != 1 {
 				t.Errorf("%d asks of a job that is to ask again", len(fx.Asks))
 			}

@@ -171,7 +171,7 @@ func waitUntil(what WaitFor, until bucket.Micros, why string) Waiting {
 	return w
 }
 
-// While a job waits, waiting.go says what its queue waits for. This file remembers what kept the queue waiting longest,
+// While a job waits, View.waits says what its queue waits for. A queue remembers what kept it waiting longest,
 // until the job has been called or has become a letter. The key's rate and the jobs before the job do not count as
 // causes. This memory takes 48 bytes for each queue and nothing for a job. No decision depends on it.
 

@@ -440,7 +440,7 @@ func (w *Settler) unstall(p *lane.Owned) {
 		if p.Stalled = false; p.Closing || p.Lost.Load() {
 			return
 		}
-		s.OpenPartition(&p.Partition)
+		s.Queues.OpenPartition(&p.Partition)
 	})
 }
 

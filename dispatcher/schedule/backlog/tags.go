@@ -13,9 +13,9 @@ import "weir/bucket"
 // restart they begin again. This changes the order between priorities by at most one call of each, and never the order
 // within one.
 //
-// A limit that keys share decides between priorities over all keys (package turns). The tags of a key then only follow: no
-// priority gains credit at the key while it waits for its turn at the limit. But if the key's own limits let only one
-// call go at a time, each turn of the key goes to the job that its tags choose.
+// A limit that keys share decides between priorities over all keys (package turns). The tags of a key then only follow:
+// no priority gains credit at the key while it waits for its turn at the limit. But if the key's own limits let only
+// one call go at a time, each turn of the key goes to the job that its tags choose.
 
 // Tag is a time in the virtual time of a key. The tag of a job is 0 while its key has only normal jobs.
 type Tag int64
@@ -24,8 +24,8 @@ type Tag int64
 // off by at most 1 in 2,000.
 const wholeTag Tag = 1 << 20
 
-// classes holds a key's waiting jobs of other priorities than Normal, and the tags of all priorities. Normal jobs always
-// wait in Backlog.normal.
+// classes holds a key's waiting jobs of other priorities than Normal, and the tags of all priorities. Normal jobs
+// always wait in Backlog.normal.
 type classes struct {
 	now Tag // the virtual time: the largest tag of a job that was taken
 	of  [len(bucket.Priorities)]class

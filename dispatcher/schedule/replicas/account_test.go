@@ -326,7 +326,7 @@ func (f *fleet) wakeAll() {
 
 // askAgain makes those keys of a replica ask again that a limit has put off for long.
 func (f *fleet) askAgain(r *replica) {
-	for q := range r.s.Queues() {
+	for q := range r.s.Queues.All() {
 		r.s.AskAgain(q, f.local(r))
 	}
 }

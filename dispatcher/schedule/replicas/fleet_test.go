@@ -14,9 +14,9 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// fleet drives the schedules of several replicas through virtual time. They share one store, which counts by the fleet's
-// own time. Each replica has a clock of its own that drifts, and messages between it and the store take their time or
-// are lost. The seed alone decides what happens.
+// fleet drives the schedules of several replicas through virtual time. They share one store, which counts by the
+// fleet's own time. Each replica has a clock of its own that drifts, and messages between it and the store take their
+// time or are lost. The seed alone decides what happens.
 type fleet struct {
 	t        testing.TB
 	rnd      *rand.Rand

@@ -155,7 +155,7 @@ func (c *crowd) settle(o *owner, uses []bucket.Use) {
 // ready returns how many jobs have an intent, or are about to get one, and whose calls have not started.
 func (c *crowd) ready() (n int) {
 	for _, o := range c.owners {
-		for q := range o.s.Queues() {
+		for q := range o.s.Queues.All() {
 			for _, j := range q.Jobs {
 				if phase, _ := q.PhaseOf(j.Seq); phase == schedule.JobNext {
 					n++

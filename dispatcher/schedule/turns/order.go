@@ -234,8 +234,8 @@ func (o *order[Q]) toAsk() (q Q, ok bool) {
 	return q, ok
 }
 
-// toPrepare returns the queue that will be first at the shared limits; ok is false if none waits. It gives that queue the turn
-// to make a job ready.
+// toPrepare returns the queue that will be first at the shared limits; ok is false if none waits. It gives that queue
+// the turn to make a job ready.
 func (o *order[Q]) toPrepare() (q Q, ok bool) {
 	q, ok = o.pop(prepareLine)
 	if ok {
@@ -244,8 +244,8 @@ func (o *order[Q]) toPrepare() (q Q, ok bool) {
 	return q, ok
 }
 
-// pop takes the queue that is next in a line; ok is false if none waits. It lends the queue as much as the queue's last call
-// took, so that the next turn is another tenant's.
+// pop takes the queue that is next in a line; ok is false if none waits. It lends the queue as much as the queue's last
+// call took, so that the next turn is another tenant's.
 func (o *order[Q]) pop(l line) (q Q, ok bool) {
 	w := &o.lines[l]
 	if w.Len() == 0 {

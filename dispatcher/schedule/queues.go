@@ -16,20 +16,21 @@ const Never = bucket.Never
 // dispatcher loads each of them for its letter.
 const maxLapsing = 64
 
-// agenda says which queues the schedule must look at, and when. It looks at a queue at once, at a time, or when a job
-// that is ending because of its deadline has ended. The agenda owns the entry of every queue. There is one timer
-// structure over all queues and no timer per key. The agenda also keeps the clock by which the schedule looks.
-type agenda struct {
-	byKey   map[string]*KeyQueue
-	ahead   bucket.Micros // how far the wall clock is ahead of now: see FollowWall
-	all     []*KeyQueue   // the queues of all keys; unlike a map's, their order is the same in every run
+// Queues holds the queues of all keys. It says which of them the schedule must look at, and when: at once, at a time,
+// or when a job that is ending because of its deadline has ended. It owns the entry of every queue. There is one timer
+// structure over all queues and no timer per key. It also converts times of the wall clock, which its queues follow.
+type Queues struct {
+	byKey map[string]*KeyQueue
+	ahead bucket.Micros // how far the wall clock is ahead of now: see FollowWall
+
+	all     []*KeyQueue // the queues of all keys; unlike a map's, their order is the same in every run
 	timers  timers
 	active  []*KeyQueue // to look at once, each listed once
 	lapsing []*KeyQueue // with more jobs past their deadlines than may end at the same time, each listed once
 	ending  int         // jobs that are ending because their deadlines have passed
 }
 
-// entry is a queue's place in the agenda.
+// entry is a queue's place in Queues.
 type entry struct {
 	due     bucket.Micros // when its timer fires
 	place   int32         // its index in timers, notTimed if it has no timer
@@ -45,105 +46,105 @@ type entry struct {
 func (e *entry) isIdle() bool { return !e.active && !e.lapsing && !e.looks }
 
 // Touch lists a queue, so that the schedule looks at it at once.
-func (a *agenda) Touch(q *KeyQueue) {
+func (qs *Queues) Touch(q *KeyQueue) {
 	if !q.entry.active && !q.entry.dropped {
 		q.entry.active = true
-		a.active = append(a.active, q)
+		qs.active = append(qs.active, q)
 	}
 }
 
 // touchAll touches all queues, so that the schedule looks at each of them without delay.
-func (a *agenda) touchAll() {
-	for _, q := range a.all {
-		a.Touch(q)
+func (qs *Queues) touchAll() {
+	for _, q := range qs.all {
+		qs.Touch(q)
 	}
 }
 
 // add adds a key's queue.
-func (a *agenda) add(q *KeyQueue) {
-	q.entry.listed = int32(len(a.all)) //nolint:gosec // two billion queues do not fit in memory
-	a.all = append(a.all, q)
+func (qs *Queues) add(q *KeyQueue) {
+	q.entry.listed = int32(len(qs.all)) //nolint:gosec // two billion queues do not fit in memory
+	qs.all = append(qs.all, q)
 }
 
 // drop removes a key's queue. The last queue takes its place.
-func (a *agenda) drop(q *KeyQueue) {
-	last := len(a.all) - 1
-	a.all[q.entry.listed] = a.all[last]
-	a.all[q.entry.listed].entry.listed = q.entry.listed
-	a.all[last] = nil
-	a.all = a.all[:last]
+func (qs *Queues) drop(q *KeyQueue) {
+	last := len(qs.all) - 1
+	qs.all[q.entry.listed] = qs.all[last]
+	qs.all[q.entry.listed].entry.listed = q.entry.listed
+	qs.all[last] = nil
+	qs.all = qs.all[:last]
 }
 
 // next takes the queue that was listed first. At least one must be listed.
-func (a *agenda) next() *KeyQueue {
-	q := a.active[0]
-	a.active[0] = nil
-	a.active = a.active[1:]
+func (qs *Queues) next() *KeyQueue {
+	q := qs.active[0]
+	qs.active[0] = nil
+	qs.active = qs.active[1:]
 	q.entry.active = false
 	return q
 }
 
 // due takes a queue whose time has come, nil if there is none.
-func (a *agenda) due(now bucket.Micros) *KeyQueue {
-	if a.timers.next() > now {
+func (qs *Queues) due(now bucket.Micros) *KeyQueue {
+	if qs.timers.next() > now {
 		return nil
 	}
-	q := a.timers[0]
-	a.timers.set(q, Never)
+	q := qs.timers[0]
+	qs.timers.set(q, Never)
 	return q
 }
 
 // mayLapse reports whether one more job may end because of its deadline. If not, it lists the queue. The schedule looks
 // at the queue again when another such job has ended.
-func (a *agenda) mayLapse(q *KeyQueue) bool {
-	if a.ending < maxLapsing {
+func (qs *Queues) mayLapse(q *KeyQueue) bool {
+	if qs.ending < maxLapsing {
 		return true
 	}
 	if !q.entry.lapsing {
 		q.entry.lapsing = true
-		a.lapsing = append(a.lapsing, q)
+		qs.lapsing = append(qs.lapsing, q)
 	}
 	return false
 }
 
 // canLapse reports whether a queue that had too many jobs past their deadlines may end more of them.
-func (a *agenda) canLapse() bool { return len(a.lapsing) > 0 && a.ending < maxLapsing }
+func (qs *Queues) canLapse() bool { return len(qs.lapsing) > 0 && qs.ending < maxLapsing }
 
 // nextLapsing takes the queue that has waited longest to end more jobs. At least one must be waiting.
-func (a *agenda) nextLapsing() *KeyQueue {
-	q := a.lapsing[0]
-	a.lapsing[0] = nil
-	a.lapsing = a.lapsing[1:]
+func (qs *Queues) nextLapsing() *KeyQueue {
+	q := qs.lapsing[0]
+	qs.lapsing[0] = nil
+	qs.lapsing = qs.lapsing[1:]
 	q.entry.lapsing = false
 	return q
 }
 
 // lapse counts a waiting job that ends now because its deadline has passed.
-func (a *agenda) lapse(j *Job) {
+func (qs *Queues) lapse(j *Job) {
 	j.lapsed = true
-	a.ending++
+	qs.ending++
 }
 
 // ended stops counting a job that lapse counted, because it has ended.
-func (a *agenda) ended(j *Job) {
+func (qs *Queues) ended(j *Job) {
 	if j.lapsed {
-		a.ending--
+		qs.ending--
 	}
 }
 
-// Queues yields the queues of all keys that have jobs, or whose state must be remembered. If the caller releases the
-// lock during the iteration, Queues may yield or omit a queue that is added or dropped meanwhile.
-func (a *agenda) Queues() iter.Seq[*KeyQueue] { return maps.Values(a.byKey) }
+// All yields the queues of all keys that have jobs, or whose state must be remembered. If the caller releases the
+// lock during the iteration, All may yield or omit a queue that is added or dropped meanwhile.
+func (qs *Queues) All() iter.Seq[*KeyQueue] { return maps.Values(qs.byKey) }
 
 // Find returns the queue of a key, nil if there is none.
-func (a *agenda) Find(key string) *KeyQueue { return a.byKey[key] }
+func (qs *Queues) Find(key string) *KeyQueue { return qs.byKey[key] }
 
 // OpenPartition lets the jobs of a partition be called.
-func (a *agenda) OpenPartition(p *Partition) {
+func (qs *Queues) OpenPartition(p *Partition) {
 	p.Open = true
-	for _, q := range a.all {
+	for _, q := range qs.all {
 		if q.Partition == p {
-			a.Touch(q)
+			qs.Touch(q)
 		}
 	}
 }
@@ -211,14 +212,14 @@ func (t timers) next() bucket.Micros {
 const wallStep = time.Second
 
 // FollowWall tells the schedule how far the wall clock is ahead of the schedule's clock.
-func (a *agenda) FollowWall(ahead bucket.Micros) {
-	if a.ahead.Until(ahead).Abs() < wallStep {
+func (qs *Queues) FollowWall(ahead bucket.Micros) {
+	if qs.ahead.Until(ahead).Abs() < wallStep {
 		return
 	}
-	by := a.ahead - ahead
-	a.ahead = ahead
+	by := qs.ahead - ahead
+	qs.ahead = ahead
 	parts := map[*Partition]struct{}{}
-	for _, q := range a.all {
+	for _, q := range qs.all {
 		parts[q.Partition] = struct{}{}
 		q.waits.Move(by)
 		for j := range q.Jobs.Near {
@@ -227,7 +228,7 @@ func (a *agenda) FollowWall(ahead bucket.Micros) {
 		for j := range q.Polled {
 			j.move(by)
 		}
-		a.Touch(q)
+		qs.Touch(q)
 	}
 	for p := range parts {
 		for seq := range p.deadlines {
@@ -237,10 +238,10 @@ func (a *agenda) FollowWall(ahead bucket.Micros) {
 }
 
 // Own returns what the schedule's clock says when the wall clock says at.
-func (a *agenda) Own(at bucket.Micros) bucket.Micros { return at - a.ahead }
+func (qs *Queues) Own(at bucket.Micros) bucket.Micros { return at - qs.ahead }
 
 // Wall returns what the wall clock says when the schedule's clock says at.
-func (a *agenda) Wall(at bucket.Micros) bucket.Micros { return at + a.ahead }
+func (qs *Queues) Wall(at bucket.Micros) bucket.Micros { return at + qs.ahead }
 
 // move shifts a job's deadline and due time.
 func (j *Job) move(by bucket.Micros) {
