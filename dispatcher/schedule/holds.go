@@ -39,8 +39,8 @@ type brake struct {
 	paused   bool          // by an operator
 }
 
-func newHolds(p *Policy, a *Queues, common *Findings) Holds {
-	return Holds{policy: p, queues: a, common: common, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
+func newHolds(p *Policy, queues *Queues, common *Findings) Holds {
+	return Holds{policy: p, queues: queues, common: common, keys: map[*KeyQueue]string{}, paused: pauses{keys: map[string]Pause{}}}
 }
 
 // adopt puts a new policy in force.

@@ -331,7 +331,7 @@ func (s *suspects) call(j *Job) {
 }
 
 // clear notes that a suspect rests again or has ended, so that the next one may be called.
-func (s *suspects) clear(j *Job, a *Queues) {
+func (s *suspects) clear(j *Job, queues *Queues) {
 	if _, ok := s.underWay[j]; !ok {
 		return
 	}
@@ -343,6 +343,6 @@ func (s *suspects) clear(j *Job, a *Queues) {
 	s.waiting = nil
 	for _, q := range waiting {
 		q.entry.suspect = false
-		a.Touch(q)
+		queues.Touch(q)
 	}
 }

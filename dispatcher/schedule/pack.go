@@ -241,13 +241,13 @@ func (p *packs) free(members []*Job) {
 }
 
 // loosen gives freed members their places. It must not run while a loop goes over a queue's jobs.
-func (p *packs) loosen(a *Queues) {
+func (p *packs) loosen(queues *Queues) {
 	for _, m := range p.freed {
 		q := m.Queue
 		q.inPacks(-1)
 		q.cancels = q.cancels || m.cancelled
 		q.insert(m)
-		a.Touch(q)
+		queues.Touch(q)
 	}
 	p.freed = nil
 }

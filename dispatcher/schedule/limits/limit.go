@@ -61,6 +61,7 @@ func Later(at bucket.Micros, n, each float64) bucket.Micros {
 // Outlook says what a forecast assumes about calls that are not settled yet.
 type Outlook int8
 
+// The outlooks.
 const (
 	Likely   Outlook = iota // calls take what they took lately
 	BestCase                // calls that are not settled yet, of any process, take nothing

@@ -220,11 +220,14 @@ func (t *Turns[Q]) leaveClasses(q Q) {
 	}
 }
 
-// Asking and Preparing return how many queues wait in each line; Waiting returns how many wait in both together. A
-// queue counts once for each priority.
-func (t *Turns[Q]) Asking() int    { return t.queues(askLine) }
+// Asking returns how many queues wait to ask. A queue counts once for each priority.
+func (t *Turns[Q]) Asking() int { return t.queues(askLine) }
+
+// Preparing returns how many queues wait to make a job ready. A queue counts once for each priority.
 func (t *Turns[Q]) Preparing() int { return t.queues(prepareLine) }
-func (t *Turns[Q]) Waiting() int   { return t.Asking() + t.Preparing() }
+
+// Waiting returns how many queues wait in both lines together.
+func (t *Turns[Q]) Waiting() int { return t.Asking() + t.Preparing() }
 
 func (t *Turns[Q]) queues(l line) (n int) {
 	for o := range t.orders {
