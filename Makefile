@@ -99,7 +99,7 @@ SLOWEST = @echo "the slowest tests:"; cat bin/$@*.json | $(SUMS) tool slowest --
 
 # The packages that unit runs under the race detector: those whose goroutines share memory. The simulations of SIMULATED run
 # in one goroutine, and are ten times as fast without the detector. In race a whole weir runs under it.
-SIMULATED := ./dispatcher/schedule ./dispatcher/takeover ./dispatcher/sites
+SIMULATED := ./dispatcher/schedule ./dispatcher/schedule/replicas ./dispatcher/takeover ./dispatcher/sites
 RACED := $$($(GO) list ./ingest/... ./bucket/queue/... ./bucket/stream/... ./bucket/lease/... ./deadletter/... ./dispatcher/... | grep -vxF "$$($(GO) list $(SIMULATED))")
 # The tests that only race runs: they kill at random, wait for a real clock, fill a disk or build for other systems.
 SOAK  := weir/cmd/weir/test/soak

@@ -166,7 +166,7 @@ func (w *caller) sent(j *lane.Job) {
 // slot was missed, call gives the job's slot back instead.
 func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, made bool) {
 	w.Mu.Lock()
-	latest := w.Sched.Latest(j.Job)
+	latest := w.Sched.At(w.Now()).Latest(j.Job)
 	w.Mu.Unlock()
 	inTime := func() bool { return w.Now() <= latest }
 	if !j.Part.MayCall() || !inTime() {
@@ -188,7 +188,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	if j.Leads != nil {
 		j.Leads.DepartLocked(j)
 	}
-	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
+	tat := max(j.Grant.TAT, w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
 	w.settler.Spans.Of(j)
 	late, measured := j.At.Until(w.Now()), time.Now()
@@ -255,7 +255,7 @@ func (w *caller) call(ctx context.Context, j *lane.Job) (r httpcall.Response, ma
 	w.Update(func(s *schedule.Schedule) {
 		s.Pipe.LearnCall(r.Ended.Sub(r.Started))
 		if holds {
-			s.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
+			s.Pipe.KeepSlot(j.Job) // before the call ends, so that no other call takes the slot while the operation is stored
 		}
 		s.Ended(j.Job, use.Actual, w.Now())
 	})
@@ -298,7 +298,7 @@ func (w *caller) read(j *lane.Job, e queue.Entry) (refusal *ingest.Refusal, err 
 	j.Bill.Reserved, j.Bill.Estimates = price, reserve.Estimates
 	j.RecallLocked()
 	if !job.Deadline.IsZero() {
-		j.Deadline = w.Sched.Own(bucket.MicrosOf(job.Deadline))
+		j.Deadline = w.Sched.Queues.Own(bucket.MicrosOf(job.Deadline))
 	}
 	return refusal, err
 }

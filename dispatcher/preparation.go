@@ -12,6 +12,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/dispatcher/settle"
 )
 
@@ -29,7 +30,7 @@ func (w *caller) prepare(ctx context.Context, j *lane.Job) bool {
 	if slot, err := w.pace.Recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
-	} else if slot > w.Now().Add(schedule.LongWait) {
+	} else if slot > w.Now().Add(limits.LongWait) {
 		w.Update(func(s *schedule.Schedule) {
 			j.Orders = nil
 			j.DisbandLocked()

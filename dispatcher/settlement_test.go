@@ -9,6 +9,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/lane"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/schedule/limits"
 	"weir/ingest"
 )
 
@@ -99,7 +100,7 @@ func TestLearn(t *testing.T) {
 		return toll.Costs[0]
 	}
 	answer := func(n int64) {
-		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1, 1, 1}}, Message: &ingest.Job{Body: []byte(`{}`)}, Terms: by}
+		j := &lane.Job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Call: limits.Call{Costs: []int64{1, 1, 1}}}, Message: &ingest.Job{Body: []byte(`{}`)}, Terms: by}
 		w.settleUnits(j, answered(200, 1000, n))
 	}
 	for n := range int64(leastTold - 1) {

@@ -70,7 +70,7 @@ func (r *replica) end(e schedule.CallEnd) {
 	e.Started, e.Sent = e.Now, true
 	q := r.Sched.Queue("key", &schedule.Partition{Open: true})
 	r.Sched.OnCallEnd(&schedule.Job{Queue: q, Seq: 1, Policy: r.Sched.Policy()}, e)
-	unsaid := r.Sched.HasUnsaid()
+	unsaid := r.Sched.Findings.HasUnsaid()
 	r.Mu.Unlock()
 	r.Look(unsaid, 0)
 }
@@ -89,21 +89,21 @@ func (r *replica) held() time.Duration {
 func (r *replica) awaitsProbe() (turn int64) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	turn, _ = r.Sched.AwaitsProbe()
+	turn, _ = r.Sched.Findings.AwaitsProbe()
 	return turn
 }
 
 func (r *replica) hasClaim() bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	return r.Sched.HasClaim()
+	return r.Sched.Findings.HasClaim()
 }
 
 // pump steps the schedule as the dispatcher does, and reports whether a job is made ready.
 func (r *replica) pump() bool {
 	r.Mu.Lock()
 	fx := r.Sched.Step(r.Teller.Now())
-	unsaid := r.Sched.HasUnsaid()
+	unsaid := r.Sched.Findings.HasUnsaid()
 	r.Mu.Unlock()
 	r.Look(unsaid || fx.Unclaim, fx.Claim)
 	return len(fx.Load) > 0
@@ -468,14 +468,14 @@ func TestClaimOfAnotherEndsProbingAlone(t *testing.T) {
 	})
 	r.learn()
 	r.trouble = trouble{since: time.Now().Add(-time.Minute), revision: 2}
-	if !r.Sched.ProbeAlone() {
+	if !r.Sched.Findings.ProbeAlone() {
 		t.Fatal("the breaker is not open")
 	}
 	r.Look(false, 1)
 	if wait := r.act(t.Context()); wait <= 0 || wait > claimTerm {
 		t.Errorf("the claim lasts %v", wait)
 	}
-	if !r.Sched.ProbeAlone() {
+	if !r.Sched.Findings.ProbeAlone() {
 		t.Error("the replica still probes without a claim")
 	}
 	if r.trouble != (trouble{}) {

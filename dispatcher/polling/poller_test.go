@@ -73,7 +73,7 @@ func newPolling(t *testing.T, until time.Duration) *polling {
 // does not end before the api was asked once more.
 func TestPausedOperationWaits(t *testing.T) {
 	w := newPolling(t, -time.Hour)
-	w.Sched.Pause("", schedule.Pause{})
+	w.Sched.Holds.Pause("", schedule.Pause{})
 	w.poll(t.Context(), t.Context(), &poll{job: w.job}, w.Terms)
 	if w.asks.Load() != 0 || len(w.agenda.waiting) != 1 || !w.job.IsPolled() {
 		t.Errorf("%d polls, %d wait", w.asks.Load(), len(w.agenda.waiting))

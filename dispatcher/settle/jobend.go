@@ -74,7 +74,7 @@ func Record(j *lane.Job, r httpcall.Response, out httpcall.Outcome) *ledger.Reco
 	w := j.Part.W
 	w.Mu.Lock()
 	// Calls of a key end in any order. The TAT in the key's newest record must cover all of them.
-	tat := max(j.Grant.TAT, w.Sched.Floor(j.Queue))
+	tat := max(j.Grant.TAT, w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
 	ahead := w.Env.Ahead() // records are in calendar time, because a later process starts from them
 	if tat != 0 {

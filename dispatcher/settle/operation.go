@@ -119,7 +119,7 @@ const slotMargin = time.Minute
 // may start before this job is polled.
 func (w *Operations) HoldLocked(j *lane.Job) {
 	if j.Operation.Holds {
-		w.Sched.KeepSlot(j.Job)
+		w.Sched.Pipe.KeepSlot(j.Job)
 		w.HoldSlot(j)
 	}
 }
@@ -231,7 +231,7 @@ func (w *Operations) intendEnd(ctx context.Context, j *lane.Job) bool {
 func (w *Operations) EndRecord(j *lane.Job, r httpcall.Response, out httpcall.Outcome, more Beyond) *ledger.Record {
 	c := Record(j, r, out)
 	w.Mu.Lock()
-	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.Floor(j.Queue))
+	tat := max(w.Sched.At(w.Now()).KnownTAT(j.Queue.Key), w.Sched.At(w.Now()).Floor(j.Queue))
 	w.Mu.Unlock()
 	if c.TAT = 0; tat != 0 {
 		c.TAT = tat + w.Env.Ahead()

@@ -384,7 +384,9 @@ func (w *Settler) persist(ctx context.Context, what string, j *lane.Job, write f
 			stream.Sleep(ctx, lane.LeaseCheck)
 		default:
 			// No more calls are paid for while their outcomes cannot be stored.
-			w.Update(func(s *schedule.Schedule) { s.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored") })
+			w.Update(func(s *schedule.Schedule) {
+				s.Holds.Hold(nil, w.Now().Add(2*persistRetry), "outcomes cannot be stored")
+			})
 			w.LogOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
 		}
@@ -434,7 +436,7 @@ func (w *Settler) unstall(p *lane.Owned) {
 		if p.Stalled = false; p.Closing || p.Lost.Load() {
 			return
 		}
-		s.OpenPartition(&p.Partition)
+		s.Queues.OpenPartition(&p.Partition)
 	})
 }
 

@@ -276,7 +276,7 @@ func (f *foundJob) holdAgainLocked(until bucket.Micros, why string) {
 		q = nil
 	}
 	if until > f.w.Now() {
-		f.w.Sched.Hold(q, until, why)
+		f.w.Sched.Holds.Hold(q, until, why)
 	}
 }
 

@@ -87,7 +87,7 @@ func (p *removals) removed(ctx context.Context, r queue.Removal) {
 // It drops those entries of Removed that are not jobs.
 func (p *removals) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
 	w, known := p.W, map[uint64]struct{}{}
-	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
+	w.EachLocked(w.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition || q.Empty() {
 			return
 		}
@@ -226,7 +226,7 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 	var ends []*lane.Job
 	w.Update(func(s *schedule.Schedule) {
 		for _, of := range some {
-			q := s.Find(of.key)
+			q := s.Queues.Find(of.key)
 			if q == nil || q.Partition != &p.Partition {
 				continue
 			}
@@ -266,7 +266,7 @@ func (p *removals) buryTakenOut(ctx context.Context, some []waitingJob) {
 func (p *removals) keepOperationsAgain(ctx context.Context, r *queue.Removal) {
 	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
 	var unmarked []*lane.Job
-	p.W.EachLocked(p.W.Sched.Queues(), func(q *schedule.KeyQueue) {
+	p.W.EachLocked(p.W.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition {
 			return
 		}
@@ -307,11 +307,11 @@ func (p *removals) keepMarkersAgain(r *queue.Removal) {
 	w := p.W
 	var intents []queue.Intent
 	var jobs []*lane.Job
-	w.EachLocked(w.Sched.Queues(), func(q *schedule.KeyQueue) {
+	w.EachLocked(w.Sched.Queues.All(), func(q *schedule.KeyQueue) {
 		if q.Partition != &p.Partition {
 			return
 		}
-		for t := range q.Near {
+		for t := range q.Jobs.Near {
 			j, begun := t.Of.(*lane.Job)
 			if begun && j.Announced.By != nil && !gone(j.Seq) && slices.ContainsFunc(j.Announced.Marks, func(m *lane.IntentMark) bool { return gone(m.Seq) }) {
 				intents, jobs = append(intents, j.Intent(j.Announced.Call)), append(jobs, j)

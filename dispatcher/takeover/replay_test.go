@@ -157,7 +157,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		readLedger(rt, d, records)
 		p.reader.markersLoaded()
 		check := func(read uint64, whole bool) {
-			for line := range w.Sched.Queues() {
+			for line := range w.Sched.Queues.All() {
 				key := line.Key
 				want := whole || blind <= read && until[key] <= read
 				if may := p.Open && !line.Unread; may != want {
