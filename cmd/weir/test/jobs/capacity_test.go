@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/producer"
@@ -184,7 +184,7 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	weirtest.WriteFile(t, file, "apis:\n  credit:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 100}\n    keys: {\"low-*\": {capacity: 20}}\n")
 	r := &weirtest.Rig{T: t}
-	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
+	for i, roles := range [][]environment.Role{{environment.RoleDispatch, environment.RoleIngest}, {environment.RoleIngest}, {environment.RoleDispatch, environment.RoleIngest}} {
 		s := program.ExternalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
 		s.Partitions, s.ShutdownTimeout = 4, 2*time.Second
 		w, err := worker.Start(await.Context(t, "a worker to start"), s, weirtest.TestLog(t))

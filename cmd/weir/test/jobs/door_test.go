@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -182,7 +182,7 @@ func TestRolesOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(bare.Shutdown)
-	start := func(name string, role config.Role) string {
+	start := func(name string, role environment.Role) string {
 		w, err := worker.Start(await.Context(t, "a worker to start"), program.ExternalSettings(t, bare.ClientURL(), file, name, role), weirtest.TestLog(t))
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func TestRolesOverHTTP(t *testing.T) {
 		})
 		return w.HTTPAddr()
 	}
-	calls, takes := start("calls", config.RoleDispatch), start("takes", config.RoleIngest)
+	calls, takes := start("calls", environment.RoleDispatch), start("takes", environment.RoleIngest)
 	if p := post(t, calls, "credit/k", nil, nil); p.status != 503 || p.ErrCode != 20503 || !strings.Contains(p.Detail, "WEIR_ROLES") || p.header.Get("Retry-After") == "" {
 		t.Errorf("one that takes no jobs answers %+v", p)
 	}

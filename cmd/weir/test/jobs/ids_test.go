@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -77,7 +77,7 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 }
 
 // replica starts a weir, and gives what stops it.
-func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
+func (r *restarts) replica(name string, roles ...environment.Role) (stop func()) {
 	r.T.Helper()
 	s := program.ExternalSettings(r.T, r.url, r.file, name, roles...)
 	if r.partitions > 0 {
@@ -156,8 +156,8 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 	t.Parallel()
 	r := newRestarts(t, restartsYAML)
-	defer r.replica("intake", config.RoleIngest)()
-	defer r.replica("caller", config.RoleDispatch)()
+	defer r.replica("intake", environment.RoleIngest)()
+	defer r.replica("caller", environment.RoleDispatch)()
 	first := r.insist("x")
 	r.AwaitCalls(1)
 	r.Eventually("an empty queue", func() bool { return r.Store().Messages(first.Stream) == 1 })

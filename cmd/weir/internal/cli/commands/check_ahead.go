@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/status"
@@ -39,7 +39,7 @@ func (a *checkAhead) check() error {
 	case a.against == "":
 		return nil
 	}
-	span, err := config.ParseDuration(a.against)
+	span, err := grammar.ParseDuration(a.against)
 	if err != nil {
 		return fmt.Errorf("--against: %w", err)
 	}
@@ -68,7 +68,7 @@ func (a *checkAhead) checks(cmd *cobra.Command, c *connect.Connection, present [
 }
 
 func (a *checkAhead) next(cmd *cobra.Command, c *connect.Connection) ([]outlook.Overflows, error) {
-	span, err := config.ParseDuration(a.against)
+	span, err := grammar.ParseDuration(a.against)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/status"
 	"weir/cmd/weir/internal/serve/admin"
@@ -114,7 +114,7 @@ func keysTable(out io.Writer, buckets []schedule.KeyState) error {
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func rateText(r schedule.RateState) string {
-	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
+	return grammar.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
 }
 
 // waitText formats a wait, "-" if it is unknown.

@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/ops/whatif"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -174,7 +175,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 	if f.bound == "" {
 		return 0, nil
 	}
-	bound, err := config.ParseDuration(f.bound)
+	bound, err := grammar.ParseDuration(f.bound)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("--longest-wait: %w", err)
@@ -188,7 +189,7 @@ func (f *planFlags) longestWait() (time.Duration, error) {
 
 // candidates returns a candidate for every combination of the flags' values. All other limits are those of base.
 func (f *planFlags) candidates(base whatif.Candidate) (all []whatif.Candidate, err error) {
-	if base.CallTime, err = config.ParseDuration(f.callTime); err != nil {
+	if base.CallTime, err = grammar.ParseDuration(f.callTime); err != nil {
 		return nil, fmt.Errorf("--call-time: %w", err)
 	}
 	if f.inFlight != 0 {
@@ -202,7 +203,7 @@ func (f *planFlags) candidates(base whatif.Candidate) (all []whatif.Candidate, e
 		rates = nil
 	}
 	for _, text := range f.rates {
-		r, err := config.ParseRate(text)
+		r, err := grammar.ParseRate(text)
 		if err != nil {
 			return nil, fmt.Errorf("--rate: %w", err)
 		}
@@ -245,7 +246,7 @@ func (f *planFlags) check(c *whatif.Candidate) error {
 		return errors.New("--rate is missing: write one, such as 10/s, or name a configuration with -f")
 	case r.Burst > r.Count && r.Counts != bucket.ByTokens:
 		return fmt.Errorf("--burst %d is more than %s may see in any period of %s: write --counts token_bucket, or a burst of at most %d",
-			r.Burst, config.FormatRate(*r), config.FormatDuration(r.Per), r.Count)
+			r.Burst, grammar.FormatRate(*r), grammar.FormatDuration(r.Per), r.Count)
 	}
 	if c.Rules.Key.Capacity < 1 && !f.suggest {
 		return fmt.Errorf("--capacity %d is not a whole number from 1", c.Rules.Key.Capacity)

@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/commands/configuration"
 	"weir/cmd/weir/internal/cli/commands/letters"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/problem"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/admin"
 
@@ -19,7 +19,7 @@ import (
 
 // classify returns an error with the exit code of wrong usage if err is about a configuration.
 func classify(err error) error {
-	var wrong *config.Errors
+	var wrong *problem.Errors
 	if errors.As(err, &wrong) || errors.Is(err, admin.ErrNoConfig) {
 		return cli.Usage(err)
 	}

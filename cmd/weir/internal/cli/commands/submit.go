@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/bulksubmit"
 	"weir/cmd/weir/internal/serve/admin"
@@ -168,7 +168,7 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 		at, err := time.Parse(time.RFC3339Nano, f.deadline)
 		if err == nil {
 			s.Deadline = at
-		} else if s.Within, err = config.ParseDuration(f.deadline); err != nil || s.Within == 0 {
+		} else if s.Within, err = grammar.ParseDuration(f.deadline); err != nil || s.Within == 0 {
 			return s, fmt.Errorf("--deadline %q is neither an RFC 3339 time nor a duration like 30s", f.deadline)
 		}
 	}
@@ -176,7 +176,7 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 		at, err := time.Parse(time.RFC3339Nano, f.notBefore)
 		if err == nil {
 			s.NotBefore = at
-		} else if s.Delay, err = config.ParseDuration(f.notBefore); err != nil {
+		} else if s.Delay, err = grammar.ParseDuration(f.notBefore); err != nil {
 			return s, fmt.Errorf("--not-before %q is neither an RFC 3339 time nor a duration like 30s or 7d", f.notBefore)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,7 +53,7 @@ func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 	if !errors.Is(err, errNeverApplied) {
 		return store, err
 	}
-	settings, err := config.ReadSettings()
+	settings, err := environment.Read()
 	if err != nil {
 		return store, cli.Usage(err)
 	}
