@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/ops/outlook"
 	"weir/cmd/weir/internal/ops/status"
+	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,7 +78,7 @@ func (a *checkAhead) next(cmd *cobra.Command, c *connect.Connection) ([]outlook.
 		Since: now.Add(-span), Now: now, Most: outlook.Bounds{Records: checkedRecords, Letters: checkedLetters, Keys: checkedKeys},
 	}
 	if a.file != "" {
-		if q.Config, err = readConfig(a.file); err != nil {
+		if q.Config, err = admin.ReadConfig(a.file); err != nil {
 			return nil, err
 		}
 	}

@@ -61,7 +61,7 @@ func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) err
 func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 	current, ok := admin.RunningConfig(cmd.Context(), c)
 	if !ok {
-		return checkAPIName(name)
+		return admin.CheckAPIName(name)
 	}
 	if _, found := current.API(name); !found {
 		return admin.ExplainNoAPI(cmd.Context(), c, name, current)

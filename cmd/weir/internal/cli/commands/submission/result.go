@@ -1,10 +1,9 @@
-package commands
+package submission
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/ops/jobstory"
@@ -36,7 +35,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	} else if outcome == ledger.Done {
 		t := &cli.Table{}
 		t.Row("outcome", "done with status "+h.Get(ledger.HeaderStatus))
-		t.Row("took", tookText(h)+", price "+h.Get(ledger.HeaderPrice))
+		t.Row("took", jobstory.TookText(h)+", price "+h.Get(ledger.HeaderPrice))
 		if err := t.Print(talk); err != nil {
 			return err
 		}
@@ -49,28 +48,4 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 			cli.Visible(h.Get(deadletter.HeaderDetail)), h.Get(deadletter.HeaderBilled), f.api, receipt.Key)
 	}
 	return nil
-}
-
-// tookText formats how long the job waited for its last call, and how long that call took. If the job got the answer of
-// another job, tookText names that job.
-func tookText(h nats.Header) string {
-	at := func(name string) time.Time {
-		t, err := time.Parse(time.RFC3339Nano, h.Get(name))
-		if err != nil {
-			return time.Time{}
-		}
-		return t
-	}
-	called := at(ledger.HeaderCalledAt)
-	if of := h.Get(ledger.HeaderReused); of != "" {
-		finished := at(ledger.HeaderFinishedAt)
-		return fmt.Sprintf("no call, waited %s for the answer of job %s, which is %s old", cli.Brief(finished.Sub(at(ledger.HeaderAcceptedAt))),
-			cli.Visible(of), cli.Brief(finished.Sub(called)))
-	}
-	calls := h.Get(ledger.HeaderCalls) + " calls"
-	if calls == "1 calls" {
-		calls = "1 call"
-	}
-	return fmt.Sprintf("%s, waited %s, called for %s", calls, cli.Brief(called.Sub(at(ledger.HeaderAcceptedAt))),
-		cli.Brief(at(ledger.HeaderFinishedAt).Sub(called)))
 }

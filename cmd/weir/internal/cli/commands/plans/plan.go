@@ -1,4 +1,6 @@
-package commands
+// Package plans has the command plan: what other limits would do with the jobs of a file, or with those that weir
+// recorded.
+package plans
 
 import (
 	"context"
@@ -36,7 +38,8 @@ type planFlags struct {
 // mostCandidates is the most candidates that one plan may have.
 const mostCandidates = 1000
 
-func planCommand() *cobra.Command {
+// Command returns the command plan.
+func Command() *cobra.Command {
 	f := planFlags{}
 	cmd := &cobra.Command{
 		Use:   "plan --trace FILE --rate RATE --capacity N",
@@ -284,16 +287,7 @@ func (f *planFlags) configuration() (*config.Config, error) {
 	if f.file == "" {
 		return nil, nil //nolint:nilnil // the running configuration
 	}
-	return readConfig(f.file)
-}
-
-// readConfig reads a configuration file.
-func readConfig(file string) (*config.Config, error) {
-	text, err := admin.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return config.Parse(text, config.Options{Name: file})
+	return admin.ReadConfig(f.file)
 }
 
 func orElse(given []int64, otherwise int64) []int64 {

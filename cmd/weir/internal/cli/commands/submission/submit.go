@@ -1,4 +1,5 @@
-package commands
+// Package submission has the command submit: for one job, and for those of a file.
+package submission
 
 import (
 	"context"
@@ -38,7 +39,8 @@ type submitFlags struct {
 // submitTimeout is how long the command waits for a receipt. The intake itself waits for the store.
 const submitTimeout = 15 * time.Second
 
-func submitCommand() *cobra.Command {
+// Command returns the command submit.
+func Command() *cobra.Command {
 	f, many := submitFlags{timeout: time.Minute}, manyFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit API KEY",
@@ -103,7 +105,7 @@ some lines were not accepted. 4: with --report-full, some jobs were throttled.`,
 
 // submit submits one job and waits for the job's receipt and, with --wait, its result.
 func submit(cmd *cobra.Command, f *submitFlags) error {
-	if err := checkAPIName(f.api); err != nil {
+	if err := admin.CheckAPIName(f.api); err != nil {
 		return err
 	}
 	s, err := f.submission(cmd.InOrStdin())
@@ -136,14 +138,6 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 		return err
 	}
 	return f.awaitResult(cmd, results, receipt)
-}
-
-// checkAPIName fails if no api can have this name.
-func checkAPIName(name string) error {
-	if err := ingest.CheckAPI(name); err != nil {
-		return cli.NotFound(fmt.Errorf("there is no api %.80q: %w", name, err))
-	}
-	return nil
 }
 
 // submission returns the job that the flags describe, without the parts that depend on the api's configuration.

@@ -1,4 +1,4 @@
-package commands
+package plans
 
 import (
 	"strings"
