@@ -117,6 +117,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/test/cli", "*"},
 	{"cmd/weir/test/console", "*"},
 	{"cmd/weir/test/docs", "*"},
+	{"cmd/weir/test/intake", "*"},
 	{"cmd/weir/test/jobs", "*"},
 	{"cmd/weir/test/letters", "*"},
 	{"cmd/weir/test/limits", "*"},

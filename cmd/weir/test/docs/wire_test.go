@@ -1,4 +1,4 @@
-package jobs
+package docs
 
 import (
 	"go/ast"
