@@ -135,7 +135,7 @@ simulation: ## run all seeds of the schedule, of recovery and of sites in virtua
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
-	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 8 -timeout 30m $(or $(PACKAGES),./bucket/... ./dispatcher/... ./cmd/weir/test/intake ./cmd/weir/test/jobs ./cmd/weir/test/recovery)
 
 midnight: redis ## run tests as if midnight, by UTC, came BEFORE=3 seconds after their start: PACKAGE=./cmd/weir/test/limits RUN=TestVerify
 	GO=$(GO) .ci/midnight bin/.midnight $(or $(PACKAGE),./cmd/weir/test/limits) '$(or $(RUN),.)' $(or $(BEFORE),3)

@@ -19,6 +19,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/nats/connect"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
@@ -78,7 +79,7 @@ func at(o any, path ...string) any {
 func TestDeployedVariablesExist(t *testing.T) {
 	t.Parallel()
 	known := []string{}
-	for _, s := range (&config.Settings{}).Redacted() {
+	for _, s := range (&environment.Settings{}).Redacted() {
 		known = append(known, s.Name)
 	}
 	seen := map[string]bool{}

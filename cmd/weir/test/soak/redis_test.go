@@ -6,7 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
@@ -70,7 +70,7 @@ func TestLimitsChangeHands(t *testing.T) {
 		r.AwaitCalls(n)
 		r.Stop()
 		if r.Redis = shared; i%2 == 0 {
-			r.Redis = config.Secret{}
+			r.Redis = secret.Value{}
 		}
 		r.Start()
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
 	"weir/cmd/weir/internal/serve/embedded"
 
 	"github.com/spf13/cobra"
@@ -27,7 +27,7 @@ func natsServerCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			o.SyncAlways = config.Durability(durability) == config.DurabilityAlways
+			o.SyncAlways = environment.Durability(durability) == environment.DurabilityAlways
 			o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 			server, err := embedded.Start(ctx, o)
 			if err != nil {
@@ -49,6 +49,6 @@ func natsServerCommand() *cobra.Command {
 	f.StringVar(&o.Cluster.Name, "name", "", "name of this server in a cluster (default: no cluster)")
 	f.StringVar(&o.Cluster.Listen, "cluster-listen", "127.0.0.1:0", "address for the other servers of the cluster")
 	f.StringSliceVar(&o.Cluster.Routes, "routes", nil, "addresses of the other servers of the cluster")
-	f.StringVar(&durability, "durability", string(config.DurabilityAlways), "when it syncs: always or interval")
+	f.StringVar(&durability, "durability", string(environment.DurabilityAlways), "when it syncs: always or interval")
 	return cmd
 }

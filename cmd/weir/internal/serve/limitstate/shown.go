@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/grammar"
 	"weir/dispatcher/schedule/limits"
 )
 
@@ -171,7 +171,7 @@ const (
 // Amount formats a number for people.
 func Amount(n int64, u Unit) string {
 	if u == InMoney {
-		return config.Money(n).String()
+		return grammar.Money(n).String()
 	}
 	return strconv.FormatInt(n, 10)
 }

@@ -11,6 +11,8 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/config/environment"
+	"weir/cmd/weir/internal/config/secret"
 	"weir/cmd/weir/internal/httpd/console"
 	"weir/cmd/weir/internal/httpd/webhook"
 	"weir/cmd/weir/internal/nats/connect"
@@ -38,7 +40,7 @@ import (
 type link struct {
 	*lifetime
 
-	settings *config.Settings
+	settings *environment.Settings
 	registry *prometheus.Registry
 	server   *embedded.Server // nil if the server is external
 	room     int64            // bytes that all streams may take together; 0: unknown
@@ -127,12 +129,12 @@ func newWorker(l *link) *Worker {
 // stop calls that already run may take until the shutdown timeout has passed.
 //
 // Start is one straight line, because nearly every step needs the result of an earlier one.
-func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+func Start(ctx context.Context, s *environment.Settings, log *slog.Logger) (started *Worker, err error) {
 	return StartAt(ctx, s, log, clock.New())
 }
 
 // StartAt is Start with the given clock.
-func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
+func StartAt(ctx context.Context, s *environment.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := newWorker(&link{settings: s, registry: newRegistry()})
 	w.clock, w.reloads = c, make(chan func(), 1)
 	defer func() {
@@ -193,7 +195,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
-	scope := config.NewSecretScope(s.Secrets, file.configured())
+	scope := secret.NewScope(s.Secrets, file.configured().References())
 	if err := refuseUnsupported(w.config, scope); err != nil {
 		return nil, err
 	}
