@@ -139,7 +139,7 @@ func (j *Job) joins(leader *Job, of bucket.Priority, by, now bucket.Micros) bool
 
 // gatheredUntil returns until when a queue waits for more jobs for one of its packs, 0 if it does not wait.
 func (v View) gatheredUntil(q *KeyQueue) (first bucket.Micros) {
-	for _, of := range bucket.Priorities {
+	for _, of := range q.waits.Priorities() {
 		if until := v.gathersUntil(q, nil, of); until != 0 && (first == 0 || until < first) {
 			first = until
 		}

@@ -243,6 +243,29 @@ func TestInspectGatheringPack(t *testing.T) {
 	}
 }
 
+// TestInspectAfterAGathering checks that a key can be shown after its only urgent job, which waited for others, was cancelled.
+func TestInspectAfterAGathering(t *testing.T) {
+	s, p, now, _ := packedSchedule(t, &Packing{Jobs: 3, Wait: time.Minute})
+	s.PushEarly("k", 1, p, bucket.High, *now, 0)
+	s.Push("k", 2, p)
+	s.Step(*now)
+	if _, c := s.Cancel("k", 1); c != CancelTaken {
+		t.Fatalf("a job that waits for others is %s", c)
+	}
+	fx := s.Step(*now)
+	if len(fx.Cancel) != 1 {
+		t.Fatalf("%d jobs are cancelled", len(fx.Cancel))
+	}
+	s.Finished(fx.Cancel[0])
+	for range 3 {
+		*now = now.Add(10 * time.Second)
+		s.Step(*now)
+		if w := s.At(*now).Inspect(s.Queues.Find("k")).Waits; w.For != WaitPack {
+			t.Errorf("the key waits for %+v", w)
+		}
+	}
+}
+
 // TestPackGathersBesideOthers checks that a full pack of one priority does not wait for a pack of another priority of
 // its key that is still being gathered, and that the other pack is called when its first job has waited long enough. It
 // checks a slow key, in which each turn makes the key's first job ready, and a key that is not slow.
