@@ -197,12 +197,16 @@ func (c *contents) issue(key, id string) ticket {
 	return t
 }
 
-// place returns the position of the job with a ticket among the jobs of its key, and whether the book has every job
-// that was there when the reading began.
-func (c *contents) place(key string, t ticket) (position int, caughtUp bool) {
+// places returns the positions of a group's jobs among the jobs of their keys, and whether the book has every job that
+// was there when the reading began. It looks once, so that of two jobs of a key the later one has the higher position.
+func (c *contents) places(group []*pendingPut) (positions []int, caughtUp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.book.position(key, t.number), c.caughtUp
+	positions = make([]int, len(group))
+	for i, e := range group {
+		positions[i] = c.book.position(e.job.Key, e.ticket.number)
+	}
+	return positions, c.caughtUp
 }
 
 // settle updates the book with the stream's answer to a put, and returns the position that the job had until then.

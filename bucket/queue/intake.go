@@ -225,9 +225,9 @@ func (in *intake) commit(
 // whose capacity is below the stream's ceiling are counted exactly: once the key is half full, or always if the book
 // does not know what other processes have stored.
 func (in *intake) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
-	for _, e := range group {
-		position, caughtUp := in.contents.place(e.job.Key, e.ticket)
-		place := int64(position)
+	positions, caughtUp := in.contents.places(group)
+	for i, e := range group {
+		place := int64(positions[i])
 		switch {
 		case e.earlyRefusal != nil:
 			e.msg.Header[stream.HeaderRollup] = []string{impossibleRollup}

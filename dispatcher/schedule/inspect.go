@@ -223,7 +223,7 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 		}
 		return j.inspect(), j.Calls
 	}
-	if _, _, is := q.waits.Find(seq); is == backlog.Due {
+	if q.waits.IsDue(seq) {
 		return JobWaits, 0
 	}
 	return "", 0

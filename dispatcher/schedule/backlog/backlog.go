@@ -146,6 +146,14 @@ func (b *Backlog) Extract(seq uint64) (s Spot, notBefore bucket.Micros, was Stat
 	return Spot{}, 0, Absent
 }
 
+// IsDue reports whether a job waits and may be called.
+func (b *Backlog) IsDue(seq uint64) bool {
+	return slices.ContainsFunc(b.Priorities(), func(p bucket.Priority) bool {
+		_, due := b.Of(p).placeOf(seq)
+		return due
+	})
+}
+
 // Find returns how a job waits: the spot of a job that may be called, or the appointment of one that is early.
 func (b *Backlog) Find(seq uint64) (s Spot, l Appointment, is State) {
 	for _, p := range b.Priorities() {
