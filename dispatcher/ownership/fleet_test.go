@@ -13,8 +13,8 @@ import (
 )
 
 // fleet is many replicas that share many partitions, in virtual time. It counts the messages of ownership and measures
-// how long partitions are without an owner. No message is lost, clocks run alike and no process stops for a while: world
-// has the faults, fleet has the size. The seed alone decides what happens.
+// how long partitions are without an owner. No message is lost, clocks run alike and no process stops for a while,
+// because world has the faults and fleet has the size. The seed alone decides what happens.
 type fleet struct {
 	t        testing.TB
 	rnd      *rand.Rand
@@ -110,8 +110,8 @@ type fleetReplica struct {
 func newFleet(t testing.TB, seed uint64, replicas, apis, partitions int) *fleet {
 	f := &fleet{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 5)), begun: time.Unix(1_700_000_000, 0), apis: map[string]int{},
-		entries: map[fleetKey]fleetEntry{}, owner: map[lease.PartitionID]*fleetReplica{}, orphans: map[lease.PartitionID]bool{},
-		closed: map[lease.PartitionID]time.Time{},
+		entries: map[fleetKey]fleetEntry{}, owner: map[lease.PartitionID]*fleetReplica{},
+		orphans: map[lease.PartitionID]bool{}, closed: map[lease.PartitionID]time.Time{},
 	}
 	f.now = f.begun
 	for i := range apis {
@@ -150,7 +150,9 @@ func (r *fleetReplica) after(d time.Duration, do func()) {
 }
 
 // write sends a conditional write. If the answer is not there after wait, done gets an error, and not the answer.
-func (r *fleetReplica) write(key fleetKey, value fleetEntry, expect uint64, wait time.Duration, done func(rev uint64, err error)) {
+func (r *fleetReplica) write(
+	key fleetKey, value fleetEntry, expect uint64, wait time.Duration, done func(rev uint64, err error),
+) {
 	f := r.f
 	f.count.writes++
 	f.stored = later(f.stored, f.now.Add(f.trip())).Add(fleetStore)
@@ -280,7 +282,7 @@ func (r *fleetReplica) announce() {
 	})
 }
 
-// plan runs every planEvery. A process plans after each event too, and so is faster by a part of planEvery at each step.
+// plan runs every planEvery. A real process plans after each event too, so each of its steps begins earlier.
 func (r *fleetReplica) plan() {
 	f := r.f
 	if r.parts > 0 {
