@@ -214,15 +214,19 @@ func (o *state) takers(api string, n int) (sessions, names []string) {
 		}
 		sessions, names = append(sessions, session), append(names, name)
 	}
-	if !o.leaving {
-		take(o.self, o.name, o.members[o.self]) // even if the watch does not show it just now
+	all := slices.Collect(maps.Keys(o.members))
+	if o.members[o.self] == nil {
+		all = append(all, o.self) // even if the watch does not show it just now
 	}
-	for _, session := range slices.Sorted(maps.Keys(o.members)) {
+	slices.Sort(all) // the same order at every replica: divide prefers the first of two that have the same name
+	for _, session := range all {
 		m := o.members[session]
-		if session == o.self || m.Leaving || m.Partitions[api] != n {
-			continue
+		switch {
+		case session == o.self && !o.leaving:
+			take(session, o.name, m)
+		case session != o.self && !m.Leaving && m.Partitions[api] == n:
+			take(session, m.Instance, m)
 		}
-		take(session, m.Instance, m)
 	}
 	if len(cut) == 0 || len(cut) == len(sessions) {
 		return sessions, names
