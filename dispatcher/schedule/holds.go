@@ -256,10 +256,11 @@ func (h *holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	return HoldState{}, false
 }
 
-// atOnce returns how many jobs of a queue may be ready or granted at the same time: one while its governor slows it.
+// atOnce returns how many jobs of a queue may be ready or granted at the same time, running calls included if they are
+// long: one while its governor slows it.
 func (q *KeyQueue) atOnce() int64 {
 	if g := q.brake.governor; g != nil && g.slows() {
 		return 1
 	}
-	return min(q.Limits.InFlight, maxAsks)
+	return q.Limits.InFlight
 }

@@ -38,7 +38,7 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if at > soon {
 			return min(again, s.Pipe.lead(at))
 		}
-		if ungranted+s.ahead(q) >= q.atOnce() {
+		if ungranted+s.ahead(q) >= q.atOnce() || ungranted+int64(q.count(granted)) >= maxAsks {
 			return again // the end of a call touches the queue
 		}
 		if own := q.ungrantedOf(turn); !s.invites(q, turn, own) {
