@@ -376,8 +376,8 @@ func TestLeftToOthers(t *testing.T) {
 }
 
 // TestAllPlanAlike checks that replicas that know the same members give each partition to the same session, and that
-// each replica takes exactly the partitions that the others leave to it. Two replicas may have the same name, by mistake
-// or because a process has just followed another.
+// each replica takes exactly the partitions that the others leave to it. Two replicas may have the same name, by
+// mistake or because a process has just followed another.
 func TestAllPlanAlike(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	rapid.Check(t, func(t *rapid.T) {

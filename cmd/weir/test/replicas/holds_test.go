@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/serve/worker"
 	"weir/cmd/weir/weirtest"
 	"weir/cmd/weir/weirtest/producer"
 	"weir/cmd/weir/weirtest/program"
+	"weir/cmd/weir/weirtest/referee"
 	"weir/cmd/weir/weirtest/servers"
 	"weir/cmd/weir/weirtest/store"
 	"weir/ingest/await"
@@ -229,7 +229,7 @@ func TestReplicasLearnSoon(t *testing.T) {
 	t.Parallel()
 	url := servers.OneServer(t)
 	c := newCouncil(t, url)
-	c.yaml = strings.Replace(holdsAPI, "failures: 1, min: 300ms, max: 300ms", "failures: 1, min: 4s, max: 4s", 1)
+	c.yaml = strings.Replace(holdsAPI, "failures: 1, min: 300ms, max: 300ms", "failures: 1, min: 5s, max: 5s", 1)
 	slow := fakeapi.Behaviour{Delay: 200 * time.Millisecond} // so each key calls five times a second
 	c.answers(func(context.Context, *fakeapi.Request) fakeapi.Behaviour { return slow })
 	c.startWorkers(url, 3)
@@ -240,7 +240,7 @@ func TestReplicasLearnSoon(t *testing.T) {
 	producer.FillTaken(t, c.NC, jobs)
 	for _, status := range []int{429, 401, 500} {
 		c.awaitBusy(3)
-		heldUp := machine.MeasureHeldUp()
+		heldUp := referee.MeasureHeldUp(t)
 		var answered atomic.Bool
 		c.answers(func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
 			if answered.CompareAndSwap(false, true) {
@@ -261,7 +261,6 @@ func TestReplicasLearnSoon(t *testing.T) {
 		await.Until(t, "calls after the hold", func() bool {
 			return slices.ContainsFunc(c.API.All(), func(a fakeapi.Arrival) bool { return time.Duration(a.At-told) > hold })
 		})
-		heldUp.Stop()
 		last, calls := time.Duration(0), 0
 		for _, a := range c.API.All() {
 			if after := time.Duration(a.At - told); after > 0 && after < hold {

@@ -137,7 +137,8 @@ func TestTurnOfTheDead(t *testing.T) {
 			gaps = append(gaps, time.Duration(a.At-at).Round(time.Millisecond))
 		}
 		eps := r.Referee().Eps()
-		t.Logf("round %d: calls %v after the death, the first %d of its own keys; stamps are off by %s at most", round, gaps, own, eps)
+		t.Logf("round %d: calls %v after the death, the first %d of its own keys; stamps are off by %s at most",
+			round, gaps, own, eps)
 		if most := time.Second + interval; gaps[0] > most+eps {
 			t.Errorf("round %d: the other's next call came %s after the death, and not within %s", round, gaps[0], most)
 		}
