@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/contest"
+)
+
+// TestFleetRefuses checks that a fleet that cannot be measured is refused before anything is started.
+func TestFleetRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		replicas []int
+		path     string // of programs; "": as it is
+		refused  string
+	}{
+		{name: "no size", refused: "--replicas: give one number or more"},
+		{name: "none", replicas: []int{0}, refused: "--replicas 0: must be from 1 to 10"},
+		{name: "too many", replicas: []int{1, 11}, refused: "--replicas 11: must be from 1 to 10"},
+		{name: "twice", replicas: []int{2, 1, 2}, refused: "--replicas: 2 is there twice"},
+		{name: "no Redis", replicas: []int{1}, path: t.TempDir(), refused: "redis-server is not installed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.path != "" {
+				t.Setenv("PATH", c.path)
+			}
+			dir := t.TempDir()
+			err := Run(t.Context(), "fleet", Options{
+				Rounds: 1, Jobs: 10, Keys: 1, Body: contest.LeastBody, Seconds: 2, Durability: "always", Server: Inside,
+				Replicas: c.replicas, Dir: dir, Out: io.Discard, Talk: io.Discard,
+			})
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("it ended with %v, want %q", err, c.refused)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("it left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestPartitionsOwned checks that the partitions of each API are read from a replica's metrics.
+func TestPartitionsOwned(t *testing.T) {
+	const metrics = "# TYPE weir_partitions_owned gauge\nweir_partitions_owned{api=\"busy\"} 4\nweir_partitions{api=\"steady\"} 10\n"
+	if got := partitionsOwned([]byte(metrics)); !maps.Equal(got, map[string]int{"busy": 4, "steady": 0}) {
+		t.Errorf("read %v", got)
+	}
+}
+
+// TestTakeoverWaits checks that the replica with the most keys is chosen, and that a key waits from the kill to its next
+// call by another replica. Two keys, "b" has the second one, and "a" the first.
+func TestTakeoverWaits(t *testing.T) {
+	const keys, second = 3, int64(time.Second)
+	c := contest.Calls{
+		Times: []int64{1 * second, 1 * second, 1 * second, 0, 0, 0},
+		By:    []string{"a", "b", "b", "", "", ""},
+	}
+	if !eachCalled(c, keys) || eachCalled(contest.Calls{Times: []int64{1, 0, 1, 1, 0, 1}}, keys) {
+		t.Error("it is not seen whether each key was called")
+	}
+	if got := busiest(c, keys); got != "b" {
+		t.Errorf("the busiest is %q", got)
+	}
+	if got := busiest(contest.Calls{Times: []int64{1}}, 1); got != "" {
+		t.Errorf("without names the busiest is %q", got)
+	}
+	at := 2 * second
+	for _, s := range []struct {
+		name  string
+		calls contest.Calls
+		waits []float64
+	}{
+		{"both keys go on", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second, 2*second + 1, 7 * second, 8 * second}, By: []string{"a", "b", "b", "a", "a", "c"}}, []float64{5, 6}},
+		{"a call under way at the kill", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second, 3 * second, 2*second + 1, 8 * second}, By: []string{"a", "b", "b", "a", "b", "c"}}, []float64{6}},
+		{"the last key moved before the kill", contest.Calls{Times: []int64{1 * second, second / 2, second / 2, 3 * second, 7 * second, 1 * second}, By: []string{"a", "b", "b", "a", "c", "a"}}, []float64{5}},
+		{"nothing is left", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second}, By: []string{"a", "b", "b"}}, nil},
+	} {
+		if got := waitsAfter(s.calls, keys, "b", at); !slices.Equal(got, s.waits) {
+			t.Errorf("%s: waits of %v, want %v", s.name, got, s.waits)
+		}
+	}
+}
