@@ -49,6 +49,17 @@ func (s *Stage) Cluster(ctx context.Context, servers int, durability string) (c 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterWithin, fmt.Errorf("the cluster did not come up within %v", clusterWithin))
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	for i, p := range c.Servers { // the others wait in vain for one that ends
+		go func() {
+			select {
+			case <-p.Exited():
+				fail(fmt.Errorf("server %d of the cluster ended: %s\n%s", i+1, p.State(), p.Tail()))
+			case <-ctx.Done():
+			}
+		}()
+	}
 	var urls []string
 	for i, p := range c.Servers {
 		monitor, err := line(ctx, "nats-server", p, said[i])
@@ -65,21 +76,17 @@ func (s *Stage) Cluster(ctx context.Context, servers int, durability string) (c 
 	return c, c.await(ctx)
 }
 
-// await waits until a stream can have a copy on every server. JetStream answers before its leader knows all servers.
+// await waits until a stream can have a copy on every server. JetStream answers before its leader knows all servers,
+// and without a leader it does not answer.
 func (c Cluster) await(ctx context.Context) error {
 	nc, js, err := Connect(c.URL)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	const trial, pause = "TRIAL", 100 * time.Millisecond
+	const pause = 100 * time.Millisecond
 	for {
-		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: trial, Subjects: []string{"trial"}, Replicas: len(c.Servers), Storage: jetstream.MemoryStorage,
-		})
-		if err == nil {
-			err = js.DeleteStream(ctx, trial)
-		}
+		err := c.try(ctx, js)
 		if err == nil {
 			return nil
 		}
@@ -89,6 +96,23 @@ func (c Cluster) await(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// try makes a stream with a copy on every server, and deletes it.
+func (c Cluster) try(ctx context.Context, js jetstream.JetStream) error {
+	const (
+		trial   = "TRIAL"
+		answers = 2 * time.Second
+	)
+	ctx, cancel := context.WithTimeout(ctx, answers)
+	defer cancel()
+	_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: trial, Subjects: []string{"trial"}, Replicas: len(c.Servers), Storage: jetstream.MemoryStorage,
+	})
+	if err != nil {
+		return err
+	}
+	return js.DeleteStream(ctx, trial)
 }
 
 // Messages counts the messages of a cluster since its servers started.
