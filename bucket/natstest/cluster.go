@@ -30,8 +30,8 @@ func Cluster(t testing.TB, servers int, synced bool) jetstream.JetStream {
 	all := make([]*server.Server, servers)
 	for i, l := range routes {
 		o := &server.Options{
-			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-			JetStreamMaxStore: 100 << 30, SyncAlways: synced,
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 100 << 30, SyncAlways: synced,
 		}
 		if servers > 1 {
 			_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -46,7 +46,9 @@ func Cluster(t testing.TB, servers int, synced bool) jetstream.JetStream {
 	}
 	if servers > 1 {
 		await.Until(t, "a leader that knows all servers", func() bool {
-			return slices.ContainsFunc(all, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == servers })
+			return slices.ContainsFunc(all, func(s *server.Server) bool {
+				return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == servers
+			})
 		})
 	}
 	return Connect(t, all[0])

@@ -66,8 +66,8 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 }
 
 // grouping measures which way to store is cheaper on this stream, for a group of each size. One atomic batch shares one
-// fsync but is written twice, and on a stream with one copy it is first written to files of its own, which takes as long
-// as many messages. Single messages are all under way at once. If the store syncs every write, large batches are ten
+// fsync but is written twice. On a stream with one copy it is first written to files of its own, which takes as long as
+// many messages. Single messages are all under way at once. If the store syncs every write, large batches are ten
 // times as fast; otherwise batches are slower.
 type grouping struct {
 	together, apart cost

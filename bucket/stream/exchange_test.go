@@ -86,8 +86,9 @@ func TestUnsure(t *testing.T) {
 }
 
 // TestGroupingLearns checks that the cheaper way is used for each size of a group, and that a way that costs more than
-// twice as much is tried seldom, and never with a large group if it costs far more. With a batch that costs a fixed time, as on a stream with one copy, single
-// messages are cheaper in small groups and the batch is cheaper in large ones.
+// twice as much is tried seldom, and never with a large group if it costs far more. With a batch that costs a fixed
+// time, as on a stream with one copy, single messages are cheaper in small groups and the batch is cheaper in large
+// ones.
 func TestGroupingLearns(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -130,7 +131,8 @@ func TestGroupingLearns(t *testing.T) {
 							wrong++
 						}
 					}
-					took := time.Duration(float64(of[together]) * (0.7 + 0.6*chance.Float64())) // on a machine that does other work
+					// The machine does other work.
+					took := time.Duration(float64(of[together]) * (0.7 + 0.6*chance.Float64()))
 					if together {
 						g.learn(&g.together, n, took)
 					} else {

@@ -18,7 +18,7 @@ import (
 
 // Calls says when the API was called in a round.
 type Calls struct {
-	Times    []int64  `json:"times"`        // when each job was first called, by the job's number, in Unix nanoseconds; 0: never
+	Times    []int64  `json:"times"`        // when each job was first called, by its number, in Unix nanoseconds; 0: never
 	By       []string `json:"by,omitempty"` // the CallerHeader of each job's first call; nil if no call had one
 	Called   int      `json:"called"`       // jobs that were called
 	Repeated int      `json:"repeated"`     // calls of jobs that had been called before

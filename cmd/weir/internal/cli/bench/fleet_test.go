@@ -54,13 +54,16 @@ func TestPartitionsOwned(t *testing.T) {
 }
 
 // TestTakeoverWaits checks that the replica with the most keys is chosen, and that a key waits from the kill to its next
-// call by another replica. Two keys, "b" has the second one, and "a" the first.
+// call by another replica. "a" calls the first of three keys, and "b" the others until it is killed.
 func TestTakeoverWaits(t *testing.T) {
 	const keys, second = 3, int64(time.Second)
-	c := contest.Calls{
-		Times: []int64{1 * second, 1 * second, 1 * second, 0, 0, 0},
-		By:    []string{"a", "b", "b", "", "", ""},
+	seconds := func(times ...float64) (all []int64) {
+		for _, t := range times {
+			all = append(all, int64(t*float64(second)))
+		}
+		return all
 	}
+	c := contest.Calls{Times: seconds(1, 1, 1, 0, 0, 0), By: []string{"a", "b", "b", "", "", ""}}
 	if !eachCalled(c, keys) || eachCalled(contest.Calls{Times: []int64{1, 0, 1, 1, 0, 1}}, keys) {
 		t.Error("it is not seen whether each key was called")
 	}
@@ -70,18 +73,19 @@ func TestTakeoverWaits(t *testing.T) {
 	if got := busiest(contest.Calls{Times: []int64{1}}, 1); got != "" {
 		t.Errorf("without names the busiest is %q", got)
 	}
-	at := 2 * second
 	for _, s := range []struct {
 		name  string
-		calls contest.Calls
+		times []float64
+		by    []string
 		waits []float64
 	}{
-		{"both keys go on", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second, 2*second + 1, 7 * second, 8 * second}, By: []string{"a", "b", "b", "a", "a", "c"}}, []float64{5, 6}},
-		{"a call under way at the kill", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second, 3 * second, 2*second + 1, 8 * second}, By: []string{"a", "b", "b", "a", "b", "c"}}, []float64{6}},
-		{"the last key moved before the kill", contest.Calls{Times: []int64{1 * second, second / 2, second / 2, 3 * second, 7 * second, 1 * second}, By: []string{"a", "b", "b", "a", "c", "a"}}, []float64{5}},
-		{"nothing is left", contest.Calls{Times: []int64{1 * second, 1 * second, 1 * second}, By: []string{"a", "b", "b"}}, nil},
+		{"both keys go on", []float64{1, 1, 1, 2.5, 7, 8}, []string{"a", "b", "b", "a", "a", "c"}, []float64{5, 6}},
+		{"a call under way at the kill", []float64{1, 1, 1, 3, 2.5, 8}, []string{"a", "b", "b", "a", "b", "c"}, []float64{6}},
+		{"a key moved before the kill", []float64{1, 0.5, 0.5, 3, 7, 1}, []string{"a", "b", "b", "a", "c", "a"}, []float64{5}},
+		{"nothing is left", []float64{1, 1, 1}, []string{"a", "b", "b"}, nil},
 	} {
-		if got := waitsAfter(s.calls, keys, "b", at); !slices.Equal(got, s.waits) {
+		got := waitsAfter(contest.Calls{Times: seconds(s.times...), By: s.by}, keys, "b", 2*second)
+		if !slices.Equal(got, s.waits) {
 			t.Errorf("%s: waits of %v, want %v", s.name, got, s.waits)
 		}
 	}

@@ -34,7 +34,7 @@ type Contender struct {
 	Unit   string          `json:"unit"`
 	Figure contest.Spread  `json:"figure"`
 	Each   []float64       `json:"each_round"`
-	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores messages; for fleet: of all but the producer
+	CPU    *contest.Spread `json:"cpu_us_per_job,omitempty"` // of the process that stores; for fleet: of all but the producer
 	Also   []Also          `json:"also,omitempty"`
 }
 
