@@ -67,8 +67,9 @@ func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i
 
 // grouping measures which way to store is cheaper on this stream, for a group of each size. One atomic batch shares one
 // fsync but is written twice. On a stream with one copy it is first written to files of its own, which takes as long as
-// many messages. Single messages are all under way at once. If the store syncs every write, large batches are ten
-// times as fast; otherwise batches are slower.
+// many messages. Single messages are all under way at once. So with one copy, large batches are up to ten times as fast
+// if the store syncs every write, and all others are slower. With three copies the two differ little
+// (deploy/decisions/003-group-commit.md).
 type grouping struct {
 	together, apart cost
 	turn            int // groups since the dearer way was tried
