@@ -231,13 +231,21 @@ func TestReplicasLearnSoon(t *testing.T) {
 	c := newCouncil(t, url)
 	c.yaml = strings.Replace(holdsAPI, "failures: 1, min: 300ms, max: 300ms", "failures: 1, min: 5s, max: 5s", 1)
 	slow := fakeapi.Behaviour{Delay: 200 * time.Millisecond} // so each key calls five times a second
-	c.answers(func(context.Context, *fakeapi.Request) fakeapi.Behaviour { return slow })
+	taken := make(chan struct{})
+	c.answers(func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+		select {
+		case <-taken: // before that, each key's first call waits, so that no jobs are used up
+		case <-ctx.Done():
+		}
+		return slow
+	})
 	c.startWorkers(url, 3)
 	var jobs []*nats.Msg
 	for n := range 90 * keys {
 		jobs = append(jobs, producer.JobFor("pay", fmt.Sprint("key-", n%keys), fmt.Sprint(n)))
 	}
 	producer.FillTaken(t, c.NC, jobs)
+	close(taken)
 	for _, status := range []int{429, 401, 500} {
 		c.awaitBusy(3)
 		heldUp := referee.MeasureHeldUp(t)
