@@ -130,8 +130,8 @@ race: $(TESTED) ## run every test with the race detector, on the disk
 	cd deploy/bench && $(call GOTEST,-bench) -timeout 10m ./...
 	$(SLOWEST)
 
-simulation: ## run all seeds of the schedule, of recovery and of sites in virtual time: unit and race run one in twenty
-	$(GO) test -run Simulation -timeout 30m $(SIMULATED) -args -all
+simulation: ## run all seeds of the schedule, of recovery, of sites and of ownership in virtual time: unit and race run one in twenty
+	$(GO) test -run Simulation -timeout 30m $(SIMULATED) ./dispatcher/ownership -args -all
 
 slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \

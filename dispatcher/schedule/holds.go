@@ -268,12 +268,13 @@ func (h *Holds) ofAPI(now bucket.Micros) (of HoldState, held bool) {
 	return HoldState{}, false
 }
 
-// atOnce returns how many jobs of a queue may be ready or granted at the same time: one while its governor slows it.
+// atOnce returns how many jobs of a queue may be ready or granted at the same time, running calls included if they are
+// long: one while its governor slows it.
 func (q *KeyQueue) atOnce() int64 {
 	if g := q.brake.governor; g != nil && g.slows() {
 		return 1
 	}
-	return min(q.Limits.InFlight, maxAsks)
+	return q.Limits.InFlight
 }
 
 // Hold lets a queue, or the whole api if q is nil, start no call before the time until. It never shortens a hold.

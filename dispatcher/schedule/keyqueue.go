@@ -301,11 +301,25 @@ func (q *KeyQueue) crowded() bucket.Micros {
 // free returns how many more calls the queue may have in flight or ask for. again is the time at which this number
 // grows without an event, Never if it does not.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = q.Limits.InFlight-int64(int(q.held)+q.Jobs.count(asking, granted, calling)), Never
-	if q.Orphaned > 0 && q.Partition.Leftover > now {
-		n, again = n-int64(q.Orphaned), q.Partition.Leftover
+	return q.Limits.InFlight - int64(q.Jobs.count(asking, granted, calling)) - q.lent(now), q.returned(now)
+}
+
+// lent returns how many of the key's slots its jobs cannot get, because operations hold them or calls of the previous
+// owner may still run.
+func (q *KeyQueue) lent(now bucket.Micros) int64 {
+	n := int64(q.held)
+	if q.Partition.Leftover > now {
+		n += int64(q.Orphaned)
 	}
-	return n, again
+	return n
+}
+
+// returned returns when the calls of the previous owner no longer count, Never if there are none.
+func (q *KeyQueue) returned(now bucket.Micros) bucket.Micros {
+	if q.Orphaned == 0 || q.Partition.Leftover <= now {
+		return Never
+	}
+	return q.Partition.Leftover
 }
 
 // Settle marks as settling a job that was found in the stream. The schedule then starts no call for it.

@@ -231,6 +231,32 @@ func TestManyOperations(t *testing.T) {
 	}
 }
 
+// TestHeldSlotsMakeNothingReady checks that a key of which operations hold all slots makes no job ready, whose intent
+// would be stored and dropped again and again. The loads of jobs end one after the other.
+func TestHeldSlotsMakeNothingReady(t *testing.T) {
+	s, p, run := polledSchedule(t)
+	for seq := range uint64(5) {
+		s.Push("k", seq+1, p)
+	}
+	for _, j := range run() {
+		accept(s, j, true)
+	}
+	var staged []*Job
+	loads, now := 0, bucket.Micros(1_700_000_003_000_000)
+	for range 100 {
+		fx := s.Step(now)
+		loads += len(fx.Load)
+		if staged = append(staged, fx.Load...); len(staged) > 0 {
+			s.Loaded(staged[0])
+			staged = staged[1:]
+		}
+		now += 1000
+	}
+	if loads > 0 {
+		t.Errorf("%d jobs were made ready while two operations held both slots", loads)
+	}
+}
+
 // TestHeldSlotsOfAReplica checks that operations that hold their slots count as calls in flight of the process, until
 // their ends are stored.
 func TestHeldSlotsOfAReplica(t *testing.T) {

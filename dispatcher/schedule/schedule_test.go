@@ -137,6 +137,27 @@ func TestNothingStaysReadyForAFarLimit(t *testing.T) {
 	}
 }
 
+// TestLongCallsUseAllOfInFlight checks that a key makes as many calls at once as its limit allows, however long they
+// take, and no more.
+func TestLongCallsUseAllOfInFlight(t *testing.T) {
+	for _, most := range []int64{1, 4, maxAsks, maxAsks + 1, 300} {
+		d := newDesk(fast(most))
+		d.Pipe.LearnCall(12 * time.Second)
+		for range most + 100 {
+			d.add("k")
+		}
+		for range 10*most + 100 {
+			d.now = d.now.Add(2 * time.Millisecond)
+			for d.Next(d.now) <= d.now {
+				d.grant()
+			}
+		}
+		if n := d.inPhase(calling); int64(n) != most {
+			t.Errorf("%d calls run at once, and %d may", n, most)
+		}
+	}
+}
+
 // TestLongCallsLeaveRoom checks that nothing is made ready behind long calls that cannot start: it would make
 // keys wait whose calls can.
 func TestLongCallsLeaveRoom(t *testing.T) {

@@ -42,8 +42,12 @@ func (s *step) stage(q *KeyQueue, may classSet) (again bucket.Micros) {
 		if at > soon {
 			return min(again, s.Pipe.lead(at))
 		}
-		if ungranted+s.Pipe.ahead(q.Jobs, s.now) >= q.atOnce() {
+		n, lent := ungranted+s.Pipe.ahead(q.Jobs, s.now), q.lent(s.now)
+		if n >= q.atOnce() || ungranted+int64(q.Jobs.count(granted)) >= maxAsks {
 			return again // the end of a call touches the queue
+		}
+		if n+lent >= q.Limits.InFlight { // so does the end of an operation
+			return min(again, q.returned(s.now))
 		}
 		if own := q.Ungranted(turn); !s.invites(q, turn, own) {
 			if own == 0 {

@@ -34,6 +34,11 @@ func natsServerCommand() *cobra.Command {
 				return err
 			}
 			defer server.Shutdown()
+			if at := server.MonitorURL(); at != "" {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "monitoring %s\n", at); err != nil {
+					return err
+				}
+			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "listening %s\n", server.ClientURL()); err != nil {
 				return err
 			}
@@ -43,6 +48,7 @@ func natsServerCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:4222", "address to listen on")
+	f.StringVar(&o.Monitor, "monitor", "", "address at which it tells its own counts over HTTP (default: none)")
 	f.StringVar(&o.Dir, "dir", "nats-data", "directory of its store")
 	// weir's streams reserve 27 GiB, which is more than four fifths of a small disk.
 	f.Int64Var(&o.MaxStore, "max-store", 100<<30, "most bytes of its store; 0: four fifths of the disk")
