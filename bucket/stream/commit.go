@@ -77,7 +77,7 @@ type grouping struct {
 }
 
 // After tryEvery groups the dearer way is tried again, with the next group of at most tryAtMost messages, or with a
-// larger one for which it is expected to cost at most tryAtCost times as much. The first tries come sooner, because the
+// larger one for which it may cost at most tryAtCost times as much. The first tries come sooner, because the
 // cost of a group must be known for more than one size.
 const (
 	tryEvery   = 256
@@ -102,9 +102,11 @@ func (g *grouping) choose(n int) (together bool) {
 		return n > tryAtMost
 	}
 	batch, single := g.together.of(n), g.apart.of(n)
-	together = batch < single
-	dearer := max(batch, single) / min(batch, single)
-	if g.turn >= min(tryEvery, tryFirst<<g.tries) && (n <= tryAtMost || dearer <= tryAtCost) {
+	used, unused := batch, g.apart.least(n)
+	if together = batch < single; !together {
+		used, unused = single, g.together.least(n)
+	}
+	if g.turn >= min(tryEvery, tryFirst<<g.tries) && (n <= tryAtMost || unused <= tryAtCost*used) {
 		g.turn, g.tries = 0, min(g.tries+1, mostTries)
 		return !together
 	}
@@ -143,14 +145,33 @@ func (c *cost) learn(n int, lasted time.Duration) {
 
 func (c *cost) known() bool { return c.groups > 0 }
 
-// of returns the cost of a group of n messages, in nanoseconds. If all known groups were about as large, it is in
-// proportion to n.
+// of returns the expected cost of a group of n messages, in nanoseconds. If all known groups were about as large, it is
+// in proportion to n.
 func (c *cost) of(n int) float64 {
 	each := c.took / c.sizes
-	if spread := c.groups*c.squares - c.sizes*c.sizes; spread > c.groups*c.groups {
+	if spread := c.spread(); spread > 0 {
 		each = max(0, min(each, (c.groups*c.product-c.sizes*c.took)/spread))
 	}
 	return (c.took-each*c.sizes)/c.groups + each*float64(n)
+}
+
+// least returns the least cost of a group of n messages that the known groups allow, in nanoseconds. If all of them
+// were about as large, a group may cost the same whatever its size.
+func (c *cost) least(n int) float64 {
+	if c.spread() == 0 {
+		return min(c.of(n), c.took/c.groups)
+	}
+	return c.of(n)
+}
+
+// spread measures how much the sizes of the known groups differ. It is 0 if they differ too little to tell a group's
+// own cost from that of its messages.
+func (c *cost) spread() float64 {
+	spread := c.groups*c.squares - c.sizes*c.sizes
+	if spread <= c.groups*c.groups {
+		return 0
+	}
+	return spread
 }
 
 // atomic publishes one atomic batch. After an error nothing of the batch is stored. After ErrUnanswered that is

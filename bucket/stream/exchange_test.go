@@ -111,6 +111,12 @@ func TestGroupingLearns(t *testing.T) {
 				}
 				return maxGroup - i%8
 			}},
+			{"first of two, then large", func(i int) int {
+				if i < 1000 {
+					return 1 + i%2
+				}
+				return maxGroup - i%200
+			}},
 		} {
 			t.Run(c.name+"/"+sizes.name, func(t *testing.T) {
 				var g grouping
