@@ -10,13 +10,12 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
-	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestBench: each measurement has every contender do each round, and gives ratios of them; what it started is gone afterwards.
+// It is not parallel, because it measures.
 func TestBench(t *testing.T) {
-	t.Setenv(program.AsWeir, "1")
 	for name, contenders := range map[string][]string{
 		"accept":   {"weir", "weir, batches of 100", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
