@@ -15,7 +15,7 @@ import (
 )
 
 // TestDocsOfVariables: the topic's tables are those of the registry; and weir reads the default, the range and the words that the
-// registry has of each.
+// registry has of each. It is not parallel, because it reads the settings from the process's variables and directory.
 func TestDocsOfVariables(t *testing.T) {
 	var tables []table
 	for _, of := range environment.Tables() {

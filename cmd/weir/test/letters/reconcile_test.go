@@ -103,7 +103,10 @@ func askedRigOn(t *testing.T, more string, redis secret.Value) (*weirtest.Rig, *
 
 // TestReconcile: what the api says was processed becomes a result, what it says was not is called again, and the rest stays; each job
 // has one end, the api was asked with weir's credentials, and the ledger tells of it.
-func TestReconcile(t *testing.T) { testReconcile(t, secret.Value{}) }
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	testReconcile(t, secret.Value{})
+}
 
 // TestReconcileWithRedis does the same where slots come from Redis.
 func TestReconcileWithRedis(t *testing.T) {

@@ -13,13 +13,12 @@ import (
 	"weir/cmd/internal/contest"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/cli/bench"
-	"weir/cmd/weir/weirtest/program"
 	"weir/cmd/weir/weirtest/referee"
 )
 
 // TestBench: each measurement has every contender do each round, and gives ratios of them; what it started is gone afterwards.
+// It is not parallel, because it measures.
 func TestBench(t *testing.T) {
-	t.Setenv(program.AsWeir, "1")
 	for name, contenders := range map[string][]string{
 		"accept":   {"weir", "weir, batches of 100", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
 		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync", "same messages, without fsync"},
@@ -71,7 +70,6 @@ func TestBench(t *testing.T) {
 // time and the messages of each group of processes, and how long the keys of a killed replica waited. What was started is
 // gone afterwards.
 func TestBenchFleet(t *testing.T) {
-	t.Setenv(program.AsWeir, "1")
 	if err := contest.FindRedis(); err != nil {
 		t.Skip(err)
 	}

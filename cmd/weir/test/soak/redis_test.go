@@ -83,8 +83,7 @@ func TestLimitsChangeHands(t *testing.T) {
 
 // TestRedisKilledWorkers: the worker is killed again and again; Redis knows what its calls took.
 func TestRedisKilledWorkers(t *testing.T) {
-	server := servers.StartRedis(t)
-	t.Setenv("WEIR_REDIS_URL", "redis://"+server.Addr)
+	t.Parallel()
 	const line = "idempotency: {header: Idempotency-Key}"
-	restartUnderLoad(t, line, 5, (*program.Process).Kill).Judge(line)
+	restartUnderLoad(t, line, 5, (*program.Process).Kill, "WEIR_REDIS_URL=redis://"+servers.StartRedis(t).Addr).Judge(line)
 }

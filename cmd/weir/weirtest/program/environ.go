@@ -1,15 +1,15 @@
 package program
 
 import (
+	"maps"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
 	"weir/cmd/weir/internal/config/environment"
 )
 
-// AsWeir is an environment variable that makes this binary run as weir. It is for children that weir itself starts,
+// AsWeir is an environment variable that makes this binary run as weir. Main sets it for the children that weir starts,
 // because they inherit no variable that begins with WEIR_.
 const AsWeir = "TEST_AS_WEIR"
 
@@ -65,11 +65,7 @@ func ExternalSettings(t testing.TB, url, file, instance string, roles ...environ
 func ExternalSettingsWith(t *testing.T, url, file string, env map[string]string) *environment.Settings {
 	t.Helper()
 	all := map[string]string{"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_HTTP_LISTEN": ""}
-	for name, text := range env {
-		if strings.HasPrefix(name, "WEIR_") {
-			all[name] = text
-		}
-	}
+	maps.Copy(all, env)
 	return Settings(t, all)
 }
 
