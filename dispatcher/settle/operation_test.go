@@ -236,3 +236,25 @@ func TestEstimatesInRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestJobStaysUntilItsRecordIsStored checks that a job that is done is deleted only when its result and its record are
+// stored.
+func TestJobStaysUntilItsRecordIsStored(t *testing.T) {
+	for _, missing := range []string{"", ledger.CallsStream, ledger.ResultsStream} {
+		w, j, _, _ := operating(t)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if missing != "" {
+			if err := w.Env.JS.DeleteStream(ctx, missing); err != nil {
+				t.Fatal(err)
+			}
+			stop() // each write is tried once
+		}
+		now := time.Now()
+		r := httpcall.Response{Sent: true, Status: 200, Header: http.Header{}, Body: []byte("{}"), Started: now, Ended: now}
+		await.Return(t, "the outcome", func() { w.settler.Settle(ctx, j, r) })
+		if left := w.Sched.At(w.Now()).Unfinished(); (left == 0) != (missing == "") {
+			t.Errorf("without %q %d jobs are left", missing, left)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
 )
 
 // TestEndedByAnEarlierCall checks a job whose first call an owner takes for lost; the owner calls the job again and
@@ -43,6 +44,22 @@ func TestEndedByAnEarlierCall(t *testing.T) {
 		if unlogged, all := w.settler.Unrecorded.Left(); unlogged != c.unlogged || !all {
 			t.Errorf("%+v: %d calls are unlogged, all others recorded: %v", c, unlogged, all)
 		}
+	}
+}
+
+// TestRecordedFailureGetsItsLetter checks that a job whose last record is final becomes a letter, because its owner may
+// have died before it stored the letter.
+func TestRecordedFailureGetsItsLetter(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	f.last, f.found = lateFailure(f).Last(), recovery.Found{Recorded: 1, Intended: 1, Ended: true}
+	fate := recovery.Judge(f.found)
+	if fate != recovery.EndsByLast || !f.followLocked(fate) {
+		t.Fatalf("fate %d", fate)
+	}
+	await.Return(t, "the job's end", func() { f.settle(t.Context(), fate) })
+	if letters := lettersOf(t, w.Env.JS, "k"); len(letters) != 1 {
+		t.Errorf("%d letters, want 1", len(letters))
 	}
 }
 

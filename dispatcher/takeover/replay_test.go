@@ -186,6 +186,23 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	})
 }
 
+// TestEachIntentOfAMessageCounts checks that a message of intents is in the history of each of its jobs.
+func TestEachIntentOfAMessageCounts(t *testing.T) {
+	d := newEnv(t)
+	_, p := takingOver(t, d, payQueue(t, d), false, nil)
+	intents := make([]queue.Intent, 3)
+	for i := range intents {
+		seq := uint64(i + 1)
+		intents[i] = queue.Intent{Seq: seq, Call: 1, KeySum: queue.KeySum("a"), Accepted: bucket.MicrosOf(stored(seq))}
+	}
+	p.reader.takeMarker(markerEntry(t, queue.IntentEntry, 11, intents))
+	for _, i := range intents {
+		if h, _ := p.reader.replay.history(jobEntry("a", i.Seq)); h.intent == nil || h.intent.Mark.Users != len(intents) {
+			t.Errorf("job %d: its intent is %+v", i.Seq, h.intent)
+		}
+	}
+}
+
 // TestWhatIsNotReadIsLeft checks that an owner that stops before it has read everything leaves the markers of unread
 // jobs to the next owner.
 func TestWhatIsNotReadIsLeft(t *testing.T) {
