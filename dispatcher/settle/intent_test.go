@@ -32,7 +32,7 @@ func TestRefusedIntentLetsItsJobRest(t *testing.T) {
 	}, nil)
 	w.Sched = schedule.New(w.Terms.Policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, func(string) bucket.Micros { return 0 })
 	w.Mu.Lock()
-	w.Sched.OpenPartition(&p.Partition)
+	w.Sched.Queues.OpenPartition(&p.Partition)
 	w.Sched.Push("k", 1, &p.Partition)
 	staged := w.Sched.Step(w.Now()).Load
 	w.Mu.Unlock()
@@ -52,7 +52,7 @@ func TestRefusedIntentLetsItsJobRest(t *testing.T) {
 	}
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	if refused != 1 || !j.Rests() || j.Intended != 0 || len(j.Intents) != 0 {
-		t.Errorf("refused %d times, it rests: %v, call %d is intended", refused, j.Rests(), j.Intended)
+	if refused != 1 || !j.Rests() || j.Announced.Call != 0 || len(j.Announced.Marks) != 0 {
+		t.Errorf("refused %d times, it rests: %v, call %d is intended", refused, j.Rests(), j.Announced.Call)
 	}
 }
