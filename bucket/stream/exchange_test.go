@@ -121,7 +121,7 @@ func TestGroupingLearns(t *testing.T) {
 			t.Run(c.name+"/"+sizes.name, func(t *testing.T) {
 				var g grouping
 				chance := rand.New(rand.NewPCG(1, 2))
-				tried, wrong := 0, 0
+				tried, wrong, dearer := 0, 0, 0
 				for i := range 10000 {
 					n := sizes.size(i)
 					together := g.choose(n)
@@ -132,6 +132,9 @@ func TestGroupingLearns(t *testing.T) {
 						continue
 					}
 					of := map[bool]time.Duration{true: c.batch + c.together*time.Duration(n), false: c.apart * time.Duration(n)}
+					if i > 1100 && of[together] > of[!together] {
+						dearer++
+					}
 					if i > 1100 && of[together] > 2*of[!together] {
 						if tried++; n > tryAtMost && of[together] > 2*tryAtCost*of[!together] {
 							wrong++
@@ -150,6 +153,9 @@ func TestGroupingLearns(t *testing.T) {
 				}
 				if tried > 9000/tryEvery+1 {
 					t.Errorf("the dearer way was used %d times", tried)
+				}
+				if sizes.name == "mixed" && dearer == 0 { // the others have no small groups after the first 1,000
+					t.Error("the dearer way was never tried again")
 				}
 			})
 		}
