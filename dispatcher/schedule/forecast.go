@@ -48,7 +48,7 @@ func (v forecast) of(p Place) bucket.Micros {
 	q, tat := v.s.Queues.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= len(q.polled) + q.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
+		if p.Position -= len(q.polled) + q.Jobs.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
 			return max(v.now, q.Jobs.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
@@ -162,7 +162,7 @@ func (v forecast) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.Queues.byKey), p.Keys), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
-		own = q.uncalled() - q.under(granted, calling, settling)
+		own = q.uncalled() - q.Jobs.under(granted, calling, settling)
 		early -= q.waits.NotDue()
 	} else {
 		keys++

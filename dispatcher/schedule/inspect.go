@@ -108,7 +108,7 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.packed() }
+func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.Partition.packed(q) }
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
@@ -116,7 +116,7 @@ func (v View) Inspect(q *KeyQueue) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.Jobs.count(calling) + int(q.held), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), backlog.Appointment{})),
+		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.Jobs.under(granted, calling, settling), backlog.Appointment{})),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
@@ -218,7 +218,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 // have the job, or if the job must not be called yet.
 func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	if j := q.Job(seq); j != nil {
-		if leader, _ := q.leaderOf(seq); leader != nil {
+		if leader, _ := q.Jobs.leaderOf(seq); leader != nil {
 			return leader.inspect(), j.Calls
 		}
 		return j.inspect(), j.Calls

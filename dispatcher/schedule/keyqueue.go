@@ -146,7 +146,7 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 			return j
 		}
 	}
-	if _, m := q.leaderOf(seq); m != nil {
+	if _, m := q.Jobs.leaderOf(seq); m != nil {
 		return m
 	}
 	return q.polled[seq]
@@ -191,7 +191,7 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 
 // rank is Rank among the jobs that are not polled.
 func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
-	lead, _ := q.leaderOf(seq)
+	lead, _ := q.Jobs.leaderOf(seq)
 	for i, j := range q.near() {
 		if j.Seq == seq || j == lead {
 			n = i + 1
@@ -261,7 +261,7 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	for _, m := range q.allMembers {
+	for _, m := range q.Jobs.packed {
 		if !yield(m.Seq) {
 			return
 		}
@@ -335,7 +335,7 @@ func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling
 // otherwise nil.
 func (q *KeyQueue) UnderWay(seq uint64) *Job {
 	j, leads := q.Job(seq), q.Job(seq)
-	if leader, _ := q.leaderOf(seq); leader != nil {
+	if leader, _ := q.Jobs.leaderOf(seq); leader != nil {
 		leads = leader
 	}
 	if j == nil || !leads.UnderWay() {

@@ -518,7 +518,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 		j := q.Job(seq)
 		s.Pipe.stage(j, j.Priority)
 		for _, of := range members {
-			q.attach(j, q.Job(of))
+			j.attach(q.Job(of))
 		}
 		j.Policy, j.Calls = s.policy, 1
 		s.Loaded(j)

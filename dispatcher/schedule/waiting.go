@@ -72,7 +72,7 @@ type keeping struct {
 // keeps returns the cause that keeps a queue waiting now. It allocates nothing, because each advance of a queue calls
 // it.
 func (v View) keeps(q *KeyQueue) keeping {
-	running := q.under(calling, settling) + len(q.polled)
+	running := q.Jobs.under(calling, settling) + len(q.polled)
 	switch {
 	case v.s.drain:
 		return keeping{what: WaitStop, until: Never}
