@@ -314,6 +314,18 @@ func (q *KeyQueue) lent(now bucket.Micros) int64 {
 	return n
 }
 
+// lentUntil returns until when the queue's jobs can get none of its slots, 0 if they can. While operations hold all
+// slots it returns Never, because nothing tells when an operation ends.
+func (q *KeyQueue) lentUntil(now bucket.Micros) bucket.Micros {
+	switch {
+	case int64(q.held) >= q.Limits.InFlight:
+		return Never
+	case q.lent(now) >= q.Limits.InFlight:
+		return q.Partition.Leftover
+	}
+	return 0
+}
+
 // returned returns when the calls of the previous owner no longer count, Never if there are none.
 func (q *KeyQueue) returned(now bucket.Micros) bucket.Micros {
 	if q.Orphaned == 0 || q.Partition.Leftover <= now {
