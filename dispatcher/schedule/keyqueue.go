@@ -496,8 +496,6 @@ func (s *step) tidy(q *KeyQueue) {
 		return
 	}
 	s.turns.LeaveClasses(q)
-	s.packs.gatherSince(q, bucket.High, 0)
-	s.packs.gatherSince(q, bucket.Low, 0)
 	for _, j := range q.Jobs {
 		j.tag = 0 // the jobs are in order without tags
 	}

@@ -65,6 +65,23 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 	p.since[q] = g
 }
 
+// stop ends the waits for others of a queue's priorities of which no job is left to wait, because it was cancelled or its
+// deadline has passed. The next job of such a priority begins its own wait.
+func (p *packs) stop(q *KeyQueue) {
+	for i, since := range p.since[q] {
+		if of := bucket.Priorities[i]; since != 0 && !q.Jobs.mayGather(of) && (!q.waits.Has(of) || !q.waits.Of(of).HasNext()) {
+			p.gatherSince(q, of, 0)
+		}
+	}
+}
+
+// mayGather reports whether one of the jobs of a priority may wait for others, now or when it has been looked at.
+func (all Jobs) mayGather(of bucket.Priority) bool {
+	return slices.ContainsFunc(all, func(j *Job) bool {
+		return j.Priority == of && (j.Phase == resting || j.Phase == looking) && !j.cancelled && j.Bond == nil
+	})
+}
+
 // Members returns the other jobs of the pack that the job leads, in their order. They come behind the leader.
 func (j *Job) Members() []*Job { return j.members }
 
