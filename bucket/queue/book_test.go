@@ -94,6 +94,26 @@ func (d *desk) finish(i int) {
 	delete(d.inStream, seq)
 }
 
+// TestPlacesOfTwoReadings checks that of two jobs of a key the later one has the higher place, even if a new reading began
+// between them: the first job's number counts the jobs of the former book.
+func TestPlacesOfTwoReadings(t *testing.T) {
+	d := newDesk()
+	for i := range 7 {
+		d.put(fmt.Sprint("backlog", i), nil)
+	}
+	d.put("first", nil)
+	d.p.contents.end()
+	d.p.contents.begin()
+	d.put("second", nil)
+	group := d.open[7:]
+	if positions, _ := d.p.contents.places(group); positions[0] != 1 || positions[1] != 1 {
+		t.Errorf("the places are %v, want 1 for a job that the book does not count, and 1 for its first job", positions)
+	}
+	if position := d.p.contents.settle(group[0].job, group[0].ticket, d.store(group[0])); position != 1 {
+		t.Errorf("the receipt of a job that the book does not count says position %d", position)
+	}
+}
+
 // TestBookCountsOnce checks that in the end the book counts what the stream holds, whatever the order in which jobs are
 // stored, read back, answered, refused, sent twice and finished, and in which answers are lost.
 func TestBookCountsOnce(t *testing.T) {

@@ -198,24 +198,34 @@ func (c *contents) issue(key, id string) ticket {
 }
 
 // places returns the positions of a group's jobs among the jobs of their keys, and whether the book has every job that
-// was there when the reading began. It looks once, so that of two jobs of a key the later one has the higher position.
+// was there when the reading began. It looks once, so that a later job of a key never has a lower position. The jobs
+// of an earlier reading come first.
 func (c *contents) places(group []*pendingPut) (positions []int, caughtUp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	positions = make([]int, len(group))
 	for i, e := range group {
-		positions[i] = c.book.position(e.job.Key, e.ticket.number)
+		positions[i] = c.positionLocked(e.job.Key, e.ticket)
 	}
 	return positions, c.caughtUp
+}
+
+// positionLocked returns the position of a ticket's job among the jobs of its key. It returns 1 if the job has no ticket
+// or a ticket of a closed book, whose number says nothing about the open book.
+func (c *contents) positionLocked(key string, t ticket) int {
+	if t.book != c.book {
+		return 1
+	}
+	return c.book.position(key, t.number)
 }
 
 // settle updates the book with the stream's answer to a put, and returns the position that the job had until then.
 func (c *contents) settle(j *ingest.Job, t ticket, a stream.Answer) (position int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	position = c.book.position(j.Key, t.number)
+	position = c.positionLocked(j.Key, t)
 	if t.book != c.book {
-		return position // it has no ticket, or a ticket of a closed book: then the reader counts the job
+		return position // the reader counts a job of a closed book
 	}
 	kept := a.Err == nil && !a.Duplicate && c.reading
 	if at := notBefore(j); kept && at != 0 {

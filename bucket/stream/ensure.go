@@ -99,7 +99,7 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	}
 	if err == nil && len(changes) > 0 {
 		changes, err = o.patch(ctx, js, &next)
-		if room := stream.CachedInfo().Config.MaxBytes; noRoom(err) && o.Configured&SizeBound == 0 && room < o.Config.MaxBytes {
+		if room := stream.CachedInfo().Config.MaxBytes; noRoom(err) && o.canKeep(room) {
 			log.Warn("a stream keeps the room that it has: the NATS server's store (max_file_store) has no more",
 				"stream", name, "bytes", room, "wanted_bytes", o.Config.MaxBytes)
 			o.Config.MaxBytes = room
@@ -219,6 +219,12 @@ func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
 		errors.As(err, &api) && api.ErrorCode == codeNoCluster
+}
+
+// canKeep reports whether a stream may keep a room of so many bytes, which is less than the options ask for. A stream
+// without a size has no room to keep.
+func (o *Options) canKeep(room int64) bool {
+	return o.Configured&SizeBound == 0 && room > 0 && room < o.Config.MaxBytes
 }
 
 // noRoom reports whether the server refuses to reserve as many bytes as a stream asks for.

@@ -36,3 +36,24 @@ func TestStreamKeepsItsRoom(t *testing.T) {
 		t.Errorf("a configured size for which there is no room: %v", err)
 	}
 }
+
+// TestRoomThatIsKept checks when a stream keeps the room that it has: if it has less than a size that is not configured.
+// A stream that asks for no size keeps nothing.
+func TestRoomThatIsKept(t *testing.T) {
+	for _, c := range []struct {
+		room, wanted int64
+		configured   Bounds
+		want         bool
+	}{
+		{1 << 20, 8 << 20, 0, true},
+		{1 << 20, 8 << 20, SizeBound, false},
+		{8 << 20, 8 << 20, 0, false},
+		{-1, 0, 0, false}, // as for the streams of queues and key-value buckets
+		{-1, 8 << 20, 0, false},
+	} {
+		o := Options{Configured: c.configured, Config: jetstream.StreamConfig{MaxBytes: c.wanted}}
+		if got := o.canKeep(c.room); got != c.want {
+			t.Errorf("a stream of %d bytes that should have %d, configured %v, keeps its room: %v", c.room, c.wanted, c.configured, got)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func (v forecast) of(p Place) bucket.Micros {
 	q, tat := v.s.Queues.byKey[p.Key], v.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= len(q.polled) + q.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
+		if p.Position -= len(q.polled) + q.Jobs.under(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
 			return max(v.now, q.Jobs.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
@@ -126,16 +126,27 @@ func (v forecast) reopens(limit string, shut, from bucket.Micros) bucket.Micros 
 }
 
 // afterFlight returns when the queue's n-th call without a slot should find room, if the key may have most calls in
-// flight. It returns 0 if there is room now, or if no call has ended yet.
+// flight. It returns 0 if there is room now, or if no call has ended yet. Calls of the previous owner count until
+// Leftover, and no longer.
 func (v forecast) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if v.s.Pipe.lasted == 0 {
 		return 0
 	}
-	flying, first := int64(0), Never
-	if q != nil {
-		flying, first = q.Jobs.flying(v.s.Pipe.lasted)
-		most -= min(int64(q.held), most-1) // nothing tells when an operation ends
+	if q == nil {
+		return v.afterCalls(0, Never, most, n, from)
 	}
+	flying, first := q.Jobs.flying(v.s.Pipe.lasted)
+	left := most - min(int64(q.held), most-1) // nothing tells when an operation ends
+	at := v.afterCalls(flying, first, left, n, from)
+	if lent := q.lent(v.now); lent > int64(q.held) {
+		at = min(v.afterCalls(flying, first, most-min(lent, most-1), n, from), max(at, q.Partition.Leftover))
+	}
+	return at
+}
+
+// afterCalls returns when the n-th call without a slot should find room if flying calls have one, of which the first
+// ends at first, and most calls may have one. It returns 0 if there is room now.
+func (v forecast) afterCalls(flying int64, first bucket.Micros, most int64, n int, from bucket.Micros) bucket.Micros {
 	place := flying + int64(n)
 	if place <= most {
 		return 0
@@ -162,7 +173,7 @@ func (v forecast) turnsWithin(q *KeyQueue, p Place, of bucket.Priority) int {
 	rivals, keys, own := v.s.turns.Rivals(q, of, v.s.policy.Rules.Tenant(p.Key)), max(len(v.s.Queues.byKey), p.Keys), 0
 	early := v.s.census.early // jobs of other keys that are not due yet: no job waits behind them
 	if q != nil {
-		own = q.uncalled() - q.under(granted, calling, settling)
+		own = q.uncalled() - q.Jobs.under(granted, calling, settling)
 		early -= q.waits.NotDue()
 	} else {
 		keys++

@@ -108,26 +108,19 @@ const (
 func (q *KeyQueue) Depth() int { return q.uncalled() + len(q.polled) }
 
 // uncalled returns the number of the queue's unfinished jobs that are not polled.
-func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.packed() }
+func (q *KeyQueue) uncalled() int { return q.waits.Size() + len(q.Jobs) + q.Partition.packed(q) }
 
 // Inspect returns a queue's state.
 func (v View) Inspect(q *KeyQueue) KeyState {
-	state := KeyState{
+	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.Jobs.count(calling) + int(q.held), Polled: len(q.polled), MaxInFlight: q.Limits.InFlight,
 		Rate:   v.rateState(q.Limits.Rate),
-		WaitMS: waitMS(v.now, v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.under(granted, calling, settling), backlog.Appointment{})),
+		WaitMS: waitMS(v.now, max(q.lentUntil(v.now), v.ofQueue(q, bucket.Normal, q.uncalled()+1-v.Behind(q.Key, 0, bucket.Normal)-q.Jobs.under(granted, calling, settling), backlog.Appointment{}))),
 		Waits:  v.waits(q),
 		Jobs:   q.byPriority(),
 	}
-	if q.isHeld() {
-		state.WaitMS = -1
-	}
-	return state
 }
-
-// isHeld reports whether operations hold all slots of the queue. Nothing tells when an operation ends.
-func (q *KeyQueue) isHeld() bool { return int64(q.held) >= q.Limits.InFlight }
 
 // InspectPaused returns the state of a key without jobs if the key or its api is paused. Otherwise ok is false.
 func (v View) InspectPaused(key string) (state KeyState, ok bool) {
@@ -218,7 +211,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 // have the job, or if the job must not be called yet.
 func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	if j := q.Job(seq); j != nil {
-		if leader, _ := q.leaderOf(seq); leader != nil {
+		if leader, _ := q.Jobs.leaderOf(seq); leader != nil {
 			return leader.inspect(), j.Calls
 		}
 		return j.inspect(), j.Calls
@@ -229,13 +222,10 @@ func (q *KeyQueue) PhaseOf(seq uint64) (phase JobPhase, calls int) {
 	return "", 0
 }
 
-// called is ofQueue for a list of jobs: it also counts the wait for more jobs of a pack, and returns Never while
-// operations hold all slots of the queue.
+// called is ofQueue for a list of jobs: it also counts the wait for more jobs of a pack, and the wait for a slot. It
+// returns Never while operations hold all slots of the queue.
 func (v View) called(q *KeyQueue, of bucket.Priority, n int) bucket.Micros {
-	if q.isHeld() {
-		return Never
-	}
-	return max(v.ofQueue(q, of, n, backlog.Appointment{}), v.gathersUntil(q, nil, of))
+	return max(q.lentUntil(v.now), v.ofQueue(q, of, n, backlog.Appointment{}), v.gathersUntil(q, nil, of))
 }
 
 // inOrder yields the queue's jobs that are being called or may be called, in order. The Job is nil if the job is still
@@ -367,8 +357,5 @@ func (v View) Denied() bool { return v.s.Holds.breaker.denied }
 // Callable returns the time before which no call of a queue starts because of the queue's own holds, rate and calls in
 // flight. It returns Never if operations hold all slots of the queue. It ignores pauses, and holds of the whole api.
 func (v View) Callable(q *KeyQueue) bucket.Micros {
-	if q.isHeld() {
-		return Never
-	}
-	return max(q.brake.held, q.brake.earliest(), q.crowded(), v.s.policy.NextSlot(q, v.now))
+	return max(q.lentUntil(v.now), q.brake.held, q.brake.earliest(), v.s.policy.NextSlot(q, v.now))
 }

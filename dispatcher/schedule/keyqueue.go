@@ -146,7 +146,7 @@ func (q *KeyQueue) Job(seq uint64) *Job {
 			return j
 		}
 	}
-	if _, m := q.leaderOf(seq); m != nil {
+	if _, m := q.Jobs.leaderOf(seq); m != nil {
 		return m
 	}
 	return q.polled[seq]
@@ -191,7 +191,7 @@ func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
 
 // rank is Rank among the jobs that are not polled.
 func (q *KeyQueue) rank(seq uint64) (n int, notBefore bucket.Micros) {
-	lead, _ := q.leaderOf(seq)
+	lead, _ := q.Jobs.leaderOf(seq)
 	for i, j := range q.near() {
 		if j.Seq == seq || j == lead {
 			n = i + 1
@@ -261,7 +261,7 @@ func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
 			return
 		}
 	}
-	for _, m := range q.allMembers {
+	for _, m := range q.Jobs.packed {
 		if !yield(m.Seq) {
 			return
 		}
@@ -314,6 +314,18 @@ func (q *KeyQueue) lent(now bucket.Micros) int64 {
 	return n
 }
 
+// lentUntil returns until when the queue's jobs can get none of its slots, 0 if they can. While operations hold all
+// slots it returns Never, because nothing tells when an operation ends.
+func (q *KeyQueue) lentUntil(now bucket.Micros) bucket.Micros {
+	switch {
+	case int64(q.held) >= q.Limits.InFlight:
+		return Never
+	case q.lent(now) >= q.Limits.InFlight:
+		return q.Partition.Leftover
+	}
+	return 0
+}
+
 // returned returns when the calls of the previous owner no longer count, Never if there are none.
 func (q *KeyQueue) returned(now bucket.Micros) bucket.Micros {
 	if q.Orphaned == 0 || q.Partition.Leftover <= now {
@@ -335,7 +347,7 @@ func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling
 // otherwise nil.
 func (q *KeyQueue) UnderWay(seq uint64) *Job {
 	j, leads := q.Job(seq), q.Job(seq)
-	if leader, _ := q.leaderOf(seq); leader != nil {
+	if leader, _ := q.Jobs.leaderOf(seq); leader != nil {
 		leads = leader
 	}
 	if j == nil || !leads.UnderWay() {
@@ -484,8 +496,6 @@ func (s *step) tidy(q *KeyQueue) {
 		return
 	}
 	s.turns.LeaveClasses(q)
-	s.packs.gatherSince(q, bucket.High, 0)
-	s.packs.gatherSince(q, bucket.Low, 0)
 	for _, j := range q.Jobs {
 		j.tag = 0 // the jobs are in order without tags
 	}

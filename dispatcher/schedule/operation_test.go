@@ -163,6 +163,44 @@ func TestHeldSlots(t *testing.T) {
 	}
 }
 
+// TestOrphanedCallBesideOthers checks what a key shows whose slots are used by a call of the previous owner, and by a call
+// or an operation of its own: its next job waits for one of these to end, and not for the key's rate.
+func TestOrphanedCallBesideOthers(t *testing.T) {
+	for _, operation := range []bool{false, true} {
+		s, p, run := polledSchedule(t)
+		s.Pipe.lasted = 2 * time.Second
+		begun := bucket.Micros(1_700_000_000_000_000)
+		p.Leftover = begun.Add(10 * time.Second)
+		q := s.Push("k", 1, p)
+		q.Orphaned = 1
+		s.Push("k", 2, p)
+		first := run()
+		if len(first) != 1 {
+			t.Fatalf("%d calls beside one of the previous owner", len(first))
+		}
+		next, soonest := 1, begun.Add(s.Pipe.lasted) // the job that waits, and when its call can start
+		if operation {
+			accept(s, first[0], true)
+			soonest = p.Leftover
+		}
+		now := begun.Add(time.Second)
+		s.Step(now)
+		v := s.At(now)
+		if w := v.waits(q); w.For != WaitInFlight || w.Until == nil || !w.Until.Equal(p.Leftover.Time()) {
+			t.Errorf("beside an operation %v: the key waits for %+v", operation, w)
+		}
+		if eta := v.FirstJobs(q, 2)[next].ETA; eta == nil || eta.Before(soonest.Time()) || eta.After(p.Leftover.Time()) {
+			t.Errorf("beside an operation %v: the next call should start at %v, want %v to %v", operation, eta, soonest.Time(), p.Leftover.Time())
+		}
+		if wait := v.Inspect(q).WaitMS; wait < now.Until(soonest).Milliseconds() || wait > 11_000 {
+			t.Errorf("beside an operation %v: a job that comes now waits for %d ms", operation, wait)
+		}
+		if at := v.Callable(q); operation && at != p.Leftover {
+			t.Errorf("the key may be called at %v, want %v", at.Time(), p.Leftover.Time())
+		}
+	}
+}
+
 // TestKeptSlot checks that a found job whose operation holds its slot counts as a call in flight before it is polled,
 // and no more if it is called again.
 func TestKeptSlot(t *testing.T) {

@@ -65,6 +65,23 @@ func (p *packs) gatherSince(q *KeyQueue, of bucket.Priority, since bucket.Micros
 	p.since[q] = g
 }
 
+// stop ends the waits for others of a queue's priorities of which no job is left to wait, because it was cancelled or its
+// deadline has passed. The next job of such a priority begins its own wait.
+func (p *packs) stop(q *KeyQueue) {
+	for i, since := range p.since[q] {
+		if of := bucket.Priorities[i]; since != 0 && !q.Jobs.mayGather(of) && (!q.waits.Has(of) || !q.waits.Of(of).HasNext()) {
+			p.gatherSince(q, of, 0)
+		}
+	}
+}
+
+// mayGather reports whether one of the jobs of a priority may wait for others, now or when it has been looked at.
+func (all Jobs) mayGather(of bucket.Priority) bool {
+	return slices.ContainsFunc(all, func(j *Job) bool {
+		return j.Priority == of && (j.Phase == resting || j.Phase == looking) && !j.cancelled && j.Bond == nil
+	})
+}
+
 // Members returns the other jobs of the pack that the job leads, in their order. They come behind the leader.
 func (j *Job) Members() []*Job { return j.members }
 
@@ -155,7 +172,7 @@ func (s *step) pack(j *Job, by bucket.Micros) {
 	case j.Bond != nil:
 		for _, m := range slices.Clone(q.Jobs) {
 			if m != j && m.Bond != nil && m.Bond.ID == j.Bond.ID && m.Phase == resting && !m.cancelled {
-				q.attach(j, m)
+				j.attach(m)
 			}
 		}
 		return
@@ -177,7 +194,7 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 		case m.Priority != of:
 		case m.joins(j, of, by, s.now):
 			s.looks.leave(m)
-			q.attach(j, m)
+			j.attach(m)
 		case m.Phase == looking, m.First() && (m.Phase == resting || m.Phase == settling):
 			return // no job of its priority overtakes it
 		case behind && (m.First() && m.Phase < calling || m.Unsent):
@@ -191,8 +208,7 @@ func (s *step) packMore(j *Job, by bucket.Micros) {
 			return // the job ends before a job behind it is called
 		}
 		s.turns.Goes(of, 1)
-		m := q.jobOf(q.waits.Drop(of))
-		q.add(j, m)
+		j.add(q.jobOf(q.waits.Drop(of)))
 	}
 }
 
@@ -209,16 +225,17 @@ func (j *Job) firsts(yield func(*Job) bool) {
 }
 
 // attach takes a resting job out of its queue's jobs and puts it into the pack that j leads.
-func (q *KeyQueue) attach(j, m *Job) {
+func (j *Job) attach(m *Job) {
+	q := j.Queue
 	i := slices.Index(q.Jobs, m)
 	q.Jobs = slices.Delete(q.Jobs, i, i+1)
-	q.add(j, m)
+	j.add(m)
 }
 
 // add puts m into the pack that j leads. The pack is not called before the retry of m is due.
-func (q *KeyQueue) add(j, m *Job) {
+func (j *Job) add(m *Job) {
 	m.Phase, j.carries, j.NotBefore = packed, j.carries || m.First(), max(j.NotBefore, m.NotBefore)
-	q.inPacks(1)
+	j.Queue.Partition.inPacks(j.Queue, 1)
 	j.members = append(j.members, m)
 }
 
@@ -261,7 +278,7 @@ func (p *packs) free(members []*Job) {
 func (p *packs) loosen(queues *Queues) {
 	for _, m := range p.freed {
 		q := m.Queue
-		q.inPacks(-1)
+		q.Partition.inPacks(q, -1)
 		q.cancels = q.cancels || m.cancelled
 		q.insert(m)
 		queues.Touch(q)
@@ -283,7 +300,7 @@ func (p *Pipeline) part(j *Job) {
 	for _, m := range j.members {
 		m.Phase, m.turn, m.ended = settling, j.turn, true
 		p.settling++
-		m.Queue.inPacks(-1)
+		m.Queue.Partition.inPacks(m.Queue, -1)
 		m.Queue.insert(m)
 	}
 	j.members, j.carries = nil, false
@@ -312,27 +329,42 @@ func (s *step) split(q *KeyQueue, j *Job) {
 	s.fx.Stale = append(s.fx.Stale, j)
 }
 
-// leaderOf returns the member with this sequence and the job that leads its pack; nil if the job is in no pack.
-func (q *KeyQueue) leaderOf(seq uint64) (leader, member *Job) {
-	if q.packed() == 0 {
-		return nil, nil
-	}
-	for _, j := range q.Jobs {
+// packed yields the members of packs, each with the job that leads its pack.
+func (all Jobs) packed(yield func(leader, member *Job) bool) {
+	for _, j := range all {
 		for _, m := range j.members {
-			if m.Seq == seq {
-				return j, m
+			if !yield(j, m) {
+				return
 			}
+		}
+	}
+}
+
+// leaderOf returns the member with this sequence and the job that leads its pack; nil if the job is in no pack.
+func (all Jobs) leaderOf(seq uint64) (leader, member *Job) {
+	for j, m := range all.packed {
+		if m.Seq == seq {
+			return j, m
 		}
 	}
 	return nil, nil
 }
 
-// packed returns how many of the queue's jobs are members of packs.
-func (q *KeyQueue) packed() int { return q.Partition.members[q] }
+// under counts the jobs in some phases, and the members of the packs that these jobs lead.
+func (all Jobs) under(phases ...Phase) (n int) {
+	for _, j := range all {
+		if slices.Contains(phases, j.Phase) {
+			n += 1 + len(j.members)
+		}
+	}
+	return n
+}
 
-// inPacks adds n to the number of the queue's jobs that are members of packs.
-func (q *KeyQueue) inPacks(n int) {
-	p := q.Partition
+// packed returns how many jobs of a queue of the partition are members of packs.
+func (p *Partition) packed(q *KeyQueue) int { return p.members[q] }
+
+// inPacks adds n to the number of a queue's jobs that are members of packs.
+func (p *Partition) inPacks(q *KeyQueue, n int) {
 	if n += p.members[q]; n == 0 {
 		delete(p.members, q)
 		return
@@ -341,34 +373,6 @@ func (q *KeyQueue) inPacks(n int) {
 		p.members = map[*KeyQueue]int{}
 	}
 	p.members[q] = n
-}
-
-// under counts the queue's jobs in some phases, and the members of the packs that these jobs lead.
-func (q *KeyQueue) under(phases ...Phase) int {
-	n := q.Jobs.count(phases...)
-	if q.packed() == 0 {
-		return n
-	}
-	for _, j := range q.Jobs {
-		if slices.Contains(phases, j.Phase) {
-			n += len(j.members)
-		}
-	}
-	return n
-}
-
-// allMembers yields the members of the queue's packs.
-func (q *KeyQueue) allMembers(yield func(leader, member *Job) bool) {
-	if q.packed() == 0 {
-		return
-	}
-	for _, j := range q.Jobs {
-		for _, m := range j.members {
-			if !yield(j, m) {
-				return
-			}
-		}
-	}
 }
 
 // calls returns the least number of calls in which a key's first n jobs can be called.

@@ -266,6 +266,66 @@ func TestInspectAfterAGathering(t *testing.T) {
 	}
 }
 
+// TestCancelOfAGatheringJob checks that the wait for others ends with the only job that waits: the next job of its
+// priority begins its own, and until then the key does not show it. It checks a key in which only the jobs of one
+// priority are gone, and a key without jobs that is kept.
+func TestCancelOfAGatheringJob(t *testing.T) {
+	const wait = time.Minute
+	cancel := func(s *Schedule, seq uint64, now bucket.Micros) {
+		t.Helper()
+		s.Cancel("k", seq)
+		fx := s.Step(now)
+		if len(fx.Cancel) != 1 {
+			t.Fatalf("%d jobs are cancelled", len(fx.Cancel))
+		}
+		s.Finished(fx.Cancel[0])
+		s.Step(now)
+	}
+	gathersUntil := func(what string, s *Schedule, now, want bucket.Micros) {
+		t.Helper()
+		s.Step(now)
+		if w := s.At(now).waits(s.Queues.Find("k")); w.For != WaitPack || w.Until == nil || !w.Until.Equal(want.Time()) {
+			t.Errorf("%s: the key waits for %+v, want a pack until %v", what, w, want.Time())
+		}
+	}
+
+	s, p, now, run := packedSchedule(t, &Packing{Jobs: 3, Wait: wait})
+	for seq := range uint64(3) {
+		s.PushEarly("k", seq+1, p, bucket.High, *now, 0)
+	}
+	called := run(1)[0]
+	for jobs := inCall(called); len(jobs) > 0; jobs = jobs[1:] {
+		if jobs[0] == called {
+			s.Ended(called, nil, *now)
+		}
+		s.Finished(jobs[0])
+	}
+	*now = now.Add(100 * time.Millisecond)
+	s.PushEarly("k", 4, p, bucket.High, *now, 0)
+	s.Step(*now)
+	*now = now.Add(10 * time.Second)
+	normal := *now
+	s.Push("k", 5, p)
+	s.Step(*now)
+	cancel(s, 4, *now)
+	gathersUntil("normal jobs are left", s, *now, normal.Add(wait))
+	*now = now.Add(wait - time.Second)
+	gathersUntil("normal jobs are left, and time has passed", s, *now, normal.Add(wait))
+
+	s, p, now, _ = packedSchedule(t, &Packing{Jobs: 3, Wait: wait})
+	p.Leftover = now.Add(2 * wait)
+	q := s.Push("k", 1, p)
+	q.Orphaned = 1
+	s.Step(*now)
+	cancel(s, 1, *now)
+	if s.Queues.Find("k") != q {
+		t.Fatal("the queue is not kept")
+	}
+	*now = now.Add(wait - time.Second)
+	s.Push("k", 2, p)
+	gathersUntil("the queue was empty", s, *now, now.Add(wait))
+}
+
 // TestPackGathersBesideOthers checks that a full pack of one priority does not wait for a pack of another priority of
 // its key that is still being gathered, and that the other pack is called when its first job has waited long enough. It
 // checks a slow key, in which each turn makes the key's first job ready, and a key that is not slow.
@@ -518,7 +578,7 @@ func TestPackDoesNotOvertake(t *testing.T) {
 		j := q.Job(seq)
 		s.Pipe.stage(j, j.Priority)
 		for _, of := range members {
-			q.attach(j, q.Job(of))
+			j.attach(q.Job(of))
 		}
 		j.Policy, j.Calls = s.policy, 1
 		s.Loaded(j)

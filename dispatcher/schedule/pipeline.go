@@ -350,7 +350,7 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	if j == nil {
 		j = s.Extract(q, seq)
 	}
-	switch leader, _ := q.leaderOf(seq); {
+	switch leader, _ := q.Jobs.leaderOf(seq); {
 	case j.Phase == calling || j.Phase == settling, leader != nil && leader.Phase == calling:
 		return nil, CancelCalling
 	case j.cancelled:

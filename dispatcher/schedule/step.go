@@ -156,6 +156,7 @@ func (s *step) advance(q *KeyQueue) {
 	if len(s.packs.freed) > 0 {
 		s.packs.loosen(&s.Queues)
 	}
+	s.packs.stop(q)
 	if q.waits.IsMixed() {
 		s.tidy(q)
 	}

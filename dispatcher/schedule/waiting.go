@@ -72,7 +72,7 @@ type keeping struct {
 // keeps returns the cause that keeps a queue waiting now. It allocates nothing, because each advance of a queue calls
 // it.
 func (v View) keeps(q *KeyQueue) keeping {
-	running := q.under(calling, settling) + len(q.polled)
+	running := q.Jobs.under(calling, settling) + len(q.polled)
 	switch {
 	case v.s.drain:
 		return keeping{what: WaitStop, until: Never}
@@ -96,12 +96,12 @@ func (v View) keeps(q *KeyQueue) keeping {
 		return keeping{what: WaitAPIHeld, until: v.s.Holds.held, why: v.s.Holds.why}
 	case q.brake.held > v.now:
 		return keeping{what: WaitHeld, until: q.brake.held, why: v.s.Holds.keys[q]}
-	case q.crowded() > v.now:
-		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.Jobs.count(granted) > 0:
 		return keeping{what: WaitRate, until: q.Jobs.nextStart()}
 	case int64(q.Jobs.count(calling)+int(q.held)) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
+	case int64(q.Jobs.count(calling))+q.lent(v.now) >= q.Limits.InFlight: // a call of its own may end earlier
+		return keeping{what: WaitInFlight, until: q.returned(v.now), why: "calls of the replica that had its partition before may still run"}
 	}
 	slot := v.s.policy.slot(q.Limits, q.TAT, v.now, 1)
 	// If the key's own slot is later, the governors do not matter.

@@ -1,12 +1,14 @@
 package docs
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -312,7 +314,77 @@ func TestNoGRPC(t *testing.T) {
 	}
 }
 
+// Bounds of a type and a package. One that needs more does several things.
+const (
+	mostMethods = 40 // of a type
+	mostFiles   = 35 // of a package, without its tests
+)
+
+// TestNothingIsLarge holds the bounds of types and packages.
+func TestNothingIsLarge(t *testing.T) {
+	t.Parallel()
+	methods, files := map[string]int{}, map[string]int{}
+	eachFile(t, parser.SkipObjectResolution, func(file string, parsed *ast.File) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		room := path.Dir(file)
+		files[room]++
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[room+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		if n := methods[name]; n > mostMethods {
+			t.Errorf("type %s has %d methods, more than %d: give what some of them share a type of its own", name, n, mostMethods)
+		}
+	}
+	for _, room := range slices.Sorted(maps.Keys(files)) {
+		if n := files[room]; n > mostFiles {
+			t.Errorf("package %s has %d files without its tests, more than %d: divide it", room, n, mostFiles)
+		}
+	}
+	for _, known := range []string{"dispatcher/schedule.KeyQueue", "dispatcher/schedule/turns.Turns", "bucket/queue.contents"} { // one of them is generic
+		if methods[known] < 10 {
+			t.Errorf("type %s has %d methods, which cannot be all: mend this test", known, methods[known])
+		}
+	}
+}
+
+// receiver returns the name of the type of a method's receiver.
+func receiver(of ast.Expr) string {
+	switch of := of.(type) {
+	case *ast.StarExpr:
+		return receiver(of.X)
+	case *ast.ParenExpr:
+		return receiver(of.X)
+	case *ast.IndexExpr:
+		return receiver(of.X)
+	case *ast.IndexListExpr:
+		return receiver(of.X)
+	case *ast.Ident:
+		return of.Name
+	}
+	return ""
+}
+
 func eachImport(t *testing.T, do func(file, path string)) {
+	t.Helper()
+	eachFile(t, parser.ImportsOnly, func(file string, parsed *ast.File) {
+		for _, i := range parsed.Imports {
+			imported, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			do(file, imported)
+		}
+	})
+}
+
+// eachFile parses each Go file of the repository. file is its path below the repository.
+func eachFile(t *testing.T, mode parser.Mode, do func(file string, parsed *ast.File)) {
 	t.Helper()
 	root := weirtest.Repository
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -325,7 +397,7 @@ func eachImport(t *testing.T, do func(file, path string)) {
 		if filepath.Ext(path) != ".go" {
 			return nil
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, mode)
 		if err != nil {
 			return err
 		}
@@ -333,13 +405,7 @@ func eachImport(t *testing.T, do func(file, path string)) {
 		if err != nil {
 			return err
 		}
-		for _, i := range parsed.Imports {
-			imported, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				return err
-			}
-			do(filepath.ToSlash(file), imported)
-		}
+		do(filepath.ToSlash(file), parsed)
 		return nil
 	})
 	if err != nil {
