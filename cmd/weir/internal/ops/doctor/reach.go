@@ -24,7 +24,7 @@ const (
 	fullFraction = 0.875 // the used part of the store from which on the intake answers 503
 )
 
-// server examines the NATS server: its free room and its clock.
+// server examines the NATS server: its free room, its clock, what it would lose in a power cut, and its certificate.
 func (e *examination) server(ctx context.Context) {
 	if e.Connection == nil {
 		return
@@ -41,12 +41,16 @@ func (e *examination) server(ctx context.Context) {
 	} else {
 		e.fine("the store has %d MiB of jobs, results, letters and records", account.Store>>20)
 	}
-	e.clocks(asking)
+	copies := e.clocks(asking)
+	if account != nil {
+		e.durability(ctx, account.Domain, copies)
+	}
 	e.natsCertificates()
 }
 
-// clocks compares this machine's clock with the server's.
-func (e *examination) clocks(ctx context.Context) {
+// clocks compares this machine's clock with the server's. It returns how many copies the stream has by which it
+// compares them, 0 if that is not known.
+func (e *examination) clocks(ctx context.Context) (copies int) {
 	begun := time.Now()
 	s, err := e.Connection.JetStream.Stream(ctx, "KV_"+connect.ConfigBucket)
 	trip := time.Since(begun)
@@ -56,13 +60,15 @@ func (e *examination) clocks(ctx context.Context) {
 	case err != nil:
 		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell its time: %v", e.Connection.At, err)
 	default:
+		copies = s.CachedInfo().Config.Replicas
 		apart := s.CachedInfo().TimeStamp.Sub(begun.Add(trip / 2)).Abs()
 		if apart > clockApart+trip {
 			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since are wrong by that much", apart.Round(time.Millisecond))
-			return
+			return copies
 		}
 		e.fine("this machine's clock agrees with the server's, to %s", max(apart, trip).Round(time.Millisecond))
 	}
+	return copies
 }
 
 // redis checks whether Redis can hold the limits. Dial checks the version of Redis, and that Redis evicts nothing.

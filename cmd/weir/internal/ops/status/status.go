@@ -28,7 +28,7 @@ import (
 type Status struct {
 	Healthy  bool      `json:"healthy"`
 	Problems []Problem `json:"problems"`
-	Warnings []Problem `json:"warnings"` // what is as configured and keeps jobs waiting, and callbacks that are behind
+	Warnings []Problem `json:"warnings"` // what keeps jobs waiting as configured, callbacks that are behind, NATS servers that are to catch up
 	At       time.Time `json:"at"`
 	Server   string    `json:"server"`
 	Config   uint64    `json:"config"` // the newest version that a replica follows
@@ -38,6 +38,8 @@ type Status struct {
 	Letters  []Letters `json:"letters"`
 	// LettersAll is how many letters are kept; Letters is empty if they have too many keys to be counted apart quickly.
 	LettersAll uint64 `json:"letters_all"`
+
+	lacking []admin.Lacking // one for each server
 }
 
 // API is one api over all replicas.
@@ -182,6 +184,9 @@ func (s *Status) add(r *admin.ReplicaStatus) {
 	s.Config = max(s.Config, r.Config.Version)
 	for _, c := range r.Streams {
 		s.changed(c)
+	}
+	for _, l := range r.Lacking {
+		s.lack(l)
 	}
 	if r.Ledger != "" && !slices.ContainsFunc(s.Problems, func(p Problem) bool { return p.What == r.Ledger }) {
 		s.problem(r.Ledger, "sums and budgets may lack what they cost: look at the disk, and hold them against the API's bill; this is told for a day")

@@ -33,8 +33,27 @@ type ReplicaStatus struct {
 	APIs     []APIStatus `json:"apis"`
 	// Streams are changes by hand to weir's streams in the last hour, as far as this replica has noticed them.
 	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
+	// Lacking are the NATS servers that lack current copies of weir's streams, as far as this replica has looked.
+	Lacking []Lacking `json:"lacking,omitempty"`
 	// Ledger says which records of calls were found missing within the last day.
 	Ledger string `json:"ledger,omitempty"`
+}
+
+// Lacking is a NATS server that lacks current copies of weir's streams.
+type Lacking struct {
+	Server  string         `json:"server"` // "" if the cluster has no server for the copies
+	Since   time.Time      `json:"since"`  // since when the first of the copies is missing, as far as it is known
+	Offline bool           `json:"offline,omitempty"`
+	Count   int            `json:"count"`   // how many streams these are
+	Streams []StreamCopies `json:"streams"` // the first of them
+}
+
+// StreamCopies says how many copies of a stream are current, and how many the stream is configured to have.
+type StreamCopies struct {
+	Stream  string `json:"stream"`
+	Current int    `json:"current"`
+	Copies  int    `json:"copies"`
+	Lag     uint64 `json:"lag,omitempty"` // by how many entries the server's copy is behind, if it answers the leader
 }
 
 // TakesJobs reports whether the replica also has the role ingest.
@@ -111,7 +130,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), desk.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(), Streams: o.Streams(), Ledger: o.Ledger(),
+		Config: o.Config(), Streams: o.Streams(), Lacking: o.Lacking(), Ledger: o.Ledger(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()

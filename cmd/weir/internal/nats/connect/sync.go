@@ -1,0 +1,161 @@
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// SyncRight is the subject on which every nats-server of a cluster says how it syncs. Only users of the system account
+// may ask there, and users of an account that imports the subject from it. The setting is nowhere else: neither in the
+// server's INFO nor in what JetStream says of an account or a stream.
+const SyncRight = "$SYS.REQ.SERVER.PING.JSZ"
+
+// syncWait bounds the wait for the answers of all servers.
+const syncWait = 2 * time.Second
+
+// ErrMayNotAsk says that the user may not ask the servers how they sync, or that its account does not import SyncRight.
+var ErrMayNotAsk = errors.New("this user may not ask the NATS servers how they sync")
+
+// Syncing says how a nats-server with JetStream brings its writes to disk.
+type Syncing struct {
+	Server  string // its name
+	Version string
+	Always  bool          // it syncs every write before it acknowledges it
+	Every   time.Duration // if not Always, the time between two syncs
+}
+
+// syncAnswer is a server's answer on SyncRight.
+type syncAnswer struct {
+	Server struct {
+		ID      string `json:"id"`
+		Name    string `json:"name"`
+		Version string `json:"ver"`
+		Domain  string `json:"domain"`
+	} `json:"server"`
+	Data struct {
+		Disabled bool `json:"disabled"`
+		Config   struct {
+			SyncAlways   bool          `json:"sync_always"`
+			SyncInterval time.Duration `json:"sync_interval"`
+		} `json:"config"`
+		Meta struct {
+			Size int `json:"cluster_size"`
+		} `json:"meta_cluster"`
+	} `json:"data"`
+	Error *struct {
+		Description string `json:"description"`
+	} `json:"error"`
+}
+
+// AskSyncing asks the servers of a JetStream domain how they sync, and returns their answers in the order of their
+// names. missing is how many servers of the domain have not answered within two seconds. The error is ErrMayNotAsk if
+// the user lacks the right.
+func AskSyncing(ctx context.Context, nc *nats.Conn, denied *Denials, domain string) (servers []Syncing, missing int, err error) {
+	bounded, cancel := context.WithTimeout(ctx, syncWait)
+	defer cancel()
+	asking, done := denied.Tolerate(bounded, SyncRight)
+	defer done()
+	inbox := nc.NewInbox()
+	answers, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = answers.Unsubscribe() }()
+	if err := nc.PublishRequest(SyncRight, inbox, nil); err != nil {
+		return nil, 0, err
+	}
+	known, size := map[string]Syncing{}, 1
+	for len(known) < size {
+		msg, err := answers.NextMsgWithContext(asking)
+		if errors.Is(err, nats.ErrNoResponders) || errors.Is(context.Cause(asking), nats.ErrPermissionViolation) {
+			return nil, 0, ErrMayNotAsk
+		}
+		if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+			break
+		} else if err != nil {
+			return nil, 0, err
+		}
+		var a syncAnswer
+		switch err := json.Unmarshal(msg.Data, &a); {
+		case err != nil:
+			return nil, 0, fmt.Errorf("an answer on %s: %w", SyncRight, err)
+		case a.Error != nil:
+			return nil, 0, fmt.Errorf("server %s: %s", a.Server.Name, a.Error.Description)
+		case a.Data.Disabled || a.Server.Domain != domain: // it stores nothing of this domain
+			continue
+		}
+		size = max(size, a.Data.Meta.Size)
+		known[a.Server.ID] = Syncing{a.Server.Name, a.Server.Version, a.Data.Config.SyncAlways, a.Data.Config.SyncInterval}
+	}
+	if len(known) == 0 {
+		return nil, 0, fmt.Errorf("no server with JetStream has answered on %s within %s", SyncRight, syncWait)
+	}
+	servers = slices.SortedFunc(maps.Values(known), func(a, b Syncing) int { return strings.Compare(a.Server, b.Server) })
+	return servers, max(0, size-len(servers)), nil
+}
+
+// release is a version of nats-server: major, minor, patch.
+type release [3]int
+
+// releaseOf reads a version such as 2.15.2 or 2.16.0-RC.1. A missing patch is 0.
+func releaseOf(version string) (r release, ok bool) {
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &r[0], &r[1], &r[2])
+	return r, n >= 2
+}
+
+func (r release) before(other release) bool { return slices.Compare(r[:], other[:]) < 0 }
+
+// SyncedServer is the first version of nats-server for which weir counts on sync_interval: always.
+const SyncedServer = "2.15.2"
+
+// What a power cut may lose on a server that has sync_interval: always. Both times the server puts a shorter file in
+// place of another, and syncs neither the file nor its directory. nats-server#8475 mended the first in 2.14.6, #8629
+// the second in 2.14.8 and 2.15.1. On ext4 the new file is on disk before the rename is.
+const (
+	lossByDeletes = "when messages were deleted it rewrites the rest of their file without a sync, and on file systems other than ext4 a power cut may lose that rest, however long ago it was acknowledged"
+	lossByLogs    = "when it shortens the log of a replicated stream, or purges a part of a stream, it rewrites the file without a sync, and on file systems other than ext4 a power cut may lose what the file kept"
+	noKnownLoss   = "no loss of what it has synced is known of this version, but weir is tested with " + SyncedServer
+)
+
+// KnownLosses returns which losses in a power cut are known of a version of nats-server that syncs every write. It
+// returns "" from SyncedServer on, and for a version that it cannot read.
+func KnownLosses(version string) string {
+	r, ok := releaseOf(version)
+	switch {
+	case !ok || !r.before(release{2, 15, 2}):
+		return ""
+	case r.before(release{2, 14, 6}):
+		return lossByDeletes + "; " + lossByLogs
+	case r.before(release{2, 14, 8}), r == release{2, 15, 0}:
+		return lossByLogs
+	}
+	return noKnownLoss
+}
+
+// syncs warns if the servers sync every write, or may do so, and have a version on which that is not enough. Without
+// the right to ask the servers it knows only the version of the server that weir is connected to.
+func (c *Check) syncs(ctx context.Context, domain string) {
+	if c.mayAskSyncing {
+		if servers, _, err := AskSyncing(ctx, c.Conn, c.Denied, domain); err == nil {
+			for _, s := range servers {
+				if losses := KnownLosses(s.Version); losses != "" && s.Always {
+					c.Log.Warn("a nats-server has sync_interval: always, on which weir counts from version "+SyncedServer+" on: upgrade it",
+						"server", s.Server, "version", s.Version, "known", losses)
+				}
+			}
+			return
+		}
+	}
+	if losses := KnownLosses(c.Conn.ConnectedServerVersion()); losses != "" {
+		c.Log.Warn("if the nats-servers have sync_interval: always: weir counts on it from version "+SyncedServer+" on: upgrade them",
+			"version", c.Conn.ConnectedServerVersion(), "known", losses)
+	}
+}

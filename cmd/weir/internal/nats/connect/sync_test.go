@@ -1,0 +1,153 @@
+package connect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// syncAccounts are an account that imports the question, one that does not, and the system account.
+const syncAccounts = `
+accounts {
+  ASKS {
+    jetstream: enabled
+    imports: [{service: {account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ"}}]
+    users: [
+      {user: asks, password: x}
+      {user: denied, password: x, permissions: {publish: {deny: "$SYS.REQ.SERVER.PING.JSZ"}}}
+    ]
+  }
+  OTHER { jetstream: enabled, users: [{user: other, password: x}] }
+  SYS {
+    exports: [{service: "$SYS.REQ.SERVER.PING.JSZ", accounts: [ASKS], response_type: stream}]
+    users: [{user: system, password: x}]
+  }
+}
+system_account: SYS
+`
+
+// syncServer runs a nats-server with syncAccounts, and returns a function that connects a user.
+func syncServer(t *testing.T, jetStream string) func(user string) *Connection {
+	t.Helper()
+	opts := &server.Options{}
+	if err := opts.ProcessConfigString(fmt.Sprintf("server_name: n1\njetstream { store_dir: %q, %s }\n%s", t.TempDir(), jetStream, syncAccounts)); err != nil {
+		t.Fatal(err)
+	}
+	ns := start(t, opts)
+	return func(user string) *Connection {
+		t.Helper()
+		c, err := Open(Address{
+			URL: fmt.Sprintf("nats://%s:x@%s", user, ns.Addr()), At: "here", Name: t.Name(), Timeout: await.Patience, Options: []nats.Option{nats.Timeout(await.Patience)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+}
+
+// TestServerTellsItsSyncing asks a server with either setting, as users with the right and without. A refusal leaves the
+// connection open.
+func TestServerTellsItsSyncing(t *testing.T) {
+	for setting, want := range map[string]Syncing{
+		"sync_interval: always":  {Server: "n1", Version: server.VERSION, Always: true, Every: 2 * time.Minute},
+		"":                       {Server: "n1", Version: server.VERSION, Every: 2 * time.Minute},
+		"sync_interval: \"10s\"": {Server: "n1", Version: server.VERSION, Every: 10 * time.Second},
+	} {
+		connected := syncServer(t, setting)
+		for _, user := range []string{"asks", "system"} {
+			c := connected(user)
+			servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+			if err != nil || missing != 0 || !slices.Equal(servers, []Syncing{want}) {
+				t.Errorf("%q, as %s: %+v, %d missing, %v", setting, user, servers, missing, err)
+			}
+		}
+		for _, user := range []string{"other", "denied"} {
+			c := connected(user)
+			servers, _, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+			if !errors.Is(err, ErrMayNotAsk) || servers != nil {
+				t.Errorf("%q, as %s: %+v, %v", setting, user, servers, err)
+			}
+			if err := c.Conn.Flush(); err != nil || c.Denied.Any() {
+				t.Errorf("%q, as %s: the refusal was counted, or ended the connection: %v", setting, user, err)
+			}
+		}
+	}
+}
+
+// answerAs answers the question for servers of a cluster with three, in an account that does not import it.
+func answerAs(t *testing.T, c *Connection, servers ...Syncing) {
+	t.Helper()
+	answer := func(id int, s Syncing, domain string) []byte {
+		return fmt.Appendf(nil, `{"server":{"id":"%d","name":%q,"ver":%q,"domain":%q},"data":{"config":{"sync_always":%t,"sync_interval":%d},"meta_cluster":{"cluster_size":3}}}`,
+			id, s.Server, s.Version, domain, s.Always, s.Every)
+	}
+	_, err := c.Conn.Subscribe(SyncRight, func(m *nats.Msg) {
+		err := errors.Join(m.Respond([]byte(`{"server":{"id":"9","name":"core"},"data":{"disabled":true}}`)), m.Respond(answer(8, Syncing{Server: "leaf"}, "leaf")))
+		for id, s := range servers {
+			err = errors.Join(err, m.Respond(answer(id, s, "")))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(err, c.Conn.Flush()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServersThatAreMissing checks that servers without JetStream and of other domains do not count, and that servers
+// of the cluster that do not answer are counted.
+func TestServersThatAreMissing(t *testing.T) {
+	c := syncServer(t, "")("other")
+	up := []Syncing{{"n1", "2.15.2", true, time.Minute}, {"n2", "2.15.0", false, time.Second}}
+	answerAs(t, c, up[1], up[0])
+	servers, missing, err := AskSyncing(t.Context(), c.Conn, c.Denied, "")
+	if err != nil || missing != 1 || !slices.Equal(servers, up) {
+		t.Errorf("%+v, %d missing, %v", servers, missing, err)
+	}
+}
+
+// TestKnownLosses checks which versions have which losses although they sync every write.
+func TestKnownLosses(t *testing.T) {
+	for version, want := range map[string]string{
+		"2.14.0": lossByDeletes + "; " + lossByLogs, "2.14.5": lossByDeletes + "; " + lossByLogs, "2.14.6": lossByLogs, "2.14.7": lossByLogs,
+		"2.14.8": noKnownLoss, "2.14.10": noKnownLoss, "2.15.0": lossByLogs, "2.15.0-RC.1": lossByLogs, "2.15.1": noKnownLoss,
+		"2.15.2": "", "2.15.3": "", "2.16.0": "", "3.0.0": "", "unknown": "",
+	} {
+		if got := KnownLosses(version); got != want {
+			t.Errorf("version %s: %q, want %q", version, got, want)
+		}
+	}
+}
+
+// TestStartWarnsOfOldServers checks that the start warns of a server that syncs every write and has a version with
+// known losses, and of no other.
+func TestStartWarnsOfOldServers(t *testing.T) {
+	c := syncServer(t, "")("other")
+	var log bytes.Buffer
+	check := &Check{Conn: c.Conn, Denied: c.Denied, Settings: &config.Settings{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	check.syncs(t.Context(), "") // without the right it knows only the version that the connection tells
+	check.mayAskSyncing = true
+	check.syncs(t.Context(), "") // the account does not import the question
+	if log.Len() > 0 {
+		t.Errorf("a server of version %s got %s", server.VERSION, log.String())
+	}
+	answerAs(t, c, Syncing{"n1", "2.14.3", true, time.Minute}, Syncing{"n2", "2.14.3", false, time.Minute}, Syncing{"n3", "2.15.2", true, time.Minute})
+	check.syncs(t.Context(), "")
+	if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "server=n1 version=2.14.3") || !strings.Contains(text, lossByDeletes) {
+		t.Errorf("the log: %s", text)
+	}
+}
