@@ -5,41 +5,42 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/serve/admin"
 )
 
-// catchesUp is how long a NATS server may lack copies until that is a problem. Up to then it is a warning, because a
-// server that was only restarted catches up by itself.
-const catchesUp = 10 * time.Minute
-
-// lack notes a replica's report of a server that lacks copies. Replicas look at different times, so their reports of
-// one server differ: the one with the most streams is kept, with the earliest time of all.
+// lack notes a replica's report of a server that lacks copies, or of streams without a leader. Replicas look at
+// different times, so their reports of one server differ: the one with the most streams is kept, with the earliest time
+// of all, and with what makes it unsafe to empty the server's store.
 func (s *Status) lack(l admin.Lacking) {
-	i := slices.IndexFunc(s.lacking, func(have admin.Lacking) bool { return have.Server == l.Server })
+	i := slices.IndexFunc(s.lacking, l.Same)
 	if i < 0 {
 		s.lacking = append(s.lacking, l)
 		return
 	}
-	have := &s.lacking[i]
-	since := have.Since
-	if l.Since.Before(since) {
-		since = l.Since
-	}
+	have := s.lacking[i]
+	most, least := have, l
 	if l.Count > have.Count {
-		*have = l
+		most, least = l, have
 	}
-	have.Since = since
+	if least.Since.Before(most.Since) {
+		most.Since = least.Since
+	}
+	most.Server, most.Peer = cmp.Or(most.Server, least.Server), cmp.Or(most.Peer, least.Peer)
+	most.Behind, most.Others = max(most.Behind, least.Behind), most.Others || least.Others
+	s.lacking[i] = most
 }
 
-// judgeCopies adds a warning, and after catchesUp a problem, about each server that lacks copies.
+// judgeCopies adds a problem about streams without a leader, and a warning, after admin.CatchesUp a problem, about each
+// server that lacks copies.
 func (s *Status) judgeCopies() {
-	slices.SortFunc(s.lacking, func(a, b admin.Lacking) int { return cmp.Compare(a.Server, b.Server) })
+	slices.SortFunc(s.lacking, func(a, b admin.Lacking) int {
+		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Peer, b.Peer), cmp.Compare(copiesText(a), copiesText(b)))
+	})
 	for _, l := range s.lacking {
-		p := Problem{copiesText(l), copiesFix(l)}
-		if s.At.Sub(l.Since) < catchesUp {
+		p := Problem{copiesText(l), copiesFix(l, len(s.lacking) == 1)}
+		if !l.Leaderless && s.At.Sub(l.Since) < admin.CatchesUp {
 			s.Warnings = append(s.Warnings, p)
 		} else {
 			s.Problems = append(s.Problems, p)
@@ -51,7 +52,10 @@ func (s *Status) judgeCopies() {
 func copiesText(l admin.Lacking) string {
 	var streams []string
 	for _, c := range l.Streams {
-		text := fmt.Sprintf("%s has %d of %d", cli.Visible(c.Stream), c.Current, c.Copies)
+		text := cli.Visible(c.Stream)
+		if c.Copies > 0 {
+			text += fmt.Sprintf(" has %d of %d", c.Current, c.Copies)
+		}
 		if c.Lag > 0 {
 			text += fmt.Sprintf(" (its own is behind by %d)", c.Lag)
 		}
@@ -60,27 +64,41 @@ func copiesText(l admin.Lacking) string {
 	if more := l.Count - len(l.Streams); more > 0 {
 		streams = append(streams, fmt.Sprintf("and %d more", more))
 	}
-	who := "NATS server " + cli.Visible(l.Server)
-	switch {
-	case l.Server == "":
-		who = "the NATS cluster has no server for a copy"
-	case l.Offline:
-		who += ", which the others do not reach, lacks a current copy"
-	default:
-		who += " lacks a current copy"
+	since := fmt.Sprintf("since %s: %s", cli.ClockTime(l.Since), strings.Join(streams, ", "))
+	server := "NATS server " + cli.Visible(l.Server)
+	if l.Server == "" {
+		server = "a NATS server whose name is not known, " + cli.Visible(l.Peer) + ","
 	}
-	return fmt.Sprintf("%s of %s since %s: %s", who, cli.Count(l.Count, "stream"), cli.ClockTime(l.Since), strings.Join(streams, ", "))
+	switch {
+	case l.Leaderless:
+		return fmt.Sprintf("no leader has answered for %s %s", cli.Count(l.Count, "stream"), since)
+	case l.Server == "" && l.Peer == "":
+		return fmt.Sprintf("the NATS cluster has no server for a copy of %s %s", cli.Count(l.Count, "stream"), since)
+	case l.Offline:
+		server = strings.TrimSuffix(server, ",") + ", which other servers do not reach,"
+	}
+	return fmt.Sprintf("%s lacks a current copy of %s %s", server, cli.Count(l.Count, "stream"), since)
 }
 
-// copiesFix says how a server gets its copies again.
-func copiesFix(l admin.Lacking) string {
-	const emptied = "stop it, empty its store, and start it again: it then copies every stream from the others. " +
-		"Never do that to two servers at once"
+// copiesFix says how a server gets its copies again. alone says that no other server lacks any, and all streams have
+// leaders. Only then does it advise to empty a store: otherwise that store may have the last current copy of something.
+func copiesFix(l admin.Lacking, alone bool) string {
+	const restarted = "if it was just restarted, it catches up by itself within minutes. If it does not, "
 	switch {
-	case l.Server == "":
+	case l.Leaderless:
+		return "start the NATS servers that do not run, and mend the connections between them: a stream has a leader while " +
+			"more than half of the servers with its copies reach each other. Empty no server's store meanwhile"
+	case l.Server == "" && l.Peer == "":
 		return "let the cluster have as many servers with JetStream as the streams have copies"
 	case l.Offline:
-		return "start it, or mend its connection to the others: it then catches up by itself within minutes. If it does not: " + emptied
+		return "start it, or mend its connection to the others: it then catches up by itself"
+	case l.Behind > 0:
+		return "wait while the numbers fall by which it is behind; if they do not fall, look at its disk, its network and its log. " +
+			"Do not empty its store"
+	case !alone || l.Others:
+		return restarted + "do not empty its store now, because not only this server lacks copies: first let the others have theirs"
 	}
-	return "if it was just restarted, it catches up by itself within minutes. If it does not: " + emptied
+	return restarted + "look at its log. If the log says that it could not create a stream, and the /healthz of every other NATS server " +
+		"says ok: stop it, empty its store, start it again, and touch no other server before its own /healthz says ok. It then copies " +
+		"from the others every stream of which they have a copy; every other stream in its store is lost"
 }

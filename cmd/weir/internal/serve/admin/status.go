@@ -39,16 +39,34 @@ type ReplicaStatus struct {
 	Ledger string `json:"ledger,omitempty"`
 }
 
-// Lacking is a NATS server that lacks current copies of weir's streams.
+// CatchesUp is how long copies may be missing until that is a problem. A NATS server that was only restarted catches up
+// sooner.
+const CatchesUp = 10 * time.Minute
+
+// Lacking is a NATS server that lacks current copies of weir's streams. If Server and Peer are "", it stands for copies
+// for which the cluster has no server or, if Leaderless, for streams without a leader.
 type Lacking struct {
-	Server  string         `json:"server"` // "" if the cluster has no server for the copies
-	Since   time.Time      `json:"since"`  // since when the first of the copies is missing, as far as it is known
-	Offline bool           `json:"offline,omitempty"`
-	Count   int            `json:"count"`   // how many streams these are
-	Streams []StreamCopies `json:"streams"` // the first of them
+	Server     string         `json:"server"`         // its name, "" if the name is not known
+	Peer       string         `json:"peer,omitempty"` // its id in Raft groups
+	Since      time.Time      `json:"since"`          // since when the first of the copies is missing, as far as it is known
+	Offline    bool           `json:"offline,omitempty"`
+	Leaderless bool           `json:"leaderless,omitempty"`
+	Behind     int            `json:"behind,omitempty"` // how many of its copies answer their leaders, but have fewer entries
+	Others     bool           `json:"others,omitempty"` // another server lacks a copy of one of the streams too
+	Count      int            `json:"count"`            // how many streams these are
+	Streams    []StreamCopies `json:"streams"`          // the first of them
 }
 
-// StreamCopies says how many copies of a stream are current, and how many the stream is configured to have.
+// Same reports whether two findings are about the same server, and about copies or leaders both.
+func (l Lacking) Same(other Lacking) bool {
+	if l.Peer != "" && other.Peer != "" {
+		return l.Peer == other.Peer
+	}
+	return l.Leaderless == other.Leaderless && l.Server == other.Server && (l.Server != "" || l.Peer == other.Peer)
+}
+
+// StreamCopies says how many copies of a stream are current, and how many the stream is configured to have. Both are 0
+// for a stream without a leader.
 type StreamCopies struct {
 	Stream  string `json:"stream"`
 	Current int    `json:"current"`

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/serve/admin"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,12 +20,11 @@ import (
 // Bounds of a CopyWatch.
 const (
 	copiesEvery = 10 * time.Second
-	copiesWait  = 8 * time.Second  // bounds how long one look may take
-	leaderWait  = 2 * time.Second  // how long a look waits for the leader of one stream
-	mostAsked   = 64               // the most streams that one look asks for
-	mostNamed   = 16               // the most streams that Lacking names for each server
-	seenWithin  = 10 * time.Second // a server that its leader heard of within this time has a copy; as in nats-server
-	stuckAfter  = 30 * time.Second // how long a copy may stay equally far behind
+	copiesWait  = 8 * time.Second // bounds how long one look may take
+	leaderWait  = 2 * time.Second // how long a look waits for the leader of one stream
+	mostAsked   = 64              // the most streams that one look asks for
+	mostNamed   = 16              // the most streams that Lacking names for each server
+	mostServers = 256             // the most servers whose names a CopyWatch remembers
 )
 
 // CopyOptions are the options of a CopyWatch. All are required.
@@ -40,31 +40,17 @@ type CopyWatch struct {
 	CopyOptions
 
 	next int             // the place in the list of streams where the next look begins
-	told map[string]bool // by name: servers that the log said lack copies
+	told []admin.Lacking // what the log said is lacking
 
-	mu      sync.Mutex // guards streams
+	mu      sync.Mutex // guards the fields below
 	streams map[string]copies
-}
-
-// copies is what the last look at a stream found. A stream that has all its copies is absent from CopyWatch.streams.
-type copies struct {
-	order         int // the stream's place in the list
-	current, want int
-	missing       map[string]missing // by server
-}
-
-// missing is a copy that is not current.
-type missing struct {
-	since   time.Time
-	lag     uint64
-	offline bool
-	certain bool // the copy is reported; stays true until the copy is current
+	servers map[string]string // names of servers by their ids in Raft groups
 }
 
 // NewCopyWatch returns a CopyWatch that has not looked yet.
 func NewCopyWatch(o CopyOptions) *CopyWatch {
 	o.Log = o.Log.With("component", "streams")
-	return &CopyWatch{CopyOptions: o, told: map[string]bool{}, streams: map[string]copies{}}
+	return &CopyWatch{CopyOptions: o, streams: map[string]copies{}, servers: map[string]string{}}
 }
 
 // Run looks every ten seconds until ctx ends.
@@ -81,28 +67,53 @@ func (w *CopyWatch) Run(ctx context.Context) error {
 	}
 }
 
-// Look asks the leaders of the next streams for the stream's copies. If a stream has no leader, Look keeps what it knew.
+// Look asks the leaders of some streams for the stream's copies: first of the streams that lack something, for at most
+// half of the look, and then of the next ones in the list. If nothing answers for a stream, Look keeps what it knew.
 func (w *CopyWatch) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, copiesWait)
 	defer cancel()
-	names := w.Streams()
-	w.forget(names)
-	for range min(len(names), mostAsked) {
+	begun, names := time.Now(), w.Streams()
+	order := make(map[string]int, len(names))
+	for i, name := range names {
+		order[name] = i
+	}
+	asked := map[string]bool{}
+	for _, name := range w.lackingStreams(order) {
+		if len(asked) == mostAsked/2 || time.Since(begun) > copiesWait/2 {
+			break
+		}
+		asked[name] = true
+		w.ask(ctx, name, order[name])
+	}
+	for range min(len(names), mostAsked-len(asked)) {
 		if ctx.Err() != nil {
 			break
 		}
 		w.next %= len(names)
-		w.ask(ctx, names[w.next], w.next)
+		if name := names[w.next]; !asked[name] {
+			w.ask(ctx, name, w.next)
+		}
 		w.next++
 	}
 	w.log()
 }
 
-// forget drops the streams that weir no longer has.
-func (w *CopyWatch) forget(names []string) {
+// lackingStreams forgets the streams that weir no longer has. It returns those that lack something, and those that have
+// waited longest for a look first.
+func (w *CopyWatch) lackingStreams(order map[string]int) (names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.streams, func(name string, _ copies) bool { return !slices.Contains(names, name) })
+	for name, c := range w.streams {
+		if _, there := order[name]; !there {
+			delete(w.streams, name)
+		} else if c.lack() {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(w.streams[a].asked.Compare(w.streams[b].asked), cmp.Compare(order[a], order[b]))
+	})
+	return names
 }
 
 // ask looks at one stream.
@@ -110,108 +121,100 @@ func (w *CopyWatch) ask(ctx context.Context, name string, order int) {
 	ctx, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
 	s, err := w.JetStream.Stream(ctx, name)
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	found := copies{order: order}
-	if err == nil {
-		found.judge(w.streams[name].missing, s.CachedInfo(), time.Now())
-	}
-	if len(found.missing) > 0 {
-		w.streams[name] = found
-	} else {
+	c := w.streams[name]
+	c.order, c.asked = order, time.Now()
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		delete(w.streams, name)
+		return
+	case noLeader(err):
+		c.without.certain = !c.without.since.IsZero()
+		if !c.without.certain {
+			c.without.since = c.asked
+		}
+	case err == nil:
+		c.judge(s.CachedInfo(), c.asked)
+		w.remember(s.CachedInfo().Cluster)
 	}
+	w.streams[name] = c
 }
 
-// judge fills in the copies by the information of a stream's leader. was is what the look before found to be missing.
-//
-// The leader calls a copy current if it has every entry that is stored. A copy of a busy stream is often some entries
-// behind, so a copy is certainly missing only if two looks in a row find that its server does not answer the leader, or
-// if the copy came no nearer for stuckAfter.
-func (c *copies) judge(was map[string]missing, info *jetstream.StreamInfo, now time.Time) {
-	c.want = info.Config.Replicas
-	if info.Cluster == nil || c.want < 2 {
+// codeOffline is the error code of a server that says that all servers of a stream are away.
+const codeOffline = 10118
+
+// noLeader reports whether an error says that a stream has no leader.
+func noLeader(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, stream.ErrNoLeader) || errors.As(err, &api) && api.ErrorCode == codeOffline
+}
+
+// unknownName is how nats-server begins the name of a server that it has not heard of since it started.
+const unknownName = "Server name unknown"
+
+// remember notes the names of a stream's servers, because a server may not know the others' names after its restart.
+func (w *CopyWatch) remember(c *jetstream.ClusterInfo) {
+	if c == nil {
 		return
 	}
-	c.current = 1 // the leader's
-	all := map[string]missing{}
-	for _, p := range info.Cluster.Replicas {
-		if p.Current && !p.Offline {
-			c.current++
-			continue
+	for _, p := range c.Replicas {
+		if _, known := w.servers[p.Peer]; !strings.HasPrefix(p.Name, unknownName) && (known || len(w.servers) < mostServers) {
+			w.servers[p.Peer] = p.Name
 		}
-		m, known := was[p.Name]
-		answers := !p.Offline && p.Active > 0 && p.Active <= seenWithin // Active is 0 if the leader never heard of it
-		if !known || answers && !m.certain && p.Lag < m.lag {
-			m.since = now
-		}
-		if seen := now.Add(-p.Active); !answers && p.Active > 0 && seen.Before(m.since) {
-			m.since = seen
-		}
-		m.certain = m.certain || known && (!answers || now.Sub(m.since) >= stuckAfter)
-		m.lag, m.offline = p.Lag, p.Offline
-		if !answers { // the leader counts from the beginning if it never heard of the copy
-			m.lag = 0
-		}
-		all[p.Name] = m
-	}
-	if len(info.Cluster.Replicas)+1 < c.want {
-		m, known := was[""]
-		if !known {
-			m.since = now
-		}
-		m.certain = known
-		all[""] = m
-	}
-	if c.current < c.want { // a stream that moves to other servers has more copies for a while
-		c.missing = all
 	}
 }
 
-// Count returns how many streams certainly lack a copy.
-func (w *CopyWatch) Count() (n int) {
+// Count returns how many streams have certainly lacked a copy, or a leader, for admin.CatchesUp.
+func (w *CopyWatch) Count() int { return w.countBefore(time.Now().Add(-admin.CatchesUp)) }
+
+// countBefore returns how many streams certainly lack a copy, or a leader, since a time or longer.
+func (w *CopyWatch) countBefore(at time.Time) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.streams {
-		for _, m := range c.missing {
-			if m.certain {
-				n++
-				break
-			}
+		long := c.without.certain && !c.without.since.After(at)
+		for _, m := range c.behind {
+			long = long || m.certain && !m.since.After(at)
+		}
+		if long {
+			n++
 		}
 	}
 	return n
 }
 
-// Lacking returns the servers that certainly lack copies, by name.
+// Lacking returns the streams that certainly have no leader, and the servers that certainly lack copies, by their ids.
 func (w *CopyWatch) Lacking() (all []admin.Lacking) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	servers := map[string]*admin.Lacking{}
+	without, servers := admin.Lacking{Leaderless: true}, map[string]*admin.Lacking{}
 	names := slices.Collect(maps.Keys(w.streams))
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(w.streams[a].order, w.streams[b].order) })
 	for _, name := range names {
 		c := w.streams[name]
-		for server, m := range c.missing {
+		if c.without.certain {
+			note(&without, c.without.since, admin.StreamCopies{Stream: name})
+		}
+		for server, m := range c.behind {
 			if !m.certain {
 				continue
 			}
 			l, ok := servers[server]
 			if !ok {
-				l = &admin.Lacking{Server: server, Since: m.since.UTC()}
+				l = &admin.Lacking{Server: w.nameOf(m), Peer: m.peer}
 				servers[server] = l
 			}
-			if m.since.Before(l.Since) {
-				l.Since = m.since.UTC()
-			}
 			l.Offline = l.Offline || m.offline
-			if l.Count++; l.Count <= mostNamed {
-				l.Streams = append(l.Streams, admin.StreamCopies{Stream: name, Current: c.current, Copies: c.want, Lag: m.lag})
+			l.Others = l.Others || c.current < c.want-1
+			if m.lag > 0 {
+				l.Behind++
 			}
+			note(l, m.since, admin.StreamCopies{Stream: name, Current: c.current, Copies: c.want, Lag: m.lag})
 		}
+	}
+	if without.Count > 0 {
+		all = append(all, without)
 	}
 	for _, server := range slices.Sorted(maps.Keys(servers)) {
 		all = append(all, *servers[server])
@@ -219,24 +222,59 @@ func (w *CopyWatch) Lacking() (all []admin.Lacking) {
 	return all
 }
 
-// log logs which servers begin to lack copies, and which have them all again.
+// note adds a stream to a finding.
+func note(l *admin.Lacking, since time.Time, of admin.StreamCopies) {
+	if l.Count == 0 || since.Before(l.Since) {
+		l.Since = since.UTC()
+	}
+	if l.Count++; l.Count <= mostNamed {
+		l.Streams = append(l.Streams, of)
+	}
+}
+
+// nameOf returns the name of a server that lacks a copy, "" if the name is not known.
+func (w *CopyWatch) nameOf(m missing) string {
+	if name, known := w.servers[m.peer]; known {
+		return name
+	}
+	if strings.HasPrefix(m.name, unknownName) {
+		return ""
+	}
+	return m.name
+}
+
+// log logs what begins to be lacking, and what is lacking no more. It leaves it to `weir status` to say what to do,
+// because that depends on what all servers lack.
 func (w *CopyWatch) log() {
-	lacking := map[string]bool{}
-	for _, l := range w.Lacking() {
-		lacking[l.Server] = true
-		if w.told[l.Server] {
+	lacking := w.Lacking()
+	for _, l := range lacking {
+		if slices.ContainsFunc(w.told, l.Same) {
 			continue
+		}
+		what := "a NATS server lacks current copies of streams: weir status says what to do"
+		switch {
+		case l.Leaderless:
+			what = "streams have no leader: weir status says what to do"
+		case l.Server == "" && l.Peer == "":
+			what = "the NATS cluster has no server for copies of streams: weir status says what to do"
 		}
 		var streams []string
 		for _, c := range l.Streams {
 			streams = append(streams, c.Stream)
 		}
-		w.Log.Warn("a NATS server lacks current copies of streams; if it does not catch up within minutes, stop it, empty its store and start it again",
-			"server", l.Server, "streams", strings.Join(streams, " "), "count", l.Count, "since", l.Since, "offline", l.Offline)
+		w.Log.Warn(what, "server", cmp.Or(l.Server, l.Peer), "streams", strings.Join(streams, " "), "count", l.Count, "since", l.Since, "offline", l.Offline)
 	}
-	for server := range w.told {
-		if !lacking[server] {
-			w.Log.Info("a NATS server has current copies of all streams again", "server", server)
+	for _, l := range w.told {
+		if slices.ContainsFunc(lacking, l.Same) {
+			continue
+		}
+		switch {
+		case l.Leaderless:
+			w.Log.Info("no stream lacks a leader any more")
+		case l.Server == "" && l.Peer == "":
+			w.Log.Info("the NATS cluster lacks no server for a copy any more")
+		default:
+			w.Log.Info("a NATS server lacks no current copies any more; until its own /healthz says ok it may still be catching up", "server", cmp.Or(l.Server, l.Peer))
 		}
 	}
 	w.told = lacking

@@ -1,74 +1,177 @@
 package streamwatch
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"weir/bucket/natstest"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/serve/admin"
+
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestCopiesAreJudged checks which copies are certainly missing, and since when, by the looks at one stream.
-func TestCopiesAreJudged(t *testing.T) {
+// newCopyWatch returns a CopyWatch of streams, and its log.
+func newCopyWatch(js jetstream.JetStream, streams ...string) (*CopyWatch, *bytes.Buffer) {
+	var log bytes.Buffer
+	return NewCopyWatch(CopyOptions{
+		JetStream: js, Streams: func() []string { return streams }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}), &log
+}
+
+// found lets w have found what a leader says at two looks.
+func (w *CopyWatch) found(order int, name string, at time.Time, info *jetstream.StreamInfo) {
+	c := copies{order: order, asked: at}
+	for range 2 {
+		c.judge(info, at)
+	}
+	w.remember(info.Cluster)
+	w.streams[name] = c
+}
+
+// TestLackingNamesServers checks what a CopyWatch reports: by a server's id, with its last known name, with how many of
+// its copies are behind, and whether another server lacks a copy too.
+func TestLackingNamesServers(t *testing.T) {
 	t.Parallel()
-	type peer = jetstream.PeerInfo
-	begin := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
-	current := peer{Name: "n1", Current: true, Active: time.Millisecond}
-	behind := func(lag uint64) []peer { return []peer{current, {Name: "n2", Active: time.Second, Lag: lag}} }
-	away := func(ago time.Duration) []peer { return []peer{current, {Name: "n2", Active: ago, Lag: 5}} }
-	for name, c := range map[string]struct {
-		looks   [][]peer // ten seconds apart; the leader is another server
-		certain string   // the server that certainly lacks the stream after the last look; "-": none
-		since   time.Duration
-	}{
-		"all are current": {[][]peer{{current, {Name: "n2", Current: true}}}, "-", 0},
-		"one look":        {[][]peer{away(time.Minute)}, "-", 0},
-		"not seen":        {[][]peer{away(time.Minute), away(70 * time.Second)}, "n2", -time.Minute},
-		"never heard of":  {[][]peer{away(0), away(0)}, "n2", 0},
-		"its route is gone": {
-			[][]peer{{current, {Name: "n2", Current: true, Offline: true, Active: time.Second}}, {current, {Name: "n2", Offline: true, Active: 11 * time.Second}}},
-			"n2", -time.Second,
-		},
-		"a busy stream":      {[][]peer{behind(4), behind(3), behind(9), behind(2), behind(7), behind(6)}, "-", 0},
-		"it catches up":      {[][]peer{behind(900), behind(700), behind(500), behind(300), behind(100)}, "-", 0},
-		"it stays behind":    {[][]peer{behind(4), behind(4), behind(5), behind(5)}, "n2", 0},
-		"it was away before": {[][]peer{away(time.Minute), away(70 * time.Second), behind(900), behind(100)}, "n2", -time.Minute},
-		"it is back":         {[][]peer{away(time.Minute), away(70 * time.Second), {current, {Name: "n2", Current: true}}}, "-", 0},
-		"it moves":           {[][]peer{{current, {Name: "n2", Current: true}, {Name: "n3"}}, {current, {Name: "n2", Current: true}, {Name: "n3"}}}, "-", 0},
-		"no server":          {[][]peer{{current}, {current}}, "", 0},
-	} {
-		var found copies
-		for i, peers := range c.looks {
-			info := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 3}, Cluster: &jetstream.ClusterInfo{Leader: "n0"}}
-			for j := range peers {
-				info.Cluster.Replicas = append(info.Cluster.Replicas, &peers[j])
-			}
-			was := found.missing
-			found = copies{}
-			found.judge(was, info, begin.Add(time.Duration(i)*10*time.Second))
-		}
-		certain := "-"
-		for server, m := range found.missing {
-			if m.certain {
-				certain = server
-				if since := m.since.Sub(begin); since != c.since {
-					t.Errorf("%s: missing since %s, want %s", name, since, c.since)
-				}
-			}
-		}
-		if certain != c.certain {
-			t.Errorf("%s: %q lacks a copy, want %q", name, certain, c.certain)
-		}
+	w, log := newCopyWatch(nil)
+	at := time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	unknown := "Server name unknown at this time (peerID: "
+	w.found(0, "A", at, infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: "n2", Peer: "p2"}))
+	w.found(1, "B", at.Add(time.Minute), infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: unknown + "p2)", Peer: "p2", Offline: true}))
+	w.found(2, "C", at, infoOf(1, peer{Name: unknown + "p3)", Peer: "p3"}, peer{Name: unknown + "p2)", Peer: "p2"}))
+	w.log()
+	got, err := json.Marshal(w.Lacking())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"server":"n2","peer":"p2","since":"2030-01-02T12:00:00Z","offline":true,"others":true,"count":3,"streams":[` +
+		`{"stream":"A","current":2,"copies":3},{"stream":"B","current":2,"copies":3},{"stream":"C","current":1,"copies":3}]},` +
+		`{"server":"","peer":"p3","since":"2030-01-02T12:00:00Z","others":true,"count":1,"streams":[{"stream":"C","current":1,"copies":3}]}]`
+	if string(got) != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+	if text := log.String(); strings.Count(text, "weir status says what to do") != 2 || strings.Contains(text, "empty") {
+		t.Errorf("the log: %s", text)
+	}
+
+	w.streams, w.told = map[string]copies{}, nil
+	c := copies{}
+	for i, lag := range []uint64{9, 8, 7, 7} {
+		c.judge(infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: "n2", Peer: "p2", Active: time.Second, Lag: lag}), at.Add(time.Duration(i)*10*time.Second))
+	}
+	w.streams["A"] = c
+	if l := w.Lacking(); len(l) != 1 || l[0].Behind != 1 || l[0].Others || l[0].Streams[0].Lag != 7 {
+		t.Errorf("a copy that is behind: %+v", l)
 	}
 }
 
-// TestSingleCopiesAreNotJudged checks that a stream with one copy lacks none.
-func TestSingleCopiesAreNotJudged(t *testing.T) {
+// TestCountWaits checks that streams are counted only when they have lacked a copy for ten minutes, so that servers
+// that are restarted one after the other do not add up.
+func TestCountWaits(t *testing.T) {
 	t.Parallel()
-	for _, cluster := range []*jetstream.ClusterInfo{nil, {Leader: "n0"}} {
-		var found copies
-		found.judge(nil, &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 1}, Cluster: cluster}, time.Now())
-		if len(found.missing) > 0 {
-			t.Errorf("%+v", found)
+	w, _ := newCopyWatch(nil)
+	lacks := infoOf(1, peer{Name: "n1", Peer: "p1", Current: true}, peer{Name: "n2", Peer: "p2"})
+	w.found(0, "A", time.Now().Add(-admin.CatchesUp+time.Minute), lacks)
+	if n := w.Count(); n != 0 {
+		t.Errorf("after nine minutes %d streams lack a copy", n)
+	}
+	w.found(1, "B", time.Now().Add(-admin.CatchesUp), lacks)
+	if n := w.Count(); n != 1 {
+		t.Errorf("after ten minutes %d streams lack a copy", n)
+	}
+}
+
+// asking notes for which streams it is asked.
+type asking struct {
+	jetstream.JetStream
+	asked []string
+}
+
+func (a *asking) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	a.asked = append(a.asked, name)
+	return a.JetStream.Stream(ctx, name)
+}
+
+// TestLackingStreamsAreAskedFirst checks that a look begins with the streams that lack something, for at most half of
+// its requests, and continues in the list where the look before ended.
+func TestLackingStreamsAreAskedFirst(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprint("S", i))
+	}
+	js := &asking{JetStream: natstest.JetStream(t)}
+	w, _ := newCopyWatch(js, names...)
+	for i := 100; i < 150; i++ {
+		w.found(i, names[i], time.Unix(int64(1000-i), 0), infoOf(1, peer{Name: "n2", Peer: "p2"}))
+	}
+	w.streams["removed"] = w.streams["S100"]
+	w.Look(t.Context())
+	first, rest := js.asked[:mostAsked/2], js.asked[mostAsked/2:]
+	if first[0] != "S149" || first[31] != "S118" || !slices.Equal(rest, names[:mostAsked/2]) {
+		t.Errorf("the first look asks for %v", js.asked)
+	}
+	if _, there := w.streams["removed"]; there || len(w.streams) != 18 { // the server has none of the others
+		t.Errorf("%d streams are left", len(w.streams))
+	}
+	js.asked = nil
+	w.Look(t.Context())
+	if len(js.asked) != mostAsked || js.asked[0] != "S117" || !slices.Equal(js.asked[18:], names[32:78]) {
+		t.Errorf("the second look asks for %v", js.asked)
+	}
+}
+
+// TestStreamWithoutLeader checks that a stream whose leader does not answer at two looks is reported, until it has a
+// leader. The requests reach a real server through another subject, where the leader is taken out of the answers.
+func TestStreamWithoutLeader(t *testing.T) {
+	t.Parallel()
+	js := natstest.JetStream(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "there", Subjects: []string{"there"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Conn().Subscribe("electing.STREAM.INFO.*", func(m *nats.Msg) {
+		reply, err := js.Conn().Request("$JS.API"+m.Subject[len("electing"):], m.Data, stream.AnswerWait)
+		if err != nil {
+			return // the look finds no answer
 		}
+		var answer map[string]any
+		if err := json.Unmarshal(reply.Data, &answer); err != nil {
+			t.Error(err)
+		}
+		answer["cluster"] = map[string]any{"name": "c"}
+		if data, err := json.Marshal(answer); err == nil {
+			_ = m.Respond(data)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	electing, err := jetstream.NewWithAPIPrefix(js.Conn(), "electing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, log := newCopyWatch(stream.FromLeader(electing), "there")
+	w.Look(t.Context())
+	if l := w.Lacking(); len(l) != 0 {
+		t.Errorf("after one look: %+v", l)
+	}
+	w.Look(t.Context())
+	if l := w.Lacking(); len(l) != 1 || !l[0].Leaderless || l[0].Count != 1 || l[0].Streams[0].Stream != "there" {
+		t.Errorf("after two looks: %+v", l)
+	}
+	w.JetStream = stream.FromLeader(js)
+	w.Look(t.Context())
+	if l := w.Lacking(); len(l) != 0 {
+		t.Errorf("with a leader: %+v", l)
+	}
+	if text := log.String(); !strings.Contains(text, "streams have no leader") || !strings.Contains(text, "no stream lacks a leader any more") {
+		t.Errorf("the log: %s", text)
 	}
 }

@@ -17,10 +17,16 @@
 //	KV_weir_leases                    empty bucket would say that there were none. The next start makes them.
 //
 // A CopyWatch looks every ten seconds for NATS servers that lack current copies of weir's streams, 64 streams at a
-// look, in turn. A server that was restarted catches up by itself. A server that cannot read its Raft snapshot of a
-// stream starts without the stream, and never gets it again. The log, `weir status` and a metric report both. The
-// leader of a stream knows which entries a server has, not whether the server can still read them: a CopyWatch does not
-// notice damaged blocks.
+// look: first streams that lacked copies before, then the others in turn. A server that was restarted catches up by
+// itself. A server that cannot read its Raft snapshot of a stream starts without the stream, and never gets it again.
+// The log, `weir status` and a metric report both, and streams for which no leader answers. The metric counts only what
+// has been missing for ten minutes.
+//
+// A CopyWatch knows what the leader of a stream knows: which entries a server's Raft log has.
+//   - It does not notice damaged blocks of messages, nor damage of the leader's own copy.
+//   - A server with an emptied store soon looks current, before it has the messages: it takes over each leader's log at
+//     once, and then copies the messages of 32 streams at a time. Only the server's own /healthz says when it is done,
+//     so whatever weir advises waits for /healthz.
 //
 // Invariant: a stream that is made again never reuses the sequence of an earlier message, and never suggests that no
 // call was made before.

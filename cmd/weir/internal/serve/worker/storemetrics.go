@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics reports how full the store is, how full each bounded stream is, and how many streams lack copies. It reads the streams during a
-// scrape, every ten seconds at most.
+// storeMetrics reports how full the store is, how full each bounded stream is, and how many streams lack copies. It
+// reads the bounded streams during a scrape, every ten seconds at most.
 type storeMetrics struct {
 	js     jetstream.JetStream
 	guard  *diskGuard
@@ -32,7 +32,7 @@ var (
 		"How much of its own bound a stream uses, 0 to 1: the letters', which take nothing more when they are full; results, ledger and events, which drop their oldest.",
 		[]string{"stream"}, nil)
 	lackingDesc = prometheus.NewDesc("weir_streams_lacking_copies",
-		"How many of weir's streams have fewer current copies than they are configured to have.", nil, nil)
+		"How many of weir's streams have lacked a current copy, or a leader, for ten minutes.", nil, nil)
 )
 
 const (
